@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test lint bench ci lock
+help: ## list these targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+setup: ## install what building and running need
+	@setup/setup.sh run
+build: setup ## build the native programs
+	@tools/build.sh
+demo: build ## measure TCP, UDP and raw Ethernet in the lab; write the report
+	@tools/demo.sh
+test: ## install what tests need, lint, run every test
+	@tools/test.sh
+lint: ## formatting, lints and types only
+	@tools/lint.sh
+bench: build ## the performance promises, as ratios from interleaved runs
+	@tools/bench.sh
+ci: ## what continuous integration runs
+	@.ci/run
+lock: ## pin the Python packages anew
+	@setup/lock.sh

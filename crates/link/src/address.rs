@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Ethernet addresses.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// A 48-bit Ethernet address, in the order in which it goes over the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MacAddress(pub [u8; 6]);
+
+impl MacAddress {
+    /// The address that every station listens to.
+    pub const BROADCAST: Self = Self([0xff; 6]);
+}
+
+impl fmt::Display for MacAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+/// The text was not six pairs of hexadecimal digits between colons.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("'{0}' is no Ethernet address; write it as 02:00:00:00:00:01")]
+pub struct ParseMacAddressError(String);
+
+impl FromStr for MacAddress {
+    type Err = ParseMacAddressError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = || ParseMacAddressError(text.to_owned());
+        let mut bytes = [0; 6];
+        let mut parts = text.split(':');
+        for byte in &mut bytes {
+            let part = parts.next().filter(|part| part.len() == 2).ok_or_else(error)?;
+            *byte = u8::from_str_radix(part, 16).map_err(|_| error())?;
+        }
+        if parts.next().is_some() { Err(error()) } else { Ok(Self(bytes)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_read_as_it_is_written() {
+        let address = MacAddress([0x02, 0, 0xab, 0xcd, 0xef, 0x10]);
+        assert_eq!(address.to_string().parse(), Ok(address));
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for text in
+            ["", "02:00:00:00:00", "02:00:00:00:00:01:02", "2:0:0:0:0:1", "zz:00:00:00:00:01", "+1:00:00:00:00:0"]
+        {
+            assert!(text.parse::<MacAddress>().is_err(), "{text} was taken for an address");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the system says of one network interface.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use crate::{LinkError, MacAddress};
+
+/// An Ethernet interface of this network namespace, as it was when asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its index.
+    pub index: i32,
+    /// Its address.
+    pub address: MacAddress,
+    /// Its largest payload, in bytes.
+    pub mtu: usize,
+}
+
+impl Interface {
+    /// Looks an interface up by name. The loopback interface counts as Ethernet, for tests.
+    ///
+    /// # Errors
+    /// [`LinkError::NoSuchInterface`], [`LinkError::NotEthernet`], or what the system says.
+    pub fn by_name(name: &str) -> Result<Self, LinkError> {
+        // SAFETY: socket() takes no pointers.
+        let descriptor = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        let socket = owned(descriptor).map_err(|source| system("socket", name, source))?;
+        let index = query(&socket, name, libc::SIOCGIFINDEX, "SIOCGIFINDEX")?;
+        let hardware = query(&socket, name, libc::SIOCGIFHWADDR, "SIOCGIFHWADDR")?;
+        let mtu = query(&socket, name, libc::SIOCGIFMTU, "SIOCGIFMTU")?;
+        // SAFETY: each request filled the member of the union that is read here.
+        let (index, hardware, mtu) =
+            unsafe { (index.ifr_ifru.ifru_ifindex, hardware.ifr_ifru.ifru_hwaddr, mtu.ifr_ifru.ifru_mtu) };
+        if ![libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].contains(&hardware.sa_family) {
+            return Err(LinkError::NotEthernet { interface: name.to_owned(), hardware_type: hardware.sa_family });
+        }
+        let mut address = [0; 6];
+        for (byte, from) in address.iter_mut().zip(hardware.sa_data) {
+            *byte = from as u8;
+        }
+        Ok(Self { name: name.to_owned(), index, address: MacAddress(address), mtu: usize::try_from(mtu).unwrap_or(0) })
+    }
+}
+
+fn query(
+    socket: &OwnedFd,
+    name: &str,
+    request: libc::Ioctl,
+    operation: &'static str,
+) -> Result<libc::ifreq, LinkError> {
+    // SAFETY: an ifreq of zeros is a valid value.
+    let mut question: libc::ifreq = unsafe { mem::zeroed() };
+    // One byte stays zero behind the name; a longer name cannot exist.
+    if name.is_empty() || name.len() >= question.ifr_name.len() {
+        return Err(LinkError::NoSuchInterface(name.to_owned()));
+    }
+    for (to, from) in question.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: the three requests used here read the name from, and write the answer into, this ifreq.
+    match unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut question) } {
+        0 => Ok(question),
+        _ => match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ENODEV) => Err(LinkError::NoSuchInterface(name.to_owned())),
+            error => Err(system(operation, name, error)),
+        },
+    }
+}
+
+/// Takes over a descriptor that a system call returned.
+pub(crate) fn owned(descriptor: i32) -> io::Result<OwnedFd> {
+    use std::os::fd::FromRawFd;
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor for us and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Sorts a failed system call into the errors that a caller can act on.
+pub(crate) fn system(operation: &'static str, interface: &str, source: io::Error) -> LinkError {
+    match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => LinkError::NotPermitted,
+        Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => LinkError::InterfaceDown(interface.to_owned()),
+        _ => LinkError::System { operation, interface: interface.to_owned(), source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_interface_is_found() {
+        let lo = Interface::by_name("lo").expect("every namespace has a loopback interface");
+        assert!(lo.index > 0 && lo.mtu >= 1500, "{lo:?}");
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_is_named_in_the_error() {
+        for name in ["", "nosuch0", "a-name-longer-than-any-interface"] {
+            assert!(matches!(Interface::by_name(name), Err(LinkError::NoSuchInterface(n)) if n == name));
+        }
+    }
+}

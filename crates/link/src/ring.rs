@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The receive ring that the kernel fills and a program reads without a system call: `TPACKET_V2`.
+//!
+//! ```text
+//! block 0                                   block 1
+//! ┌────────────┬────────────┬─────┬───────┐ ┌────────────┬──
+//! │ slot 0     │ slot 1     │  …  │ spare │ │ slot n     │
+//! └────────────┴────────────┴─────┴───────┘ └────────────┴──
+//!   slot: tpacket2_hdr │ sockaddr_ll │ gap │ frame
+//! ```
+//! Version 2 and not 3: a slot is ready as soon as its frame is in it, while version 3 hands over
+//! whole blocks, at the latest after a time-out of a millisecond.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::{ETHERNET_HEADER_BYTES, Incoming, VlanTag};
+
+/// The ring's memory and the place of the next slot to read.
+pub(crate) struct ReceiveRing {
+    memory: NonNull<u8>,
+    geometry: Geometry,
+    next: usize,
+    /// The slot lent to the caller, to be given back to the kernel at the next call.
+    lent: Option<usize>,
+}
+
+// SAFETY: the ring owns its mapping, and nothing in it is bound to the thread that made it.
+unsafe impl Send for ReceiveRing {}
+
+/// How slots lie in blocks. A slot never crosses from one block to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Geometry {
+    slot_bytes: usize,
+    block_bytes: usize,
+    blocks: usize,
+}
+
+/// Blocks are physically contiguous, so they are no larger than the kernel can easily find.
+const BLOCK_BYTES: usize = 1 << 20;
+/// Kernel's part of a slot before the frame: header, address, and alignment (`TPACKET2_HDRLEN` + 16, aligned).
+const SLOT_HEADROOM_BYTES: usize = 80;
+/// Slots start on cache lines, so that two slots share none.
+const SLOT_ALIGNMENT_BYTES: usize = 64;
+
+impl Geometry {
+    /// Slots for frames of `mtu` bytes of payload, in at least `ring_bytes` of memory.
+    fn new(mtu: usize, ring_bytes: usize) -> Self {
+        let slot_bytes = (SLOT_HEADROOM_BYTES + ETHERNET_HEADER_BYTES + mtu).next_multiple_of(SLOT_ALIGNMENT_BYTES);
+        let block_bytes = BLOCK_BYTES.max(slot_bytes.next_power_of_two());
+        Self { slot_bytes, block_bytes, blocks: ring_bytes.div_ceil(block_bytes).max(1) }
+    }
+
+    fn slots_per_block(self) -> usize {
+        self.block_bytes / self.slot_bytes
+    }
+
+    fn slots(self) -> usize {
+        self.slots_per_block() * self.blocks
+    }
+
+    fn bytes(self) -> usize {
+        self.block_bytes * self.blocks
+    }
+
+    fn offset(self, slot: usize) -> usize {
+        let per_block = self.slots_per_block();
+        slot / per_block * self.block_bytes + slot % per_block * self.slot_bytes
+    }
+}
+
+impl ReceiveRing {
+    /// Gives `socket` a ring of at least `ring_bytes` for frames of `mtu` bytes of payload, and maps it.
+    pub(crate) fn attach(socket: &OwnedFd, mtu: usize, ring_bytes: usize) -> Result<Self, (&'static str, io::Error)> {
+        let geometry = Geometry::new(mtu, ring_bytes);
+        let narrow = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+        let request = libc::tpacket_req {
+            tp_block_size: narrow(geometry.block_bytes),
+            tp_block_nr: narrow(geometry.blocks),
+            tp_frame_size: narrow(geometry.slot_bytes),
+            tp_frame_nr: narrow(geometry.slots()),
+        };
+        let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
+        set_option(socket, libc::PACKET_VERSION, &version).map_err(|error| ("PACKET_VERSION", error))?;
+        set_option(socket, libc::PACKET_RX_RING, &request).map_err(|error| ("PACKET_RX_RING", error))?;
+        // SAFETY: a new shared mapping of the ring that the socket now has; the result is checked.
+        let memory = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                geometry.bytes(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+                socket.as_raw_fd(),
+                0,
+            )
+        };
+        match NonNull::new(memory.cast::<u8>()) {
+            Some(memory) if memory.as_ptr().cast() != libc::MAP_FAILED => {
+                Ok(Self { memory, geometry, next: 0, lent: None })
+            }
+            _ => Err(("mmap", io::Error::last_os_error())),
+        }
+    }
+
+    /// The next frame, if the kernel has one ready.
+    #[inline]
+    pub(crate) fn receive(&mut self) -> Option<Incoming<'_>> {
+        self.give_back();
+        let slot = self.next;
+        let header = self.slot(slot);
+        // SAFETY: `slot` is inside the mapping and aligned; only its status is read here, atomically,
+        // because the kernel may be writing it.
+        let status = unsafe { (*status_of(header)).load(Ordering::Acquire) };
+        if status & libc::TP_STATUS_USER == 0 {
+            return None;
+        }
+        self.next = if slot + 1 == self.geometry.slots() { 0 } else { slot + 1 };
+        self.lent = Some(slot);
+        // SAFETY: TP_STATUS_USER says that the kernel has filled header and frame and will not touch
+        // them before `give_back`, which needs `&mut self` and so the end of the returned loan. The
+        // kernel keeps tp_mac + tp_snaplen inside the slot.
+        let (header, bytes) = unsafe {
+            let header = ptr::read(header);
+            let frame = self.slot(slot).cast::<u8>().add(usize::from(header.tp_mac));
+            (header, std::slice::from_raw_parts(frame, header.tp_snaplen as usize))
+        };
+        let vlan = (status & libc::TP_STATUS_VLAN_VALID != 0).then_some(VlanTag {
+            protocol: if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { header.tp_vlan_tpid } else { 0x8100 },
+            control: header.tp_vlan_tci,
+        });
+        Some(Incoming { bytes, frame_bytes: header.tp_len as usize, vlan })
+    }
+
+    /// Returns the slot lent last to the kernel. Without this, `poll` would find a frame for ever.
+    #[inline]
+    pub(crate) fn give_back(&mut self) {
+        if let Some(slot) = self.lent.take() {
+            // SAFETY: as in `receive`; the loan of this slot has ended because `&mut self` is ours.
+            unsafe { (*status_of(self.slot(slot))).store(libc::TP_STATUS_KERNEL, Ordering::Release) };
+        }
+    }
+
+    fn slot(&self, slot: usize) -> *mut libc::tpacket2_hdr {
+        debug_assert!(slot < self.geometry.slots());
+        // SAFETY: the geometry keeps every slot inside the mapping; slots are aligned to cache lines.
+        unsafe { self.memory.as_ptr().add(self.geometry.offset(slot)).cast() }
+    }
+}
+
+/// The word through which kernel and program hand a slot to each other.
+fn status_of(header: *mut libc::tpacket2_hdr) -> *const AtomicU32 {
+    // SAFETY: computes the address of a field inside the slot; nothing is read.
+    unsafe { (&raw const (*header).tp_status).cast() }
+}
+
+impl Drop for ReceiveRing {
+    fn drop(&mut self) {
+        // SAFETY: unmaps exactly what `attach` mapped, once.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.geometry.bytes()) };
+    }
+}
+
+/// Sets an option of the packet level.
+pub(crate) fn set_option<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
+    set_option_at(socket, libc::SOL_PACKET, option, value)
+}
+
+/// Sets an option of any level.
+pub(crate) fn set_option_at<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(size_of::<T>()).expect("options are small");
+    // SAFETY: pointer and length describe `value`, which outlives the call.
+    match unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, ptr::from_ref(value).cast(), length) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_slot_lies_in_one_block_and_none_overlap() {
+        for mtu in [68, 1500, 9000, 65_535] {
+            let geometry = Geometry::new(mtu, 2 << 20);
+            assert!(geometry.slot_bytes >= SLOT_HEADROOM_BYTES + ETHERNET_HEADER_BYTES + mtu);
+            assert!(geometry.slot_bytes % 16 == 0 && geometry.block_bytes % 4096 == 0);
+            let mut end_of_last = 0;
+            for slot in 0..geometry.slots() {
+                let (start, end) = (geometry.offset(slot), geometry.offset(slot) + geometry.slot_bytes);
+                assert!(start >= end_of_last && start / geometry.block_bytes == (end - 1) / geometry.block_bytes);
+                end_of_last = end;
+            }
+            assert!(end_of_last <= geometry.bytes());
+        }
+    }
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The control channel: TCP between machines, a Unix socket between hosts of one lab, so that there
+//! nothing but the measurement crosses the link.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::ProbeError;
+
+const DEFAULT_PORT: u16 = 5288;
+/// A longer line is no message of ours.
+const LONGEST_LINE_BYTES: u64 = 1 << 20;
+/// A peer that takes longer to answer a control message is gone.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where the passive side listens: `HOST`, `HOST:PORT` or `unix:PATH`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    Tcp(String),
+    Unix(PathBuf),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return Ok(Self::Unix(path.into()));
+        }
+        if text.is_empty() {
+            return Err("an address is HOST, HOST:PORT or unix:PATH".to_owned());
+        }
+        let bare = text.trim_start_matches('[').trim_end_matches(']');
+        Ok(Self::Tcp(match bare.parse::<IpAddr>() {
+            Ok(ip) => SocketAddr::new(ip, DEFAULT_PORT).to_string(),
+            Err(_) if text.contains(':') => text.to_owned(),
+            Err(_) => format!("{text}:{DEFAULT_PORT}"),
+        }))
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => f.write_str(address),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// One end of a control connection.
+pub struct Channel {
+    reader: BufReader<Stream>,
+    /// Where the peer is, if it is known by an IP address.
+    pub local_ip: Option<IpAddr>,
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Channel {
+    pub fn connect(address: &Address) -> Result<Self, ProbeError> {
+        let stream = match address {
+            Address::Tcp(address) => TcpStream::connect(address).map(Stream::Tcp),
+            Address::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
+        };
+        stream.and_then(Self::new).map_err(|error| {
+            ProbeError::Failed(format!(
+                "no probe answers at {address} ({error}); start `barewire-probe serve` there first"
+            ))
+        })
+    }
+
+    fn new(stream: Stream) -> io::Result<Self> {
+        let local_ip = match &stream {
+            Stream::Tcp(tcp) => {
+                tcp.set_nodelay(true)?;
+                tcp.set_read_timeout(Some(PATIENCE))?;
+                Some(tcp.local_addr()?.ip())
+            }
+            Stream::Unix(unix) => {
+                unix.set_read_timeout(Some(PATIENCE))?;
+                None
+            }
+        };
+        Ok(Self { reader: BufReader::new(stream), local_ip })
+    }
+
+    pub fn send(&mut self, message: &impl Serialize) -> Result<(), ProbeError> {
+        let mut line = serde_json::to_vec(message).map_err(|error| ProbeError::system("control message", error))?;
+        line.push(b'\n');
+        self.reader.get_mut().write_all(&line).map_err(lost)
+    }
+
+    /// The next message; `None` once the peer has closed.
+    pub fn receive<T: DeserializeOwned>(&mut self) -> Result<Option<T>, ProbeError> {
+        let mut line = Vec::new();
+        (&mut self.reader).take(LONGEST_LINE_BYTES).read_until(b'\n', &mut line).map_err(lost)?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        serde_json::from_slice(&line)
+            .map(Some)
+            .map_err(|error| ProbeError::Failed(format!("the control channel carried no message of a probe ({error})")))
+    }
+
+    /// Whether a message, or the end, waits to be received.
+    pub fn has_news(&self) -> bool {
+        if !self.reader.buffer().is_empty() {
+            return true;
+        }
+        let mut descriptors = [PollFd::new(self.reader.get_ref().as_fd(), PollFlags::POLLIN)];
+        poll(&mut descriptors, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Waits without end for the next message or the end.
+    pub fn wait_for_news(&self) {
+        while !self.has_news() {
+            let mut descriptors = [PollFd::new(self.reader.get_ref().as_fd(), PollFlags::POLLIN)];
+            // An interrupted wait is looked at again; any other failure shows when reading.
+            if poll(&mut descriptors, PollTimeout::NONE).is_err_and(|error| error != nix::errno::Errno::EINTR) {
+                return;
+            }
+        }
+    }
+}
+
+fn lost(error: io::Error) -> ProbeError {
+    ProbeError::Failed(format!("the control channel to the peer failed: {error}"))
+}
+
+/// Accepts control connections.
+pub enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    pub fn bind(address: &Address) -> Result<Self, ProbeError> {
+        match address {
+            Address::Tcp(address) => TcpListener::bind(address).map(Self::Tcp),
+            Address::Unix(path) => UnixListener::bind(path).map(Self::Unix),
+        }
+        .map_err(|error| ProbeError::Failed(format!("cannot listen at {address}: {error}")))
+    }
+
+    /// The address with the port that the system chose, for port 0.
+    pub fn address(&self) -> io::Result<String> {
+        Ok(match self {
+            Self::Tcp(listener) => listener.local_addr()?.to_string(),
+            Self::Unix(listener) => {
+                let address = listener.local_addr()?;
+                format!("unix:{}", address.as_pathname().map(|path| path.display().to_string()).unwrap_or_default())
+            }
+        })
+    }
+
+    pub fn accept(&self) -> io::Result<Channel> {
+        Channel::new(match self {
+            Self::Tcp(listener) => Stream::Tcp(listener.accept()?.0),
+            Self::Unix(listener) => Stream::Unix(listener.accept()?.0),
+        })
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(buffer),
+            Self::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(buffer),
+            Self::Unix(stream) => stream.write(buffer),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_a_port_gets_ours() {
+        for (text, expected) in [
+            ("h2", "h2:5288"),
+            ("10.0.0.2", "10.0.0.2:5288"),
+            ("10.0.0.2:7", "10.0.0.2:7"),
+            ("fe80::1", "[fe80::1]:5288"),
+            ("[fe80::1]", "[fe80::1]:5288"),
+            ("[fe80::1]:7", "[fe80::1]:7"),
+            ("unix:/tmp/socket", "unix:/tmp/socket"),
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn messages_pass_and_the_end_is_seen() {
+        let (a, b) = UnixStream::pair().unwrap();
+        let (mut a, mut b) = (Channel::new(Stream::Unix(a)).unwrap(), Channel::new(Stream::Unix(b)).unwrap());
+        assert!(!b.has_news());
+        a.send(&[1, 2, 3]).unwrap();
+        a.send(&[4]).unwrap();
+        b.wait_for_news();
+        assert_eq!(b.receive::<Vec<u8>>().unwrap(), Some(vec![1, 2, 3]));
+        assert!(b.has_news());
+        assert_eq!(b.receive::<Vec<u8>>().unwrap(), Some(vec![4]));
+        drop(a);
+        assert!(b.has_news());
+        assert_eq!(b.receive::<Vec<u8>>().unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_no_message_is_an_error() {
+        let (mut a, b) = UnixStream::pair().unwrap();
+        a.write_all(b"GET / HTTP/1.1\n").unwrap();
+        assert!(Channel::new(Stream::Unix(b)).unwrap().receive::<Vec<u8>>().is_err());
+    }
+}

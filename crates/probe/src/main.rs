@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `barewire-probe` measures one transport between two hosts: `serve` on the one, a test on the other.
+
+mod client;
+mod clock;
+mod control;
+mod cpu;
+mod error;
+mod measure;
+mod pattern;
+mod protocol;
+mod record;
+mod schedule;
+mod server;
+mod sizes;
+mod transport;
+
+use std::net::IpAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use control::Address;
+use error::ProbeError;
+use measure::INTERRUPTED;
+use protocol::{Kind, Session, Test, VERSION, Wait};
+use schedule::{Plan, draw_session, must_give_way};
+use transport::Place;
+
+/// Measures what a transport gives a program, between two hosts.
+///
+/// Start `barewire-probe serve` on one host, then a test on the other; samples come out as JSON Lines.
+/// Exit codes: 0 done, 1 the measured thing failed, 2 wrong use, 3 this machine cannot, 130 interrupted.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Answer tests until ended
+    Serve(ServeArguments),
+    /// A message there and one back: latency
+    Pingpong(TestArguments),
+    /// Messages one way without a pause, timed at the receiver: throughput
+    Stream(TestArguments),
+    /// Messages both ways at once
+    Bidirectional(TestArguments),
+    /// Print the sizes that a size list means, and measure nothing
+    Sizes(SizeArguments),
+}
+
+#[derive(Args)]
+struct PlaceArguments {
+    /// Interface for raw frames
+    #[arg(long)]
+    interface: Option<String>,
+    /// Own IP address for TCP and UDP [default: the control channel's]
+    #[arg(long)]
+    address: Option<IpAddr>,
+    /// Cores to run on, one pair each, such as 0,2-3 [default: wherever the system puts it]
+    #[arg(long, value_parser = parse_cpus)]
+    cpus: Option<Cpus>,
+}
+
+#[derive(Args)]
+struct ServeArguments {
+    /// Where to listen for control: HOST, HOST:PORT or unix:PATH
+    #[arg(long, default_value = "0.0.0.0")]
+    listen: Address,
+    #[command(flatten)]
+    place: PlaceArguments,
+}
+
+#[derive(Args)]
+struct SizeArguments {
+    /// Message sizes: 64,1400,4KiB or 1..64KiB, which doubles
+    #[arg(long, default_value = "64")]
+    sizes: String,
+    /// Around each size of a range also that many bytes less and more
+    #[arg(long, default_value_t = 0)]
+    perturbation: u32,
+}
+
+#[derive(Args)]
+struct TestArguments {
+    /// Where the other side's probe listens: HOST, HOST:PORT or unix:PATH
+    #[arg(long)]
+    peer: Address,
+    #[arg(long, value_enum, default_value = "tcp")]
+    transport: Kind,
+    /// How to wait for a message
+    #[arg(long, value_enum, default_value = "spin")]
+    wait: Wait,
+    #[command(flatten)]
+    sizes: SizeArguments,
+    /// Pairs that measure at once
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pairs: u8,
+    /// Keep messages in the cache, or walk through a buffer larger than it
+    #[arg(long, value_enum, default_value = "on")]
+    cache: Cache,
+    /// Bytes to walk through with --cache off [default: twice the last cache, at most 256 MiB]
+    #[arg(long)]
+    walk_bytes: Option<usize>,
+    /// Round trips per size
+    #[arg(long, default_value_t = 3000)]
+    samples: u32,
+    /// Time per size, in seconds; ends the samples early
+    #[arg(long, default_value_t = 0.2)]
+    seconds: f64,
+    /// Round trips before the samples, recorded as warm-up
+    #[arg(long, default_value_t = 200)]
+    warmup: u32,
+    /// Timed blocks of a stream per size
+    #[arg(long, default_value_t = 10)]
+    blocks: u32,
+    /// Bits per second that the wire carries: transports without flow control send no faster
+    #[arg(long)]
+    rate: Option<f64>,
+    /// Seed of the payloads
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Give the core away while waiting; by itself with more pairs than cores
+    #[arg(long)]
+    give_way: bool,
+    #[command(flatten)]
+    place: PlaceArguments,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Cache {
+    On,
+    Off,
+}
+
+#[derive(Clone)]
+struct Cpus(Vec<usize>);
+
+fn parse_cpus(text: &str) -> Result<Cpus, String> {
+    cpu::parse_list(text).map(Cpus)
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("barewire-probe: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), ProbeError> {
+    match command {
+        Command::Serve(arguments) => serve(arguments),
+        Command::Sizes(arguments) => {
+            let sizes: Vec<String> = parse_sizes(&arguments)?.iter().map(ToString::to_string).collect();
+            println!("{}", sizes.join(","));
+            Ok(())
+        }
+        Command::Pingpong(arguments) => measure(Test::Pingpong, arguments),
+        Command::Stream(arguments) => measure(Test::Stream, arguments),
+        Command::Bidirectional(arguments) => measure(Test::Bidirectional, arguments),
+    }
+}
+
+fn serve(arguments: ServeArguments) -> Result<(), ProbeError> {
+    let place = arguments.place;
+    let config = server::Config {
+        listen: arguments.listen,
+        place: Place { interface: place.interface, ip: place.address },
+        cpus: place.cpus.map(|cpus| cpus.0),
+    };
+    server::serve(&config, |address| {
+        println!("{}", serde_json::json!({"record": "ready", "listen": address}));
+    })
+}
+
+fn measure(test: Test, arguments: TestArguments) -> Result<(), ProbeError> {
+    if arguments.transport == Kind::Raw && arguments.wait == Wait::Busypoll {
+        return Err(ProbeError::WrongUse("raw has no busypoll: choose --wait spin or block".to_owned()));
+    }
+    if arguments.samples == 0 || arguments.blocks == 0 || arguments.seconds.is_nan() || arguments.seconds <= 0.0 {
+        return Err(ProbeError::WrongUse("--samples, --blocks and --seconds must be more than 0".to_owned()));
+    }
+    if arguments.rate.is_some_and(|rate| rate.is_nan() || rate < 1000.0) {
+        return Err(ProbeError::WrongUse("--rate is in bits per second, at least 1000".to_owned()));
+    }
+    interrupt_on_signals()?;
+    let cpus = arguments.place.cpus.map(|cpus| cpus.0);
+    let walk_bytes = match arguments.cache {
+        Cache::On => 0,
+        Cache::Off => arguments.walk_bytes.unwrap_or_else(default_walk_bytes),
+    };
+    let plan = Plan {
+        peer: arguments.peer,
+        place: Place { interface: arguments.place.interface, ip: arguments.place.address },
+        test,
+        session: Session {
+            version: VERSION,
+            transport: arguments.transport,
+            wait: arguments.wait,
+            seed: arguments.seed,
+            session: draw_session(),
+            pairs: arguments.pairs,
+            pair: 0,
+            walk_bytes,
+            give_way: arguments.give_way || must_give_way(arguments.pairs, cpus.as_deref()),
+        },
+        cpus,
+        sizes: parse_sizes(&arguments.sizes)?,
+        samples: arguments.samples,
+        seconds: arguments.seconds,
+        warmup: arguments.warmup,
+        blocks: arguments.blocks,
+        rate_bit_s: arguments.rate,
+    };
+    schedule::run(&plan, &mut std::io::stdout().lock())
+}
+
+fn parse_sizes(arguments: &SizeArguments) -> Result<Vec<u32>, ProbeError> {
+    sizes::parse(&arguments.sizes, arguments.perturbation).map_err(ProbeError::WrongUse)
+}
+
+/// The first SIGINT or SIGTERM ends the launch in order; a second one ends it at once.
+fn interrupt_on_signals() -> Result<(), ProbeError> {
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&INTERRUPTED))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&INTERRUPTED)))
+            .map_err(|error| ProbeError::system("signal handler", error))?;
+    }
+    Ok(())
+}
+
+/// Twice the largest cache, but no more than both sides can be expected to have in memory.
+fn default_walk_bytes() -> usize {
+    const MOST: usize = 256 << 20;
+    const WITHOUT_KNOWLEDGE: usize = 64 << 20;
+    let caches = (0..8).filter_map(|index| {
+        let text = std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size")).ok()?;
+        text.trim().strip_suffix('K')?.parse::<usize>().ok()
+    });
+    caches.max().map_or(WITHOUT_KNOWLEDGE, |kib| kib * 1024 * 2).min(MOST)
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Bidirectional: both sides send a message and receive one at the same time.
+
+use std::time::Duration;
+
+use super::{Idle, LOSS_PATIENCE_NS, LossStreak, QUIET_NS, SILENCE_PATIENCE_NS, Samples, Side, silence};
+use crate::clock::now_ns;
+use crate::error::ProbeError;
+use crate::pattern::Sender;
+use crate::protocol::{Block, Outcome};
+
+/// Exchanges messages and keeps the time of each exchange.
+pub fn active(side: &mut Side, block: &Block) -> Result<Samples, ProbeError> {
+    let mut samples = Samples { values_ns: Vec::with_capacity(block.messages as usize), ..Samples::default() };
+    let mut streak = LossStreak::default();
+    let mut number = 0;
+    while number < block.messages {
+        let sequence = block.first_sequence.wrapping_add(number);
+        let began = now_ns();
+        let exchanged = exchange(side, sequence, Sender::Active, || false)?;
+        let ended = now_ns();
+        streak.note(exchanged.is_none())?;
+        let reached = exchanged.unwrap_or(sequence).wrapping_sub(block.first_sequence);
+        if exchanged == Some(sequence) {
+            samples.values_ns.push(ended - began);
+        } else {
+            samples.lost += (reached - number).max(1);
+        }
+        if let Some(sequence) = exchanged {
+            let intact = side.pattern.is_intact(side.inbox.place(0), sequence, Sender::Passive);
+            samples.corrupt += u32::from(!intact);
+        }
+        number = reached + 1;
+    }
+    Ok(samples)
+}
+
+/// Takes part in every exchange, until `stop` says that the active side has finished.
+pub fn passive(side: &mut Side, block: &Block, mut stop: impl FnMut() -> bool) -> Result<Outcome, ProbeError> {
+    let mut outcome = Outcome::default();
+    let mut number = 0;
+    while number < block.messages {
+        let sequence = block.first_sequence.wrapping_add(number);
+        let exchanged = exchange(side, sequence, Sender::Passive, &mut stop)?;
+        if exchanged.is_none() && stop() {
+            break;
+        }
+        if let Some(sequence) = exchanged {
+            outcome.received += 1;
+            let intact = side.pattern.is_intact(side.inbox.place(0), sequence, Sender::Active);
+            outcome.corrupt += u32::from(!intact);
+        }
+        number = exchanged.unwrap_or(sequence).wrapping_sub(block.first_sequence) + 1;
+    }
+    Ok(outcome)
+}
+
+/// One message each way, message `sequence` or, if the other side is further on because something
+/// was lost, a later one: which, or `None` if none came in time.
+fn exchange(
+    side: &mut Side,
+    mut sequence: u32,
+    sender: Sender,
+    mut stop: impl FnMut() -> bool,
+) -> Result<Option<u32>, ProbeError> {
+    let limit_ns = if side.transport.is_lossy() { LOSS_PATIENCE_NS } else { SILENCE_PATIENCE_NS };
+    let (mut done, mut sent, mut received) = (0, false, false);
+    let mut idle = Idle::new(side.wait, side.give_way);
+    while !(sent && received) {
+        let before = done;
+        if !sent {
+            sent = side.transport.try_send(sequence, side.pattern.message(sequence, sender), &mut done)?;
+        }
+        if !received {
+            // Asleep only when there is nothing else to do: while the rest cannot be sent, a short look.
+            let patience = if sent { side.patience() } else { Duration::ZERO };
+            match side.transport.receive(side.inbox.place(0), patience)? {
+                Some(got) if got.wrapping_sub(sequence) <= u32::MAX / 2 => {
+                    received = true;
+                    if got != sequence {
+                        (sequence, done, sent) = (got, 0, false);
+                    }
+                }
+                // Nothing, or the answer to an exchange given up earlier.
+                _ => {}
+            }
+        }
+        if sent && received || done != before {
+            continue;
+        }
+        if idle.looks(&mut *side.transport)? {
+            let over = side.transport.is_lossy() && idle.since_ns() > QUIET_NS && stop();
+            if over || idle.since_ns() > limit_ns {
+                return if side.transport.is_lossy() { Ok(None) } else { Err(silence()) };
+            }
+        }
+    }
+    Ok(Some(sequence))
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The tests. Each knows two roles: the active side, which drives and keeps the samples of a round
+//! trip, and the passive side, which answers, or receives and keeps the time of a stream.
+
+pub mod bidirectional;
+pub mod pingpong;
+pub mod stream;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use crate::clock::now_ns;
+use crate::error::ProbeError;
+use crate::pattern::{Pattern, Sender};
+use crate::protocol::{Block, Session, Test, Wait};
+use crate::transport::{LONGEST_SLEEP, Transport};
+
+/// Set by SIGINT and SIGTERM.
+pub static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// A message that has not come after this is lost, or, where none can be lost, the peer is gone.
+const LOSS_PATIENCE_NS: u64 = 1_000_000_000;
+const SILENCE_PATIENCE_NS: u64 = 10_000_000_000;
+/// Nothing has come for so long after the other side has finished: nothing is on its way any more.
+const QUIET_NS: u64 = 20_000_000;
+/// So many messages lost one after the other are no loss but a link that is down.
+const LOST_IN_A_ROW: u32 = 3;
+/// Turns of an idle loop between two looks at the clock, which costs as much as several turns.
+const TURNS_PER_LOOK: u32 = 512;
+/// Nothing was received for so long: look whether the transport is still there.
+const CHECK_AFTER_NS: u64 = 1_000_000;
+
+/// One side of a measurement: a transport, how to wait for it, and the memory of its messages.
+pub struct Side {
+    pub transport: Box<dyn Transport>,
+    wait: Wait,
+    give_way: bool,
+    seed: u64,
+    walk_bytes: usize,
+    pub pattern: Pattern,
+    pub inbox: Inbox,
+    message_bytes: usize,
+}
+
+/// What an active side keeps of a block.
+#[derive(Debug, Default)]
+pub struct Samples {
+    pub values_ns: Vec<u64>,
+    pub lost: u32,
+    pub corrupt: u32,
+}
+
+impl Side {
+    pub fn new(transport: Box<dyn Transport>, session: &Session) -> Self {
+        Self {
+            transport,
+            wait: session.wait,
+            give_way: session.give_way,
+            seed: session.seed,
+            walk_bytes: session.walk_bytes,
+            pattern: Pattern::new(session.seed, 1, 0),
+            inbox: Inbox::new(1, 1),
+            message_bytes: 0,
+        }
+    }
+
+    /// Makes the memory ready that a block needs, outside of any clock.
+    pub fn prepare(&mut self, block: &Block, sender: Sender) {
+        let message_bytes = block.message_bytes as usize;
+        if message_bytes != self.message_bytes {
+            // Free the old memory before asking for the new.
+            self.pattern = Pattern::new(self.seed, 1, 0);
+            self.inbox = Inbox::new(1, 1);
+            self.pattern = Pattern::new(self.seed, message_bytes, self.walk_bytes);
+            self.message_bytes = message_bytes;
+        }
+        let places = match (block.test, sender) {
+            // Every message stays until the clock has stopped and it can be checked.
+            (Test::Stream, Sender::Passive) => (block.lead_in + block.messages) as usize,
+            (Test::Stream, Sender::Active) => 1,
+            // One more than the pattern has slots: a place then never holds the message that it should get.
+            _ => self.pattern.slots() + 1,
+        };
+        if self.inbox.places() != places || self.inbox.message_bytes != message_bytes {
+            self.inbox = Inbox::new(1, 1);
+            self.inbox = Inbox::new(message_bytes, places);
+        }
+        self.transport.set_pace(block.pace_bit_s);
+    }
+
+    /// Sends message `sequence` of `sender`.
+    #[inline]
+    pub fn send(&mut self, sequence: u32, sender: Sender) -> Result<(), ProbeError> {
+        let message = self.pattern.message(sequence, sender);
+        let mut done = 0;
+        let mut idle = Idle::new(self.wait, self.give_way);
+        while !self.transport.try_send(sequence, message, &mut done)? {
+            idle.turn(&mut *self.transport, SILENCE_PATIENCE_NS)?;
+            if self.wait != Wait::Spin {
+                self.transport.wait_to_send(LONGEST_SLEEP)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives the next message into `place`; its sequence number, or `None` if none came in time
+    /// or `stop` says that the other side has finished.
+    #[inline]
+    pub fn receive(&mut self, place: usize, mut stop: impl FnMut() -> bool) -> Result<Option<u32>, ProbeError> {
+        let patience = self.patience();
+        let limit_ns = if self.transport.is_lossy() { LOSS_PATIENCE_NS } else { SILENCE_PATIENCE_NS };
+        let message = self.inbox.place(place);
+        let mut idle = Idle::new(self.wait, self.give_way);
+        loop {
+            if let Some(sequence) = self.transport.receive(message, patience)? {
+                return Ok(Some(sequence));
+            }
+            if idle.looks(&mut *self.transport)? {
+                // Where nothing can be lost, all that was sent still comes.
+                let over = self.transport.is_lossy() && idle.since_ns() > QUIET_NS && stop();
+                if over || idle.since_ns() > limit_ns {
+                    return if self.transport.is_lossy() { Ok(None) } else { Err(silence()) };
+                }
+            }
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        if self.wait == Wait::Spin { Duration::ZERO } else { LONGEST_SLEEP }
+    }
+}
+
+/// Room for messages that come in.
+pub struct Inbox {
+    bytes: Vec<u8>,
+    message_bytes: usize,
+}
+
+impl Inbox {
+    fn new(message_bytes: usize, places: usize) -> Self {
+        // Written, not only reserved: no page may be missing once the clock runs.
+        Self { bytes: vec![0xa5; message_bytes * places], message_bytes }
+    }
+
+    pub fn places(&self) -> usize {
+        self.bytes.len() / self.message_bytes
+    }
+
+    /// Places follow each other and start again.
+    #[inline]
+    pub fn place(&mut self, number: usize) -> &mut [u8] {
+        let at = number % self.places() * self.message_bytes;
+        &mut self.bytes[at..at + self.message_bytes]
+    }
+}
+
+/// An idle loop's sense of time.
+struct Idle {
+    turns: u32,
+    /// Turns between two looks at the clock.
+    stride: u32,
+    give_way: bool,
+    began_ns: u64,
+    checked_ns: u64,
+}
+
+impl Idle {
+    fn new(wait: Wait, give_way: bool) -> Self {
+        // A turn that sleeps or gives way is long; one that spins costs less than reading the clock.
+        let stride = if wait == Wait::Spin && !give_way { TURNS_PER_LOOK } else { 1 };
+        Self { turns: 0, stride, give_way, began_ns: 0, checked_ns: 0 }
+    }
+
+    fn since_ns(&self) -> u64 {
+        if self.began_ns == 0 { 0 } else { now_ns() - self.began_ns }
+    }
+
+    /// One idle turn; `true` now and then, after looking whether the transport is still there.
+    #[inline]
+    fn looks(&mut self, transport: &mut dyn Transport) -> Result<bool, ProbeError> {
+        self.turns += 1;
+        if self.give_way {
+            std::thread::yield_now();
+        }
+        if self.turns < self.stride {
+            return Ok(false);
+        }
+        self.turns = 0;
+        let now = now_ns();
+        if self.began_ns == 0 {
+            (self.began_ns, self.checked_ns) = (now, now);
+        }
+        if now - self.checked_ns < CHECK_AFTER_NS {
+            return Ok(false);
+        }
+        self.checked_ns = now;
+        if INTERRUPTED.load(Ordering::Relaxed) {
+            return Err(ProbeError::Interrupted);
+        }
+        transport.check()?;
+        Ok(true)
+    }
+
+    /// One idle turn of somebody who cannot give up.
+    fn turn(&mut self, transport: &mut dyn Transport, limit_ns: u64) -> Result<(), ProbeError> {
+        if self.looks(transport)? && self.since_ns() > limit_ns { Err(silence()) } else { Ok(()) }
+    }
+}
+
+fn silence() -> ProbeError {
+    ProbeError::Failed("the peer no longer answers: is its host down, or the link?".to_owned())
+}
+
+/// Counts messages lost one after the other, and gives up when it is no longer loss.
+#[derive(Default)]
+pub struct LossStreak(u32);
+
+impl LossStreak {
+    pub fn note(&mut self, lost: bool) -> Result<(), ProbeError> {
+        self.0 = if lost { self.0 + 1 } else { 0 };
+        if self.0 >= LOST_IN_A_ROW { Err(silence()) } else { Ok(()) }
+    }
+}

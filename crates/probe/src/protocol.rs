@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the two sides of a measurement say to each other on the control channel: one JSON object a
+//! line. The data path carries nothing of this.
+
+use serde::{Deserialize, Serialize};
+
+use crate::transport::{Counters, Endpoint};
+
+/// Both sides must speak the same version.
+pub const VERSION: u32 = 1;
+
+/// From the active side, which drives.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "message", rename_all = "snake_case")]
+pub enum Request {
+    /// Set up one transport.
+    Open(Session),
+    /// The active side's end of the transport is there.
+    Connect { endpoint: Endpoint },
+    /// Take part in one block of messages.
+    Block(Block),
+    /// The active side has finished its part of the block.
+    EndBlock,
+}
+
+/// From the passive side, one to each request but [`Request::EndBlock`], which ends in [`Reply::Done`].
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "message", rename_all = "snake_case")]
+pub enum Reply {
+    Ready { endpoint: Endpoint, host: Host },
+    Connected,
+    Started,
+    Done(Outcome),
+    Refused { reason: String, exit_code: u8 },
+}
+
+/// What both sides must agree on before the first message.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Session {
+    pub version: u32,
+    pub transport: Kind,
+    pub wait: Wait,
+    pub seed: u64,
+    /// Random, the same in all pairs of a run but for the lowest byte, which is the pair.
+    pub session: u32,
+    /// How many pairs run at once, and which of them this is.
+    pub pairs: u8,
+    pub pair: u8,
+    /// Memory to walk through before a buffer is used again; 0 keeps messages in the cache.
+    pub walk_bytes: usize,
+    /// Give the core away while waiting, because other pairs or hosts need it.
+    pub give_way: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    Tcp,
+    Udp,
+    Raw,
+}
+
+/// How a side waits for a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Wait {
+    /// Ask again and again.
+    Spin,
+    /// Sleep in the kernel.
+    Block,
+    /// Sleep in the kernel, which polls the device for a while first (TCP and UDP).
+    Busypoll,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Test {
+    Pingpong,
+    Stream,
+    Bidirectional,
+}
+
+/// One uninterrupted stretch of messages.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Block {
+    pub test: Test,
+    pub message_bytes: u32,
+    pub first_sequence: u32,
+    /// Messages of a stream that go before the clock starts, without a pause.
+    pub lead_in: u32,
+    /// Messages within the clock.
+    pub messages: u32,
+    /// Wire bits per second that a side may send at most.
+    pub pace_bit_s: Option<f64>,
+}
+
+/// What the passive side saw of a block.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Messages received of those within the clock.
+    pub received: u32,
+    /// Messages received that were not what was sent.
+    pub corrupt: u32,
+    /// Stream: from the last message of the lead-in to the last message.
+    pub duration_ns: u64,
+    pub counters: Counters,
+}
+
+/// Where a side runs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Host {
+    pub name: String,
+    pub kernel: String,
+    pub cpu: Option<usize>,
+    pub interface: Option<String>,
+    pub ip: Option<String>,
+}

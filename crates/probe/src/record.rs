@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the active side prints: JSON Lines, raw samples and no statistics. `docs/method.md` describes
+//! the schema; a change of meaning raises its version.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::error::ProbeError;
+use crate::protocol::{Host, Kind, Test, Wait};
+use crate::transport::Counters;
+
+pub const SCHEMA: &str = "barewire-probe/1";
+
+#[derive(Serialize)]
+#[serde(tag = "record", rename_all = "snake_case")]
+pub enum Record<'a> {
+    Start(Start<'a>),
+    Samples(Values<'a>),
+    End(End),
+}
+
+/// Parameters and environment.
+#[derive(Serialize)]
+pub struct Start<'a> {
+    pub schema: &'a str,
+    pub version: &'a str,
+    pub test: Test,
+    pub transport: Kind,
+    pub wait: Wait,
+    pub pairs: u8,
+    pub seed: u64,
+    pub session: u32,
+    pub sizes: &'a [u32],
+    pub walk_bytes: usize,
+    pub give_way: bool,
+    pub rate_bit_s: Option<f64>,
+    /// Largest payload of a frame or packet.
+    pub mtu: Option<usize>,
+    pub clock_read_ns: u64,
+    pub clock_step_ns: u64,
+    pub host: Host,
+    pub peer: Host,
+}
+
+/// The samples of one block of one pair.
+#[derive(Serialize)]
+pub struct Values<'a> {
+    pub pair: u8,
+    pub message_bytes: u32,
+    pub phase: Phase,
+    pub block: u32,
+    pub quantity: Quantity,
+    pub unit: &'a str,
+    pub values: &'a [u64],
+    /// Stream: messages within the clock.
+    pub messages: u32,
+    pub lost: u32,
+    pub corrupt: u32,
+    pub pace_bit_s: Option<f64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    Warmup,
+    Measure,
+}
+
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quantity {
+    /// Time of one message there and one back.
+    RoundTrip,
+    /// Time of one message each way at once.
+    Exchange,
+    /// Time of all messages of the block, one way.
+    Stream,
+}
+
+/// The last line of a launch that ended by itself, well or not.
+#[derive(Serialize)]
+pub struct End {
+    pub complete: bool,
+    pub error: Option<String>,
+    pub counters: Counters,
+    pub peer_counters: Counters,
+    pub peak_rss_kib: i64,
+}
+
+/// Writes one record as a line.
+///
+/// # Errors
+/// [`ProbeError::Failed`] when the output cannot be written, such as a full disk.
+pub fn write(output: &mut impl Write, record: &Record<'_>) -> Result<(), ProbeError> {
+    let line = serde_json::to_string(record).map_err(io::Error::from);
+    line.and_then(|line| {
+        output.write_all(line.as_bytes())?;
+        output.write_all(b"\n")?;
+        output.flush()
+    })
+    .map_err(|error| ProbeError::system("samples cannot be written", error))
+}
+
+/// Largest resident memory of this process so far, in KiB.
+pub fn peak_rss_kib() -> i64 {
+    nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF).map_or(0, |usage| usage.max_rss())
+}

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which blocks run: per size a short one to learn the speed, warm-up, and samples until there are
+//! enough or the time is up. All pairs run the same block at the same time.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, Receiver, Sender};
+
+use crate::client::{BlockResult, Event, Opened, run_pair};
+use crate::clock::{characteristics_ns, now_ns};
+use crate::control::Address;
+use crate::cpu;
+use crate::error::ProbeError;
+use crate::measure::INTERRUPTED;
+use crate::protocol::{Block, Host, Session, Test};
+use crate::record::{End, Phase, Quantity, Record, SCHEMA, Start, Values, peak_rss_kib, write};
+use crate::server::describe_host;
+use crate::transport::{Counters, Place};
+
+/// One launch of the active side.
+pub struct Plan {
+    pub peer: Address,
+    pub place: Place,
+    pub cpus: Option<Vec<usize>>,
+    pub test: Test,
+    /// The first pair's; the others differ in their number.
+    pub session: Session,
+    pub sizes: Vec<u32>,
+    /// Samples per size, and the time they may take.
+    pub samples: u32,
+    pub seconds: f64,
+    pub warmup: u32,
+    /// Blocks of a stream per size: each is one sample.
+    pub blocks: u32,
+    /// Wire bits per second that the link carries, if that is known: faster sending would lose messages.
+    pub rate_bit_s: Option<f64>,
+}
+
+/// Payload of a stream's block: at 25 Gb/s still a millisecond, and it fits caches and memory.
+const STREAM_BLOCK_BYTES: u32 = 4 << 20;
+const STREAM_BLOCK_MESSAGES: u32 = 16_384;
+/// Fewer messages than this make no stream.
+const STREAM_LEAST_MESSAGES: u32 = 4;
+/// Sent before the clock starts: more than the burst allowance of a shaped link.
+const STREAM_LEAD_IN_BYTES: u32 = 128 << 10;
+const STREAM_LEAD_IN_MESSAGES: u32 = 2048;
+/// Blocks last no longer than this where that is possible, so that an interrupt is soon seen.
+const BLOCK_NS: f64 = 50e6;
+const ROUND_TRIPS_PER_BLOCK: u32 = 1000;
+/// Messages of the first block of a size.
+const FIRST_MESSAGES: u32 = 4;
+/// After a block with loss the pace becomes this share of what the receiver got.
+const PACE_BELOW_LOSS: f64 = 0.98;
+/// After a block without loss it grows by this factor, up to the rate of the link if that is known.
+const PACE_AFTER_SUCCESS: f64 = 1.02;
+/// With loss in every block, stop looking for a pace without after this many times the blocks asked for.
+const LOSSY_BLOCKS_FACTOR: u32 = 3;
+
+/// Runs the plan and writes its records. Whatever ends it, an end record says so.
+pub fn run(plan: &Plan, output: &mut impl Write) -> Result<(), ProbeError> {
+    let (event_sender, events) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let mut blocks = Vec::new();
+        for pair in 0..plan.session.pairs {
+            let (sender, receiver) = mpsc::channel();
+            blocks.push(sender);
+            let session = Session { pair, session: plan.session.session | u32::from(pair), ..plan.session.clone() };
+            let cpu = plan.cpu_of(pair);
+            let event_sender = event_sender.clone();
+            scope.spawn(move || run_pair(&plan.peer, &session, &plan.place, cpu, &receiver, &event_sender));
+        }
+        drop(event_sender);
+        // Dropping the schedule ends the pairs: their channels close.
+        Schedule {
+            plan,
+            blocks,
+            events,
+            output,
+            counters: BTreeMap::new(),
+            next_sequence: 0,
+            pace_bit_s: plan.rate_bit_s,
+        }
+        .run()
+    })
+}
+
+impl Plan {
+    fn cpu_of(&self, pair: u8) -> Option<usize> {
+        self.cpus.as_ref().map(|cpus| cpus[usize::from(pair) % cpus.len()])
+    }
+}
+
+struct Schedule<'a, W> {
+    plan: &'a Plan,
+    blocks: Vec<Sender<Block>>,
+    events: Receiver<(u8, Event)>,
+    output: &'a mut W,
+    /// The last that each pair said of its own and its peer's counters.
+    counters: BTreeMap<u8, (Counters, Counters)>,
+    next_sequence: u32,
+    pace_bit_s: Option<f64>,
+}
+
+impl<W: Write> Schedule<'_, W> {
+    fn run(mut self) -> Result<(), ProbeError> {
+        let result = self.measure();
+        let (mut own, mut peers) = (Counters::default(), Counters::default());
+        for (counters, peer_counters) in self.counters.values() {
+            own.add(counters);
+            peers.add(peer_counters);
+        }
+        let end = End {
+            complete: result.is_ok(),
+            error: result.as_ref().err().map(ToString::to_string),
+            counters: own,
+            peer_counters: peers,
+            peak_rss_kib: peak_rss_kib(),
+        };
+        // If the output is what failed, the first error is the one to tell.
+        result.and(write(self.output, &Record::End(end)))
+    }
+
+    fn measure(&mut self) -> Result<(), ProbeError> {
+        let opened = self.wait_until_open()?;
+        let lossy = opened.lossy;
+        self.write_start(opened)?;
+        for &message_bytes in &self.plan.sizes {
+            self.pace_bit_s = self.plan.rate_bit_s;
+            match self.plan.test {
+                Test::Stream => self.measure_stream(message_bytes, lossy)?,
+                Test::Pingpong | Test::Bidirectional => self.measure_round_trips(message_bytes)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_until_open(&mut self) -> Result<Opened, ProbeError> {
+        let mut first = None;
+        for _ in 0..self.blocks.len() {
+            match self.next_event()? {
+                (_, Event::Open(opened)) => first = first.or(Some(opened)),
+                (_, Event::Failed(error)) => return Err(error),
+                (_, Event::Block(_)) => unreachable!("no block was asked for yet"),
+            }
+        }
+        first.ok_or_else(|| ProbeError::WrongUse("there must be at least one pair".to_owned()))
+    }
+
+    fn write_start(&mut self, opened: Opened) -> Result<(), ProbeError> {
+        let plan = self.plan;
+        let (clock_read_ns, clock_step_ns) = characteristics_ns();
+        let host: Host = describe_host(plan.cpu_of(0), &plan.place);
+        let start = Start {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION"),
+            test: plan.test,
+            transport: plan.session.transport,
+            wait: plan.session.wait,
+            pairs: plan.session.pairs,
+            seed: plan.session.seed,
+            session: plan.session.session,
+            sizes: &plan.sizes,
+            walk_bytes: plan.session.walk_bytes,
+            give_way: plan.session.give_way,
+            rate_bit_s: plan.rate_bit_s,
+            mtu: opened.mtu,
+            clock_read_ns,
+            clock_step_ns,
+            host,
+            peer: opened.peer,
+        };
+        write(self.output, &Record::Start(start))
+    }
+
+    fn measure_round_trips(&mut self, message_bytes: u32) -> Result<(), ProbeError> {
+        let mut number = 0;
+        let mut per_message_ns = self.round_trips(message_bytes, Phase::Warmup, &mut number, FIRST_MESSAGES)?;
+        let budget_ns = self.plan.seconds * 1e9;
+        let affordable = |ns: f64, per_message_ns: f64| clamp(ns / per_message_ns, 1, ROUND_TRIPS_PER_BLOCK);
+        let warmup = self.plan.warmup.min(affordable(budget_ns / 4.0, per_message_ns));
+        per_message_ns = self.round_trips(message_bytes, Phase::Warmup, &mut number, warmup)?;
+        let (mut left, began) = (self.plan.samples, now_ns());
+        while left > 0 {
+            let time_left = budget_ns - (now_ns() - began) as f64;
+            if time_left < per_message_ns && left < self.plan.samples {
+                break;
+            }
+            let messages = left.min(affordable(time_left.min(BLOCK_NS), per_message_ns));
+            per_message_ns = self.round_trips(message_bytes, Phase::Measure, &mut number, messages)?;
+            left -= messages;
+        }
+        Ok(())
+    }
+
+    /// One block of round trips or exchanges; the median time of one, in ns.
+    fn round_trips(
+        &mut self,
+        message_bytes: u32,
+        phase: Phase,
+        number: &mut u32,
+        messages: u32,
+    ) -> Result<f64, ProbeError> {
+        let quantity = if self.plan.test == Test::Pingpong { Quantity::RoundTrip } else { Quantity::Exchange };
+        let mut slowest_ns = 1.0_f64;
+        for (pair, mut result) in self.run_block(message_bytes, 0, messages)? {
+            let samples = &mut result.samples;
+            let values = Values {
+                pair,
+                message_bytes,
+                phase,
+                block: *number,
+                quantity,
+                unit: "ns",
+                values: &samples.values_ns,
+                messages,
+                lost: samples.lost,
+                corrupt: samples.corrupt + result.outcome.corrupt,
+                pace_bit_s: self.pace_bit_s,
+            };
+            write(self.output, &Record::Samples(values))?;
+            samples.values_ns.sort_unstable();
+            let median_ns = samples.values_ns.get(samples.values_ns.len() / 2).map_or(BLOCK_NS, |ns| *ns as f64);
+            slowest_ns = slowest_ns.max(median_ns);
+        }
+        *number += 1;
+        Ok(slowest_ns)
+    }
+
+    fn measure_stream(&mut self, message_bytes: u32, lossy: bool) -> Result<(), ProbeError> {
+        let most = (STREAM_BLOCK_BYTES / message_bytes).clamp(STREAM_LEAST_MESSAGES, STREAM_BLOCK_MESSAGES);
+        let mut number = 0;
+        let (_, first_ns) = self.stream_block(message_bytes, Phase::Warmup, &mut number, STREAM_LEAST_MESSAGES)?;
+        let messages = clamp(BLOCK_NS / first_ns, STREAM_LEAST_MESSAGES, most);
+        self.stream_block(message_bytes, Phase::Warmup, &mut number, messages)?;
+        let (mut good, mut tried) = (0, 0);
+        let (budget_ns, began) = (self.plan.seconds * 1e9, now_ns());
+        while good < self.plan.blocks && tried < self.plan.blocks * LOSSY_BLOCKS_FACTOR {
+            let (lost, _) = self.stream_block(message_bytes, Phase::Measure, &mut number, messages)?;
+            tried += 1;
+            good += u32::from(lost == 0 || !lossy);
+            if (now_ns() - began) as f64 > budget_ns && good >= 3 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// One block of a stream; how many messages were lost, and the time per message in ns.
+    fn stream_block(
+        &mut self,
+        message_bytes: u32,
+        phase: Phase,
+        number: &mut u32,
+        messages: u32,
+    ) -> Result<(u32, f64), ProbeError> {
+        let lead_in = (STREAM_LEAD_IN_BYTES / message_bytes).clamp(1, STREAM_LEAD_IN_MESSAGES);
+        let (mut total_lost, mut slowest_ns) = (0, 1.0_f64);
+        for (pair, BlockResult { outcome, wire_bytes, .. }) in self.run_block(message_bytes, lead_in, messages)? {
+            let lost = messages.saturating_sub(outcome.received);
+            let values: &[u64] = if outcome.duration_ns > 0 { &[outcome.duration_ns] } else { &[] };
+            let values = Values {
+                pair,
+                message_bytes,
+                phase,
+                block: *number,
+                quantity: Quantity::Stream,
+                unit: "ns",
+                values,
+                messages,
+                lost,
+                corrupt: outcome.corrupt,
+                pace_bit_s: self.pace_bit_s,
+            };
+            write(self.output, &Record::Samples(values))?;
+            let per_message_ns = outcome.duration_ns as f64 / f64::from(outcome.received.max(1));
+            if lost > 0 && per_message_ns > 0.0 {
+                self.slow_down(wire_bytes as f64 * 8e9 / per_message_ns);
+            }
+            total_lost += lost;
+            slowest_ns = slowest_ns.max(per_message_ns);
+        }
+        if total_lost == 0 {
+            self.speed_up();
+        }
+        *number += 1;
+        Ok((total_lost, slowest_ns))
+    }
+
+    /// Sends less than what got through when something was lost.
+    fn slow_down(&mut self, received_bit_s: f64) {
+        let pace = received_bit_s.min(self.pace_bit_s.unwrap_or(f64::INFINITY)) * PACE_BELOW_LOSS;
+        self.pace_bit_s = Some(pace);
+    }
+
+    /// Finds the edge again after a loss that was only a moment's: a receiver held up, a short burst.
+    fn speed_up(&mut self) {
+        let limit = self.plan.rate_bit_s.unwrap_or(f64::INFINITY);
+        self.pace_bit_s = self.pace_bit_s.map(|pace| (pace * PACE_AFTER_SUCCESS).min(limit));
+    }
+
+    fn run_block(
+        &mut self,
+        message_bytes: u32,
+        lead_in: u32,
+        messages: u32,
+    ) -> Result<Vec<(u8, BlockResult)>, ProbeError> {
+        let block = Block {
+            test: self.plan.test,
+            message_bytes,
+            first_sequence: self.next_sequence,
+            lead_in,
+            messages,
+            pace_bit_s: self.pace_bit_s,
+        };
+        self.next_sequence = self.next_sequence.wrapping_add(lead_in + messages);
+        for sender in &self.blocks {
+            // A pair that has ended has said why; that is read below.
+            let _ = sender.send(block);
+        }
+        let mut results = Vec::new();
+        while results.len() < self.blocks.len() {
+            match self.next_event()? {
+                (pair, Event::Block(result)) => {
+                    self.counters.insert(pair, (result.counters, result.outcome.counters));
+                    results.push((pair, result));
+                }
+                (_, Event::Failed(error)) => return Err(error),
+                (_, Event::Open(_)) => unreachable!("all pairs were open"),
+            }
+        }
+        if INTERRUPTED.load(Ordering::Relaxed) { Err(ProbeError::Interrupted) } else { Ok(results) }
+    }
+
+    fn next_event(&self) -> Result<(u8, Event), ProbeError> {
+        self.events.recv().map_err(|_| ProbeError::Failed("a pair ended without a word".to_owned()))
+    }
+}
+
+fn clamp(value: f64, least: u32, most: u32) -> u32 {
+    value.clamp(f64::from(least), f64::from(most)) as u32
+}
+
+/// Draws the session: three random bytes, and room for the pair.
+pub fn draw_session() -> u32 {
+    fastrand::u32(..) & !0xff
+}
+
+/// More pairs than cores, and one would wait for a core that another one spins on.
+pub fn must_give_way(pairs: u8, cpus: Option<&[usize]>) -> bool {
+    usize::from(pairs) > cpus.map_or_else(|| cpu::allowed().len(), <[usize]>::len)
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The passive side: answers any number of sessions, each on a thread of its own.
+
+use std::net::IpAddr;
+
+use crate::control::{Address, Channel, Listener};
+use crate::cpu;
+use crate::error::ProbeError;
+use crate::measure::{Side, bidirectional, pingpong, stream};
+use crate::pattern::Sender;
+use crate::protocol::{Block, Host, Outcome, Reply, Request, Test, VERSION};
+use crate::transport::{Listening, Place};
+
+/// How the passive side was started.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub listen: Address,
+    pub place: Place,
+    pub cpus: Option<Vec<usize>>,
+}
+
+/// Serves until the process is ended. Calls `ready` with the address once connections are accepted.
+pub fn serve(config: &Config, ready: impl FnOnce(&str)) -> Result<(), ProbeError> {
+    let listener = Listener::bind(&config.listen)?;
+    ready(&listener.address().map_err(|error| ProbeError::system("getsockname", error))?);
+    loop {
+        let channel = listener.accept().map_err(|error| ProbeError::system("accept", error))?;
+        let config = config.clone();
+        std::thread::Builder::new()
+            .name("session".to_owned())
+            .spawn(move || {
+                if let Err(error) = serve_session(&config, channel) {
+                    eprintln!("barewire-probe: a session ended early: {error}");
+                }
+            })
+            .map_err(|error| ProbeError::system("thread", error))?;
+    }
+}
+
+/// One session; a refusal goes to the peer, which is the one that a person watches.
+fn serve_session(config: &Config, mut channel: Channel) -> Result<(), ProbeError> {
+    let result = open_session(config, &mut channel).and_then(|side| match side {
+        Some(mut side) => run_blocks(&mut side, &mut channel),
+        None => Ok(()),
+    });
+    if let Err(error) = &result {
+        let refusal = Reply::Refused { reason: format!("at the passive side: {error}"), exit_code: error.exit_code() };
+        // The peer may have gone first; then there is nobody to tell.
+        let _ = channel.send(&refusal);
+    }
+    result
+}
+
+fn open_session(config: &Config, channel: &mut Channel) -> Result<Option<Side>, ProbeError> {
+    let Some(request) = channel.receive()? else { return Ok(None) };
+    let Request::Open(session) = request else { return Err(out_of_turn()) };
+    if session.version != VERSION {
+        return Err(ProbeError::WrongUse(format!(
+            "this probe speaks version {VERSION}, the other one {}; install the same on both",
+            session.version
+        )));
+    }
+    let cpu = config.cpus.as_ref().map(|cpus| cpus[usize::from(session.pair) % cpus.len()]);
+    cpu.map_or(Ok(()), cpu::pin)?;
+    let place = Place { ip: config.place.ip.or(channel.local_ip), ..config.place.clone() };
+    let (listening, endpoint) = Listening::new(&session, &place)?;
+    channel.send(&Reply::Ready { endpoint, host: describe_host(cpu, &place) })?;
+    let Some(Request::Connect { endpoint }) = channel.receive()? else { return Err(out_of_turn()) };
+    let transport = listening.accept(&session, endpoint)?;
+    channel.send(&Reply::Connected)?;
+    Ok(Some(Side::new(transport, &session)))
+}
+
+fn run_blocks(side: &mut Side, channel: &mut Channel) -> Result<(), ProbeError> {
+    loop {
+        channel.wait_for_news();
+        let Some(request) = channel.receive()? else { return Ok(()) };
+        let Request::Block(block) = request else { return Err(out_of_turn()) };
+        side.prepare(&block, Sender::Passive);
+        channel.send(&Reply::Started)?;
+        let mut outcome = run_block(side, &block, channel)?;
+        outcome.counters = side.transport.counters()?;
+        channel.wait_for_news();
+        match channel.receive()? {
+            Some(Request::EndBlock) => channel.send(&Reply::Done(outcome))?,
+            // The active side has gone in the middle of the block.
+            None => return Ok(()),
+            Some(_) => return Err(out_of_turn()),
+        }
+    }
+}
+
+fn run_block(side: &mut Side, block: &Block, channel: &Channel) -> Result<Outcome, ProbeError> {
+    let stop = || channel.has_news();
+    match block.test {
+        Test::Pingpong => pingpong::passive(side, block, stop),
+        Test::Stream => stream::passive(side, block, stop),
+        Test::Bidirectional => bidirectional::passive(side, block, stop),
+    }
+}
+
+fn out_of_turn() -> ProbeError {
+    ProbeError::Failed("the active side left the order of control messages".to_owned())
+}
+
+/// What a reader of the results wants to know of the machine on this side.
+pub fn describe_host(cpu: Option<usize>, place: &Place) -> Host {
+    let system = nix::sys::utsname::uname().ok();
+    let text =
+        |text: Option<&std::ffi::OsStr>| text.map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();
+    Host {
+        name: text(system.as_ref().map(nix::sys::utsname::UtsName::nodename)),
+        kernel: text(system.as_ref().map(nix::sys::utsname::UtsName::release)),
+        cpu,
+        interface: place.interface.clone(),
+        ip: place.ip.map(|ip: IpAddr| ip.to_string()),
+    }
+}

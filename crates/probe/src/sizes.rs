@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Message sizes as a person writes them.
+
+/// Largest message, in bytes: both sides hold a few of them at once.
+pub const LARGEST_MESSAGE_BYTES: u32 = 64 << 20;
+
+/// Reads `64,1400,4KiB` and `1..64KiB`, which doubles from the first to the last; with a
+/// `perturbation` p > 3 bytes around each size n of a range also n−p and n+p, as NetPIPE does.
+/// Returns the sizes in ascending order, each once.
+///
+/// # Errors
+/// A text that says what was wrong and what is right.
+pub fn parse(text: &str, perturbation: u32) -> Result<Vec<u32>, String> {
+    let mut sizes = Vec::new();
+    for part in text.split(',') {
+        match part.split_once("..") {
+            None => sizes.push(parse_one(part)?),
+            Some((first, last)) => {
+                let (first, last) = (parse_one(first)?, parse_one(last)?);
+                if first > last {
+                    return Err(format!("the range '{part}' ends before it starts"));
+                }
+                for size in doubling(first, last) {
+                    sizes.extend([size.saturating_sub(perturbation), size, size + perturbation]);
+                }
+            }
+        }
+    }
+    sizes.retain(|size| (1..=LARGEST_MESSAGE_BYTES).contains(size));
+    sizes.sort_unstable();
+    sizes.dedup();
+    Ok(sizes)
+}
+
+/// `first`, twice that, and so on below `last`; and `last`.
+fn doubling(first: u32, last: u32) -> impl Iterator<Item = u32> {
+    std::iter::successors(Some(first), move |size| size.checked_mul(2).filter(|next| *next < last))
+        .chain((last > first).then_some(last))
+}
+
+fn parse_one(text: &str) -> Result<u32, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "" | "B" => 1,
+        "k" | "kB" => 1_000,
+        "M" | "MB" => 1_000_000,
+        "K" | "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        _ => 0,
+    };
+    digits
+        .parse::<u32>()
+        .ok()
+        .and_then(|number| number.checked_mul(factor))
+        .filter(|size| (1..=LARGEST_MESSAGE_BYTES).contains(size))
+        .ok_or_else(|| {
+            format!("'{text}' is no message size; write 1 to 64MiB as 64, 4KiB (4096), 4kB (4000), or a range 1..64KiB")
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_and_units_are_read() {
+        assert_eq!(parse("64,1400,4KiB,4kB,1MiB", 0).unwrap(), [64, 1400, 4000, 4096, 1 << 20]);
+    }
+
+    #[test]
+    fn a_range_doubles_and_ends_where_it_says() {
+        assert_eq!(parse("1..8", 0).unwrap(), [1, 2, 4, 8]);
+        assert_eq!(parse("64..1500", 0).unwrap(), [64, 128, 256, 512, 1024, 1500]);
+        assert_eq!(parse("5..5", 0).unwrap(), [5]);
+    }
+
+    #[test]
+    fn perturbation_adds_both_neighbours_and_never_less_than_one_byte() {
+        assert_eq!(parse("1..4", 3).unwrap(), [1, 2, 4, 5, 7]);
+        assert_eq!(parse("64", 3).unwrap(), [64]);
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused_with_the_text_in_the_message() {
+        for (text, named) in [
+            ("", "''"),
+            ("0", "'0'"),
+            ("x", "'x'"),
+            ("-1", "'-1'"),
+            ("1.5", "'1.5'"),
+            ("64,", "''"),
+            ("8..4", "'8..4'"),
+            ("1..", "''"),
+            ("65MiB", "'65MiB'"),
+            ("9999999999", "'9999999999'"),
+            ("4kb", "'4kb'"),
+        ] {
+            let error = parse(text, 0).expect_err(text);
+            assert!(error.contains(named), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Transports: each moves whole messages between two endpoints and knows nothing of what is
+//! measured. The tests in [`crate::measure`] drive them and know nothing of how they work.
+
+mod datagram;
+mod pace;
+mod raw;
+mod tcp;
+mod udp;
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use barewire_link::MacAddress;
+use serde::{Deserialize, Serialize};
+
+use crate::error::ProbeError;
+use crate::protocol::{Kind, Session, Wait};
+
+/// Moves messages. Both calls may be made in turn, so one thread can send and receive at once.
+pub trait Transport {
+    /// Goes on sending message `sequence`, of which `done` bytes are sent; `true` once all are.
+    /// Never blocks; with `false` and no progress the transport is busy or keeps its pace.
+    ///
+    /// # Errors
+    /// When the transport no longer works.
+    fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, ProbeError>;
+
+    /// Goes on receiving a message of exactly `message.len()` bytes into `message`; its sequence
+    /// number once it is whole. Until then every call must pass the same memory.
+    ///
+    /// With no `patience` this returns at once; else it may sleep for that long if nothing is there.
+    ///
+    /// # Errors
+    /// When the transport no longer works.
+    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, ProbeError>;
+
+    /// Sleeps until it may be possible to send more, or for `patience`.
+    ///
+    /// # Errors
+    /// When the transport no longer works.
+    fn wait_to_send(&mut self, patience: Duration) -> Result<(), ProbeError>;
+
+    /// Sends at most this many wire bits per second from now on; without a number as fast as possible.
+    /// Transports with a flow control of their own keep to that.
+    fn set_pace(&mut self, bit_s: Option<f64>);
+
+    /// Bytes that a message takes on the wire, with all headers, checks and gaps.
+    fn wire_bytes(&self, message_bytes: usize) -> usize;
+
+    /// Whether a message can be lost.
+    fn is_lossy(&self) -> bool;
+
+    /// Asks whether the transport still works, for callers that spin.
+    ///
+    /// # Errors
+    /// When it no longer does.
+    fn check(&mut self) -> Result<(), ProbeError>;
+
+    /// What has come in that was not a new message, and what the transport lost itself.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    fn counters(&mut self) -> Result<Counters, ProbeError>;
+
+    /// Largest payload of one packet or frame, where the transport knows it.
+    fn mtu(&self) -> Option<usize>;
+}
+
+/// Counted, never acted upon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Frames or datagrams of somebody else: other addresses, another session, no header of ours.
+    pub foreign: u64,
+    /// Frames or datagrams with a header of ours and the wrong length.
+    pub malformed: u64,
+    /// Parts of messages that had already been received or given up.
+    pub stale: u64,
+    /// Parts that came twice.
+    pub duplicate: u64,
+    /// Messages of which some parts came and others did not.
+    pub incomplete: u64,
+    /// Frames that found the receive ring full.
+    pub ring_full: u64,
+    /// Times that the transport could not take what was to be sent.
+    pub send_busy: u64,
+}
+
+impl Counters {
+    /// Adds another transport's.
+    pub fn add(&mut self, other: &Self) {
+        self.foreign += other.foreign;
+        self.malformed += other.malformed;
+        self.stale += other.stale;
+        self.duplicate += other.duplicate;
+        self.incomplete += other.incomplete;
+        self.ring_full += other.ring_full;
+        self.send_busy += other.send_busy;
+    }
+}
+
+/// Where a transport's end can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Endpoint {
+    Socket(SocketAddr),
+    Station { address: [u8; 6], mtu: usize },
+}
+
+/// What a side itself brings to its end of a transport.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// For frames.
+    pub interface: Option<String>,
+    /// For sockets: the address to bind to.
+    pub ip: Option<IpAddr>,
+}
+
+impl Place {
+    fn interface(&self) -> Result<&str, ProbeError> {
+        self.interface.as_deref().ok_or_else(|| {
+            ProbeError::WrongUse("raw frames need an interface on both sides: give --interface".to_owned())
+        })
+    }
+}
+
+/// The passive side's end, which is there first.
+pub enum Listening {
+    Tcp(tcp::Listening),
+    Udp(udp::Listening),
+    Raw(raw::Listening),
+}
+
+impl Listening {
+    pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), ProbeError> {
+        Ok(match session.transport {
+            Kind::Tcp => {
+                let (listening, endpoint) = tcp::Listening::new(place)?;
+                (Self::Tcp(listening), endpoint)
+            }
+            Kind::Udp => {
+                let (listening, endpoint) = udp::Listening::new(place)?;
+                (Self::Udp(listening), endpoint)
+            }
+            Kind::Raw => {
+                let (listening, endpoint) = raw::Listening::new(session, place)?;
+                (Self::Raw(listening), endpoint)
+            }
+        })
+    }
+
+    pub fn accept(self, session: &Session, peer: Endpoint) -> Result<Box<dyn Transport>, ProbeError> {
+        Ok(match (self, peer) {
+            (Self::Tcp(listening), Endpoint::Socket(peer)) => Box::new(listening.accept(session, peer)?),
+            (Self::Udp(listening), Endpoint::Socket(peer)) => Box::new(listening.accept(session, peer)?),
+            (Self::Raw(listening), Endpoint::Station { address, mtu }) => {
+                Box::new(listening.accept(session, MacAddress(address), mtu))
+            }
+            _ => return Err(wrong_endpoint()),
+        })
+    }
+}
+
+/// The active side's end, which knows where the other is.
+pub fn connect(session: &Session, place: &Place, peer: Endpoint) -> Result<(Box<dyn Transport>, Endpoint), ProbeError> {
+    Ok(match (session.transport, peer) {
+        (Kind::Tcp, Endpoint::Socket(peer)) => {
+            let (transport, endpoint) = tcp::connect(session, place, peer)?;
+            (Box::new(transport), endpoint)
+        }
+        (Kind::Udp, Endpoint::Socket(peer)) => {
+            let (transport, endpoint) = udp::connect(session, place, peer)?;
+            (Box::new(transport), endpoint)
+        }
+        (Kind::Raw, Endpoint::Station { address, mtu }) => {
+            let (listening, endpoint) = raw::Listening::new(session, place)?;
+            (Box::new(listening.accept(session, MacAddress(address), mtu)), endpoint)
+        }
+        _ => return Err(wrong_endpoint()),
+    })
+}
+
+fn wrong_endpoint() -> ProbeError {
+    ProbeError::Failed("the peer named an endpoint of another transport; are both probes of one version?".to_owned())
+}
+
+/// How long a blocking socket call may sleep, or `None` for the spinning ones, which never do.
+fn sleep_of(wait: Wait) -> Option<Duration> {
+    match wait {
+        Wait::Spin => None,
+        Wait::Block | Wait::Busypoll => Some(LONGEST_SLEEP),
+    }
+}
+
+/// A sleeping side looks at its control channel at least this often.
+pub const LONGEST_SLEEP: Duration = Duration::from_millis(20);

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Plain Ethernet frames, with an EtherType for experiments and a header of twelve bytes.
+
+use std::time::Duration;
+
+use barewire_link::{
+    ETHERNET_HEADER_BYTES, Field, Filter, Link, MINIMUM_FRAME_BYTES, MacAddress, Outgoing, PacketConfig, PacketLink,
+};
+
+use super::datagram::{Accepted, HEADER_BYTES, Header, Reassembly};
+use super::pace::Pacer;
+use super::{Counters, Endpoint, Place, Transport};
+use crate::error::ProbeError;
+use crate::protocol::Session;
+
+/// IEEE 802 local experimental EtherType 1.
+const ETHER_TYPE: u16 = 0x88b5;
+/// Frames handed over with one system call at most.
+const BATCH_FRAMES: usize = 32;
+const FRAME_HEADER_BYTES: usize = ETHERNET_HEADER_BYTES + HEADER_BYTES;
+/// Preamble and start delimiter, frame check sequence, gap.
+const WIRE_OVERHEAD_BYTES: usize = 8 + 4 + 12;
+
+/// A link that is open before its peer is known.
+pub struct Listening {
+    link: PacketLink,
+}
+
+impl Listening {
+    pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), ProbeError> {
+        let mut fields = vec![Field::word(12, ETHER_TYPE)];
+        if session.pairs > 1 {
+            // The pair is the session's last byte. With one pair strangers' frames come in, to be counted.
+            fields.push(Field::byte(17, session.pair));
+        }
+        let link = PacketLink::open(&PacketConfig {
+            interface: place.interface()?.to_owned(),
+            protocol: ETHER_TYPE,
+            filter: Filter::all_of(&fields),
+            ring_bytes: PacketConfig::DEFAULT_RING_BYTES,
+        })?;
+        let endpoint = Endpoint::Station { address: link.address().0, mtu: link.mtu() };
+        Ok((Self { link }, endpoint))
+    }
+
+    pub fn accept(self, session: &Session, peer: MacAddress, peer_mtu: usize) -> Raw<PacketLink> {
+        Raw::new(self.link, session.session, peer, peer_mtu)
+    }
+}
+
+/// Messages over any link.
+pub struct Raw<L> {
+    link: L,
+    session: u32,
+    /// Destination, source and EtherType of every frame that comes in.
+    incoming: [u8; ETHERNET_HEADER_BYTES],
+    headers: Box<[[u8; FRAME_HEADER_BYTES]; BATCH_FRAMES]>,
+    reassembly: Reassembly,
+    pacer: Pacer,
+    counters: Counters,
+    mtu: usize,
+}
+
+impl<L: Link> Raw<L> {
+    fn new(link: L, session: u32, peer: MacAddress, peer_mtu: usize) -> Self {
+        let ethernet_header = |to: MacAddress, from: MacAddress| {
+            let mut header = [0; ETHERNET_HEADER_BYTES];
+            header[..6].copy_from_slice(&to.0);
+            header[6..12].copy_from_slice(&from.0);
+            header[12..].copy_from_slice(&ETHER_TYPE.to_be_bytes());
+            header
+        };
+        let mut header = [0; FRAME_HEADER_BYTES];
+        header[..ETHERNET_HEADER_BYTES].copy_from_slice(&ethernet_header(peer, link.address()));
+        let mtu = link.mtu().min(peer_mtu);
+        Self {
+            session,
+            incoming: ethernet_header(link.address(), peer),
+            headers: Box::new([header; BATCH_FRAMES]),
+            reassembly: Reassembly::new(mtu - HEADER_BYTES),
+            pacer: Pacer::default(),
+            counters: Counters::default(),
+            mtu,
+            link,
+        }
+    }
+
+    /// Takes frames from the ring until one completes a message or none is left.
+    #[inline]
+    fn take(&mut self, message: &mut [u8]) -> Option<u32> {
+        while let Some(frame) = self.link.receive() {
+            let header = match frame.bytes.split_first_chunk() {
+                Some((ethernet, rest)) if *ethernet == self.incoming && !frame.is_truncated() => Header::parse(rest),
+                _ => None,
+            };
+            let Some((header, payload)) = header.filter(|(header, _)| header.session == self.session) else {
+                self.counters.foreign += 1;
+                continue;
+            };
+            let padded = frame.bytes.len() <= MINIMUM_FRAME_BYTES;
+            let accepted = self.reassembly.accept(header, payload.len(), padded, message.len(), &mut self.counters);
+            if let Accepted::New { offset, bytes } = accepted {
+                message[offset..offset + bytes].copy_from_slice(&payload[..bytes]);
+                if let Some(sequence) = self.reassembly.complete(message.len()) {
+                    return Some(sequence);
+                }
+            }
+        }
+        None
+    }
+}
+
+impl<L: Link> Transport for Raw<L> {
+    #[inline]
+    fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, ProbeError> {
+        let fragment_bytes = self.reassembly.fragment_bytes();
+        while *done < message.len() {
+            if !self.pacer.allows() {
+                return Ok(false);
+            }
+            // A paced sender sends frame by frame: the pace is kept between frames.
+            let batch = if self.pacer.is_off() { BATCH_FRAMES } else { 1 };
+            let mut frames = [Outgoing::default(); BATCH_FRAMES];
+            let mut count = 0;
+            let parts = message[*done..].chunks(fragment_bytes);
+            let first = *done / fragment_bytes;
+            for (((frame, header), part), fragment) in
+                frames.iter_mut().zip(self.headers.iter_mut()).zip(parts).zip(first..).take(batch)
+            {
+                let fields = Header { session: self.session, sequence, fragment: fragment as u32 };
+                header[ETHERNET_HEADER_BYTES..].copy_from_slice(&fields.to_bytes());
+                *frame = Outgoing { header, payload: part };
+                count += 1;
+            }
+            let sent = self.link.send(&frames[..count])?;
+            for frame in &frames[..sent] {
+                *done += frame.payload.len();
+                self.pacer.sent(frame_wire_bytes(frame.payload.len()));
+            }
+            if sent < count {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, ProbeError> {
+        let mut received = self.take(message);
+        if received.is_none() && !patience.is_zero() && self.link.wait_to_receive(patience)? {
+            received = self.take(message);
+        }
+        Ok(received)
+    }
+
+    fn wait_to_send(&mut self, patience: Duration) -> Result<(), ProbeError> {
+        if self.pacer.is_off() {
+            self.link.wait_to_send(patience)?;
+        }
+        Ok(())
+    }
+
+    fn set_pace(&mut self, bit_s: Option<f64>) {
+        self.pacer.set(bit_s);
+    }
+
+    fn wire_bytes(&self, message_bytes: usize) -> usize {
+        let fragment_bytes = self.reassembly.fragment_bytes();
+        let (whole, rest) = (message_bytes / fragment_bytes, message_bytes % fragment_bytes);
+        whole * frame_wire_bytes(fragment_bytes) + if rest > 0 { frame_wire_bytes(rest) } else { 0 }
+    }
+
+    fn is_lossy(&self) -> bool {
+        true
+    }
+
+    fn check(&mut self) -> Result<(), ProbeError> {
+        Ok(self.link.check()?)
+    }
+
+    fn counters(&mut self) -> Result<Counters, ProbeError> {
+        let link = self.link.counters()?;
+        Ok(Counters { ring_full: link.receive_dropped, send_busy: link.send_busy, ..self.counters })
+    }
+
+    fn mtu(&self) -> Option<usize> {
+        Some(self.mtu)
+    }
+}
+
+/// Bytes on the wire of a frame with that much of a message in it.
+fn frame_wire_bytes(payload_bytes: usize) -> usize {
+    (FRAME_HEADER_BYTES + payload_bytes).max(MINIMUM_FRAME_BYTES) + WIRE_OVERHEAD_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::{Pattern, Sender};
+    use barewire_link::{Faults, MemoryLink};
+
+    fn pair(faults: Faults, seed: u64) -> (Raw<MemoryLink>, Raw<MemoryLink>) {
+        let (a, b) = MemoryLink::pair(200, faults, seed);
+        let (at_a, at_b) = (a.address(), b.address());
+        (Raw::new(a, 7, at_b, 200), Raw::new(b, 7, at_a, 200))
+    }
+
+    fn send(transport: &mut Raw<MemoryLink>, sequence: u32, message: &[u8]) {
+        let mut done = 0;
+        while !transport.try_send(sequence, message, &mut done).unwrap() {}
+    }
+
+    #[test]
+    fn messages_of_any_length_arrive_whole() {
+        let (mut a, mut b) = pair(Faults::default(), 1);
+        for (sequence, bytes) in (0..).zip([1, 20, 187, 188, 189, 376, 1000, 20_000]) {
+            let mut pattern = Pattern::new(3, bytes, 0);
+            send(&mut a, sequence, pattern.message(sequence, Sender::Active));
+            let mut message = vec![0; bytes];
+            assert_eq!(b.receive(&mut message, Duration::ZERO).unwrap(), Some(sequence));
+            assert!(pattern.is_intact(&message, sequence, Sender::Active));
+        }
+    }
+
+    /// Whatever the wire does, what is delivered is intact, newer than what was delivered before, and
+    /// everything else is counted. Corruption is left to the payload's check, as on a real wire,
+    /// where the frame check sequence finds it.
+    #[test]
+    fn a_faulty_wire_loses_messages_and_never_delivers_a_wrong_one() {
+        for seed in 0..50 {
+            let faults = Faults { loss: 0.02, duplication: 0.05, reordering: 0.05, ..Faults::default() };
+            let (mut a, mut b) = pair(faults, seed);
+            let mut pattern = Pattern::new(3, 500, 0);
+            let (mut message, mut last, mut delivered) = (vec![0; 500], None, 0);
+            for sequence in 0..200 {
+                send(&mut a, sequence, pattern.message(sequence, Sender::Active));
+                while let Some(got) = b.receive(&mut message, Duration::ZERO).unwrap() {
+                    assert!(last < Some(got) && got <= sequence);
+                    assert!(pattern.is_intact(&message, got, Sender::Active));
+                    last = Some(got);
+                    delivered += 1;
+                }
+            }
+            let counters = b.counters().unwrap();
+            assert!((100..200).contains(&delivered), "seed {seed}: {delivered} of 200");
+            assert!(counters.duplicate + counters.stale > 0 && counters.foreign == 0, "{counters:?}");
+        }
+    }
+
+    #[test]
+    fn frames_of_others_are_counted_and_ignored() {
+        let (mut a, mut b) = pair(Faults::default(), 1);
+        let (ours, header) = (b.incoming, Header { session: 7, sequence: 0, fragment: 0 });
+        let foreign_session = Header { session: 8, ..header }.to_bytes();
+        let mut other_source = ours;
+        other_source[11] = 99;
+        let foreign: [(&[u8], &[u8]); 5] = [
+            (&ours, &[]),
+            (&ours, &[1; 11]),
+            (&ours, &foreign_session),
+            (&other_source, &header.to_bytes()),
+            (&[0; 14], &[0; 46]),
+        ];
+        for (header, payload) in foreign {
+            assert_eq!(a.link.send(&[Outgoing { header, payload }]).unwrap(), 1);
+        }
+        let malformed = [&header.to_bytes()[..], &[0; 150]].concat();
+        a.link.send(&[Outgoing { header: &ours, payload: &malformed }]).unwrap();
+        send(&mut a, 0, &[5; 40]);
+        let mut message = [0; 40];
+        assert_eq!(b.receive(&mut message, Duration::ZERO).unwrap(), Some(0));
+        assert_eq!(message, [5; 40]);
+        let counters = b.counters().unwrap();
+        assert_eq!((counters.foreign, counters.malformed), (5, 1));
+    }
+}

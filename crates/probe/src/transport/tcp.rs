@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! TCP, tuned as a message-passing library tunes it: no Nagle delay, and messages known by length.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, recv, send};
+
+use super::{Counters, Endpoint, Place, Transport, sleep_of};
+use crate::error::ProbeError;
+use crate::protocol::{Session, Wait};
+
+/// How long a connection may take to come in after the peer has said that it is there.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the kernel polls the device before it lets a process sleep.
+const BUSY_POLL_US: libc::c_int = 50;
+
+pub const IP_HEADER_BYTES: usize = 20;
+/// TCP's own, with the timestamps that Linux sends by default.
+const TCP_HEADER_BYTES: usize = 20 + 12;
+/// Preamble and start delimiter, header, frame check sequence, gap.
+pub const ETHERNET_WIRE_BYTES: usize = 8 + 14 + 4 + 12;
+/// The shortest frame with all of that.
+pub const MINIMUM_WIRE_BYTES: usize = 84;
+
+pub struct Listening {
+    listener: TcpListener,
+}
+
+impl Listening {
+    pub fn new(place: &Place) -> Result<(Self, Endpoint), ProbeError> {
+        let ip = place.ip.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let listener = TcpListener::bind((ip, 0))
+            .map_err(|error| ProbeError::system(&format!("cannot bind TCP to {ip}"), error))?;
+        let endpoint = listener.local_addr().map(Endpoint::Socket);
+        Ok((Self { listener }, endpoint.map_err(|error| ProbeError::system("getsockname", error))?))
+    }
+
+    /// Takes the connection that comes from `peer` and turns away any other.
+    pub fn accept(self, session: &Session, peer: SocketAddr) -> Result<Tcp, ProbeError> {
+        let failed = |error| ProbeError::system("accept", error);
+        self.listener.set_nonblocking(true).map_err(failed)?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.listener.accept() {
+                Ok((stream, from)) if from == peer => {
+                    stream.set_nonblocking(false).map_err(failed)?;
+                    return Tcp::new(stream, session);
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+    }
+}
+
+pub fn connect(session: &Session, place: &Place, peer: SocketAddr) -> Result<(Tcp, Endpoint), ProbeError> {
+    // The route chooses the address to send from, which is the one of the link to the peer.
+    let _ = place;
+    let stream = TcpStream::connect_timeout(&peer, PATIENCE)
+        .map_err(|error| ProbeError::Failed(format!("no way to {peer} by TCP: {error}")))?;
+    let endpoint =
+        stream.local_addr().map(Endpoint::Socket).map_err(|error| ProbeError::system("getsockname", error))?;
+    Ok((Tcp::new(stream, session)?, endpoint))
+}
+
+pub struct Tcp {
+    stream: TcpStream,
+    /// Bytes of the message that is coming in.
+    received_bytes: usize,
+    received_messages: u32,
+    send_busy: u64,
+}
+
+impl Tcp {
+    fn new(stream: TcpStream, session: &Session) -> Result<Self, ProbeError> {
+        let failed = |error| ProbeError::system("setsockopt", error);
+        stream.set_nodelay(true).map_err(failed)?;
+        stream.set_read_timeout(sleep_of(session.wait)).map_err(failed)?;
+        if session.wait == Wait::Busypoll {
+            enable_busy_poll(&stream)?;
+        }
+        Ok(Self { stream, received_bytes: 0, received_messages: 0, send_busy: 0 })
+    }
+}
+
+impl Transport for Tcp {
+    #[inline]
+    fn try_send(&mut self, _sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, ProbeError> {
+        while *done < message.len() {
+            let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+            match send(self.stream.as_raw_fd(), &message[*done..], flags) {
+                Ok(sent) => *done += sent,
+                Err(Errno::EAGAIN | Errno::EINTR) => {
+                    self.send_busy += 1;
+                    return Ok(false);
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, ProbeError> {
+        let flags = if patience.is_zero() { MsgFlags::MSG_DONTWAIT } else { MsgFlags::empty() };
+        match recv(self.stream.as_raw_fd(), &mut message[self.received_bytes..], flags) {
+            Ok(0) => return Err(ProbeError::Failed("the peer closed its TCP connection".to_owned())),
+            Ok(received) => self.received_bytes += received,
+            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        }
+        if self.received_bytes < message.len() {
+            return Ok(None);
+        }
+        self.received_bytes = 0;
+        self.received_messages = self.received_messages.wrapping_add(1);
+        Ok(Some(self.received_messages.wrapping_sub(1)))
+    }
+
+    fn wait_to_send(&mut self, patience: Duration) -> Result<(), ProbeError> {
+        sleep_to_send(&self.stream, patience)
+    }
+
+    fn set_pace(&mut self, _bit_s: Option<f64>) {}
+
+    fn wire_bytes(&self, message_bytes: usize) -> usize {
+        let headers = IP_HEADER_BYTES + TCP_HEADER_BYTES;
+        let segments = message_bytes.div_ceil(self.mtu().unwrap_or(1500) - headers);
+        (message_bytes + segments * (headers + ETHERNET_WIRE_BYTES)).max(MINIMUM_WIRE_BYTES)
+    }
+
+    fn is_lossy(&self) -> bool {
+        false
+    }
+
+    fn check(&mut self) -> Result<(), ProbeError> {
+        match self.stream.take_error() {
+            Ok(None) => Ok(()),
+            Ok(Some(error)) | Err(error) => Err(ProbeError::system("TCP", error)),
+        }
+    }
+
+    fn counters(&mut self) -> Result<Counters, ProbeError> {
+        Ok(Counters { send_busy: self.send_busy, ..Counters::default() })
+    }
+
+    fn mtu(&self) -> Option<usize> {
+        nix::sys::socket::getsockopt(&self.stream, nix::sys::socket::sockopt::IpMtu)
+            .ok()
+            .and_then(|mtu| usize::try_from(mtu).ok())
+    }
+}
+
+fn failed(error: Errno) -> ProbeError {
+    ProbeError::system("TCP", error)
+}
+
+/// Sleeps until the socket takes more, or for `patience`.
+pub fn sleep_to_send(socket: &impl AsFd, patience: Duration) -> Result<(), ProbeError> {
+    let mut descriptors = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
+    let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
+    match poll(&mut descriptors, patience) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(error) => Err(ProbeError::system("poll", error)),
+    }
+}
+
+/// Lets the kernel poll the device for a while before a process sleeps.
+pub fn enable_busy_poll(socket: &impl AsFd) -> Result<(), ProbeError> {
+    let microseconds = BUSY_POLL_US;
+    let length = libc::socklen_t::try_from(size_of_val(&microseconds)).expect("an int is small");
+    // SAFETY: pointer and length describe an int; the descriptor is open as long as `socket`.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_BUSY_POLL,
+            (&raw const microseconds).cast(),
+            length,
+        )
+    };
+    match Errno::result(result) {
+        Ok(_) => Ok(()),
+        Err(Errno::EPERM) => Err(ProbeError::MachineCannot(
+            "busy polling needs CAP_NET_ADMIN outside of user namespaces: run as root, or leave busypoll out"
+                .to_owned(),
+        )),
+        Err(error) => Err(ProbeError::system("SO_BUSY_POLL", error)),
+    }
+}

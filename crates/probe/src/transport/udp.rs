@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! UDP: a message is one datagram, or, above the largest one, several.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recvmsg, send, sendmsg};
+
+use super::datagram::{Accepted, HEADER_BYTES, Header, Reassembly};
+use super::pace::Pacer;
+use super::tcp::{ETHERNET_WIRE_BYTES, IP_HEADER_BYTES, MINIMUM_WIRE_BYTES, enable_busy_poll, sleep_to_send};
+use super::{Counters, Endpoint, Place, Transport, sleep_of};
+use crate::error::ProbeError;
+use crate::protocol::{Session, Wait};
+
+/// The largest UDP payload over IPv4, so that a message below it costs what UDP makes it cost.
+const FRAGMENT_BYTES: usize = 65_507 - HEADER_BYTES;
+/// Up to here one copied piece is cheaper to send than two gathered ones.
+const COPIED_BYTES: usize = 512;
+const UDP_HEADER_BYTES: usize = 8;
+/// As much as an ordinary process may ask for by default; the kernel cuts what it does not grant.
+const SOCKET_BUFFER_BYTES: usize = 4 << 20;
+
+pub struct Listening {
+    socket: UdpSocket,
+}
+
+impl Listening {
+    pub fn new(place: &Place) -> Result<(Self, Endpoint), ProbeError> {
+        let socket = bind(place.ip.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))?;
+        let endpoint = local(&socket)?;
+        Ok((Self { socket }, endpoint))
+    }
+
+    pub fn accept(self, session: &Session, peer: SocketAddr) -> Result<Udp, ProbeError> {
+        Udp::new(self.socket, session, peer)
+    }
+}
+
+pub fn connect(session: &Session, place: &Place, peer: SocketAddr) -> Result<(Udp, Endpoint), ProbeError> {
+    let any = if peer.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6([0; 16].into()) };
+    let udp = Udp::new(bind(place.ip.unwrap_or(any))?, session, peer)?;
+    let endpoint = local(&udp.socket)?;
+    Ok((udp, endpoint))
+}
+
+fn bind(ip: IpAddr) -> Result<UdpSocket, ProbeError> {
+    UdpSocket::bind((ip, 0)).map_err(|error| ProbeError::system(&format!("cannot bind UDP to {ip}"), error))
+}
+
+fn local(socket: &UdpSocket) -> Result<Endpoint, ProbeError> {
+    socket.local_addr().map(Endpoint::Socket).map_err(|error| ProbeError::system("getsockname", error))
+}
+
+pub struct Udp {
+    socket: UdpSocket,
+    session: u32,
+    reassembly: Reassembly,
+    pacer: Pacer,
+    counters: Counters,
+    mtu: Option<usize>,
+}
+
+impl Udp {
+    fn new(socket: UdpSocket, session: &Session, peer: SocketAddr) -> Result<Self, ProbeError> {
+        socket.connect(peer).map_err(|error| ProbeError::Failed(format!("no way to {peer} by UDP: {error}")))?;
+        let failed = |error| ProbeError::system("setsockopt", error);
+        nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::RcvBuf, &SOCKET_BUFFER_BYTES)
+            .map_err(failed)?;
+        socket.set_read_timeout(sleep_of(session.wait)).map_err(|error| ProbeError::system("SO_RCVTIMEO", error))?;
+        if session.wait == Wait::Busypoll {
+            enable_busy_poll(&socket)?;
+        }
+        let mtu = nix::sys::socket::getsockopt(&socket, nix::sys::socket::sockopt::IpMtu).ok();
+        Ok(Self {
+            socket,
+            session: session.session,
+            reassembly: Reassembly::new(FRAGMENT_BYTES),
+            pacer: Pacer::default(),
+            counters: Counters::default(),
+            mtu: mtu.and_then(|mtu| usize::try_from(mtu).ok()),
+        })
+    }
+
+    /// Takes one datagram; `None` if there is none, else the sequence number of the message that it completes.
+    fn take(&mut self, message: &mut [u8], flags: MsgFlags) -> Result<Option<Option<u32>>, ProbeError> {
+        // Where in the message a datagram belongs is known before it is read, so that nothing is
+        // copied twice, and nothing of a late datagram lands in a message that is half there.
+        let one_datagram = message.len() <= FRAGMENT_BYTES;
+        let mut header = [0; HEADER_BYTES];
+        let received = if one_datagram {
+            self.read(&mut header, message, flags)?
+        } else {
+            self.read(&mut header, &mut [], flags | MsgFlags::MSG_PEEK)?
+        };
+        let Some(received_bytes) = received else { return Ok(None) };
+        let accepted = match Header::parse(&header[..received_bytes.min(HEADER_BYTES)]) {
+            Some((header, _)) if header.session == self.session => {
+                let payload_bytes = received_bytes - HEADER_BYTES;
+                self.reassembly.accept(header, payload_bytes, false, message.len(), &mut self.counters)
+            }
+            _ => {
+                self.counters.foreign += 1;
+                Accepted::Ignored
+            }
+        };
+        if !one_datagram {
+            let place = match accepted {
+                Accepted::New { offset, bytes } => &mut message[offset..offset + bytes],
+                Accepted::Ignored => &mut [],
+            };
+            self.read(&mut header, place, MsgFlags::MSG_DONTWAIT)?;
+        }
+        Ok(Some(if accepted == Accepted::Ignored { None } else { self.reassembly.complete(message.len()) }))
+    }
+
+    /// Reads one datagram into two pieces; its whole length, which may be more than they hold.
+    fn read(&self, header: &mut [u8], payload: &mut [u8], flags: MsgFlags) -> Result<Option<usize>, ProbeError> {
+        let mut parts = [IoSliceMut::new(header), IoSliceMut::new(payload)];
+        match recvmsg::<()>(self.socket.as_raw_fd(), &mut parts, None, flags | MsgFlags::MSG_TRUNC) {
+            Ok(received) => Ok(Some(received.bytes)),
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
+
+impl Transport for Udp {
+    fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, ProbeError> {
+        while *done < message.len() {
+            if !self.pacer.allows() {
+                return Ok(false);
+            }
+            let part = &message[*done..message.len().min(*done + FRAGMENT_BYTES)];
+            let fragment = (*done / FRAGMENT_BYTES) as u32;
+            let header = Header { session: self.session, sequence, fragment }.to_bytes();
+            let descriptor = self.socket.as_raw_fd();
+            let sent = if part.len() <= COPIED_BYTES - HEADER_BYTES {
+                let mut datagram = [0; COPIED_BYTES];
+                datagram[..HEADER_BYTES].copy_from_slice(&header);
+                datagram[HEADER_BYTES..HEADER_BYTES + part.len()].copy_from_slice(part);
+                send(descriptor, &datagram[..HEADER_BYTES + part.len()], MsgFlags::MSG_DONTWAIT)
+            } else {
+                let parts = [IoSlice::new(&header), IoSlice::new(part)];
+                sendmsg::<()>(descriptor, &parts, &[], MsgFlags::MSG_DONTWAIT, None)
+            };
+            match sent {
+                Ok(_) => {
+                    *done += part.len();
+                    self.pacer.sent(self.wire_bytes(part.len()));
+                }
+                Err(Errno::EAGAIN | Errno::EINTR | Errno::ENOBUFS) => {
+                    self.counters.send_busy += 1;
+                    return Ok(false);
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, ProbeError> {
+        let mut flags = if patience.is_zero() { MsgFlags::MSG_DONTWAIT } else { MsgFlags::empty() };
+        while let Some(taken) = self.take(message, flags)? {
+            if taken.is_some() {
+                return Ok(taken);
+            }
+            flags = MsgFlags::MSG_DONTWAIT;
+        }
+        Ok(None)
+    }
+
+    fn wait_to_send(&mut self, patience: Duration) -> Result<(), ProbeError> {
+        if self.pacer.is_off() { sleep_to_send(&self.socket, patience) } else { Ok(()) }
+    }
+
+    fn set_pace(&mut self, bit_s: Option<f64>) {
+        self.pacer.set(bit_s);
+    }
+
+    fn wire_bytes(&self, message_bytes: usize) -> usize {
+        let datagrams = message_bytes.div_ceil(FRAGMENT_BYTES);
+        let datagram_bytes = message_bytes + datagrams * (HEADER_BYTES + UDP_HEADER_BYTES);
+        let packets = datagram_bytes.div_ceil(self.mtu.unwrap_or(1500) - IP_HEADER_BYTES).max(datagrams);
+        (datagram_bytes + packets * (IP_HEADER_BYTES + ETHERNET_WIRE_BYTES)).max(MINIMUM_WIRE_BYTES)
+    }
+
+    fn is_lossy(&self) -> bool {
+        true
+    }
+
+    fn check(&mut self) -> Result<(), ProbeError> {
+        match self.socket.take_error() {
+            Ok(None) => Ok(()),
+            Ok(Some(error)) | Err(error) => Err(ProbeError::system("UDP", error)),
+        }
+    }
+
+    fn counters(&mut self) -> Result<Counters, ProbeError> {
+        Ok(self.counters)
+    }
+
+    fn mtu(&self) -> Option<usize> {
+        self.mtu
+    }
+}
+
+fn failed(error: Errno) -> ProbeError {
+    match error {
+        Errno::ECONNREFUSED => ProbeError::Failed("the peer's UDP socket is gone".to_owned()),
+        _ => ProbeError::system("UDP", error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::{Pattern, Sender};
+    use crate::protocol::Kind;
+
+    fn pair() -> (Udp, Udp) {
+        let session = Session {
+            version: 1,
+            transport: Kind::Udp,
+            wait: Wait::Spin,
+            seed: 1,
+            session: 77,
+            pairs: 1,
+            pair: 0,
+            walk_bytes: 0,
+            give_way: false,
+        };
+        let place = Place { interface: None, ip: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)) };
+        let (listening, endpoint) = Listening::new(&place).unwrap();
+        let Endpoint::Socket(address) = endpoint else { panic!("{endpoint:?}") };
+        let (a, endpoint) = connect(&session, &place, address).unwrap();
+        let Endpoint::Socket(address) = endpoint else { panic!("{endpoint:?}") };
+        (a, listening.accept(&session, address).unwrap())
+    }
+
+    #[test]
+    fn messages_below_and_above_the_largest_datagram_arrive_whole() {
+        let (mut a, mut b) = pair();
+        for (sequence, bytes) in (0..).zip([1, 499, 500, 501, 9000, FRAGMENT_BYTES, FRAGMENT_BYTES + 1, 100_000]) {
+            let mut pattern = Pattern::new(3, bytes, 0);
+            let mut done = 0;
+            assert!(a.try_send(sequence, pattern.message(sequence, Sender::Active), &mut done).unwrap());
+            let mut message = vec![0; bytes];
+            let received = (0..1_000_000).find_map(|_| b.receive(&mut message, Duration::ZERO).unwrap());
+            assert_eq!(received, Some(sequence), "{bytes} bytes");
+            assert!(pattern.is_intact(&message, sequence, Sender::Active));
+        }
+    }
+
+    #[test]
+    fn datagrams_of_others_are_counted_and_ignored() {
+        let (mut a, mut b) = pair();
+        let header = Header { session: 77, sequence: 0, fragment: 0 }.to_bytes();
+        for foreign in [&b""[..], b"short", &[0; 100], &header[..11]] {
+            a.socket.send(foreign).unwrap();
+        }
+        a.socket.send(&[&header[..], &[1; 41]].concat()).unwrap();
+        a.socket.send(&[&header[..], &[1; 39]].concat()).unwrap();
+        assert!(a.try_send(0, &[5; 40], &mut 0).unwrap());
+        let mut message = [0; 40];
+        let received = (0..1_000_000).find_map(|_| b.receive(&mut message, Duration::ZERO).unwrap());
+        assert_eq!((received, message), (Some(0), [5; 40]));
+        let counters = b.counters().unwrap();
+        assert_eq!((counters.foreign, counters.malformed), (4, 2));
+    }
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// The floor: the least that a program must do to exchange Ethernet frames on this machine, so that
+// every other result can be shown as a fraction of it. One file, no library of ours: an AF_PACKET
+// socket, its mapped ring, `send`, a copy of the payload out of the ring, and a clock.
+//
+//   barewire-floor active|passive pingpong|bidirectional|stream -i IFACE -p PEER-MAC -c CPU
+//                  -s SIZE[,SIZE…] [-n SAMPLES] [-w WARM-UP] [-t SECONDS-PER-SIZE] [-b STREAM-BLOCKS]
+//
+// The frames are those of the probe's raw transport: 12 bytes of header in front of the payload.
+//   | destination 6 | source 6 | EtherType 2 | message bytes 4 | message 4 | fragment 4 | payload …
+// Prints the probe's JSON Lines; `ready` once it listens. Both sides get the same -s, -w and -b.
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+  ETHER_TYPE = 0x88B6,  // experimental, and not the probe's 0x88B5: the two never meet
+  HEADER = ETH_HLEN + 12,
+  BLOCK_BYTES = 1 << 20,  // of the ring
+  RING_BLOCKS = 2,
+  STREAM_BLOCK_BYTES = 4 << 20,  // payload in one timed stretch of a stream, as in the probe
+  STREAM_BLOCK_MESSAGES = 16384,
+  LARGEST_MESSAGE = 64 << 20,
+  SIZES = 64,
+  PATIENCE_S = 2,
+};
+static const uint32_t END = UINT32_MAX;  // as message bytes: the other side may go
+
+static int descriptor;
+static uint8_t *ring;
+static size_t slot_bytes, slots, next_slot, mtu;
+static uint8_t frame[HEADER + 65536], message[LARGEST_MESSAGE];
+
+struct fragment {
+  uint32_t message_bytes, message, fragment;
+};
+
+static void fail(const char *what) {
+  fprintf(stderr, "barewire-floor: %s: %s\n", what, strerror(errno));
+  exit(errno == EPERM ? 3 : 1);
+}
+
+static uint64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void open_link(const char *interface, const char *peer) {
+  struct ifreq request = {0};
+  snprintf(request.ifr_name, sizeof request.ifr_name, "%s", interface);
+  descriptor = socket(AF_PACKET, SOCK_RAW, 0);
+  if (descriptor < 0) fail("socket");
+  if (ioctl(descriptor, SIOCGIFMTU, &request)) fail(interface);
+  mtu = (size_t)request.ifr_mtu;
+  slot_bytes = (80 + ETH_HLEN + mtu + 63) / 64 * 64;
+  slots = BLOCK_BYTES / slot_bytes * RING_BLOCKS;
+  int version = TPACKET_V2, on = 1;
+  struct tpacket_req geometry = {BLOCK_BYTES, RING_BLOCKS, (unsigned)slot_bytes, (unsigned)slots};
+  if (setsockopt(descriptor, SOL_PACKET, PACKET_VERSION, &version, sizeof version) ||
+      setsockopt(descriptor, SOL_PACKET, PACKET_QDISC_BYPASS, &on, sizeof on) ||
+      setsockopt(descriptor, SOL_PACKET, PACKET_RX_RING, &geometry, sizeof geometry))
+    fail("setsockopt");
+  ring =
+      mmap(NULL, (size_t)BLOCK_BYTES * RING_BLOCKS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor, 0);
+  if (ring == MAP_FAILED) fail("mmap");
+  struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_protocol = htons(ETHER_TYPE)};
+  if (ioctl(descriptor, SIOCGIFINDEX, &request)) fail(interface);
+  address.sll_ifindex = request.ifr_ifindex;
+  if (bind(descriptor, (struct sockaddr *)&address, sizeof address)) fail("bind");
+  if (ioctl(descriptor, SIOCGIFHWADDR, &request)) fail(interface);
+  memcpy(frame + 6, request.ifr_hwaddr.sa_data, 6);
+  if (sscanf(peer, "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx", frame, frame + 1, frame + 2, frame + 3, frame + 4, frame + 5) != 6)
+    errno = EINVAL, fail(peer);
+  uint16_t type = htons(ETHER_TYPE);
+  memcpy(frame + 12, &type, 2);
+}
+
+static uint32_t fragments(uint32_t bytes) {
+  size_t payload = mtu - 12;
+  return bytes == 0 ? 1 : (uint32_t)((bytes + payload - 1) / payload);
+}
+
+static void send_message(uint32_t bytes, uint32_t number) {
+  size_t payload = mtu - 12, left = bytes;
+  uint32_t count = bytes == END ? 1 : fragments(bytes);
+  for (uint32_t i = 0; i < count; i++) {
+    size_t part = bytes == END ? 0 : left < payload ? left : payload;
+    struct fragment header = {bytes, number, i};
+    memcpy(frame + ETH_HLEN, &header, sizeof header);
+    while (send(descriptor, frame, HEADER + part, MSG_DONTWAIT) < 0)
+      if (errno != EAGAIN && errno != ENOBUFS) fail("send");
+    left -= part;
+  }
+}
+
+// Spins for the next fragment and copies its payload; false when none came for `patience_ns`.
+static bool receive(struct fragment *header, uint64_t patience_ns) {
+  size_t per_block = BLOCK_BYTES / slot_bytes;
+  uint8_t *slot = ring + next_slot / per_block * BLOCK_BYTES + next_slot % per_block * slot_bytes;
+  struct tpacket2_hdr *place = (struct tpacket2_hdr *)slot;
+  uint64_t began = 0;
+  for (uint32_t turns = 1; !(__atomic_load_n(&place->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER); turns++)
+    if (turns % (1 << 20) == 0) {
+      if (began == 0) began = now_ns();
+      if (now_ns() - began > patience_ns) return false;
+    }
+  const uint8_t *bytes = slot + place->tp_mac;
+  memcpy(header, bytes + ETH_HLEN, sizeof *header);
+  size_t offset = (size_t)header->fragment * (mtu - 12), length = place->tp_snaplen - HEADER;
+  if (header->message_bytes != END && offset + length <= sizeof message)
+    memcpy(message + offset, bytes + HEADER, length);
+  __atomic_store_n(&place->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
+  if (++next_slot == slots) next_slot = 0;
+  return true;
+}
+
+static void receive_message(uint32_t bytes) {
+  struct fragment header;
+  for (uint32_t left = fragments(bytes); left > 0; left--)
+    if (!receive(&header, PATIENCE_S * 1000000000ull)) errno = ETIMEDOUT, fail("a frame was lost");
+}
+
+static void print_samples(const char *quantity, uint32_t bytes, const char *phase, const uint32_t *ns, size_t count) {
+  printf(
+      "{\"record\":\"samples\",\"pair\":0,\"message_bytes\":%u,\"phase\":\"%s\",\"block\":0,\"quantity\":\"%s\","
+      "\"unit\":\"ns\",\"lost\":0,\"values\":[",
+      bytes, phase, quantity);
+  for (size_t i = 0; i < count; i++) printf("%s%u", i ? "," : "", ns[i]);
+  printf("]}\n");
+}
+
+// One round trip (ping-pong) or one exchange (bidirectional) per sample.
+static void active_round_trips(uint32_t bytes, const char *quantity, size_t warm_up, size_t samples, double seconds) {
+  uint32_t *ns = calloc(warm_up + samples, sizeof *ns);
+  if (!ns) fail("calloc");
+  uint64_t end = now_ns() + (uint64_t)(seconds * 1e9);
+  size_t done = 0;
+  for (; done < warm_up + samples && (done < warm_up + 3 || now_ns() < end); done++) {
+    uint64_t began = now_ns();
+    send_message(bytes, (uint32_t)done);
+    receive_message(bytes);
+    ns[done] = (uint32_t)(now_ns() - began);
+  }
+  print_samples(quantity, bytes, "warmup", ns, warm_up);
+  print_samples(quantity, bytes, "measure", ns + warm_up, done - warm_up);
+  free(ns);
+}
+
+// Answers a message when all of it is here, or, where both send at once, with its first frame.
+static void passive_round_trips(bool at_once) {
+  for (struct fragment header; receive(&header, 30 * 1000000000ull) && header.message_bytes != END;)
+    if (header.fragment == (at_once ? 0 : fragments(header.message_bytes) - 1))
+      send_message(header.message_bytes, header.message);
+}
+
+static uint32_t stream_messages(uint32_t bytes) {
+  uint32_t count = bytes == 0 ? STREAM_BLOCK_MESSAGES : STREAM_BLOCK_BYTES / bytes;
+  return count > STREAM_BLOCK_MESSAGES ? STREAM_BLOCK_MESSAGES : count < 4 ? 4 : count;
+}
+
+static void active_stream(uint32_t bytes, uint32_t warm_up, size_t blocks) {
+  for (size_t block = 0; block < blocks; block++) {
+    for (uint32_t i = 0; i < warm_up + stream_messages(bytes); i++) send_message(bytes, i);
+    usleep(5000);  // the passive side prints
+  }
+}
+
+// Timed here, from the last frame of the warm-up to the last frame of all.
+static void passive_stream(uint32_t warm_up) {
+  struct fragment header;
+  uint64_t began = 0, count = 0;
+  while (receive(&header, 30 * 1000000000ull) && header.message_bytes != END) {
+    uint32_t bytes = header.message_bytes, last = fragments(bytes) - 1, messages = stream_messages(bytes);
+    if (header.message == 0 && header.fragment == 0) count = 0;
+    if (header.message == warm_up - 1 && header.fragment == last) began = now_ns(), count = 0;
+    if (header.message >= warm_up) count++;
+    if (header.message != warm_up + messages - 1 || header.fragment != last) continue;
+    uint64_t lost = (uint64_t)messages * (last + 1) - count;
+    printf(
+        "{\"record\":\"samples\",\"pair\":0,\"message_bytes\":%u,\"phase\":\"measure\",\"block\":0,\"quantity\":"
+        "\"stream\","
+        "\"unit\":\"ns\",\"messages\":%u,\"lost\":%llu,\"values\":[%llu]}\n",
+        bytes, messages, (unsigned long long)lost, (unsigned long long)(now_ns() - began));
+  }
+}
+
+int main(int argc, char **argv) {
+  const char *interface = NULL, *peer = "ff:ff:ff:ff:ff:ff";
+  size_t samples = 3000, warm_up = 200, blocks = 10, sizes = 0;
+  uint32_t size[SIZES];
+  double seconds = 0.2;
+  int cpu = -1;
+  for (int option; (option = getopt(argc, argv, "i:p:c:s:n:w:t:b:")) != -1;) switch (option) {
+      case 'i': interface = optarg; break;
+      case 'p': peer = optarg; break;
+      case 'c': cpu = atoi(optarg); break;
+      case 'n': samples = strtoul(optarg, NULL, 10); break;
+      case 'w': warm_up = strtoul(optarg, NULL, 10); break;
+      case 't': seconds = atof(optarg); break;
+      case 'b': blocks = strtoul(optarg, NULL, 10); break;
+      case 's':
+        for (char *part = strtok(optarg, ","); part && sizes < SIZES; part = strtok(NULL, ","))
+          size[sizes++] = (uint32_t)strtoul(part, NULL, 10);
+        break;
+      default: return 2;
+    }
+  if (argc - optind != 2 || !interface || warm_up == 0) {
+    fprintf(stderr, "usage: barewire-floor [options] active|passive pingpong|bidirectional|stream\n");
+    return 2;
+  }
+  bool active = strcmp(argv[optind], "active") == 0, stream = strcmp(argv[optind + 1], "stream") == 0;
+  const char *quantity = strcmp(argv[optind + 1], "pingpong") == 0 ? "round_trip" : "exchange";
+  if (cpu >= 0) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    if (sched_setaffinity(0, sizeof set, &set)) fail("sched_setaffinity");
+  }
+  open_link(interface, peer);
+  printf("{\"record\":\"start\",\"schema\":\"barewire-probe/1\",\"transport\":\"floor\",\"mtu\":%zu}\n", mtu);
+  printf("{\"record\":\"ready\"}\n");
+  fflush(stdout);
+  for (size_t i = 0; active && i < sizes; i++)
+    stream ? active_stream(size[i], (uint32_t)warm_up, blocks)
+           : active_round_trips(size[i], quantity, warm_up, samples, seconds);
+  if (active) send_message(END, 0);
+  else if (stream) passive_stream((uint32_t)warm_up);
+  else passive_round_trips(strcmp(quantity, "exchange") == 0);
+  printf("{\"record\":\"end\",\"complete\":true}\n");
+  return fflush(stdout) ? 1 : 0;
+}

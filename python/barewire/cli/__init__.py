@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The command line: one module per command, all errors turned into a message and an exit code here."""
+
+import signal
+import sys
+
+import typer
+from rich.console import Console
+
+from barewire.errors import BarewireError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="MPI over plain Ethernet frames: carry it, measure it, route it.",
+    epilog="Exit codes: 0 done, 1 the measured thing failed, 2 wrong use, 3 this machine cannot, 130 interrupted.",
+)
+
+
+def main() -> None:
+    """Run the command line; exits the process."""
+    # A terminated run must clean up like an interrupted one.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        app()
+    except BarewireError as error:
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"barewire: {error}", markup=False)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# Pins requirements*.in into requirements*.lock with hashes, with the resolver `uv` in a throw-away environment.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+/usr/bin/python3 -m venv "$scratch"
+"$scratch/bin/pip" install -q uv
+compile() { "$scratch/bin/uv" pip compile -q --upgrade --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header "$@"; }
+compile requirements.in -o requirements.lock
+compile -c requirements.lock requirements-test.in -o requirements-test.lock

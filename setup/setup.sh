@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# Installs what the lists beside this file name and this machine lacks.
+#   setup.sh run    what building and running need
+#   setup.sh test   that, and what only tests and lints need
+# A second call finds everything in place and returns at once.
+set -euo pipefail
+
+purpose=${1:-run}
+case $purpose in run | test) ;; *) echo "setup.sh: say run or test, not '$purpose'" >&2; exit 2 ;; esac
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$here")
+venv=$root/.venv
+
+packages_of() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$@"; }
+
+# Is there a cargo that is new enough? Its version is pinned by rust-version in Cargo.toml.
+cargo_is_new_enough() {
+    command -v cargo >/dev/null || return 1
+    local needed found
+    needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$root/Cargo.toml")
+    found=$(cargo --version | cut -d' ' -f2)
+    [ "$(printf '%s\n' "$needed" "$found" | sort -V | head -n 1)" = "$needed" ]
+}
+
+install_debian_packages() {
+    local lists=("$here/apt.txt") wanted missing=() sudo=()
+    [ "$purpose" = run ] || lists+=("$here/apt-test.txt")
+    if ! cargo_is_new_enough; then
+        lists+=("$here/apt-rust.txt")
+        [ "$purpose" = run ] || lists+=("$here/apt-rust-test.txt")
+    fi
+    mapfile -t wanted < <(packages_of "${lists[@]}")
+    for package in "${wanted[@]}"; do
+        dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    if [ "$(id -u)" != 0 ]; then
+        command -v sudo >/dev/null || {
+            echo "setup: as root, run: apt-get install ${missing[*]}" >&2
+            exit 3
+        }
+        sudo=(sudo)
+    fi
+    echo "setup: installing ${missing[*]}"
+    "${sudo[@]}" apt-get update -qq
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# Debian's own interpreter, so that any user of this machine can run the checkout.
+install_python_packages() {
+    local lock=$here/requirements.lock stamp=$venv/installed-run
+    [ "$purpose" = run ] || { lock=$here/requirements-test.lock stamp=$venv/installed-test; }
+    # The test list holds the other one, so having it is enough for both.
+    if [ "$purpose" = run ] && cmp -s "$here/requirements-test.lock" "$venv/installed-test"; then return 0; fi
+    cmp -s "$lock" "$stamp" && return 0
+    [ -x "$venv/bin/python" ] || /usr/bin/python3 -m venv "$venv"
+    echo "setup: installing Python packages into .venv"
+    "$venv/bin/pip" install -q --disable-pip-version-check --require-hashes -r "$lock"
+    cp "$lock" "$stamp"
+}
+
+install_debian_packages
+install_python_packages

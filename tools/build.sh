@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# Builds every native program into target/release, where `barewire` looks for them.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export PATH=$PATH:$HOME/.cargo/bin
+cargo build --release --locked --quiet --workspace
+make --no-print-directory -C floor
