@@ -7,6 +7,7 @@ import sys
 import typer
 from rich.console import Console
 
+from barewire.cli import bench, compare, lab, report
 from barewire.errors import BarewireError
 
 app = typer.Typer(
@@ -16,6 +17,10 @@ app = typer.Typer(
     help="MPI over plain Ethernet frames: carry it, measure it, route it.",
     epilog="Exit codes: 0 done, 1 the measured thing failed, 2 wrong use, 3 this machine cannot, 130 interrupted.",
 )
+app.add_typer(lab.app, name="lab")
+app.command()(bench.bench)
+app.command()(compare.compare)
+app.command()(report.report)
 
 
 def main() -> None:
@@ -23,7 +28,7 @@ def main() -> None:
     # A terminated run must clean up like an interrupted one.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        app()
+        app(prog_name="barewire")
     except BarewireError as error:
         Console(stderr=True, highlight=False, soft_wrap=True).print(f"barewire: {error}", markup=False)
         sys.exit(error.exit_code)

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`barewire bench`: measure transports between two hosts, in the lab or on real machines."""
+
+import json
+import secrets
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from barewire.cli.lab import OnOff
+from barewire.errors import BarewireError, WrongUse
+from barewire.lab import Lab, LinkSpec, parse_rate, parse_topology
+from barewire.measure import LabSite, Plan, RemoteSite, Site, measure, parse_subjects, parse_tests
+from barewire.measure.launch import Effort
+from barewire.measure.programs import expand_sizes
+from barewire.report.terminal import print_run
+from barewire.results import Run
+
+_LAB = "The lab"
+_HOSTS = "Real machines"
+_EFFORT = "How much to measure"
+
+
+def bench(
+    tests: Annotated[str, typer.Argument(metavar="TEST[,TEST]", help="pingpong, stream, bidirectional")],
+    transport: Annotated[str, typer.Option(help="tcp, udp, raw; several with commas")] = "tcp,udp,raw",
+    wait: Annotated[str, typer.Option(help="spin, block, busypoll; several with commas")] = "spin",
+    sizes: Annotated[str, typer.Option(help="message sizes: 64,1400,4KiB or 1..64KiB, which doubles")] = "64,1400",
+    perturbation: Annotated[int, typer.Option(min=0, help="around each size of a range also so many bytes")] = 0,
+    pairs: Annotated[int, typer.Option(min=1, max=64, help="pairs that measure at once")] = 1,
+    cache: Annotated[OnOff, typer.Option(help="off: walk a buffer larger than the cache")] = OnOff.on,
+    walk_bytes: Annotated[int | None, typer.Option(min=1, help="size of that buffer")] = None,
+    lab: Annotated[str, typer.Option(help="pair or star:N", rich_help_panel=_LAB)] = "pair",
+    rate: Annotated[str, typer.Option(help="each link's rate, such as 1gbit; or unshaped")] = "unshaped",
+    mtu: Annotated[int, typer.Option(help="each link's MTU in bytes")] = 1500,
+    offloads: Annotated[OnOff, typer.Option(help="offloads of the lab's links", rich_help_panel=_LAB)] = OnOff.off,
+    hosts: Annotated[
+        str | None,
+        typer.Option(help="two machines a,b instead of a lab; localhost is this one", rich_help_panel=_HOSTS),
+    ] = None,
+    interface: Annotated[
+        str | None, typer.Option(help="their interface for raw frames", rich_help_panel=_HOSTS)
+    ] = None,
+    remote_shell: Annotated[
+        str | None, typer.Option(help="how to start programs there; ssh unless given", rich_help_panel=_HOSTS)
+    ] = None,
+    port: Annotated[int, typer.Option(help="control port on the second machine", rich_help_panel=_HOSTS)] = 5288,
+    launches: Annotated[
+        str, typer.Option(help="launches of each subject: N, or N..M to go on until precise", rich_help_panel=_EFFORT)
+    ] = "6..12",
+    precision: Annotated[
+        float, typer.Option(help="half width of the median's interval: 0.02 is ± 2 %", rich_help_panel=_EFFORT)
+    ] = 0.02,
+    budget: Annotated[
+        float, typer.Option(help="seconds after which no new round begins", rich_help_panel=_EFFORT)
+    ] = 120,
+    samples: Annotated[
+        int, typer.Option(min=1, help="round trips per launch and size", rich_help_panel=_EFFORT)
+    ] = 3000,
+    seconds: Annotated[float, typer.Option(help="time per launch and size, at most", rich_help_panel=_EFFORT)] = 0.2,
+    blocks: Annotated[int, typer.Option(min=1, help="timed blocks of a stream", rich_help_panel=_EFFORT)] = 10,
+    warmup: Annotated[int, typer.Option(min=1, help="round trips before the samples", rich_help_panel=_EFFORT)] = 200,
+    seed: Annotated[int | None, typer.Option(help="of order and payloads; drawn unless given")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="the run's directory; runs/… unless given")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+) -> None:
+    """Measure what transports give a program between two hosts, interleaved in one run.
+
+    Prints a table with the physical limit, and leaves a directory with every sample; `barewire report` makes a page.
+    """
+    launches_min, launches_max = _parse_launches(launches)
+    plan = Plan(
+        tests=parse_tests(tests),
+        subjects=parse_subjects(transport, wait),
+        sizes=expand_sizes(sizes, perturbation),
+        seed=secrets.randbits(32) if seed is None else seed,
+        pairs=pairs,
+        cache=cache is OnOff.on,
+        walk_bytes=walk_bytes,
+        effort=Effort(samples, seconds, warmup, blocks),
+        launches_min=launches_min,
+        launches_max=launches_max,
+        precision=precision,
+        budget_s=budget,
+    )
+    place: AbstractContextManager[tuple[Site, dict[str, Any] | None]]
+    if hosts is None:
+        place = _in_lab(lab, LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on))
+    else:
+        place = nullcontext(
+            (RemoteSite.parse(hosts, interface, remote_shell, port=port, rate_bit_s=parse_rate(rate), mtu=mtu), None)
+        )
+    directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{'-'.join(plan.tests)}"
+    with place as (site, lab_facts), _progress(quiet=as_json) as progress:
+        try:
+            run = measure(site, plan, directory, command=sys.argv, lab=lab_facts, progress=progress)
+        except (BarewireError, KeyboardInterrupt):
+            if (directory / "run.json").exists():
+                typer.echo(f"what was measured so far is in {directory}, marked incomplete", err=True)
+            raise
+    _print(run, directory, as_json)
+
+
+def _in_lab(topology: str, link: LinkSpec) -> AbstractContextManager[tuple[Site, dict[str, Any]]]:
+    shape = parse_topology(topology)
+
+    @contextmanager
+    def made() -> Any:
+        with Lab.up(shape, link) as lab:
+            facts = {
+                "id": lab.id,
+                "topology": lab.topology,
+                "rate_bit_s": link.rate_bit_s,
+                "mtu": link.mtu,
+                "offloads": link.offloads,
+                "notes": lab.notes,
+            }
+            yield LabSite(lab), facts
+
+    return made()
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Any:
+    """A bar on standard error, moved between launches only: a thread that draws would be measured too."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda done, total, doing: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, auto_refresh=False, transient=True) as bar:
+        task = bar.add_task("measuring")
+
+        def show(done: int, total: int, doing: str) -> None:
+            bar.update(task, completed=done, total=total, description=doing, refresh=True)
+
+        shown: Callable[[int, int, str], None] = show
+        yield shown
+
+
+def _print(run: Run, directory: Path, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"directory": str(directory), **run.to_json()}, allow_nan=False))
+        return
+    print_run(Console(highlight=False), run)
+    typer.echo(f"every sample is in {directory}; `barewire report {directory}` makes a page of it")
+
+
+def _parse_launches(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("..")
+    try:
+        return int(first), int(last or first)
+    except ValueError:
+        raise WrongUse(f"'{text}' is no number of launches; write 6, or 6..12 to go on until precise") from None

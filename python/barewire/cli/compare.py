@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`barewire compare`: who is faster, by how much, how sure."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from barewire.errors import WrongUse
+from barewire.report.terminal import versus_tables
+from barewire.report.versus import MARGIN, Versus, compare_in_run, compare_runs
+from barewire.results import Run, read_run
+
+
+def compare(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="directory of a run")],
+    other: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="second run to compare with")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="subject that the others are compared with, in one run; tcp unless given")
+    ] = None,
+    margin: Annotated[float, typer.Option(help="difference that does not matter: 0.02 is 2 %")] = MARGIN,
+    across_environments: Annotated[
+        bool, typer.Option("--across-environments", help="compare runs of different machines or settings")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+) -> None:
+    """Say who is faster, by how much and how sure: in one run, or between two."""
+    if not 0 < margin < 1:
+        raise WrongUse(f"--margin is a share between 0 and 1 (0.02 is 2 %), not {margin}")
+    if other is not None and baseline is not None:
+        raise WrongUse("--baseline compares subjects of one run; with two runs each subject meets itself")
+    first = read_run(run)
+    if other is None:
+        comparisons = compare_in_run(first, baseline or "tcp", margin=margin)
+        a_name, b_name, runs = None, None, [first]
+    else:
+        second = read_run(other)
+        comparisons = compare_runs(first, second, margin=margin, across_environments=across_environments)
+        a_name, b_name, runs = first.id, second.id, [first, second]
+    if as_json:
+        typer.echo(json.dumps(_document(runs, comparisons, margin), allow_nan=False))
+        return
+    if not comparisons:
+        raise WrongUse(f"{run} has nothing to compare: no other subject was measured at the same sizes")
+    _print(comparisons, runs, margin, a_name, b_name)
+
+
+def _document(runs: list[Run], comparisons: list[Versus], margin: float) -> dict[str, object]:
+    return {
+        "schema": "barewire-compare/1",
+        "runs": [run.id for run in runs],
+        "margin": margin,
+        "comparisons": [one.to_json() for one in comparisons],
+    }
+
+
+def _print(comparisons: list[Versus], runs: list[Run], margin: float, a_name: str | None, b_name: str | None) -> None:
+    console = Console(highlight=False)
+    for table in versus_tables(comparisons, a_name=a_name, b_name=b_name):
+        console.print(table)
+    console.print(
+        f"[dim]Ratio of medians with its 95 % bootstrap interval; p values between launches, corrected over sizes "
+        f"(Holm). No difference: the interval lies within ±{margin:.1%}.[/]"
+    )
+    for run in runs:
+        if not run.complete:
+            console.print(f"[yellow]{escape(run.id)} is incomplete (stopped by {escape(str(run.stopped_by))}).[/]")

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`barewire lab`: an emulated cluster from the shell."""
+
+import json
+import os
+import sys
+from enum import StrEnum
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from barewire.errors import WrongUse
+from barewire.lab import Lab, LinkSpec, format_rate, parse_rate, parse_topology
+from barewire.lab.state import load
+
+app = typer.Typer(no_args_is_help=True, help="An emulated cluster: hosts, links and a switch on this machine.")
+
+_COMMAND_FOLLOWS = {"allow_interspersed_args": False, "ignore_unknown_options": True}
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+_LabId = Annotated[str | None, typer.Option("--lab", help="The lab's id; needed only where several run.")]
+_HostName = Annotated[str, typer.Argument(metavar="HOST", help="A host's name, such as h1.")]
+
+
+class OnOff(StrEnum):
+    """A switch with two words."""
+
+    on = "on"
+    off = "off"
+
+
+@app.command()
+def up(
+    topology: Annotated[str, typer.Option(help="pair, or star:N for N hosts on one switch.")] = "pair",
+    rate: Annotated[str, typer.Option(help="Each link's rate, such as 100mbit or 1gbit; or unshaped.")] = "unshaped",
+    mtu: Annotated[int, typer.Option(help="Each link's MTU in bytes, 68 to 65535.")] = 1500,
+    offloads: Annotated[OnOff, typer.Option(help="Segmentation, checksum and receive offloads.")] = OnOff.off,
+    as_json: _Json = False,
+) -> None:
+    """Make a lab that stays until `barewire lab down`."""
+    link = LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on)
+    lab = Lab.up(parse_topology(topology), link, persistent=True)
+    if as_json:
+        _print_json(lab_document(lab))
+        return
+    console = Console(highlight=False)
+    console.print(f"lab [bold]{lab.id}[/]: {lab.topology}, {_describe(lab.link)}")
+    table = Table("host", "address", "MAC", "interface", "cores")
+    for host in lab.hosts:
+        table.add_row(host.name, host.address, host.mac, host.interface, ", ".join(map(str, host.cpus)))
+    console.print(table)
+    for note in lab.notes + ["hosts share cores: times depend on the scheduler"] * lab.oversubscribed:
+        console.print(f"note: {note}", markup=False, soft_wrap=True)
+    console.print(f"try: barewire lab exec --lab {lab.id} h1 -- hostname", soft_wrap=True)
+
+
+@app.command("list")
+def list_labs(as_json: _Json = False) -> None:
+    """Show this user's labs."""
+    labs = Lab.list()
+    if as_json:
+        _print_json([lab_document(lab) for lab in labs])
+        return
+    if not labs:
+        typer.echo("no labs; `barewire lab up` makes one")
+        return
+    table = Table("lab", "status", "topology", "rate", "MTU", "offloads", "created")
+    for lab in labs:
+        offloads = "on" if lab.link.offloads else "off"
+        table.add_row(
+            lab.id,
+            lab.status,
+            lab.topology,
+            format_rate(lab.link.rate_bit_s),
+            str(lab.link.mtu),
+            offloads,
+            lab.created.removesuffix("+00:00") + "Z",
+        )
+    Console(highlight=False).print(table)
+
+
+@app.command("exec", context_settings=_COMMAND_FOLLOWS)
+def execute(
+    host: _HostName,
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="The command and its arguments.")],
+    lab: _LabId = None,
+) -> None:
+    """Run a command inside a host, on its cores; its exit code is returned."""
+    # click keeps the separator if it follows a positional argument.
+    _replace_this_process(_chosen_lab(lab), host, command[1:] if command[0] == "--" else command)
+
+
+@app.command()
+def shell(host: _HostName, lab: _LabId = None) -> None:
+    """Open a shell inside a host."""
+    _replace_this_process(_chosen_lab(lab), host, [os.environ.get("SHELL") or "/bin/sh"])
+
+
+@app.command()
+def down(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[LAB]…", help="The ids of the labs to end.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="End all labs of this user.")] = False,
+    as_json: _Json = False,
+) -> None:
+    """End labs, and forget those that are gone."""
+    if bool(ids) == every:
+        raise WrongUse("say which labs to end: `barewire lab down LAB…`, or --all; `barewire lab list` shows them")
+    labs = (
+        [lab for lab in Lab.list() if lab.status != "being made"] if every else [Lab.open(name) for name in ids or []]
+    )
+    for lab in labs:
+        lab.down()
+        if not as_json:
+            typer.echo(f"lab {lab.id} ended")
+    if as_json:
+        _print_json({"ended": [lab.id for lab in labs]})
+    elif not labs:
+        typer.echo("no labs to end")
+
+
+def lab_document(lab: Lab) -> dict[str, Any]:
+    """Return all that is known about a lab, for --json."""
+    document = load(lab.id).to_json()
+    derived = {"status": lab.status, "oversubscribed": lab.oversubscribed, "directory": str(lab.directory)}
+    return document | derived
+
+
+def _describe(link: LinkSpec) -> str:
+    return f"{format_rate(link.rate_bit_s)}, MTU {link.mtu}, offloads {'on' if link.offloads else 'off'}"
+
+
+def _chosen_lab(lab_id: str | None) -> Lab:
+    if lab_id is not None:
+        return Lab.open(lab_id)
+    running = [lab for lab in Lab.list() if lab.status == "running"]
+    if len(running) == 1:
+        return running[0]
+    if not running:
+        raise WrongUse("no lab is running; `barewire lab up` makes one")
+    raise WrongUse(f"several labs are running; choose one with --lab: {', '.join(lab.id for lab in running)}")
+
+
+def _replace_this_process(lab: Lab, host: str, command: list[str]) -> NoReturn:
+    line = lab.command(host, command)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(line[0], line)
+
+
+def _print_json(document: object) -> None:
+    typer.echo(json.dumps(document, indent=2))

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`barewire report`: one self-contained HTML file of a run."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from barewire.errors import MeasurementFailed
+from barewire.report.html import render
+from barewire.results import read_run, samples
+from barewire.results.store import write_atomically
+
+REPORT_FILE = "report.html"
+
+
+def report(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="directory of the run")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help=f"instead of RUN/{REPORT_FILE}")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+) -> None:
+    """Write a run's report: one HTML file that works offline."""
+    path = write_report(run, output)
+    if as_json:
+        typer.echo(json.dumps({"schema": "barewire-report/1", "report": str(path), "bytes": path.stat().st_size}))
+    else:
+        typer.echo(path)
+
+
+def write_report(directory: Path, output: Path | None = None) -> Path:
+    """Render the run in `directory` into `output` (default: its report.html) and return where it is."""
+    page = render(read_run(directory), samples(directory))
+    path = output or directory / REPORT_FILE
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, page.encode())
+    except OSError as error:
+        raise MeasurementFailed(f"cannot write {path}: {error.strerror or error}") from error
+    return path

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""An emulated cluster of network namespaces: hosts, links and switches on one machine, gone without a trace."""
+
+from barewire.lab.cluster import Lab
+from barewire.lab.spec import LinkSpec, Topology, format_rate, parse_rate, parse_topology
+from barewire.lab.state import Host
+
+__all__ = ["Host", "Lab", "LinkSpec", "Topology", "format_rate", "parse_rate", "parse_topology"]

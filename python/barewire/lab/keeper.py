@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Process 1 of a lab while the lab is made. Started by `Lab.up` in new mount, process, network and UTS namespaces.
+
+    unshare ── keeper (pid 1, the switch's network) ─┬─ h1   own network, UTS and mount namespace
+                                                     ├─ h2
+                                                     └─ …
+
+It makes the hosts, then the wires between them, lets the hosts configure themselves, and becomes `hold.py`; hosts
+become `sleep`. Every process reports on one socket, whose credentials give the creator the process's number in its own
+namespace. Nothing here cleans up: when process 1 ends, the kernel does.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pyroute2.netlink.exceptions import NetlinkError
+
+from barewire.errors import BarewireError, MachineCannot
+from barewire.lab import hold
+from barewire.lab.kernel import (
+    CLONE_NEWNET,
+    CLONE_NEWNS,
+    CLONE_NEWUTS,
+    MS_BIND,
+    MS_NODEV,
+    MS_NOEXEC,
+    MS_NOSUID,
+    MS_RDONLY,
+    mount,
+    unshare,
+)
+from barewire.lab.network import build_wires, configure_host, needs, silence_ipv6
+from barewire.lab.plan import HostPlan, Plan, hosts_file, plan_from_json
+
+_HOST_ENDED = "a host of the lab ended before it was ready"
+
+
+def main(arguments: list[str]) -> NoReturn:
+    """Make the lab that LAB_DIRECTORY/plan.json describes; REPORT and LIFELINE are inherited descriptors."""
+    directory, report_fd, lifeline = Path(arguments[0]), int(arguments[1]), int(arguments[2])
+    report = socket.socket(fileno=report_fd)
+    plan = plan_from_json(json.loads((directory / "plan.json").read_text()))
+    _or_report(report, partial(_make_lab, plan, directory, report))
+    report.close()
+    os.set_inheritable(lifeline, True)
+    os.execv(sys.executable, [sys.executable, "-I", "-S", hold.__file__, str(lifeline), f"barewire-lab-{plan.id}"])
+
+
+def _make_lab(plan: Plan, directory: Path, report: socket.socket) -> None:
+    socket.sethostname(f"barewire-{plan.id}")
+    notes = []
+    if not _mount_fresh("proc", "/proc"):
+        notes.append("/proc shows the machine's processes: a mount over it is not allowed here (a container?)")
+    if not silence_ipv6():
+        notes.append("hosts send IPv6 frames of their own: /proc/sys/net is read-only here")
+    _write_name_files(plan, directory)
+    ready_read, ready_write = os.pipe()
+    go_read, go_write = os.pipe()
+    # A host that fails says why and ends; this one must then not wait for it.
+    signal.signal(signal.SIGCHLD, _host_ended)
+    pids = {}
+    for host in plan.hosts:
+        pid = os.fork()
+        if pid == 0:
+            os.close(go_write)
+            _or_report(report, partial(_make_host, plan, host, directory, report, ready_write, go_read))
+            _execute_sleep(plan, host)
+        pids[host.name] = pid
+    os.close(ready_write)
+    _wait_for_hosts(ready_read, len(plan.hosts))
+    build_wires(plan, pids)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.close(go_write)
+    os.close(go_read)
+    _send(report, {"role": "keeper", "notes": notes})
+
+
+def _make_host(
+    plan: Plan, host: HostPlan, directory: Path, report: socket.socket, ready_write: int, go_read: int
+) -> None:
+    with needs(
+        "namespaces of their own to hosts", "sysctl -w user.max_net_namespaces=1024 user.max_mnt_namespaces=1024"
+    ):
+        unshare(CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWUTS)
+    socket.sethostname(host.name)
+    silence_ipv6()
+    _mount_fresh("sysfs", "/sys")  # /sys/class/net of this namespace; without it, the machine's is seen
+    _bind(_etc(directory) / "hosts", "/etc/hosts")
+    _bind(_etc(directory) / f"hostname-{host.name}", "/etc/hostname")
+    os.write(ready_write, b"1")
+    os.close(ready_write)
+    os.read(go_read, 1)  # ends when the keeper has made the wires
+    os.close(go_read)
+    configure_host(plan, host)
+    _send(report, {"role": "host", "name": host.name})
+
+
+def _wait_for_hosts(ready_read: int, count: int) -> None:
+    """Read one byte from each host."""
+    arrived = 0
+    while arrived < count:
+        chunk = os.read(ready_read, count)
+        if not chunk:
+            raise MachineCannot(_HOST_ENDED)
+        arrived += len(chunk)
+    os.close(ready_read)
+
+
+def _host_ended(_number: int, _frame: object) -> NoReturn:
+    raise MachineCannot(_HOST_ENDED)
+
+
+def _write_name_files(plan: Plan, directory: Path) -> None:
+    etc = _etc(directory)
+    etc.mkdir(mode=0o755)
+    (etc / "hosts").write_text(hosts_file(plan.hosts))
+    for host in plan.hosts:
+        (etc / f"hostname-{host.name}").write_text(f"{host.name}\n")
+
+
+def _etc(directory: Path) -> Path:
+    return directory / "etc"
+
+
+def _mount_fresh(kind: str, target: str) -> bool:
+    """Mount this namespace's own proc or sysfs; read-only where the machine's own is, as the kernel demands."""
+    for extra in (0, MS_RDONLY):
+        with contextlib.suppress(OSError):
+            mount(kind, target, kind, MS_NOSUID | MS_NODEV | MS_NOEXEC | extra)
+            return True
+    return False
+
+
+def _bind(source: Path, target: str) -> None:
+    # A machine without /etc/hostname has nothing to hide; one is never made, for it would outlive the lab.
+    if Path(target).exists():
+        with needs(
+            "bind mounts", "allow mount(2) to this process (a container's seccomp or AppArmor profile forbids it)"
+        ):
+            mount(str(source), target, "", MS_BIND)
+
+
+def _or_report(report: socket.socket, work: Callable[[], None]) -> None:
+    """Run `work`; on failure tell the creator why and end."""
+    try:
+        work()
+    except BarewireError as error:
+        _fail(report, str(error))
+    except (NetlinkError, OSError) as error:
+        _fail(report, f"the kernel refused: {error}")
+    except Exception as error:  # our own mistake: it must not be taken for the machine's
+        traceback.print_exc()
+        _fail(report, f"mistake in barewire itself, please report it: {error!r}")
+
+
+def _fail(report: socket.socket, message: str) -> NoReturn:
+    # The creator may be gone already, which is then why this failed.
+    with contextlib.suppress(OSError):
+        _send(report, {"role": "error", "message": message})
+    os._exit(1)
+
+
+def _send(report: socket.socket, message: dict[str, Any]) -> None:
+    report.send(json.dumps(message).encode())
+
+
+def _execute_sleep(plan: Plan, host: HostPlan) -> NoReturn:
+    """Stand for the host at the least cost: what counts are the namespaces."""
+    program = shutil.which("sleep") or "/bin/sleep"
+    # A program that serves many commands under one file decides by its zeroth argument, which must then stay.
+    label = f"barewire-lab-{plan.id}-{host.name}" if Path(program).resolve().name == "sleep" else "sleep"
+    os.execv(program, [label, "infinity"])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# mypy: disable-error-code="no-untyped-call"
+"""A plan's interfaces, told to the kernel by netlink; everything happens in the caller's own network namespace."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyroute2.ethtool.ioctl import IoctlEthtool, NotSupportedError
+from pyroute2.iproute.linux import IPRoute
+from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, nla
+from pyroute2.netlink.exceptions import NetlinkError
+from pyroute2.netlink.rtnl import RTM_NEWNEIGH, RTM_NEWQDISC, TC_H_ROOT
+from pyroute2.netlink.rtnl.ndmsg import ndmsg
+from pyroute2.netlink.rtnl.tcmsg import tcmsg
+
+from barewire.errors import MachineCannot
+from barewire.lab.plan import (
+    HOST_INTERFACE,
+    NETWORK,
+    WIRE_FRAME_BYTES_MIN,
+    WIRE_OVERHEAD_BYTES,
+    End,
+    HostPlan,
+    Plan,
+    Shaper,
+    make_shaper,
+)
+
+_LOOPBACK_INDEX = 1
+_CREATE = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL
+_NEIGHBOUR_PERMANENT = 0x80
+_AF_INET = 2
+_LINKLAYER_ETHERNET = 1
+_RATE32_MAX = 0xFFFF_FFFF
+# What moves work between frames and the CPU; VLAN tags stay where the kernel puts them.
+_OFFLOAD_WORDS = ("segmentation", "checksum", "scatter-gather", "-gro", "-lro", "-gso")
+
+
+def build_wires(plan: Plan, host_pids: Mapping[str, int]) -> None:
+    """Make all links and bridges; call in the switch's namespace. Hosts configure their own ends afterwards."""
+    with IPRoute() as netlink:
+        set_loopback_up(netlink)
+        for first, second in plan.wires:
+            with needs("veth interfaces", "modprobe veth (CONFIG_VETH)"):
+                netlink.link("add", kind="veth", peer=_end(plan, second, host_pids), **_end(plan, first, host_pids))
+        for bridge in plan.bridges:
+            with needs("bridges", "modprobe bridge (CONFIG_BRIDGE)"):
+                # No spanning tree and no delay: a port forwards at once. No snooping: it would send and filter frames.
+                netlink.link(
+                    "add",
+                    kind="bridge",
+                    ifname=bridge.name,
+                    address=bridge.mac,
+                    br_stp_state=0,
+                    br_forward_delay=0,
+                    br_mcast_snooping=0,
+                )
+            index = _index(netlink, bridge.name)
+            for port in bridge.ports:
+                netlink.link("set", index=_index(netlink, port), master=index)
+            netlink.link("set", index=index, mtu=plan.link.mtu)
+            _finish(netlink, plan, bridge.name, "switch")
+        for interface in [end.interface for wire in plan.wires for end in wire if end.host is None]:
+            _finish(netlink, plan, interface, "switch")
+        if plan.link.rate_bit_s is not None:
+            shaper = make_shaper(plan.link.rate_bit_s, plan.link.mtu)
+            for interface in plan.shaped:
+                add_shaper(netlink, _index(netlink, interface), shaper)
+
+
+def configure_host(plan: Plan, host: HostPlan) -> None:
+    """Give a host's interface its address and neighbours and bring it up; call in the host's namespace."""
+    with IPRoute() as netlink:
+        set_loopback_up(netlink)
+        index = _index(netlink, HOST_INTERFACE)
+        netlink.addr(
+            "add",
+            index=index,
+            address=host.address,
+            prefixlen=NETWORK.prefixlen,
+            broadcast=str(NETWORK.broadcast_address),
+        )
+        _finish(netlink, plan, HOST_INTERFACE, host.name)
+        _add_neighbours(netlink, index, plan, host)
+
+
+def set_host_link(plan: Plan, host: HostPlan, up: bool) -> None:
+    """Take a host's interface down or up again; call in the host's namespace."""
+    with IPRoute() as netlink:
+        index = _index(netlink, HOST_INTERFACE)
+        netlink.link("set", index=index, state="up" if up else "down")
+        if up:
+            # An interface that goes down forgets even its permanent neighbours.
+            _add_neighbours(netlink, index, plan, host)
+
+
+def set_loopback_up(netlink: IPRoute) -> None:
+    """Make localhost work."""
+    netlink.link("set", index=_LOOPBACK_INDEX, state="up")
+
+
+def silence_ipv6() -> bool:
+    """Keep IPv6's own frames (router solicitations and such) off this namespace's interfaces; False if impossible."""
+    settings = Path("/proc/sys/net/ipv6/conf")
+    if not settings.is_dir():
+        return True  # a kernel without IPv6 is silent
+    try:
+        for name in ("default", "all"):
+            (settings / name / "disable_ipv6").write_text("1")
+    except OSError:
+        return False
+    return True
+
+
+def disable_offloads(interface: str) -> None:
+    """Switch off all segmentation, checksum, scatter-gather and receive offloads that can be switched off."""
+    ethtool = IoctlEthtool(interface)
+    try:
+        features = ethtool.get_features()
+        for name in features.keys():  # noqa: SIM118 - not a mapping: its iterator yields other things
+            if is_offload(name) and features.is_active(name) and features.is_available(name):
+                features[name] = False
+        ethtool.set_features(features)
+    finally:
+        ethtool.close()
+
+
+def active_offloads(interface: str) -> list[str]:
+    """Return the names of the offloads that an interface now has on; empty where it cannot be asked."""
+    ethtool = IoctlEthtool(interface)
+    try:
+        features = ethtool.get_features()
+        return [name for name in features.keys() if is_offload(name) and features.is_active(name)]  # noqa: SIM118
+    except (NotSupportedError, OSError):
+        return []
+    finally:
+        ethtool.close()
+
+
+def is_offload(feature: str) -> bool:
+    """Tell whether a kernel feature name is an offload in the sense of a link's `offloads`."""
+    return any(word in feature for word in _OFFLOAD_WORDS)
+
+
+def add_shaper(netlink: IPRoute, index: int, shaper: Shaper) -> None:
+    """Limit what an interface sends to a wire's rate.
+
+    pyroute2's own tbf request has neither an exact burst nor rates above 32 bit, so the message is made here.
+    """
+    message = _TbfRequest()
+    message["index"] = index
+    message["parent"] = TC_H_ROOT
+    message["handle"] = 0x1_0000
+    rate = min(shaper.rate_byte_s, _RATE32_MAX)
+    parameters = {
+        "linklayer": _LINKLAYER_ETHERNET,
+        "overhead": WIRE_OVERHEAD_BYTES,
+        "mpu": WIRE_FRAME_BYTES_MIN,
+        "rate": rate,
+        "limit": shaper.queue_bytes,
+    }
+    options = [["TCA_TBF_PARMS", parameters], ["TCA_TBF_BURST", shaper.burst_bytes]]
+    if shaper.rate_byte_s > _RATE32_MAX:
+        options.append(["TCA_TBF_RATE64", shaper.rate_byte_s])
+    message["header"]["type"] = RTM_NEWQDISC
+    message["header"]["flags"] = _CREATE
+    message["attrs"] = [["TCA_KIND", "tbf"], ["TCA_OPTIONS", {"attrs": options}]]
+    with needs("the token bucket shaper (tbf)", "modprobe sch_tbf (CONFIG_NET_SCH_TBF)"):
+        netlink.nlm_request_batch([message])
+
+
+@contextmanager
+def needs(what: str, fix: str) -> Iterator[None]:
+    """Turn a refusal of the kernel into an error that says what is missing."""
+    try:
+        yield
+    except (NetlinkError, OSError) as error:
+        raise MachineCannot(f"this kernel gives no {what}: {error}. Fix: {fix}") from error
+
+
+def _end(plan: Plan, end: End, host_pids: Mapping[str, int]) -> dict[str, object]:
+    link: dict[str, object] = {"ifname": end.interface, "address": end.mac, "mtu": plan.link.mtu}
+    if end.host is not None:
+        link["net_ns_pid"] = host_pids[end.host]
+    return link
+
+
+def _finish(netlink: IPRoute, plan: Plan, interface: str, owner: str) -> None:
+    """Offloads before the first frame, a name for people, then up."""
+    if not plan.link.offloads:
+        disable_offloads(interface)
+    netlink.link("set", index=_index(netlink, interface), ifalias=f"barewire {plan.id} {owner}", state="up")
+
+
+def _add_neighbours(netlink: IPRoute, index: int, plan: Plan, host: HostPlan) -> None:
+    """Enter all other hosts' MAC addresses for ever, so that no ARP frame disturbs a measurement."""
+    messages = []
+    for other in plan.hosts:
+        if other.name != host.name:
+            message = ndmsg()
+            message["family"] = _AF_INET
+            message["ifindex"] = index
+            message["state"] = _NEIGHBOUR_PERMANENT
+            message["attrs"] = [["NDA_DST", other.address], ["NDA_LLADDR", other.mac]]
+            message["header"]["type"] = RTM_NEWNEIGH
+            message["header"]["flags"] = _CREATE & ~NLM_F_EXCL
+            messages.append(message)
+    netlink.nlm_request_batch(messages)
+
+
+def _index(netlink: IPRoute, interface: str) -> int:
+    found = netlink.link_lookup(ifname=interface)
+    if not found:
+        raise MachineCannot(f"interface {interface} vanished while the lab was being made")
+    return int(found[0])
+
+
+class _TbfRequest(tcmsg):
+    """RTM_NEWQDISC for tbf with every attribute of linux/pkt_sched.h that the lab uses."""
+
+    # The base class is typed by its own contents.
+    nla_map = (("TCA_UNSPEC", "none"), ("TCA_KIND", "asciiz"), ("TCA_OPTIONS", "tbf_options"))  # type: ignore[assignment]
+
+    class tbf_options(nla):  # pyroute2 finds it by this name
+        nla_map = (  # type: ignore[assignment]
+            ("TCA_TBF_UNSPEC", "none"),
+            ("TCA_TBF_PARMS", "tbf_parameters"),
+            ("TCA_TBF_RTAB", "none"),
+            ("TCA_TBF_PTAB", "none"),
+            ("TCA_TBF_RATE64", "uint64"),
+            ("TCA_TBF_PRATE64", "uint64"),
+            ("TCA_TBF_BURST", "uint32"),
+        )
+
+        class tbf_parameters(nla):
+            # struct tc_tbf_qopt: tc_ratespec rate, tc_ratespec peakrate, limit, buffer, mtu
+            fields = (  # type: ignore[assignment]
+                ("cell_log", "B"),
+                ("linklayer", "B"),
+                ("overhead", "H"),
+                ("cell_align", "h"),
+                ("mpu", "H"),
+                ("rate", "I"),
+                ("peak_cell_log", "B"),
+                ("peak_linklayer", "B"),
+                ("peak_overhead", "H"),
+                ("peak_cell_align", "h"),
+                ("peak_mpu", "H"),
+                ("peak_rate", "I"),
+                ("limit", "I"),
+                ("buffer", "I"),
+                ("mtu", "I"),
+            )

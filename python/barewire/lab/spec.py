@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What a caller asks of a lab, as checked values: its topology and its links."""
+
+import re
+from dataclasses import dataclass
+
+from barewire.errors import WrongUse
+
+# A host is one /24 address and one bridge port; beyond this the emulation measures the scheduler, not a network.
+STAR_HOSTS_MIN, STAR_HOSTS_MAX = 2, 250
+# IPv4 needs 68 (RFC 791); a veth and a bridge carry at most 65535.
+MTU_BYTES_MIN, MTU_BYTES_MAX = 68, 65535
+# Below, one full frame takes longer than a ping-pong's time-out; above, no machine emulates it.
+RATE_BIT_S_MIN, RATE_BIT_S_MAX = 64_000, 400_000_000_000
+
+UNSHAPED = "unshaped"
+TOPOLOGIES = f"pair, star:N with {STAR_HOSTS_MIN} ≤ N ≤ {STAR_HOSTS_MAX}"
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)bit(?:/s|ps)?", re.IGNORECASE)
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+
+@dataclass(frozen=True)
+class LinkSpec:
+    """Every link of a lab: rate in bit/s of wire time (None is unshaped), MTU in bytes, offloads on or off."""
+
+    rate_bit_s: int | None = None
+    mtu: int = 1500
+    offloads: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what no link can be."""
+        if self.rate_bit_s is not None and not RATE_BIT_S_MIN <= self.rate_bit_s <= RATE_BIT_S_MAX:
+            bounds = f"{format_rate(RATE_BIT_S_MIN)} to {format_rate(RATE_BIT_S_MAX)}"
+            raise WrongUse(f"rate {self.rate_bit_s} bit/s is outside {bounds}; for no limit use '{UNSHAPED}'")
+        if not MTU_BYTES_MIN <= self.mtu <= MTU_BYTES_MAX:
+            raise WrongUse(f"MTU {self.mtu} is outside {MTU_BYTES_MIN} to {MTU_BYTES_MAX} bytes")
+
+
+@dataclass(frozen=True)
+class Topology:
+    """How many hosts there are and whether a switch joins them."""
+
+    kind: str
+    host_count: int
+
+    def __str__(self) -> str:
+        """Return the text that `parse_topology` accepts."""
+        return self.kind if self.kind == "pair" else f"{self.kind}:{self.host_count}"
+
+
+def parse_topology(text: str) -> Topology:
+    """Read `pair` or `star:N`."""
+    if text == "pair":
+        return Topology("pair", 2)
+    kind, _, count = text.partition(":")
+    if kind == "star" and re.fullmatch(r"[0-9]{1,9}", count) and STAR_HOSTS_MIN <= int(count) <= STAR_HOSTS_MAX:
+        return Topology("star", int(count))
+    raise WrongUse(f"unknown topology '{text}'; there are: {TOPOLOGIES}")
+
+
+def parse_rate(text: str) -> int | None:
+    """Read `1gbit`, `2.5Gbit/s`, `100mbit` as bit/s, `unshaped` as None; range is checked by LinkSpec."""
+    if text.strip().lower() == UNSHAPED:
+        return None
+    match = _RATE.fullmatch(text.strip())
+    if match is None:
+        # "1gbps" means bytes to tc and bits to everybody else, so a unit must be spelt out.
+        raise WrongUse(f"unknown rate '{text}'; write it as 100mbit, 1gbit, 2.5Gbit/s or {UNSHAPED}")
+    return round(float(match[1]) * _UNITS[match[2].lower()])
+
+
+def format_rate(rate_bit_s: int | None) -> str:
+    """Write a rate so that `parse_rate` reads the same number."""
+    if rate_bit_s is None:
+        return UNSHAPED
+    for prefix in "tgmk":
+        if rate_bit_s >= _UNITS[prefix]:
+            return f"{rate_bit_s / _UNITS[prefix]:.12g}{prefix}bit"
+    return f"{rate_bit_s}bit"

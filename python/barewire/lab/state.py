@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What is known about a lab outside of it: one JSON file and one scratch directory, in a directory private to the user.
+
+<base>/labs/<id>.json     written whole or not at all
+<base>/labs/<id>/         scratch, reachable from inside all hosts
+"""
+
+import json
+import os
+import shutil
+import stat
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from barewire.errors import MachineCannot, WrongUse
+from barewire.lab.kernel import Process
+from barewire.lab.spec import LinkSpec
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host of a running lab; `pid` is the process that stands for it, as the lab's creator sees it."""
+
+    name: str
+    address: str
+    mac: str
+    interface: str
+    cpus: tuple[int, ...]
+    pid: int
+    start_ticks: int
+
+
+@dataclass(frozen=True)
+class LabState:
+    """All that must be known to enter or end a lab; `keeper` is None while the lab is being made."""
+
+    id: str
+    topology: str
+    link: LinkSpec
+    created: str
+    persistent: bool
+    user_namespace: bool
+    creator: Process
+    keeper: Process | None
+    hosts: tuple[Host, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def status(self) -> str:
+        """Return `running`, `being made` or `gone`."""
+        if self.keeper is not None:
+            return "running" if self.keeper.alive else "gone"
+        return "being made" if self.creator.alive else "gone"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document that `from_json` reads."""
+        return {"schema": SCHEMA} | asdict(self)
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> "LabState":
+        """Read a state; KeyError, TypeError or ValueError if it is none of this version."""
+        if document["schema"] != SCHEMA:
+            raise ValueError(f"schema {document['schema']}, not {SCHEMA}")
+        return cls(
+            id=str(document["id"]),
+            topology=str(document["topology"]),
+            link=LinkSpec(**document["link"]),
+            created=str(document["created"]),
+            persistent=bool(document["persistent"]),
+            user_namespace=bool(document["user_namespace"]),
+            creator=Process(**document["creator"]),
+            keeper=None if document["keeper"] is None else Process(**document["keeper"]),
+            hosts=tuple(Host(**host | {"cpus": tuple(host["cpus"])}) for host in document["hosts"]),
+            notes=tuple(document["notes"]),
+        )
+
+
+def labs_directory() -> Path:
+    """Return this user's directory of labs, made if needed."""
+    refusals = []
+    for base in _candidates():
+        try:
+            return _private_directory(_private_directory(base) / "labs")
+        except OSError as error:
+            refusals.append(f"{base}: {error}")
+    raise MachineCannot(f"no private directory for labs ({'; '.join(refusals)}). Fix: set XDG_RUNTIME_DIR to one")
+
+
+def scratch_directory(lab_id: str) -> Path:
+    """Return where a lab's own files are."""
+    return labs_directory() / lab_id
+
+
+def save(state: LabState) -> None:
+    """Write a lab's state; a reader sees the old or the new one, never half of one."""
+    file = _state_file(state.id)
+    draft = file.with_suffix(".draft")
+    draft.write_text(json.dumps(state.to_json(), indent=2) + "\n")
+    draft.replace(file)
+
+
+def load(lab_id: str) -> LabState:
+    """Read a lab's state; WrongUse if there is none."""
+    file = _state_file(lab_id)
+    try:
+        return LabState.from_json(json.loads(file.read_text()))
+    except FileNotFoundError:
+        known = ", ".join(known_ids()) or "none"
+        raise WrongUse(f"unknown lab '{lab_id}'; there are: {known}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise WrongUse(
+            f"{file} was not written by this version ({error}); if its lab is gone, remove the file"
+        ) from error
+
+
+def known_ids() -> list[str]:
+    """Return the ids of all labs with a state, running or gone."""
+    return sorted(file.stem for file in labs_directory().glob("*.json"))
+
+
+def forget(lab_id: str) -> None:
+    """Remove a lab's scratch directory and state."""
+    shutil.rmtree(scratch_directory(lab_id), ignore_errors=True)
+    _state_file(lab_id).with_suffix(".draft").unlink(missing_ok=True)
+    _state_file(lab_id).unlink(missing_ok=True)
+
+
+def _state_file(lab_id: str) -> Path:
+    if not lab_id.isalnum():  # it becomes a file's name
+        raise WrongUse(f"'{lab_id}' is no lab id; `barewire lab list` shows them")
+    return labs_directory() / f"{lab_id}.json"
+
+
+def _candidates() -> list[Path]:
+    user = os.geteuid()
+    candidates = [Path(f"/tmp/barewire-{user}")]
+    if user == 0:
+        candidates.insert(0, Path("/run/barewire"))
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and Path(runtime).is_dir() and Path(runtime).stat().st_uid == user:
+        candidates.insert(0, Path(runtime) / "barewire")
+    return candidates
+
+
+def _private_directory(path: Path) -> Path:
+    """Make a directory that only this user can enter, or check the one that is there: /tmp belongs to everybody."""
+    path.mkdir(mode=0o700, exist_ok=True)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise PermissionError(f"{path} is not a directory of this user alone")
+    return path

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What a reader must know of the machine to judge a number measured on it."""
+
+import hashlib
+import json
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from barewire import __version__
+from barewire.measure.sites import Site, Station
+
+_PACKAGES = ("numpy", "polars", "pyroute2", "scipy")
+# What must be equal for two runs to be comparable.
+_FINGERPRINT = ("kernel", "cpu", "cores", "governor", "clock_source", "hypervisor", "active", "passive", "lab", "link")
+
+
+def describe_environment(site: Site, lab: dict[str, Any] | None) -> dict[str, Any]:
+    """The machine, the link and the versions, as plain JSON; `fingerprint` hashes what makes runs comparable.
+
+    What the system does not tell is None. Facts of a remote machine are in its launches' start records.
+    """
+    facts: dict[str, Any] = {
+        "kernel": platform.release(),
+        "system": _os_name(),
+        "architecture": platform.machine(),
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "clock_source": _read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "smt": _read("/sys/devices/system/cpu/smt/control"),
+        "hypervisor": "hypervisor" in _cpu_flags(),
+        "memory_kib": _memory_kib(),
+        "active": _describe_station(site.active),
+        "passive": _describe_station(site.passive),
+        "lab": {key: value for key, value in (lab or {}).items() if key != "id"} or None,
+        "link": {"rate_bit_s": site.link.rate_bit_s, "mtu": site.link.mtu},
+        "interface": _describe_interface(site, lab),
+        "versions": {"barewire": __version__, "python": platform.python_version(), **_package_versions()},
+    }
+    compared = json.dumps({key: facts[key] for key in _FINGERPRINT}, sort_keys=True)
+    return {**facts, "fingerprint": hashlib.sha256(compared.encode()).hexdigest()[:16]}
+
+
+def _describe_station(station: Station) -> dict[str, Any]:
+    return {"host": station.host, "interface": station.interface, "cpus": list(station.cpus)}
+
+
+def _describe_interface(site: Site, lab: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Driver, MTU and offloads of the active side's interface; a lab's are known, a real one's are looked up."""
+    if lab is not None:
+        return {"driver": "veth", "mtu": lab["mtu"], "offloads": lab["offloads"], "speed_mbit_s": None}
+    name = site.active.interface
+    if name is None or not Path(f"/sys/class/net/{name}").exists():
+        return None
+    driver = Path(f"/sys/class/net/{name}/device/driver")
+    speed, mtu = _read(f"/sys/class/net/{name}/speed"), _read(f"/sys/class/net/{name}/mtu")
+    return {
+        "driver": driver.resolve().name if driver.exists() else None,
+        "mtu": None if mtu is None else int(mtu),
+        "offloads": None,
+        "speed_mbit_s": int(speed) if speed is not None and int(speed) > 0 else None,
+    }
+
+
+def _package_versions() -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text().strip() or None
+    except OSError:
+        return None
+
+
+def _os_name() -> str | None:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME")
+    except OSError:
+        return None
+
+
+def _cpu_field(name: str) -> str | None:
+    for line in (_read("/proc/cpuinfo") or "").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == name:
+            return value.strip()
+    return None
+
+
+def _cpu_model() -> str | None:
+    return _cpu_field("model name")
+
+
+def _cpu_flags() -> list[str]:
+    return (_cpu_field("flags") or "").split()
+
+
+def _memory_kib() -> int | None:
+    for line in (_read("/proc/meminfo") or "").splitlines():
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1])
+    return None

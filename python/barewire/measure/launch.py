@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""One launch: both sides of one subject started, run to their end, their samples left in a file."""
+
+import contextlib
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from barewire.errors import BarewireError, MachineCannot, MeasurementFailed, WrongUse
+from barewire.measure.programs import FLOOR, PROBE, find_program
+from barewire.measure.sites import Site, Station
+from barewire.measure.subjects import FLOOR as FLOOR_SUBJECT
+from barewire.measure.subjects import Subject
+
+READY_TIMEOUT_S = 20.0
+# A side that has done its part ends by itself; waiting longer would only hide that it does not.
+END_TIMEOUT_S = 10.0
+_ERRORS: dict[int, type[BarewireError]] = {2: WrongUse, 3: MachineCannot}
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much one launch measures per size."""
+
+    samples: int = 3000
+    seconds: float = 0.2
+    warmup: int = 200
+    blocks: int = 10
+
+
+@dataclass(frozen=True)
+class Order:
+    """What one launch shall measure."""
+
+    number: int
+    test: str
+    subject: Subject
+    sizes: tuple[int, ...]
+    seed: int
+    pairs: int = 1
+    cache: bool = True
+    walk_bytes: int | None = None
+    effort: Effort = Effort()
+
+
+def launch(site: Site, order: Order, samples_file: Path) -> None:
+    """Run `order` and leave the JSON Lines of the side that keeps the samples in `samples_file`.
+
+    Raises what the programs ended with: MeasurementFailed, WrongUse or MachineCannot, with their own message.
+    Whatever ends this, both programs are ended and the samples so far stay.
+    """
+    run = _run_floor if order.subject == FLOOR_SUBJECT else _run_probe
+    with tempfile.TemporaryFile("w+") as errors:
+        try:
+            run(site, order, samples_file, errors)
+        except OSError as error:
+            raise MeasurementFailed(f"{error.filename or samples_file}: {error.strerror}") from error
+
+
+def _run_probe(site: Site, order: Order, samples_file: Path, errors: IO[str]) -> None:
+    listen, connect = site.listen(order.number)
+    probe = find_program(PROBE)
+    serve = [probe, "serve", "--until-eof", "--listen", listen, *_place(site.passive)]
+    drive = [probe, *_probe_arguments(site, order, connect), *_place(site.active)]
+    with (
+        tempfile.NamedTemporaryFile("w") as ready,
+        samples_file.open("w") as samples,
+        _running(site, site.passive, serve, ready, errors) as passive,
+    ):
+        _wait_until_ready(passive, Path(ready.name), errors)
+        with _running(site, site.active, drive, samples, errors) as active:
+            active.wait()
+        _raise_failure(active.returncode, errors)
+
+
+def _run_floor(site: Site, order: Order, samples_file: Path, errors: IO[str]) -> None:
+    floor = find_program(FLOOR)
+    effort = order.effort
+    common = ["-s", ",".join(map(str, order.sizes)), "-w", str(effort.warmup), "-b", str(effort.blocks)]
+
+    def command(role: str, own: Station, peer: Station) -> list[str]:
+        place = ["-i", str(own.interface), "-p", str(peer.mac), "-c", str(own.cpus[0])]
+        amount = ["-n", str(effort.samples), "-t", str(effort.seconds)]
+        return [floor, *place, *common, *amount, role, order.test]
+
+    # The side that holds the clock: the receiver of a stream, else the one that waits for the answer.
+    with tempfile.NamedTemporaryFile("w") as other, samples_file.open("w") as samples:
+        outputs = (samples, other) if order.test == "stream" else (other, samples)
+        passive_command = command("passive", site.passive, site.active)
+        with _running(site, site.passive, passive_command, outputs[0], errors) as passive:
+            _wait_until_ready(passive, Path(outputs[0].name), errors)
+            active_command = command("active", site.active, site.passive)
+            with _running(site, site.active, active_command, outputs[1], errors) as active:
+                active.wait()
+            _raise_failure(active.returncode, errors)
+            # It hears from the active side that all is over.
+            passive.wait(timeout=END_TIMEOUT_S)
+
+
+def _place(station: Station) -> list[str]:
+    options: list[str] = []
+    if station.interface is not None:
+        options += ["--interface", station.interface]
+    if station.address is not None:
+        options += ["--address", station.address]
+    if station.cpus:
+        options += ["--cpus", ",".join(map(str, station.cpus))]
+    return options
+
+
+def _probe_arguments(site: Site, order: Order, peer: str) -> list[str]:
+    options: dict[str, object] = {
+        "--peer": peer,
+        "--transport": order.subject.transport,
+        "--wait": order.subject.wait,
+        "--sizes": ",".join(map(str, order.sizes)),
+        "--pairs": order.pairs,
+        "--cache": "on" if order.cache else "off",
+        "--walk-bytes": order.walk_bytes,
+        "--samples": order.effort.samples,
+        "--seconds": order.effort.seconds,
+        "--warmup": order.effort.warmup,
+        "--blocks": order.effort.blocks,
+        "--rate": site.shaped_rate_bit_s,
+        "--seed": order.seed,
+    }
+    arguments = [order.test]
+    for name, value in options.items():
+        if value is not None:
+            arguments += [name, str(value)]
+    return [*arguments, "--give-way"] if site.give_way else arguments
+
+
+@contextlib.contextmanager
+def _running(
+    site: Site, station: Station, command: Sequence[str], output: IO[str], errors: IO[str]
+) -> Iterator["subprocess.Popen[Any]"]:
+    """A program that does not outlive this block: first its input ends, then it is asked, then it is killed."""
+    process = site.popen(station, command, stdin=subprocess.PIPE, stdout=output, stderr=errors)
+    try:
+        yield process
+    finally:
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        _end(process)
+
+
+def _end(process: "subprocess.Popen[Any]") -> None:
+    for stop in (None, process.terminate, process.kill):
+        if stop is not None:
+            stop()
+        try:
+            process.wait(timeout=1.0)
+        except subprocess.TimeoutExpired:
+            continue
+        return
+    raise MeasurementFailed(f"process {process.pid} cannot be killed; it may be stuck in a driver")
+
+
+def _wait_until_ready(process: "subprocess.Popen[Any]", output: Path, errors: IO[str]) -> None:
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while '"ready"' not in output.read_text():
+        if process.poll() is not None:
+            _raise_failure(process.returncode or 1, errors)
+        if time.monotonic() > deadline:
+            raise MeasurementFailed(f"the passive side did not start within {READY_TIMEOUT_S:.0f} s")
+        time.sleep(0.003)
+
+
+def _raise_failure(code: int, errors: IO[str]) -> None:
+    if code == 0:
+        return
+    if code == 130:
+        raise KeyboardInterrupt
+    errors.seek(0)
+    lines = [line.strip() for line in errors.read().splitlines() if line.strip()]
+    # The active side speaks last, and its message includes what the passive one told it.
+    message = lines[-1] if lines else f"the program ended with code {code} and no message"
+    for prefix in (f"{PROBE}: ", f"{FLOOR}: "):
+        message = message.removeprefix(prefix)
+    raise _ERRORS.get(code, MeasurementFailed)(message)

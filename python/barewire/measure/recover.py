@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""A run that was killed before it could finish: its launches' own files made into samples and series."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from barewire.measure.records import read_records
+from barewire.measure.runner import LAUNCHES_DIRECTORY, parse_launch_file_name
+from barewire.models.wire import Link
+from barewire.results import SAMPLE_SCHEMA, Launch, Run, read_run, series_from_samples, write_run
+
+
+def recover_run(directory: Path) -> Run:
+    """The run in `directory`; one that broke off is completed from `launches/*.jsonl` and stays marked incomplete.
+
+    The launches' files stay where they are. Errors as of `read_run`.
+    """
+    run = read_run(directory)
+    files = sorted((directory / LAUNCHES_DIRECTORY).glob("*.jsonl"))
+    if run.complete or run.launches or not files:
+        return run
+    launches, frames = [], [pl.DataFrame(schema=SAMPLE_SCHEMA)]
+    for file in files:
+        named = parse_launch_file_name(file.name)
+        if named is None:
+            continue
+        number, test, subject = named
+        records = read_records(file, number, test, subject, run.parameters["pairs"])
+        complete = bool(records.end.get("complete"))
+        error = None if complete else "the run was killed"
+        launches.append(Launch(number, subject, test, complete, error, details={"start": records.start}))
+        frames.append(records.samples)
+    frame = pl.concat(frames)
+    series = series_from_samples(frame, Link(run.parameters["rate_bit_s"], run.parameters["mtu"]))
+    recovered = replace(
+        run,
+        stopped_by="the run was killed",
+        launches=tuple(launches),
+        series=tuple(replace(one, stop="incomplete") for one in series),
+    )
+    write_run(directory, recovered, frame)
+    return recovered

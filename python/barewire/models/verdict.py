@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Whether a measured value can be true, judged by the limit beside it."""
+
+from typing import Literal
+
+from barewire.models.wire import Protocol
+
+Verdict = Literal["ok", "impossible", "faster than floor", "no limit known", "no loss-free sample"]
+LimitKind = Literal["wire", "floor"]
+Interval = tuple[float, float]
+
+# Clocks of two hosts and a shaper's rounding differ by less; a printed digit can round by this much.
+WIRE_TOLERANCE = 0.005
+
+_PROTOCOLS: dict[str, Protocol] = {"tcp": "tcp", "udp": "udp", "raw": "raw", "floor": "raw"}
+
+
+def protocol_of(subject: str) -> Protocol | None:
+    """The protocol that a subject's frames follow ("tcp/block" → "tcp"), or None when no model knows it."""
+    return _PROTOCOLS.get(subject.split("/")[0])
+
+
+def fraction_of_limit(median: float, limit: float, *, lower_is_better: bool) -> float:
+    """How much of the limit was reached; 1 is the limit, above 1 is better than it. ValueError unless both are > 0."""
+    if not (median > 0 and limit > 0):
+        raise ValueError(f"a median and a limit are above 0, not {median} and {limit}")
+    return limit / median if lower_is_better else median / limit
+
+
+def wire_verdict(median: float, limit: float, *, lower_is_better: bool) -> Verdict:
+    """`impossible` when `median` beats the wire's own limit by more than 0.5 %."""
+    beaten = fraction_of_limit(median, limit, lower_is_better=lower_is_better) > 1 + WIRE_TOLERANCE
+    return "impossible" if beaten else "ok"
+
+
+def floor_verdict(subject: str, interval: Interval, floor: Interval, *, lower_is_better: bool) -> Verdict:
+    """Judge a subject by the measured floor; both are intervals of the median in the same unit.
+
+    The floor is a measurement, so only intervals apart from each other count. Raw frames cannot beat their own
+    floor. The kernel's TCP and UDP can: they hand over super-frames and copy on the receiver's core, which no
+    loop of plain frames does; for them the floor is a reference, not a law.
+    """
+    beaten = interval[1] < floor[0] if lower_is_better else interval[0] > floor[1]
+    if not beaten:
+        return "ok"
+    return "impossible" if protocol_of(subject) == "raw" else "faster than floor"

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The physical limit of a link: how long the frames of one message occupy it.
+
+Source of the frame's parts: IEEE 802.3 clauses 3.1.1, 3.2.7 and 4.4.2, 802.1Q for the tag;
+IP fragmentation: RFC 791; segments with the time-stamp option: RFC 7323.
+The limit knows no header of ours: a transport that adds one is measured against a link that does not.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Protocol = Literal["raw", "udp", "tcp"]
+Test = Literal["pingpong", "stream", "bidirectional"]
+
+PREAMBLE_BYTES = 8  # with the start-of-frame delimiter
+HEADER_BYTES = 14
+VLAN_TAG_BYTES = 4
+FCS_BYTES = 4
+GAP_BYTES = 12
+FRAME_BYTES_MIN = 64  # header (and tag) to FCS; shorter payloads are padded
+
+IPV4_HEADER_BYTES = 20
+UDP_HEADER_BYTES = 8
+TCP_HEADER_BYTES = 20 + 12  # Linux sends the time-stamp option in every segment
+FRAGMENT_UNIT_BYTES = 8  # IPv4 counts fragment offsets in these
+DATAGRAM_BYTES_MAX = 65507  # 65535 - IPv4 and UDP headers
+
+MTU_BYTES_MIN = 68  # RFC 791: every IPv4 link carries this
+MTU_BYTES_MAX = 65535
+
+
+@dataclass(frozen=True)
+class Link:
+    """What bounds a measurement from outside.
+
+    `rate_bit_s` is the bit rate of the slowest link on the path, in bit/s, counted with preamble and gap;
+    None for a link without one (a virtual link), where the measured floor takes its place.
+    """
+
+    rate_bit_s: float | None
+    mtu: int = 1500
+    vlan: bool = False
+
+
+@dataclass(frozen=True)
+class Frames:
+    """`count` equal frames, each with `payload_bytes` (at least 0, at most the MTU) after the header, unpadded."""
+
+    count: int
+    payload_bytes: int
+
+
+def frames_of_message(message_bytes: int, protocol: Protocol, mtu: int) -> list[Frames]:
+    """The frames that one message needs by itself, full ones first.
+
+    An empty message needs one frame. ValueError for a negative size, an MTU outside 68 to 65535, an unknown
+    protocol, or a UDP message above 65507 bytes.
+    """
+    _check(message_bytes, protocol, mtu)
+    if protocol == "raw":
+        return _split(message_bytes, full_bytes=mtu, header_bytes=0)
+    if protocol == "tcp":
+        header_bytes = IPV4_HEADER_BYTES + TCP_HEADER_BYTES
+        return _split(message_bytes, full_bytes=mtu - header_bytes, header_bytes=header_bytes)
+    return _fragments(message_bytes + UDP_HEADER_BYTES, mtu)
+
+
+def wire_bytes(frames: Frames, *, vlan: bool = False) -> int:
+    """Byte times that these frames occupy on the wire: preamble, header, padding, FCS and gap included."""
+    header_bytes = HEADER_BYTES + (VLAN_TAG_BYTES if vlan else 0)
+    frame_bytes = max(FRAME_BYTES_MIN, header_bytes + frames.payload_bytes + FCS_BYTES)
+    return frames.count * (PREAMBLE_BYTES + frame_bytes + GAP_BYTES)
+
+
+def wire_time_ns(message_bytes: int, protocol: Protocol, mtu: int, rate_bit_s: float, *, vlan: bool = False) -> float:
+    """Time in ns that one message's frames occupy a link of `rate_bit_s`; errors as `frames_of_message`.
+
+    The gap after the last frame is counted: it belongs to what a frame costs, and is 0.1 µs at 1 Gb/s.
+    """
+    if not rate_bit_s > 0:
+        raise ValueError(f"the link's rate must be above 0 bit/s, not {rate_bit_s}")
+    total_bytes = sum(wire_bytes(frames, vlan=vlan) for frames in frames_of_message(message_bytes, protocol, mtu))
+    return total_bytes * 8 * 1e9 / rate_bit_s
+
+
+def latency_limit_us(
+    message_bytes: int, protocol: Protocol, mtu: int, rate_bit_s: float, *, vlan: bool = False
+) -> float:
+    """Shortest one-way time of one message in µs: its frames on one link, with no software at all."""
+    return wire_time_ns(message_bytes, protocol, mtu, rate_bit_s, vlan=vlan) / 1e3
+
+
+def rate_limit_mbit_s(
+    test: Test, message_bytes: int, protocol: Protocol, mtu: int, rate_bit_s: float, *, vlan: bool = False
+) -> float:
+    """Highest goodput in Mbit/s (10^6) of back-to-back messages; ValueError for the ping-pong test.
+
+    `bidirectional` is the sum of both directions of a full-duplex link. TCP is a byte stream and may put many
+    messages in one segment, so its bound is that of full segments whatever the message's size.
+    """
+    if test not in ("stream", "bidirectional"):
+        raise ValueError(f"{test} has no rate limit; use latency_limit_us")
+    _check(message_bytes, protocol, mtu)
+    sent_bytes = mtu - IPV4_HEADER_BYTES - TCP_HEADER_BYTES if protocol == "tcp" else message_bytes
+    one_way = sent_bytes * 8e3 / wire_time_ns(sent_bytes, protocol, mtu, rate_bit_s, vlan=vlan)
+    return one_way * (2 if test == "bidirectional" else 1)
+
+
+def wire_limit(test: Test, message_bytes: int, protocol: Protocol, link: Link) -> float | None:
+    """The limit of one series on `link`: µs one way for `pingpong`, else Mbit/s.
+
+    None where none is known: the link has no rate, the message is empty and the test is about goodput, or the
+    message is larger than a datagram (how it is cut is then the transport's choice).
+    """
+    if link.rate_bit_s is None or (protocol == "udp" and message_bytes > DATAGRAM_BYTES_MAX):
+        return None
+    if test == "pingpong":
+        return latency_limit_us(message_bytes, protocol, link.mtu, link.rate_bit_s, vlan=link.vlan)
+    if message_bytes == 0:
+        return None
+    return rate_limit_mbit_s(test, message_bytes, protocol, link.mtu, link.rate_bit_s, vlan=link.vlan)
+
+
+def _check(message_bytes: int, protocol: str, mtu: int) -> None:
+    if message_bytes < 0:
+        raise ValueError(f"a message has 0 bytes or more, not {message_bytes}")
+    if not MTU_BYTES_MIN <= mtu <= MTU_BYTES_MAX:
+        raise ValueError(f"the MTU must be {MTU_BYTES_MIN} to {MTU_BYTES_MAX} bytes, not {mtu}")
+    if protocol not in get_args(Protocol):
+        raise ValueError(f"no wire model for {protocol!r}; known: {', '.join(get_args(Protocol))}")
+    if protocol == "udp" and message_bytes > DATAGRAM_BYTES_MAX:
+        raise ValueError(f"a UDP datagram carries at most {DATAGRAM_BYTES_MAX} bytes, not {message_bytes}")
+
+
+def _split(message_bytes: int, *, full_bytes: int, header_bytes: int) -> list[Frames]:
+    full_count, rest_bytes = divmod(message_bytes, full_bytes)
+    frames = [Frames(full_count, full_bytes + header_bytes)] if full_count else []
+    if rest_bytes or not full_count:
+        frames.append(Frames(1, rest_bytes + header_bytes))
+    return frames
+
+
+def _fragments(datagram_bytes: int, mtu: int) -> list[Frames]:
+    room_bytes = mtu - IPV4_HEADER_BYTES
+    if datagram_bytes <= room_bytes:
+        return [Frames(1, datagram_bytes + IPV4_HEADER_BYTES)]
+    # Only the last fragment may use room that is no multiple of 8.
+    full_bytes = room_bytes // FRAGMENT_UNIT_BYTES * FRAGMENT_UNIT_BYTES
+    full_count = -(-(datagram_bytes - room_bytes) // full_bytes)
+    rest_bytes = datagram_bytes - full_count * full_bytes
+    return [Frames(full_count, full_bytes + IPV4_HEADER_BYTES), Frames(1, rest_bytes + IPV4_HEADER_BYTES)]

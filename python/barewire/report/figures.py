@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Plotly figures as plain JSON: data and layout, in the light theme's colours.
+
+Every colour is a key of `DARK`, so the page's script changes the theme by replacing one by the other.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from barewire.models.verdict import protocol_of
+from barewire.report.versus import MARGIN, Versus
+from barewire.report.words import message_size, subject_name, unit_name
+from barewire.results import Series
+from barewire.results.series import FLOOR, SUBJECT_ORDER
+
+Figure = dict[str, Any]
+
+INK, GRID, SURFACE = "#1B2430", "#D8DEE6", "#FFFFFF"
+# Okabe and Ito 2008: told apart by people with any common colour vision deficiency; the markers differ as well.
+_COLOURS = {"tcp": "#D55E00", "udp": "#009E73", "raw": "#0072B2", "floor": "#6B7682"}
+_OTHERS = ("#CC79A7", "#B58900", "#2E8FC9")
+DARK = {
+    INK: "#E4E9F0",
+    GRID: "#323C49",
+    SURFACE: "#171D26",
+    "#D55E00": "#FF8B3D",
+    "#009E73": "#2FCB9C",
+    "#0072B2": "#5AB4F5",
+    "#6B7682": "#A3AFBD",
+    "#CC79A7": "#E79CC6",
+    "#B58900": "#E3B93C",
+    "#2E8FC9": "#8FD0FA",
+}
+_BAND_ALPHA = "38"  # hexadecimal, of 255
+_MARKERS = {"tcp": "square", "udp": "diamond", "raw": "circle", "floor": "cross-thin-open"}
+_WAITING_DASH = {"": "solid", "block": "dot", "busypoll": "dashdot"}
+_LABELLED_MAX = 12
+# Even steps, and the tail that a mean hides.
+_PROBABILITIES = [*np.linspace(0, 0.99, 100).round(3).tolist(), 0.995, 0.999, 0.9999, 1.0]
+
+
+def against_size(series: Sequence[Series], what: str) -> Figure:
+    """Median against message size, log-log: a band for the 95 % interval, the limit dashed; one test, one unit."""
+    traces: list[dict[str, Any]] = []
+    for subject in dict.fromkeys(one.subject for one in series):
+        points = [one for one in series if one.subject == subject and one.median is not None and one.message_bytes]
+        traces += _line(subject, points) if points else []
+    traces += _wire_limits(series)
+    unit = unit_name(series[0].unit)
+    return {"data": traces, "layout": _layout(_size_axis(series), _log_axis(f"{what}, {unit}", traces, "y"))}
+
+
+def ratios(comparisons: Sequence[Versus]) -> Figure:
+    """Ratio to the baseline against message size with its 95 % interval; the line at 1 and ±2 % around it."""
+    traces = []
+    for subject in dict.fromkeys(one.a.subject for one in comparisons):
+        chosen = [one for one in comparisons if one.a.subject == subject and one.a.message_bytes]
+        bounds = [one.result.ratio_ci95 or (one.result.ratio, one.result.ratio) for one in chosen]
+        traces.append(
+            {
+                **_style(subject),
+                "x": [one.a.message_bytes for one in chosen],
+                "y": [_short(one.result.ratio) for one in chosen],
+                "error_y": {
+                    "type": "data",
+                    "symmetric": False,
+                    "array": [_short(high - one.result.ratio) for one, (_, high) in zip(chosen, bounds, strict=True)],
+                    "arrayminus": [
+                        _short(one.result.ratio - low) for one, (low, _) in zip(chosen, bounds, strict=True)
+                    ],
+                    "thickness": 1.5,
+                    "width": 5,
+                },
+                "hovertemplate": "%{y:.3g} ×",
+            }
+        )
+    base = subject_name(comparisons[0].b.subject)
+    layout = _layout(
+        _size_axis([one.a for one in comparisons]), _log_axis(f"ratio to {base}", [*traces, {"y": [1]}], "y")
+    )
+    band = {"type": "rect", "xref": "paper", "x0": 0, "x1": 1, "y0": 1 - MARGIN, "y1": 1 + MARGIN}
+    line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 1, "y1": 1}
+    layout["shapes"] = [
+        {**band, "fillcolor": INK + "22", "line": {"width": 0}, "layer": "below"},
+        {**line, "line": {"color": INK, "width": 1.5}, "layer": "below"},
+    ]
+    return {"data": traces, "layout": layout}
+
+
+def distributions(frame: pl.DataFrame, series: Sequence[Series]) -> Figure:
+    """Share of samples at or below a value, one choice of traces per message size; only samples that were used.
+
+    `frame`: raw samples of one test, columns of `SAMPLE_SCHEMA`. At most 104 points per subject and size are kept.
+    """
+    unit = unit_name(series[0].unit)
+    keep = (pl.col("phase") == "measure") & pl.col("value").is_finite() & (pl.col("value") > 0)
+    if not series[0].lower_is_better:
+        keep &= pl.col("lost") == 0
+    parts = frame.filter(keep).partition_by("message_bytes", "subject", as_dict=True)
+    choices: list[dict[str, Any]] = []
+    for message_bytes in sorted({one.message_bytes for one in series}):
+        subjects = dict.fromkeys(one.subject for one in series if (message_bytes, one.subject) in parts)
+        traces = [_distribution(subject, parts[message_bytes, subject], unit) for subject in subjects]
+        axis = _log_axis(f"one sample, {unit}", traces, "x")
+        choices.append({"label": message_size(message_bytes), "data": traces, "xaxis": axis})
+    layout = _layout(_axis(f"one sample, {unit}"), _axis("share of samples at or below"))
+    layout["yaxis"] |= {"range": [0, 1.02], "tickformat": ".0%"}
+    layout["hovermode"] = "closest"
+    sizes = sorted({one.message_bytes for one in series})
+    # All traces share their y, and a page with many sizes would be twice as large with it in each.
+    shared = {"choices": choices, "shared_y": _PROBABILITIES}
+    return {"data": [], "layout": layout, **shared, "chosen": sizes.index(64) if 64 in sizes else 0}
+
+
+def _line(subject: str, points: Sequence[Series]) -> list[dict[str, Any]]:
+    style = _style(subject)
+    x = [one.message_bytes for one in points]
+    bounds = [one.ci95 or (one.median or 0.0, one.median or 0.0) for one in points]
+    band = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": x + x[::-1],
+        "y": [_short(high) for _, high in bounds] + [_short(low) for low, _ in reversed(bounds)],
+        "fill": "toself",
+        "fillcolor": style["line"]["color"] + _BAND_ALPHA,
+        "line": {"width": 0},
+        "hoverinfo": "skip",
+        "showlegend": False,
+        "legendgroup": subject,
+    }
+    unit = unit_name(points[0].unit)
+    line = {**style, "x": x, "y": [_short(one.median) for one in points], "hovertemplate": f"%{{y:.4g}} {unit}"}
+    return [band, line]
+
+
+def _wire_limits(series: Sequence[Series]) -> list[dict[str, Any]]:
+    """One dashed line per protocol; the floor needs none, it is a subject of its own."""
+    traces = []
+    limits: dict[str, dict[int, float]] = {}
+    for one in series:
+        if one.limit_kind == "wire" and one.limit is not None and one.message_bytes:
+            limits.setdefault(protocol_of(one.subject) or one.subject, {})[one.message_bytes] = one.limit
+    for protocol, points in limits.items():
+        name = f"wire limit, {subject_name(protocol)}"
+        style = {"color": _colour(protocol), "dash": "dash", "width": 1.25}
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": name,
+                "line": style,
+                "x": sorted(points),
+                "y": [_short(points[size]) for size in sorted(points)],
+                "hovertemplate": "%{y:.4g}",
+            }
+        )
+    return traces
+
+
+def _distribution(subject: str, part: pl.DataFrame, unit: str) -> dict[str, Any]:
+    values = np.quantile(part["value"].to_numpy(), _PROBABILITIES)
+    style = _style(subject)
+    return {
+        **style,
+        "mode": "lines",
+        "x": [_short(value) for value in values],
+        "hovertemplate": f"%{{y:.1%}} at or below %{{x:.4g}} {unit}",
+    }
+
+
+def _style(subject: str) -> dict[str, Any]:
+    protocol, _, waiting = subject.partition("/")
+    dash = "dash" if subject == FLOOR else _WAITING_DASH.get(waiting, "longdashdot")
+    symbol = _MARKERS.get(protocol, "triangle-up")
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": subject_name(subject),
+        "legendgroup": subject,
+        "line": {"color": _colour(subject), "dash": dash, "width": 2},
+        "marker": {
+            "symbol": f"{symbol}-open" if waiting else symbol,
+            "size": 8,
+            "line": {"width": 2, "color": _colour(subject)},
+        },
+    }
+
+
+def _colour(subject: str) -> str:
+    protocol = subject.split("/")[0]
+    # By name, not by place: a subject keeps its colour in every figure.
+    return _COLOURS.get(protocol, _OTHERS[sum(protocol.encode()) % len(_OTHERS)])
+
+
+def _size_axis(series: Iterable[Series]) -> dict[str, Any]:
+    sizes = sorted({one.message_bytes for one in series if one.message_bytes})
+    round_sizes = [size for size in sizes if size & (size - 1) == 0]
+    # Of many sizes only the round ones have a label: the others are these, perturbed.
+    ticks = round_sizes if len(sizes) > _LABELLED_MAX and len(round_sizes) > 3 else sizes
+    return {**_axis("message size"), "type": "log", "tickvals": ticks, "ticktext": [message_size(n) for n in ticks]}
+
+
+def _log_axis(title: str, traces: Iterable[dict[str, Any]], axis: str) -> dict[str, Any]:
+    """A logarithmic axis whose labels are written out in full: plotly's own are single digits between decades."""
+    values = [value for trace in traces for value in trace[axis] if value]
+    if not values:
+        return _axis(title)
+    low, high = min(values), max(values)
+    ticks = _ticks(low, high)
+    log = {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:.10g}" for tick in ticks]}
+    # Left alone, plotly shows two decades around a single value.
+    close = {"range": [math.log10(low * 0.93), math.log10(high * 1.07)]} if high / low < 1.2 else {}
+    return {**_axis(title), **log, **close}
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """1, 2, 5 of each decade; only decades over a long range, even steps over a short one."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    if high / low > 6:
+        return [factor * 10.0**decade for decade in decades for factor in ((1, 2, 5) if len(decades) <= 5 else (1,))]
+    low, high = low * 0.95, high * 1.05
+    rough = (high - low) / 4
+    decade_step = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * decade_step for factor in (1, 2, 5, 10) if factor * decade_step >= rough)
+    return [float(f"{n * step:.10g}") for n in range(math.ceil(low / step), math.floor(high / step) + 1) if n > 0]
+
+
+def _axis(title: str) -> dict[str, Any]:
+    colours = {"gridcolor": GRID, "linecolor": GRID, "zeroline": False}
+    return {
+        "title": {"text": title, "standoff": 8},
+        "automargin": True,
+        "ticks": "outside",
+        "tickcolor": GRID,
+        **colours,
+    }
+
+
+def _layout(x_axis: dict[str, Any], y_axis: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "xaxis": x_axis,
+        "yaxis": y_axis,
+        "margin": {"l": 10, "r": 14, "t": 10, "b": 10},
+        "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "hovermode": "x unified",
+        "hoverlabel": {"bgcolor": SURFACE, "bordercolor": GRID, "font": {"color": INK}},
+        "legend": {"orientation": "h", "x": 0, "yref": "container", "y": 0, "yanchor": "bottom"},
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": INK, "activecolor": INK},
+        "showlegend": True,
+    }
+
+
+def _short(value: float | None) -> float | None:
+    """Five digits: more than any plot shows, and half the page's size."""
+    return None if value is None else float(f"{value:.5g}")
+
+
+assert set(_COLOURS) >= {*SUBJECT_ORDER, FLOOR}, "every known subject has a colour of its own"

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""One HTML file per run that needs nothing else: no network, no other file."""
+
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline.offline import get_plotlyjs
+
+from barewire.report import words
+from barewire.report.figures import DARK, Figure, against_size, distributions, ratios
+from barewire.report.findings import headlines, warnings
+from barewire.report.versus import MARGIN, Versus, compare_in_run, flatten
+from barewire.results import Run, Series
+from barewire.results.series import FLOOR
+from barewire.stats.comparison import RESAMPLES
+from barewire.stats.intervals import LAUNCHES_FOR_INTERVAL
+
+_ASSETS = Path(__file__).parent / "assets"
+
+
+def render(run: Run, frame: pl.DataFrame, *, baseline: str = "tcp") -> str:
+    """The report of `run` as one HTML page; `frame` holds its raw samples, columns of `SAMPLE_SCHEMA`.
+
+    Without the subject `baseline` the page has no ratios. A run without series gives a page that says so.
+    """
+    comparisons: list[Versus] = []
+    if any(one.subject == baseline for one in run.series):
+        # The floor is a reference, not a contestant.
+        comparisons = [one for one in compare_in_run(run, baseline) if one.a.subject != FLOOR]
+    environment = Environment(
+        loader=FileSystemLoader(_ASSETS),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["inline_json"] = _inline_json
+    return environment.get_template("report.html.j2").render(
+        run=run,
+        headlines=headlines(run, comparisons),
+        warnings=warnings(run),
+        tests=_tests(run, frame, comparisons),
+        baseline=words.subject_name(baseline),
+        command=shlex.join(run.command),
+        environment=_rows({**run.environment, **({"lab": run.lab} if run.lab else {})}),
+        parameters=_rows(run.parameters),
+        launches=len(run.launches),
+        measured=frame.filter(pl.col("phase") == "measure").height,
+        warmup=frame.filter(pl.col("phase") == "warmup").height,
+        limit_kinds={one.limit_kind for one in run.series},
+        few=LAUNCHES_FOR_INTERVAL,
+        margin_percent=round(MARGIN * 100),
+        resamples=RESAMPLES,
+        dark=DARK,
+        words=words,
+        style=Markup((_ASSETS / "report.css").read_text(encoding="utf-8")),
+        script=Markup((_ASSETS / "report.js").read_text(encoding="utf-8")),
+        plotly=_plotly(),
+    )
+
+
+def _tests(run: Run, frame: pl.DataFrame, comparisons: Sequence[Versus]) -> list[dict[str, Any]]:
+    """Per test and number of pairs: title, figures and the series of its table."""
+    tests = []
+    for test, pairs in dict.fromkeys((one.test, one.pairs) for one in run.series):
+        series = [one for one in run.series if (one.test, one.pairs) == (test, pairs)]
+        chosen = [one for one in comparisons if (one.a.test, one.a.pairs) == (test, pairs)]
+        by_size: list[Series] = sorted(series, key=lambda one: one.message_bytes)
+        raw = frame.filter((pl.col("test") == test) & (pl.col("pairs") == pairs))
+        tests.append(
+            {
+                "id": f"{test}-{pairs}",
+                "title": words.test_title(test, pairs),
+                "explanation": words.TEST_EXPLANATIONS.get(test, ""),
+                "figures": _figures(series, chosen, raw),
+                "series": by_size,
+                "versus": {(one.a.subject, one.a.message_bytes): one.result for one in chosen},
+                "unit": words.unit_name(series[0].unit),
+            }
+        )
+    return tests
+
+
+def _figures(series: Sequence[Series], comparisons: Sequence[Versus], raw: pl.DataFrame) -> list[dict[str, Any]]:
+    faster = "below" if series[0].lower_is_better else "above"
+    what = "median time" if series[0].lower_is_better else "median goodput"
+    band = "Band: 95 % interval of the median."
+    found: list[tuple[str, str, Figure]] = [
+        ("Against message size", f"{band} Dashed: the limit.", against_size(series, what))
+    ]
+    if comparisons:
+        base = words.subject_name(comparisons[0].b.subject)
+        caption = f"{faster.capitalize()} the line at 1 is faster than {base}. Bars: 95 % interval of the ratio."
+        found.append((f"Compared with {base}", caption, ratios(comparisons)))
+    caption = "Every sample that was used, of all launches: steep is steady, a long foot to the right is a tail."
+    if not series[0].lower_is_better:
+        caption = "Every sample that was used, of all launches: steep is steady."
+    found.append(("Distribution", caption, distributions(raw, series)))
+    return [{"title": title, "caption": caption, "figure": figure} for title, caption, figure in found]
+
+
+def _rows(data: dict[str, Any]) -> list[tuple[str, str]]:
+    flat = {key: "–" if value is None else value for key, value in flatten(data).items()}
+    return [
+        (key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)) for key, value in flat.items()
+    ]
+
+
+def _plotly() -> Markup:
+    source: str = get_plotlyjs()  # type: ignore[no-untyped-call]
+    return Markup(source)
+
+
+def _inline_json(data: object) -> Markup:
+    """JSON that may stand inside a script element: nothing in it can end the element."""
+    return Markup(json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"))

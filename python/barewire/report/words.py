@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""How numbers, sizes, units and subjects are written; one place, so terminal and page say the same."""
+
+from barewire.results import Series
+
+TEST_TITLES = {
+    "pingpong": "Latency, one way",
+    "stream": "Bandwidth, one direction",
+    "bidirectional": "Bandwidth, both directions together",
+}
+TEST_EXPLANATIONS = {
+    "pingpong": "Half the round trip of one message, in µs; less is better.",
+    "stream": "Goodput of back-to-back messages, timed at the receiver, in Mbit/s (10⁶); more is better.",
+    "bidirectional": "Goodput of both directions at once, added, in Mbit/s (10⁶); more is better.",
+}
+UNITS = {"us": "µs"}
+MARKS = {
+    "impossible": ("✗", "impossible: better than the limit allows"),
+    "faster than floor": ("›", "faster than the floor of plain frames (see how each number was got)"),
+    "lossy": ("~", "messages were lost; samples with loss count in no rate"),
+    "incomplete": ("…", "incomplete: the run was stopped here"),
+}
+
+VERDICT_WORDS = {
+    "A faster": "faster",
+    "B faster": "slower",
+    "no difference": "no difference",
+    "undecided": "undecided",
+}
+
+_NAMES = {"tcp": "TCP", "udp": "UDP", "raw": "raw Ethernet", "floor": "floor"}
+_WAITING = {"block": "blocking", "busypoll": "busy-polled"}
+_KIB = 1024
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """At least `digits` significant digits, no exponent, never rounding away digits before the point."""
+    if value is None:
+        return "–"
+    if value == 0:
+        return "0"
+    whole_digits = len(str(int(abs(value))))
+    if abs(value) < 1:
+        return f"{value:#.{digits}g}" if abs(value) >= 1e-4 else f"{value:.1e}"
+    return f"{value:.{max(0, digits - whole_digits)}f}"
+
+
+def quantity(value: float | None, unit: str) -> str:
+    """A value with its unit for a sentence, unbreakable; large rates in Gbit/s."""
+    if value is not None and unit == "Mbit/s" and value >= 10_000:
+        value, unit = value / 1000, "Gbit/s"
+    return f"{number(value)}\u00a0{unit_name(unit)}"
+
+
+def interval(bounds: tuple[float, float] | None, digits: int = 3) -> str:
+    """`[low, high]`, or a dash where there is none."""
+    return "–" if bounds is None else f"[{number(bounds[0], digits)}, {number(bounds[1], digits)}]"
+
+
+def message_size(message_bytes: int) -> str:
+    """64 B, 1400 B, 4 KiB, 1 MiB: binary units only where they are exact."""
+    for factor, unit in ((_KIB**3, "GiB"), (_KIB**2, "MiB"), (_KIB, "KiB")):
+        if message_bytes and message_bytes % factor == 0:
+            return f"{message_bytes // factor} {unit}"
+    return f"{message_bytes} B"
+
+
+def subject_name(subject: str) -> str:
+    """`raw/block` → raw Ethernet, blocking."""
+    name, _, waiting = subject.partition("/")
+    readable = _NAMES.get(name, name)
+    return f"{readable}, {_WAITING.get(waiting, waiting)}" if waiting else readable
+
+
+def unit_name(unit: str) -> str:
+    """The unit as printed: µs for us."""
+    return UNITS.get(unit, unit)
+
+
+def test_title(test: str, pairs: int = 1) -> str:
+    """The heading of one test; several pairs are named."""
+    title = TEST_TITLES.get(test, test)
+    return title if pairs == 1 else f"{title}, {pairs} pairs at once"
+
+
+def marks_of(one: Series) -> list[str]:
+    """Keys of `MARKS` that apply to this series."""
+    marks: list[str] = [one.verdict] if one.verdict in MARKS else []
+    marks += ["lossy"] if one.lost else []
+    return marks + (["incomplete"] if one.stop == "incomplete" else [])
+
+
+def p_value(p: float | None) -> str:
+    """0.032, <0.001, or a dash."""
+    if p is None:
+        return "–"
+    return "<0.001" if p < 0.001 else f"{p:.3f}"

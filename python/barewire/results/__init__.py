@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Runs on disk: what was measured, where, and the series made from its raw samples."""
+
+from barewire.results.run import SCHEMA, Launch, Run, Series, Stop
+from barewire.results.series import series_from_samples, series_key
+from barewire.results.store import SAMPLE_SCHEMA, read_run, samples, write_run
+
+__all__ = [
+    "SAMPLE_SCHEMA",
+    "SCHEMA",
+    "Launch",
+    "Run",
+    "Series",
+    "Stop",
+    "read_run",
+    "samples",
+    "series_from_samples",
+    "series_key",
+    "write_run",
+]

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""A run's directory: `run.json` and `samples.parquet`, replaced as a whole or not at all."""
+
+import contextlib
+import errno
+import io
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import polars as pl
+
+from barewire.errors import MeasurementFailed, WrongUse
+from barewire.results.run import Run
+
+RUN_FILE = "run.json"
+SAMPLES_FILE = "samples.parquet"
+
+SAMPLE_SCHEMA: dict[str, pl.DataType] = {
+    "launch": pl.UInt32(),
+    "test": pl.String(),
+    "subject": pl.String(),
+    "pairs": pl.UInt32(),
+    "pair": pl.UInt32(),
+    "message_bytes": pl.UInt64(),
+    "phase": pl.String(),
+    "block": pl.UInt32(),
+    "value": pl.Float64(),
+    "unit": pl.String(),
+    "lost": pl.UInt64(),
+}
+
+
+def write_run(directory: Path, run: Run, frame: pl.DataFrame | None = None) -> None:
+    """Write `run` and, if given, its samples (columns of `SAMPLE_SCHEMA`) into `directory`, made if missing.
+
+    Each file is complete or as it was before, whatever happens: written aside, synced, renamed. The samples go
+    first, so `run.json` never describes samples that are not there. MeasurementFailed when the system refuses
+    (full disk, no permission); ValueError for a frame without the columns.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if frame is not None:
+            parquet = io.BytesIO()
+            _conform(frame).write_parquet(parquet, compression="zstd")
+            write_atomically(directory / SAMPLES_FILE, parquet.getvalue())
+        text = json.dumps(run.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
+        write_atomically(directory / RUN_FILE, text.encode() + b"\n")
+    except OSError as error:
+        raise MeasurementFailed(_write_failure(directory, error)) from error
+
+
+def read_run(directory: Path) -> Run:
+    """The run in `directory`; WrongUse with what is wrong when it is no run or cannot be read."""
+    path = directory / RUN_FILE
+    if not path.exists():
+        raise WrongUse(_why_no_run(directory))
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise WrongUse(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise WrongUse(f"{path} is not JSON ({error}): it is damaged or no Barewire run") from error
+    try:
+        return Run.from_json(data)
+    except WrongUse as error:
+        raise WrongUse(f"{directory}: {error}") from error
+
+
+def samples(directory: Path) -> pl.DataFrame:
+    """All raw samples of the run, warm-up included, columns of `SAMPLE_SCHEMA`; WrongUse when there are none."""
+    path = directory / SAMPLES_FILE
+    if not path.is_file():
+        raise WrongUse(_why_no_run(directory, SAMPLES_FILE))
+    try:
+        return _conform(pl.read_parquet(path))
+    except OSError as error:
+        raise WrongUse(f"cannot read {path}: {error}") from error
+    except (pl.exceptions.PolarsError, ValueError) as error:
+        raise WrongUse(f"{path} is damaged: {error}") from error
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace `path` by `content` so that a crash or a full disk leaves the old file whole; OSError passes."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp gives 0600; a result is as readable as any file its owner makes.
+        Path(name).chmod(0o666 & ~_umask())
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+    _sync_directory(path.parent)
+
+
+def _conform(frame: pl.DataFrame) -> pl.DataFrame:
+    missing = [name for name in SAMPLE_SCHEMA if name not in frame.columns]
+    if missing:
+        raise ValueError(f"samples lack the columns {', '.join(missing)}")
+    return frame.select(pl.col(name).cast(kind) for name, kind in SAMPLE_SCHEMA.items())
+
+
+def _write_failure(directory: Path, error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the disk of {directory} is full; what was written before is kept. Free space and run again"
+    return f"cannot write {error.filename or directory}: {error.strerror or error}"
+
+
+def _why_no_run(directory: Path, name: str = RUN_FILE) -> str:
+    if not directory.exists():
+        return f"there is no directory {directory}"
+    if not directory.is_dir():
+        return f"{directory} is a file; give the run's directory"
+    if any(directory.glob("launches/*.jsonl")):
+        return f"the run in {directory} ended before its results were written: only launches/*.jsonl are there"
+    return f"{directory} has no {name}: it is no Barewire run"
+
+
+def _umask() -> int:
+    # The only way to read it is to set it.
+    current = os.umask(0o077)
+    os.umask(current)
+    return current
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Confidence intervals over launches, and when they are narrow enough."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+CONFIDENCE = 0.95
+# With fewer, even the interval from smallest to largest holds the median with less than 95 %: 1 - 2 * 0.5**n.
+LAUNCHES_FOR_INTERVAL = 6
+
+
+def median_interval(launch_values: Sequence[float]) -> tuple[float, float] | None:
+    """95 % interval of the median from order statistics, exact for any distribution; same unit as the values.
+
+    `launch_values`: one number per launch. None below 6 launches, where no such interval exists.
+    ValueError for no values or values that are not finite. Source: Conover, Practical Nonparametric Statistics.
+    """
+    values = finite(launch_values)
+    if len(values) < LAUNCHES_FOR_INTERVAL:
+        return None
+    result: Any = stats.quantile_test(values, q=0, p=0.5)  # its stub gives a float for the interval
+    interval = result.confidence_interval(CONFIDENCE)
+    return float(interval.low), float(interval.high)
+
+
+def mean_interval(launch_values: Sequence[float]) -> tuple[float, float] | None:
+    """95 % interval of the mean by Student's t; None below 2 launches. Errors as `median_interval`."""
+    values = finite(launch_values)
+    if len(values) < 2:
+        return None
+    interval = stats.ttest_1samp(values, 0.0).confidence_interval(CONFIDENCE) if np.ptp(values) > 0 else None
+    if interval is None:
+        return float(values[0]), float(values[0])
+    return float(interval.low), float(interval.high)
+
+
+def is_precise(launch_medians: Sequence[float], relative_half_width: float = 0.02) -> bool:
+    """Whether enough launches were made: half the median's interval is at most this share of the median.
+
+    False below 6 launches. ValueError for no values, values that are not finite, or a width that is not above 0.
+    """
+    if not relative_half_width > 0:
+        raise ValueError(f"the relative half width must be above 0, not {relative_half_width}")
+    interval = median_interval(launch_medians)
+    if interval is None:
+        return False
+    return (interval[1] - interval[0]) / 2 <= relative_half_width * abs(float(np.median(launch_medians)))
+
+
+def finite(values: Sequence[float]) -> NDArray[np.float64]:
+    """`values` as an array of shape (n,), n ≥ 1; ValueError when empty or not finite."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError("need at least one value per launch; measure again with more launches")
+    if not all(math.isfinite(value) for value in array):
+        raise ValueError("a launch's value is not a finite number; leave that launch out")
+    return array

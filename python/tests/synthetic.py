@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""A plausible run without a probe: seeded samples of a simple cost model, for tests of all that reads runs."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from barewire.models.wire import Link
+from barewire.results import SAMPLE_SCHEMA, Launch, Run, series_from_samples, write_run
+
+SIZES = (1, 64, 512, 1400, 4096, 16384, 65536)
+SUBJECTS = ("tcp", "udp", "raw", "floor")
+# (fixed cost in µs, cost per KiB in µs) of one message one way, and of one message in a stream
+COST_US = {
+    "floor": (1.15, 0.25),
+    "raw": (1.2, 0.27),
+    "raw/block": (4.9, 0.27),
+    "udp": (2.9, 0.30),
+    "udp/block": (8.1, 0.30),
+    "tcp": (3.6, 0.28),
+    "tcp/block": (9.4, 0.28),
+    "tcp/busypoll": (3.4, 0.28),
+}
+
+
+def synthetic_run(
+    directory: Path,
+    *,
+    seed: int = 1,
+    launches: int = 8,
+    samples_per_launch: int = 60,
+    tests: tuple[str, ...] = ("pingpong", "stream"),
+    subjects: tuple[str, ...] = SUBJECTS,
+    sizes: tuple[int, ...] = SIZES,
+    link: Link | None = None,
+    slowdown: float = 1.0,
+    complete: bool = True,
+    fingerprint: str = "cafe",
+) -> Run:
+    """Write a run into `directory` and return it; `slowdown` multiplies every time. The same seed, the same run."""
+    generator = np.random.default_rng(seed)
+    order = generator.permutation([(test, subject) for test in tests for subject in subjects] * launches)
+    parts, records = [], []
+    for index, (test, subject) in enumerate(order.tolist()):
+        drift = slowdown * generator.normal(1, 0.004)
+        for message_bytes in sizes:
+            parts.append(_launch_samples(generator, index, test, subject, message_bytes, samples_per_launch, drift))
+        records.append(Launch(index, subject, test, started="2026-01-02T03:04:05Z", details={"pairs": 1}))
+    frame = pl.concat(parts)
+    link = link or Link(rate_bit_s=None)
+    run = Run(
+        id=f"synthetic-{seed}",
+        created="2026-01-02T03:04:05Z",
+        command=("barewire", "bench", *tests, "--transport", ",".join(subjects)),
+        seed=seed,
+        complete=complete,
+        stopped_by=None if complete else "interrupt",
+        parameters={"sizes": list(sizes), "launches": launches},
+        environment={
+            "kernel": "6.1.0-test",
+            "cpu": {"model": "Example CPU <1>", "cores": 2},
+            "governor": None,
+            "mtu": link.mtu,
+            "offloads": {"tso": True, "gro": True},
+            "fingerprint": fingerprint,
+        },
+        lab={"topology": "pair", "rate_bit_s": link.rate_bit_s, "mtu": link.mtu, "offloads": True},
+        launches=tuple(records),
+        series=tuple(series_from_samples(frame, link)),
+    )
+    if not complete:
+        run = replace(run, series=tuple(replace(one, stop="incomplete") for one in run.series))
+    write_run(directory, run, frame)
+    return run
+
+
+def _launch_samples(
+    generator: np.random.Generator, launch: int, test: str, subject: str, message_bytes: int, count: int, drift: float
+) -> pl.DataFrame:
+    fixed_us, per_kib_us = COST_US[subject]
+    time_us = (fixed_us + per_kib_us * message_bytes / 1024) * drift
+    # Skewed noise with a tail, as interrupts give it.
+    times_us = time_us * (0.98 + generator.exponential(0.02, count)) + 8 * (generator.random(count) < 0.02)
+    value = times_us if test == "pingpong" else message_bytes * 8 / (times_us * 0.6)
+    lossy = (subject == "udp") & (test != "pingpong") & (generator.random(count) < 0.1)
+    return pl.DataFrame(
+        {
+            "launch": [launch] * count,
+            "test": [test] * count,
+            "subject": [subject] * count,
+            "pairs": [1] * count,
+            "pair": [0] * count,
+            "message_bytes": [message_bytes] * count,
+            "phase": ["warmup" if n < count // 10 else "measure" for n in range(count)],
+            "block": list(range(count)),
+            "value": value,
+            "unit": ["us" if test == "pingpong" else "Mbit/s"] * count,
+            "lost": np.where(lossy, 3, 0) if test != "pingpong" else [0] * count,
+        },
+        schema=SAMPLE_SCHEMA,
+        strict=False,
+    )

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The pure part of the lab: what is asked for is read, checked and laid out as documented."""
+
+import json
+
+import pytest
+
+from barewire.errors import WrongUse
+from barewire.lab import LinkSpec, format_rate, parse_rate, parse_topology
+from barewire.lab.birth import namespace_fix, needs_user_namespace
+from barewire.lab.plan import hosts_file, is_oversubscribed, make_plan, make_shaper, plan_from_json, share_cpus
+
+
+@pytest.mark.parametrize(
+    ("text", "rate_bit_s"),
+    [
+        ("1gbit", 10**9),
+        ("100mbit", 10**8),
+        ("25Mbit/s", 25 * 10**6),
+        ("2.5Gbit", 25 * 10**8),
+        ("800 kbit", 800_000),
+        ("1Tbit", 10**12),
+        ("unshaped", None),
+    ],
+)
+def test_rates_are_read_as_bits_per_second(text: str, rate_bit_s: int | None) -> None:
+    assert parse_rate(text) == rate_bit_s
+
+
+@pytest.mark.parametrize("text", ["", "fast", "1", "1gbps", "-1gbit", "1e9bit", "1gbyte", "nanbit", "1gbit;reboot"])
+def test_unknown_rates_are_refused_with_an_example(text: str) -> None:
+    with pytest.raises(WrongUse, match="100mbit"):
+        parse_rate(text)
+
+
+@pytest.mark.parametrize("rate_bit_s", [None, 64_000, 10**9, 2_500_000_000, 123_456_789])
+def test_a_printed_rate_reads_as_the_same_rate(rate_bit_s: int | None) -> None:
+    assert parse_rate(format_rate(rate_bit_s)) == rate_bit_s
+
+
+@pytest.mark.parametrize("text", ["pair", "star:2", "star:250"])
+def test_a_printed_topology_reads_as_the_same_topology(text: str) -> None:
+    assert str(parse_topology(text)) == text
+
+
+@pytest.mark.parametrize("text", ["", "ring", "pair:2", "star", "star:", "star:1", "star:251", "star:-3", "star:²"])
+def test_unknown_topologies_are_refused_with_what_exists(text: str) -> None:
+    with pytest.raises(WrongUse, match="pair, star:N"):
+        parse_topology(text)
+
+
+@pytest.mark.parametrize("bad", [{"mtu": 67}, {"mtu": 65536}, {"rate_bit_s": 0}, {"rate_bit_s": 10**12}])
+def test_links_that_cannot_be_are_refused(bad: dict[str, int]) -> None:
+    with pytest.raises(WrongUse, match="outside"):
+        LinkSpec(**bad)
+
+
+def test_cores_are_split_evenly_and_shared_only_when_too_few() -> None:
+    assert share_cpus(2, [0, 1]) == [(0,), (1,)]
+    assert share_cpus(2, [0, 1, 2, 3, 4]) == [(0, 1), (2, 3)]
+    assert share_cpus(3, [4, 6]) == [(4,), (6,), (4,)]
+    assert not is_oversubscribed(share_cpus(2, [0, 1]))
+    assert is_oversubscribed(share_cpus(3, [4, 6]))
+
+
+def test_an_unshaped_pair_is_one_wire_and_nothing_else() -> None:
+    plan = make_plan("id", parse_topology("pair"), LinkSpec(), {0, 1})
+    assert [[(end.host, end.interface) for end in wire] for wire in plan.wires] == [[("h1", "eth0"), ("h2", "eth0")]]
+    assert plan.bridges == () and plan.shaped == ()
+
+
+@pytest.mark.parametrize(("topology", "shaped_per_host"), [("pair", 1), ("star:5", 2)])
+def test_shaping_is_out_of_the_hosts_reach_on_every_way_that_needs_it(topology: str, shaped_per_host: int) -> None:
+    plan = make_plan("id", parse_topology(topology), LinkSpec(rate_bit_s=10**9), {0, 1})
+    inside = {end.interface for wire in plan.wires for end in wire if end.host is None}
+    assert set(plan.shaped) <= inside
+    assert len(plan.shaped) == shaped_per_host * len(plan.hosts)
+
+
+@pytest.mark.parametrize("topology", ["pair", "star:2", "star:250"])
+@pytest.mark.parametrize("rate_bit_s", [None, 10**9])
+def test_names_and_addresses_are_unique_and_fit(topology: str, rate_bit_s: int | None) -> None:
+    plan = make_plan("id", parse_topology(topology), LinkSpec(rate_bit_s), {0})
+    ends = [end for wire in plan.wires for end in wire]
+    macs = [end.mac for end in ends] + [bridge.mac for bridge in plan.bridges]
+    switch_names = [end.interface for end in ends if end.host is None] + [bridge.name for bridge in plan.bridges]
+    assert len(set(macs)) == len(macs)
+    assert all(int(mac[:2], 16) & 0b11 == 0b10 for mac in macs), "locally administered, unicast"
+    assert len(set(switch_names)) == len(switch_names)
+    assert all(len(name) <= 15 for name in switch_names), "IFNAMSIZ"
+    assert len({host.address for host in plan.hosts}) == len(plan.hosts)
+    ports = [port for bridge in plan.bridges for port in bridge.ports]
+    assert sorted(ports) == sorted(end.interface for end in ends if end.host is None), "each port is on one bridge"
+
+
+def test_a_plan_survives_json() -> None:
+    plan = make_plan("id", parse_topology("star:3"), LinkSpec(10**8, 9000, True), {0, 1})
+    assert plan_from_json(json.loads(json.dumps(plan.to_json()))) == plan
+
+
+def test_the_bucket_passes_a_full_frame_and_the_queue_a_full_send_buffer() -> None:
+    for rate_bit_s in (64_000, 10**9, 400 * 10**9):
+        for mtu in (68, 1500, 65535):
+            shaper = make_shaper(rate_bit_s, mtu)
+            assert shaper.burst_bytes >= 2 * (mtu + 14)
+            assert shaper.queue_bytes >= 256 * 1024
+    assert make_shaper(10**9, 1500).burst_bytes == 31_250
+
+
+def test_hosts_file_has_all_names() -> None:
+    plan = make_plan("id", parse_topology("pair"), LinkSpec(), {0, 1})
+    lines = hosts_file(plan.hosts).splitlines()
+    assert "127.0.0.1 localhost" in lines and "10.77.0.1 h1" in lines and "10.77.0.2 h2" in lines
+
+
+def test_the_fix_names_the_setting_that_forbids() -> None:
+    assert "unprivileged_userns_clone=1" in namespace_fix(True, {"kernel.unprivileged_userns_clone": 0})
+    assert "apparmor_restrict" in namespace_fix(True, {"kernel.apparmor_restrict_unprivileged_userns": 1})
+    assert "max_net_namespaces" in namespace_fix(False, {"user.max_net_namespaces": 0})
+    assert "unprivileged" not in namespace_fix(False, {"kernel.unprivileged_userns_clone": 0})
+    assert "root" in namespace_fix(True, {})
+
+
+def test_a_user_namespace_is_used_only_without_the_capabilities() -> None:
+    assert needs_user_namespace(0)
+    assert needs_user_namespace(1 << 12)
+    assert not needs_user_namespace(1 << 12 | 1 << 21)

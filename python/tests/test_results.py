@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Runs on disk and series from samples: nothing is dropped silently, nothing half-written is left."""
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import polars as pl
+import pytest
+from synthetic import synthetic_run
+
+from barewire.errors import MeasurementFailed, WrongUse
+from barewire.models.wire import Link
+from barewire.results import SAMPLE_SCHEMA, read_run, samples, series_from_samples, write_run
+
+
+@pytest.fixture(scope="module")
+def run_directory(tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("run")
+    synthetic_run(directory, launches=6, samples_per_launch=20, sizes=(64, 1400))
+    return directory
+
+
+def test_a_run_is_read_as_it_was_written(run_directory, tmp_path):
+    run = read_run(run_directory)
+    write_run(tmp_path, run, samples(run_directory))
+    assert read_run(tmp_path) == run
+    assert samples(tmp_path).equals(samples(run_directory))
+    assert run.launches[0].details == {"pairs": 1}
+    assert (tmp_path / "run.json").stat().st_mode & 0o777 == 0o666 & ~_umask()
+
+
+def test_run_json_is_plain_json_with_what_the_issue_names(run_directory):
+    data = json.loads((run_directory / "run.json").read_text())
+    assert data["schema"] == "barewire-run/1"
+    needed = {"test", "subject", "message_bytes", "unit", "median", "ci95", "min", "p99", "launches", "samples"}
+    needed |= {"limit", "fraction_of_limit"}
+    assert all(needed <= set(one) for one in data["series"])
+
+
+def test_series_can_be_made_again_from_the_stored_samples(run_directory):
+    assert tuple(series_from_samples(samples(run_directory), Link(None))) == read_run(run_directory).series
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "no run.json"),
+        ("{", "not JSON"),
+        ("[]", "no JSON object"),
+        ("{}", "no Barewire run"),
+        ('{"schema": "other/1"}', "no Barewire run"),
+        ('{"schema": "barewire-run/2"}', "newer"),
+        ('{"schema": "barewire-run/1"}', "lacks 'id'"),
+    ],
+)
+def test_what_is_no_run_is_refused_with_the_reason(tmp_path, content, said):
+    if content is not None:
+        (tmp_path / "run.json").write_text(content)
+    with pytest.raises(WrongUse, match=said):
+        read_run(tmp_path)
+
+
+def test_damaged_fields_of_a_run_are_wrong_use_not_a_traceback(run_directory, tmp_path):
+    data = json.loads((run_directory / "run.json").read_text())
+    for key, value in {"launches": 3, "series": [{"test": "x"}], "parameters": 1, "command": None}.items():
+        (tmp_path / "run.json").write_text(json.dumps({**data, key: value}))
+        with pytest.raises(WrongUse):
+            read_run(tmp_path)
+
+
+def test_places_that_hold_no_run_are_told_apart(tmp_path):
+    with pytest.raises(WrongUse, match="no directory"):
+        read_run(tmp_path / "absent")
+    (tmp_path / "file").touch()
+    with pytest.raises(WrongUse, match="is a file"):
+        read_run(tmp_path / "file")
+    (tmp_path / "launches").mkdir()
+    (tmp_path / "launches" / "0.jsonl").touch()
+    with pytest.raises(WrongUse, match="ended before"):
+        read_run(tmp_path)
+
+
+def test_damaged_samples_are_wrong_use(tmp_path):
+    (tmp_path / "samples.parquet").write_bytes(b"no parquet")
+    with pytest.raises(WrongUse, match="damaged"):
+        samples(tmp_path)
+    pl.DataFrame({"launch": [1]}).write_parquet(tmp_path / "samples.parquet")
+    with pytest.raises(WrongUse, match="lack the columns"):
+        samples(tmp_path)
+
+
+def test_a_full_disk_keeps_what_was_there_and_leaves_no_half_file(run_directory, tmp_path, monkeypatch):
+    run, frame = read_run(run_directory), samples(run_directory)
+    write_run(tmp_path, run, frame)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(MeasurementFailed, match="full"):
+        write_run(tmp_path, run, frame.head(1))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_place_that_cannot_be_written_is_named(run_directory, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(MeasurementFailed, match="cannot write"):
+        write_run(tmp_path / "file" / "run", read_run(run_directory))
+
+
+def test_the_median_is_that_of_launch_medians_and_warm_up_counts_nowhere():
+    launches = {0: [1.0, 2.0, 30.0], 1: [4.0, 4.0, 4.0], 2: [9.0, 9.0, 1.0]}
+    rows = [_row(launch, n, value) for launch, values in launches.items() for n, value in enumerate(values)]
+    rows += [{**_row(0, 9, 1000.0), "phase": "warmup"}]
+    (one,) = series_from_samples(_frame(rows))
+    assert one.launch_medians == (2.0, 4.0, 9.0)
+    assert one.median == 4.0
+    assert one.mean == pytest.approx((11 + 4 + 19 / 3) / 3)
+    assert (one.min, one.max, one.samples, one.launches) == (1.0, 30.0, 9, 3)
+    assert (one.ci95, one.verdict, one.stop) == (None, "no limit known", "budget")
+
+
+def test_lossy_samples_are_counted_but_in_no_rate():
+    rows = [_row(n, 0, 100.0, test="stream", unit="Mbit/s") for n in range(3)]
+    rows += [{**_row(n, 1, 900.0, test="stream", unit="Mbit/s"), "lost": 5} for n in range(3)]
+    (one,) = series_from_samples(_frame(rows))
+    assert (one.median, one.max) == (100.0, 100.0)
+    assert (one.samples, one.samples_measured, one.lossy_samples, one.lost) == (3, 6, 3, 15)
+
+
+def test_a_rate_without_any_loss_free_sample_is_none_and_says_so():
+    rows = [{**_row(n, 0, 900.0, test="stream", unit="Mbit/s"), "lost": 1} for n in range(3)]
+    (one,) = series_from_samples(_frame(rows), Link(1e9))
+    assert (one.median, one.limit, one.verdict) == (None, None, "no loss-free sample")
+    assert json.loads(json.dumps(one.to_json(), allow_nan=False))["median"] is None
+
+
+def test_lost_datagrams_of_a_ping_pong_are_counted_and_their_missing_times_not_used():
+    rows = [_row(0, 0, 3.0), {**_row(0, 1, float("nan")), "lost": 1}]
+    (one,) = series_from_samples(_frame(rows))
+    assert (one.samples, one.samples_measured, one.lost, one.lossy_samples) == (1, 2, 1, 1)
+
+
+def test_the_goodput_of_several_pairs_is_their_sum_per_block():
+    rows = [
+        {**_row(launch, block, 100.0 + 50 * pair, test="stream", unit="Mbit/s"), "pairs": 2, "pair": pair}
+        for launch in range(2)
+        for block in range(3)
+        for pair in range(2)
+    ]
+    (one,) = series_from_samples(_frame(rows))
+    assert (one.median, one.pairs, one.samples) == (250.0, 2, 6)
+    # A block that only one pair finished is not half as fast, it is no block.
+    (one,) = series_from_samples(_frame(rows[:-1]))
+    assert (one.median, one.min, one.samples, one.samples_measured) == (250.0, 250.0, 5, 6)
+
+
+def test_a_shaped_link_is_judged_by_its_wire_and_an_unshaped_one_by_the_floor(tmp_path):
+    shaped = synthetic_run(tmp_path / "a", launches=6, sizes=(1400,), link=Link(1e9))
+    raw = _one(shaped, "pingpong", "raw")
+    assert (raw.limit, raw.limit_kind, raw.verdict) == (pytest.approx(11.504), "wire", "impossible")
+    unshaped = synthetic_run(tmp_path / "b", launches=6, sizes=(1400,))
+    raw, floor = _one(unshaped, "pingpong", "raw"), _one(unshaped, "pingpong", "floor")
+    assert (raw.limit, raw.limit_kind, raw.verdict) == (floor.median, "floor", "ok")
+    assert raw.fraction_of_limit == floor.median / raw.median
+    assert floor.fraction_of_limit == 1
+
+
+def test_raw_frames_clearly_faster_than_their_floor_are_impossible():
+    def rows(subject: str, value: float) -> list[dict]:
+        return [{**_row(n, 0, value + 0.001 * n), "subject": subject} for n in range(6)]
+
+    found = series_from_samples(_frame(rows("raw", 0.5) + rows("floor", 1.0) + rows("tcp", 0.6)))
+    assert [(one.subject, one.verdict) for one in found] == [
+        ("tcp", "faster than floor"),
+        ("raw", "impossible"),
+        ("floor", "ok"),
+    ]
+
+
+def test_why_measuring_stopped_is_the_runners_word_else_what_the_launches_say():
+    frame = _frame([_row(n, 0, 3.0 + 0.001 * n) for n in range(6)])
+    assert series_from_samples(frame)[0].stop == "converged"
+    stops = {("pingpong", "raw", 1, 64): "incomplete"}
+    assert series_from_samples(frame, stops=stops)[0].stop == "incomplete"
+
+
+def test_no_samples_give_no_series_and_mixed_units_are_refused():
+    assert series_from_samples(_frame([])) == []
+    with pytest.raises(ValueError, match="units"):
+        series_from_samples(_frame([_row(0, 0, 1.0), _row(0, 1, 1.0, unit="ms")]))
+
+
+def _one(run, test, subject):
+    return next(one for one in run.series if (one.test, one.subject) == (test, subject))
+
+
+def _row(launch: int, block: int, value: float, *, test: str = "pingpong", unit: str = "us") -> dict:
+    place = {"launch": launch, "test": test, "subject": "raw", "pairs": 1, "pair": 0, "message_bytes": 64}
+    return {**place, "phase": "measure", "block": block, "value": value, "unit": unit, "lost": 0}
+
+
+def _frame(rows: list[dict]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=SAMPLE_SCHEMA)
+
+
+def _umask() -> int:
+    current = os.umask(0o077)
+    os.umask(current)
+    return current

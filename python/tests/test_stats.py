@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Statistics against published values, scipy, and their own promises (coverage by simulation)."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats as scipy_stats
+
+from barewire.stats import compare_over_sizes, holm, is_precise, mean_interval, median_interval
+from barewire.stats.comparison import mann_whitney, welch_p
+
+
+def test_median_interval_of_six_launches_is_their_range():
+    # 1 - 2 * 0.5**6 = 0.969: with six, only the whole range is sure enough.
+    assert median_interval([3, 1, 2, 6, 5, 4]) == (1, 6)
+
+
+def test_median_interval_of_ten_launches_is_second_to_ninth():
+    # Binomial(10, 1/2): P(2 … 8 below) = 0.979, and third to eighth would be 0.891 (Conover, table A3).
+    assert median_interval(list(range(1, 11))) == (2, 9)
+
+
+def test_median_interval_needs_six_launches():
+    assert median_interval([1, 2, 3, 4, 5]) is None
+
+
+def test_median_interval_holds_the_median_at_least_93_percent_of_the_time_for_skewed_values():
+    assert _coverage(median_interval, launches=12) >= 0.93
+
+
+def test_the_coverage_check_fails_for_an_interval_that_is_too_narrow():
+    def quartiles(values):
+        return tuple(np.quantile(values, [0.4, 0.6]))
+
+    assert _coverage(quartiles, launches=12) < 0.93
+
+
+def test_mean_interval_is_students_by_hand():
+    # n = 4, mean 5, s = 2.5820, t(0.975, 3) = 3.1824: half width 4.1085.
+    low, high = mean_interval([2, 4, 6, 8])
+    assert (low, high) == (pytest.approx(0.8915, abs=1e-4), pytest.approx(9.1085, abs=1e-4))
+
+
+def test_mean_interval_of_one_launch_is_none_and_of_equal_ones_is_a_point():
+    assert mean_interval([3.0]) is None
+    assert mean_interval([3.0, 3.0, 3.0]) == (3.0, 3.0)
+
+
+def test_precise_means_half_the_interval_within_two_percent_of_the_median():
+    tight = [100, 101, 102, 99, 98, 100.5]  # half of 98 … 102 is 2 of 100.25
+    assert is_precise(tight)
+    assert not is_precise([*tight[:5], 104])
+    assert not is_precise(tight, relative_half_width=0.01)
+    assert not is_precise([100.0] * 5), "five launches have no interval, so they are never precise"
+
+
+@pytest.mark.parametrize("values", [[], [1.0, math.nan], [1.0, math.inf]])
+def test_values_that_no_statistic_can_use_are_refused(values):
+    for function in (median_interval, mean_interval, is_precise):
+        with pytest.raises(ValueError, match="launch"):
+            function(values)
+
+
+def test_holm_agrees_with_r():
+    # R: p.adjust(c(0.01, 0.02, 0.03, 0.04, 0.05), "holm") and an unsorted one, by hand: 4*.01, 3*.02, 2*.03→.06, 1*.5
+    assert holm([0.01, 0.02, 0.03, 0.04, 0.05]) == pytest.approx([0.05, 0.08, 0.09, 0.09, 0.09])
+    assert holm([0.5, 0.01, 0.03, 0.02]) == pytest.approx([0.5, 0.04, 0.06, 0.06])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        holm([1.2])
+
+
+def test_holm_keeps_the_family_wise_error_where_no_correction_does_not():
+    # 20 true null hypotheses, 500 times: Holm may reject any in about 5 %, uncorrected tests do in about 64 %.
+    p_values = np.random.default_rng(3).random((500, 20))
+    assert np.mean([min(holm(list(row))) < 0.05 for row in p_values]) < 0.08
+    assert np.mean(p_values.min(axis=1) < 0.05) > 0.5
+
+
+def test_welch_agrees_with_students_sleep_data():
+    # R: t.test(extra ~ group, data = sleep): t = -1.8608, df = 17.776, p-value = 0.07939
+    group_1 = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
+    group_2 = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
+    assert welch_p(group_1, group_2) == pytest.approx(0.07939, abs=5e-6)
+
+
+def test_welch_of_constant_launches_and_of_one_launch():
+    assert welch_p([2, 2, 2], [2, 2]) == 1.0
+    assert welch_p([2, 2, 2], [3, 3]) == 0.0
+    assert welch_p([2], [3, 3]) is None
+
+
+def test_mann_whitney_is_exact_also_with_ties():
+    # Complete separation of 4 and 4: 2 of 70 arrangements.
+    assert mann_whitney([1, 2, 3, 4], [5, 6, 7, 8]) == (pytest.approx(2 / 70), 0.0)
+    # All pairs tie at one value each side: {1,1} against {2,2}: 2 of 6 arrangements are as extreme.
+    assert mann_whitney([1, 1], [2, 2])[0] == pytest.approx(2 / 6)
+    assert mann_whitney([5, 5, 5], [5, 5, 5])[0] == 1.0
+
+
+def test_a_third_of_the_time_is_a_faster_and_the_interval_holds_the_ratio():
+    (one,) = compare_over_sizes([(_launches(1.2), _launches(3.6, seed=1))], lower_is_better=True)
+    assert one.verdict == "A faster"
+    assert one.ratio_ci95[0] < 1.2 / 3.6 < one.ratio_ci95[1]
+    assert one.cliffs_delta == -1
+    assert one.welch_p_holm < 1e-6
+
+
+def test_of_two_rates_the_larger_is_faster():
+    (one,) = compare_over_sizes([(_launches(900), _launches(300, seed=1))], lower_is_better=False)
+    assert one.verdict == "A faster"
+    (one,) = compare_over_sizes([(_launches(300), _launches(900, seed=1))], lower_is_better=False)
+    assert one.verdict == "B faster"
+
+
+def test_equal_subjects_are_no_difference_and_noisy_ones_undecided():
+    (one,) = compare_over_sizes([(_launches(5, 12), _launches(5, 12, seed=1))], lower_is_better=True)
+    assert one.verdict == "no difference"
+    (one,) = compare_over_sizes([(_launches(5, 8, spread=0.2), _launches(5, 8, 0.2, seed=1))], lower_is_better=True)
+    assert one.verdict == "undecided"
+
+
+def test_a_difference_within_the_margin_is_none_and_a_smaller_margin_finds_it():
+    pair = (_launches(5.05, 20, 0.002), _launches(5, 20, 0.002, seed=1))
+    assert compare_over_sizes([pair], lower_is_better=True)[0].verdict == "no difference"
+    assert compare_over_sizes([pair], lower_is_better=True, margin=0.001)[0].verdict == "B faster"
+
+
+def test_few_launches_give_no_interval_and_never_no_difference():
+    (one,) = compare_over_sizes([(_launches(5, 4), _launches(5, 4, seed=1))], lower_is_better=True)
+    assert one.ratio_ci95 is None
+    assert one.verdict == "undecided"
+    (one,) = compare_over_sizes([(_launches(1, 4), _launches(5, 4, seed=1))], lower_is_better=True)
+    assert one.verdict == "A faster"
+    (one,) = compare_over_sizes([([1.0], [5.0])], lower_is_better=True)
+    assert one.verdict == "undecided", "one launch each decides nothing"
+    assert one.welch_p_holm is None
+
+
+def test_correction_over_sizes_can_undo_a_lone_significance():
+    lone = (_launches(5.2, 8, 0.03), _launches(5, 8, 0.03, seed=5))
+    alone = compare_over_sizes([lone], lower_is_better=True)[0]
+    others = [(_launches(5, 8, 0.03, seed=n), _launches(5, 8, 0.03, seed=n + 50)) for n in range(10, 30)]
+    together = compare_over_sizes([lone, *others], lower_is_better=True)[0]
+    assert alone.welch_p == together.welch_p
+    assert together.welch_p_holm >= alone.welch_p_holm
+
+
+def test_the_false_alarm_rate_between_equal_subjects_is_small():
+    pairs = [(_launches(5, 8, seed=2 * n), _launches(5, 8, seed=2 * n + 1)) for n in range(150)]
+    # Each size is a family of its own here: at most 5 % of them may be called different.
+    verdicts = [compare_over_sizes([pair], lower_is_better=True, margin=1e-6)[0].verdict for pair in pairs]
+    assert sum(verdict.endswith("faster") for verdict in verdicts) <= 15
+
+
+def test_the_ratio_interval_covers_the_true_ratio():
+    pairs = [(_launches(6, 9, seed=2 * n), _launches(5, 9, seed=2 * n + 1)) for n in range(200)]
+    found = compare_over_sizes(pairs, lower_is_better=True)
+    covered = np.mean([one.ratio_ci95[0] <= 1.2 <= one.ratio_ci95[1] for one in found])
+    assert covered >= 0.93
+
+
+def test_the_same_seed_gives_the_same_answer():
+    pair = (_launches(1), _launches(2, seed=1))
+    assert compare_over_sizes([pair], lower_is_better=True) == compare_over_sizes([pair], lower_is_better=True)
+
+
+@pytest.mark.parametrize("margin", [0, -0.1, 1, 2])
+def test_a_margin_that_is_no_share_is_refused(margin):
+    with pytest.raises(ValueError, match="margin"):
+        compare_over_sizes([], lower_is_better=True, margin=margin)
+
+
+def test_values_that_are_no_times_are_refused():
+    with pytest.raises(ValueError, match="above 0"):
+        compare_over_sizes([([0.0, 1], [1.0, 2])], lower_is_better=True)
+
+
+def _launches(centre: float, count: int = 8, spread: float = 0.01, seed: int = 0) -> list[float]:
+    return list(centre * np.exp(np.random.default_rng(seed).normal(0, spread, count)))
+
+
+def _coverage(interval, *, launches: int, trials: int = 400) -> float:
+    truth = scipy_stats.lognorm(1.0).median()
+    draws = np.random.default_rng(7).lognormal(0, 1.0, (trials, launches))
+    bounds = [interval(list(row)) for row in draws]
+    return float(np.mean([low <= truth <= high for low, high in bounds]))
