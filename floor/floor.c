@@ -190,12 +190,13 @@ static void passive_stream(uint32_t warm_up) {
     if (header.message == warm_up - 1 && header.fragment == last) began = now_ns(), count = 0;
     if (header.message >= warm_up) count++;
     if (header.message != warm_up + messages - 1 || header.fragment != last) continue;
-    uint64_t lost = (uint64_t)messages * (last + 1) - count;
+    uint64_t ended = now_ns(), lost = (uint64_t)messages * (last + 1) - count;
     printf(
         "{\"record\":\"samples\",\"pair\":0,\"message_bytes\":%u,\"phase\":\"measure\",\"block\":0,\"quantity\":"
         "\"stream\","
         "\"unit\":\"ns\",\"messages\":%u,\"lost\":%llu,\"values\":[%llu]}\n",
-        bytes, messages, (unsigned long long)lost, (unsigned long long)(now_ns() - began));
+        bytes, messages, (unsigned long long)lost, (unsigned long long)(ended - began));
+    fflush(stdout);
   }
 }
 
@@ -235,12 +236,17 @@ int main(int argc, char **argv) {
   printf("{\"record\":\"start\",\"schema\":\"barewire-probe/1\",\"transport\":\"floor\",\"mtu\":%zu}\n", mtu);
   printf("{\"record\":\"ready\"}\n");
   fflush(stdout);
-  for (size_t i = 0; active && i < sizes; i++)
-    stream ? active_stream(size[i], (uint32_t)warm_up, blocks)
-           : active_round_trips(size[i], quantity, warm_up, samples, seconds);
-  if (active) send_message(END, 0);
-  else if (stream) passive_stream((uint32_t)warm_up);
-  else passive_round_trips(strcmp(quantity, "exchange") == 0);
+  if (active) {
+    for (size_t i = 0; i < sizes; i++)
+      stream ? active_stream(size[i], (uint32_t)warm_up, blocks)
+             : active_round_trips(size[i], quantity, warm_up, samples, seconds);
+    // Not only once: the ring over there may still be full of a stream's last frames.
+    for (int i = 0; i < 3; i++) send_message(END, 0), usleep(10000);
+  } else if (stream) {
+    passive_stream((uint32_t)warm_up);
+  } else {
+    passive_round_trips(strcmp(quantity, "exchange") == 0);
+  }
   printf("{\"record\":\"end\",\"complete\":true}\n");
   return fflush(stdout) ? 1 : 0;
 }

@@ -104,7 +104,7 @@ def test_the_bucket_passes_a_full_frame_and_the_queue_a_full_send_buffer() -> No
             shaper = make_shaper(rate_bit_s, mtu)
             assert shaper.burst_bytes >= 2 * (mtu + 14)
             assert shaper.queue_bytes >= 256 * 1024
-    assert make_shaper(10**9, 1500).burst_bytes == 31_250
+    assert make_shaper(10**9, 1500).burst_bytes == 62_500
 
 
 def test_hosts_file_has_all_names() -> None:

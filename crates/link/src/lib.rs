@@ -109,7 +109,7 @@ pub struct Incoming<'a> {
     pub bytes: &'a [u8],
     /// Length that the frame had, in bytes; more than `bytes` holds if it was truncated.
     pub frame_bytes: usize,
-    /// The VLAN tag, if the frame had one.
+    /// The VLAN tag, if the frame had one and the link was opened so that the kernel tells.
     pub vlan: Option<VlanTag>,
 }
 

@@ -16,7 +16,8 @@ use crate::{Counters, Filter, Incoming, Interface, Link, LinkError, MacAddress, 
 pub struct PacketConfig {
     /// The interface's name.
     pub interface: String,
-    /// The EtherType to receive, or one of the kernel's own (`ETH_P_ALL`, `ETH_P_802_2`).
+    /// The EtherType to receive, or one of the kernel's own (`ETH_P_ALL`, `ETH_P_802_2`). Tagged frames
+    /// come in either way, but only with `ETH_P_ALL` does the kernel still know the tag.
     pub protocol: u16,
     /// Which of those frames to receive.
     pub filter: Filter,
@@ -40,9 +41,9 @@ pub struct PacketLink {
     short_frame: Box<[u8; COPIED_BYTES]>,
 }
 
-/// Up to here a frame is put together in one buffer: `send` of one piece costs the kernel less than
-/// gathering two (measured 50 to 90 ns), which pays for copying this much.
-const COPIED_BYTES: usize = 512;
+/// Up to here a single frame is put together in one buffer: `send` of one piece costs the kernel less
+/// than gathering two (measured 60 to 90 ns), which pays for copying a frame of the usual MTU.
+const COPIED_BYTES: usize = 2048;
 /// Frames that one system call takes at most; beyond this, larger batches gain nothing more.
 const BATCH_FRAMES: usize = 32;
 
@@ -79,16 +80,22 @@ impl PacketLink {
         &self.interface
     }
 
+    /// Sends one frame; 1, or −1.
+    #[inline]
     fn send_one(&mut self, frame: &Outgoing<'_>) -> isize {
         let (header, payload) = (frame.header, frame.payload);
-        if frame.len() <= COPIED_BYTES && !payload.is_empty() {
-            self.short_frame[..header.len()].copy_from_slice(header);
-            self.short_frame[header.len()..frame.len()].copy_from_slice(payload);
-            return self.send_bytes(&self.short_frame[..frame.len()]);
+        if payload.is_empty() {
+            return self.send_bytes(header);
         }
-        if payload.is_empty() { self.send_bytes(header) } else { self.send_batch(std::slice::from_ref(frame)) }
+        if frame.len() > COPIED_BYTES {
+            return self.send_batch(std::slice::from_ref(frame));
+        }
+        self.short_frame[..header.len()].copy_from_slice(header);
+        self.short_frame[header.len()..frame.len()].copy_from_slice(payload);
+        self.send_bytes(&self.short_frame[..frame.len()])
     }
 
+    #[inline]
     fn send_bytes(&self, bytes: &[u8]) -> isize {
         // SAFETY: pointer and length describe `bytes`.
         let sent =

@@ -71,6 +71,9 @@ struct ServeArguments {
     /// Where to listen for control: HOST, HOST:PORT or unix:PATH
     #[arg(long, default_value = "0.0.0.0")]
     listen: Address,
+    /// End when standard input ends, so that this side never outlives whoever started it
+    #[arg(long)]
+    until_eof: bool,
     #[command(flatten)]
     place: PlaceArguments,
 }
@@ -170,6 +173,13 @@ fn run(command: Command) -> Result<(), ProbeError> {
 }
 
 fn serve(arguments: ServeArguments) -> Result<(), ProbeError> {
+    if arguments.until_eof {
+        std::thread::spawn(|| {
+            // Whatever comes is of no interest; an error is an end as well.
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            std::process::exit(0);
+        });
+    }
     let place = arguments.place;
     let config = server::Config {
         listen: arguments.listen,

@@ -50,7 +50,7 @@ const BLOCK_NS: f64 = 50e6;
 const ROUND_TRIPS_PER_BLOCK: u32 = 1000;
 /// Messages of the first block of a size.
 const FIRST_MESSAGES: u32 = 4;
-/// After a block with loss the pace becomes this share of what the receiver got.
+/// After a block with loss the pace becomes this share of what got through.
 const PACE_BELOW_LOSS: f64 = 0.98;
 /// After a block without loss it grows by this factor, up to the rate of the link if that is known.
 const PACE_AFTER_SUCCESS: f64 = 1.02;
@@ -256,7 +256,9 @@ impl<W: Write> Schedule<'_, W> {
     ) -> Result<(u32, f64), ProbeError> {
         let lead_in = (STREAM_LEAD_IN_BYTES / message_bytes).clamp(1, STREAM_LEAD_IN_MESSAGES);
         let (mut total_lost, mut slowest_ns) = (0, 1.0_f64);
-        for (pair, BlockResult { outcome, wire_bytes, .. }) in self.run_block(message_bytes, lead_in, messages)? {
+        for (pair, BlockResult { samples, outcome, wire_bytes, .. }) in
+            self.run_block(message_bytes, lead_in, messages)?
+        {
             let lost = messages.saturating_sub(outcome.received);
             let values: &[u64] = if outcome.duration_ns > 0 { &[outcome.duration_ns] } else { &[] };
             let values = Values {
@@ -274,8 +276,10 @@ impl<W: Write> Schedule<'_, W> {
             };
             write(self.output, &Record::Samples(values))?;
             let per_message_ns = outcome.duration_ns as f64 / f64::from(outcome.received.max(1));
-            if lost > 0 && per_message_ns > 0.0 {
-                self.slow_down(wire_bytes as f64 * 8e9 / per_message_ns);
+            if lost > 0 {
+                let sent_bytes = wire_bytes as f64 * f64::from(lead_in + messages);
+                let sent_bit_s = sent_bytes * 8e9 / samples.sending_ns.max(1) as f64;
+                self.slow_down(sent_bit_s * f64::from(outcome.received.max(1)) / f64::from(messages));
             }
             total_lost += lost;
             slowest_ns = slowest_ns.max(per_message_ns);
@@ -287,9 +291,10 @@ impl<W: Write> Schedule<'_, W> {
         Ok((total_lost, slowest_ns))
     }
 
-    /// Sends less than what got through when something was lost.
-    fn slow_down(&mut self, received_bit_s: f64) {
-        let pace = received_bit_s.min(self.pace_bit_s.unwrap_or(f64::INFINITY)) * PACE_BELOW_LOSS;
+    /// After a loss, sends less than what got through: the share received of the rate sent, and not the
+    /// receiver's own rate, which one moment's hold-up would make far too low.
+    fn slow_down(&mut self, got_through_bit_s: f64) {
+        let pace = got_through_bit_s.min(self.pace_bit_s.unwrap_or(f64::INFINITY)) * PACE_BELOW_LOSS;
         self.pace_bit_s = Some(pace);
     }
 

@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from barewire.errors import WrongUse
+from barewire.measure import recover_run
 from barewire.report.terminal import versus_tables
 from barewire.report.versus import MARGIN, Versus, compare_in_run, compare_runs
-from barewire.results import Run, read_run
+from barewire.results import Run
 
 
 def compare(
@@ -32,12 +33,12 @@ def compare(
         raise WrongUse(f"--margin is a share between 0 and 1 (0.02 is 2 %), not {margin}")
     if other is not None and baseline is not None:
         raise WrongUse("--baseline compares subjects of one run; with two runs each subject meets itself")
-    first = read_run(run)
+    first = recover_run(run)
     if other is None:
         comparisons = compare_in_run(first, baseline or "tcp", margin=margin)
         a_name, b_name, runs = None, None, [first]
     else:
-        second = read_run(other)
+        second = recover_run(other)
         comparisons = compare_runs(first, second, margin=margin, across_environments=across_environments)
         a_name, b_name, runs = first.id, second.id, [first, second]
     if as_json:

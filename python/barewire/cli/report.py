@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from barewire.errors import MeasurementFailed
+from barewire.measure import recover_run
 from barewire.report.html import render
-from barewire.results import read_run, samples
+from barewire.results import samples
 from barewire.results.store import write_atomically
 
 REPORT_FILE = "report.html"
@@ -32,7 +33,7 @@ def report(
 
 def write_report(directory: Path, output: Path | None = None) -> Path:
     """Render the run in `directory` into `output` (default: its report.html) and return where it is."""
-    page = render(read_run(directory), samples(directory))
+    page = render(recover_run(directory), samples(directory))
     path = output or directory / REPORT_FILE
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -9,8 +9,8 @@ A process cannot change its own process namespace, so the command must be a chil
 pass signals on, and takes a process by its number alone. Here whoever holds this process holds the command: signals are
 passed on, its stop and its end (code or signal) become this process's own, and SIGKILL here is SIGKILL there.
 
-The supervisor's parent is process 1 of the lab. Were the command a child of this process, and this one killed, process 1
-of the whole machine would have to reap it before the lab can end; in many a container that one reaps late or never.
+The supervisor's parent is process 1 of the lab. Were the command a child of this process, and this one killed, then
+process 1 of the machine would have to reap it before the lab can end; in many a container it does so late or never.
 """
 
 import contextlib

@@ -29,8 +29,8 @@ WIRE_FRAME_BYTES_MIN = 84  # 64 with FCS, plus preamble and gap
 ETHERNET_HEADER_BYTES = 14
 VLAN_TAG_BYTES = 4
 # Long enough that a late timer interrupt (some 50 µs on a busy virtual machine) loses no wire time, short enough that
-# a burst is far below any measurement and that a 64 KiB super-frame is segmented up to 2 Gb/s.
-BURST_S = 250e-6
+# a burst is far below any measurement and that a 64 KiB super-frame is segmented up to 1 Gb/s.
+BURST_S = 500e-6
 # More than a default socket send buffer (212992 bytes of memory, some 140 KB of frames): its owner blocks before the
 # queue drops. 10 ms is what a switch port with a few MB of buffer holds at 1 to 10 Gb/s.
 QUEUE_BYTES_MIN = 256 * 1024

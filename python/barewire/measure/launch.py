@@ -97,8 +97,7 @@ def _run_floor(site: Site, order: Order, samples_file: Path, errors: IO[str]) ->
             with _running(site, site.active, active_command, outputs[1], errors) as active:
                 active.wait()
             _raise_failure(active.returncode, errors)
-            # It hears from the active side that all is over.
-            passive.wait(timeout=END_TIMEOUT_S)
+            _wait_for_end(passive)
 
 
 def _place(station: Station) -> list[str]:
@@ -160,6 +159,14 @@ def _end(process: "subprocess.Popen[Any]") -> None:
             continue
         return
     raise MeasurementFailed(f"process {process.pid} cannot be killed; it may be stuck in a driver")
+
+
+def _wait_for_end(passive: "subprocess.Popen[Any]") -> None:
+    """Let the passive floor hear from the active one that all is over."""
+    try:
+        passive.wait(timeout=END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise MeasurementFailed("the floor's passive side did not hear of the end: too many frames were lost") from None
 
 
 def _wait_until_ready(process: "subprocess.Popen[Any]", output: Path, errors: IO[str]) -> None:

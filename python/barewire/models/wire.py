@@ -54,7 +54,7 @@ def frames_of_message(message_bytes: int, protocol: Protocol, mtu: int) -> list[
     """The frames that one message needs by itself, full ones first.
 
     An empty message needs one frame. ValueError for a negative size, an MTU outside 68 to 65535, an unknown
-    protocol, or a UDP message above 65507 bytes.
+    protocol.
     """
     _check(message_bytes, protocol, mtu)
     if protocol == "raw":
@@ -62,7 +62,11 @@ def frames_of_message(message_bytes: int, protocol: Protocol, mtu: int) -> list[
     if protocol == "tcp":
         header_bytes = IPV4_HEADER_BYTES + TCP_HEADER_BYTES
         return _split(message_bytes, full_bytes=mtu - header_bytes, header_bytes=header_bytes)
-    return _fragments(message_bytes + UDP_HEADER_BYTES, mtu)
+    # More than a datagram holds goes as several: full ones need the fewest frames.
+    whole, rest = divmod(message_bytes, DATAGRAM_BYTES_MAX)
+    full = _fragments(DATAGRAM_BYTES_MAX + UDP_HEADER_BYTES, mtu) if whole else []
+    frames = [Frames(whole * part.count, part.payload_bytes) for part in full]
+    return frames + (_fragments(rest + UDP_HEADER_BYTES, mtu) if rest or not whole else [])
 
 
 def wire_bytes(frames: Frames, *, vlan: bool = False) -> int:
@@ -109,10 +113,9 @@ def rate_limit_mbit_s(
 def wire_limit(test: Test, message_bytes: int, protocol: Protocol, link: Link) -> float | None:
     """The limit of one series on `link`: µs one way for `pingpong`, else Mbit/s.
 
-    None where none is known: the link has no rate, the message is empty and the test is about goodput, or the
-    message is larger than a datagram (how it is cut is then the transport's choice).
+    None where none is known: the link has no rate, or the message is empty and the test is about goodput.
     """
-    if link.rate_bit_s is None or (protocol == "udp" and message_bytes > DATAGRAM_BYTES_MAX):
+    if link.rate_bit_s is None:
         return None
     if test == "pingpong":
         return latency_limit_us(message_bytes, protocol, link.mtu, link.rate_bit_s, vlan=link.vlan)
@@ -128,8 +131,6 @@ def _check(message_bytes: int, protocol: str, mtu: int) -> None:
         raise ValueError(f"the MTU must be {MTU_BYTES_MIN} to {MTU_BYTES_MAX} bytes, not {mtu}")
     if protocol not in get_args(Protocol):
         raise ValueError(f"no wire model for {protocol!r}; known: {', '.join(get_args(Protocol))}")
-    if protocol == "udp" and message_bytes > DATAGRAM_BYTES_MAX:
-        raise ValueError(f"a UDP datagram carries at most {DATAGRAM_BYTES_MAX} bytes, not {message_bytes}")
 
 
 def _split(message_bytes: int, *, full_bytes: int, header_bytes: int) -> list[Frames]:

@@ -52,8 +52,8 @@ def warnings(run: Run) -> list[str]:
     few = [one.launches for one in run.series if 0 < one.launches < LAUNCHES_FOR_INTERVAL]
     if few:
         found.append(
-            f"Some series have fewer than {LAUNCHES_FOR_INTERVAL} launches (the least has {min(few)}): too few for a 95 % "
-            "interval of the median."
+            f"Some series have fewer than {LAUNCHES_FOR_INTERVAL} launches (the least has {min(few)}): too few for a "
+            "95 % interval of the median."
         )
     return found + list(run.warnings)
 

@@ -101,6 +101,8 @@ def _sum_over_pairs(part: pl.DataFrame) -> pl.DataFrame:
 
     A block that some pair did not finish is no sum of all pairs: it keeps no value, and so is not used.
     """
+    if part["pairs"][0] == 1:
+        return part
     per_pair = part.group_by("launch", "block", "pair").agg(
         pl.col("value").mean(), pl.col("lost").sum(), pl.col("pairs").first()
     )
@@ -108,7 +110,7 @@ def _sum_over_pairs(part: pl.DataFrame) -> pl.DataFrame:
     summed = per_pair.group_by("launch", "block").agg(
         pl.when(whole).then(pl.col("value").sum()).otherwise(None).alias("value"), pl.col("lost").sum()
     )
-    return part if part["pairs"][0] == 1 else summed.sort("launch", "block")
+    return summed.sort("launch", "block")
 
 
 def _judge(one: Series, link: Link | None, floor: Series | None) -> Series:

@@ -8,7 +8,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from barewire.stats.intervals import CONFIDENCE, LAUNCHES_FOR_INTERVAL, finite
 
@@ -97,6 +96,8 @@ def welch_p(a: Sequence[float], b: Sequence[float]) -> float | None:
         return None
     if np.ptp(x) == 0 and np.ptp(y) == 0:
         return 1.0 if x[0] == y[0] else 0.0
+    from scipy import stats  # here, as in `intervals`
+
     return float(stats.ttest_ind(x, y, equal_var=False).pvalue)
 
 
@@ -105,6 +106,8 @@ def mann_whitney(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
     x, y = finite(a), finite(b)
     ties = len(np.unique(np.concatenate([x, y]))) < len(x) + len(y)
     # A fixed seed: a p value must not differ between two readings of the same run.
+    from scipy import stats
+
     method = stats.PermutationMethod(n_resamples=EXACT_ARRANGEMENTS_MAX, rng=np.random.default_rng(0))
     result = stats.mannwhitneyu(x, y, method=method if ties else "exact")
     return min(1.0, float(result.pvalue)), float(result.statistic)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 CONFIDENCE = 0.95
 # With fewer, even the interval from smallest to largest holds the median with less than 95 %: 1 - 2 * 0.5**n.
@@ -23,6 +22,8 @@ def median_interval(launch_values: Sequence[float]) -> tuple[float, float] | Non
     values = finite(launch_values)
     if len(values) < LAUNCHES_FOR_INTERVAL:
         return None
+    from scipy import stats  # here, because loading it takes half a second that most commands need not wait
+
     result: Any = stats.quantile_test(values, q=0, p=0.5)  # its stub gives a float for the interval
     interval = result.confidence_interval(CONFIDENCE)
     return float(interval.low), float(interval.high)
@@ -33,6 +34,8 @@ def mean_interval(launch_values: Sequence[float]) -> tuple[float, float] | None:
     values = finite(launch_values)
     if len(values) < 2:
         return None
+    from scipy import stats
+
     interval = stats.ttest_1samp(values, 0.0).confidence_interval(CONFIDENCE) if np.ptp(values) > 0 else None
     if interval is None:
         return float(values[0]), float(values[0])

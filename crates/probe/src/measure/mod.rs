@@ -47,6 +47,8 @@ pub struct Side {
 #[derive(Debug, Default)]
 pub struct Samples {
     pub values_ns: Vec<u64>,
+    /// Stream: how long the sender was busy with all messages of the block.
+    pub sending_ns: u64,
     pub lost: u32,
     pub corrupt: u32,
 }

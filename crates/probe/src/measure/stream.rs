@@ -7,12 +7,13 @@ use crate::error::ProbeError;
 use crate::pattern::Sender;
 use crate::protocol::{Block, Outcome};
 
-/// Sends the lead-in and the messages. The time is taken on the other side.
+/// Sends the lead-in and the messages. The sample is taken on the other side.
 pub fn active(side: &mut Side, block: &Block) -> Result<Samples, ProbeError> {
+    let began = now_ns();
     for number in 0..block.lead_in + block.messages {
         side.send(block.first_sequence.wrapping_add(number), Sender::Active)?;
     }
-    Ok(Samples::default())
+    Ok(Samples { sending_ns: now_ns() - began, ..Samples::default() })
 }
 
 /// Receives all that comes, until the last message or, if some are lost, until `stop` says that the

@@ -110,9 +110,9 @@ impl<L: Link> Raw<L> {
     }
 }
 
-impl<L: Link> Transport for Raw<L> {
-    #[inline]
-    fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, ProbeError> {
+impl<L: Link> Raw<L> {
+    /// Goes on sending a message that takes several frames, many with one system call.
+    fn send_fragments(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, ProbeError> {
         let fragment_bytes = self.reassembly.fragment_bytes();
         while *done < message.len() {
             if !self.pacer.allows() {
@@ -141,6 +141,25 @@ impl<L: Link> Transport for Raw<L> {
                 return Ok(false);
             }
         }
+        Ok(true)
+    }
+}
+
+impl<L: Link> Transport for Raw<L> {
+    #[inline]
+    fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, ProbeError> {
+        if message.len() > self.reassembly.fragment_bytes() {
+            return self.send_fragments(sequence, message, done);
+        }
+        if !self.pacer.allows() {
+            return Ok(false);
+        }
+        let fields = Header { session: self.session, sequence, fragment: 0 };
+        self.headers[0][ETHERNET_HEADER_BYTES..].copy_from_slice(&fields.to_bytes());
+        if self.link.send(&[Outgoing { header: &self.headers[0], payload: message }])? == 0 {
+            return Ok(false);
+        }
+        self.pacer.sent(frame_wire_bytes(message.len()));
         Ok(true)
     }
 

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `PacketLink` on the loopback interface, where every frame sent comes back in: two links with
+//! filters of their own are two stations on one wire. Needs CAP_NET_RAW.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use barewire_link::{Field, Filter, Link, LinkError, Outgoing, PacketConfig, PacketLink, VlanTag};
+
+const ETHER_TYPE: u16 = 0x88b5;
+
+/// Every test has a byte of its own behind the EtherType, so that tests do not hear each other.
+fn open(test: u8, ring_bytes: usize) -> Option<PacketLink> {
+    open_for(ETHER_TYPE, test, ring_bytes)
+}
+
+fn open_for(protocol: u16, test: u8, ring_bytes: usize) -> Option<PacketLink> {
+    let config = PacketConfig {
+        interface: "lo".to_owned(),
+        protocol,
+        filter: Filter::all_of(&[Field::word(12, ETHER_TYPE), Field::byte(14, test)]),
+        ring_bytes,
+    };
+    match PacketLink::open(&config) {
+        Ok(link) => Some(link),
+        Err(LinkError::NotPermitted) => {
+            skip("raw frames need CAP_NET_RAW: run `make test`, which gives it in a user namespace, or as root");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A skip is loud: it goes where `make test` counts it.
+fn skip(reason: &str) {
+    let line = format!("SKIPPED {}: {reason}\n", std::thread::current().name().unwrap_or("?"));
+    eprint!("{line}");
+    if let Some(path) = std::env::var_os("BAREWIRE_SKIP_LOG") {
+        let log = std::fs::File::options().create(true).append(true).open(path);
+        log.and_then(|mut log| log.write_all(line.as_bytes())).expect("the skip log can be written");
+    }
+}
+
+fn header(test: u8) -> [u8; 15] {
+    let mut header = [0; 15];
+    header[12..14].copy_from_slice(&ETHER_TYPE.to_be_bytes());
+    header[14] = test;
+    header
+}
+
+fn send_all(link: &mut PacketLink, frames: &[Outgoing<'_>]) {
+    let mut sent = 0;
+    while sent < frames.len() {
+        sent += link.send(&frames[sent..]).unwrap();
+    }
+}
+
+#[test]
+fn frames_of_all_lengths_arrive_in_order_and_intact() {
+    let Some(mut link) = open(1, 16 << 20) else { return };
+    let header = header(1);
+    let payloads: Vec<Vec<u8>> = (0..200u16).map(|i| vec![i as u8; usize::from(i) * 40]).collect();
+    for round in 0..20 {
+        // Singly, in short batches, and in batches longer than one system call takes.
+        for payloads in payloads.chunks([1, 7, 100][round % 3]) {
+            let frames: Vec<_> = payloads.iter().map(|payload| Outgoing { header: &header, payload }).collect();
+            send_all(&mut link, &frames);
+            for payload in payloads {
+                assert!(link.wait_to_receive(Duration::from_secs(1)).unwrap());
+                let frame = link.receive().unwrap();
+                assert_eq!((&frame.bytes[15..], frame.frame_bytes), (&payload[..], 15 + payload.len()));
+                assert!(!frame.is_truncated() && frame.vlan.is_none());
+            }
+        }
+    }
+    assert!(link.receive().is_none());
+    let counters = link.counters().unwrap();
+    assert_eq!((counters.sent, counters.received, counters.receive_dropped), (4000, 4000, 0));
+}
+
+#[test]
+fn a_filter_keeps_other_stations_frames_out() {
+    let (Some(mut a), Some(mut b)) = (open(2, 1 << 20), open(3, 1 << 20)) else { return };
+    send_all(&mut a, &[Outgoing { header: &header(3), payload: b"for b" }]);
+    assert!(b.wait_to_receive(Duration::from_secs(1)).unwrap());
+    assert_eq!(&b.receive().unwrap().bytes[15..], b"for b");
+    assert!(a.receive().is_none());
+    assert_eq!(a.counters().unwrap().received, 0);
+}
+
+#[test]
+fn waiting_sleeps_until_the_time_is_up_and_not_longer_than_a_frame_takes() {
+    let Some(mut link) = open(4, 1 << 20) else { return };
+    let began = Instant::now();
+    assert!(!link.wait_to_receive(Duration::from_millis(50)).unwrap());
+    assert!(began.elapsed() >= Duration::from_millis(50));
+    // A frame received and not yet given back must not look like a new one.
+    send_all(&mut link, &[Outgoing { header: &header(4), payload: &[] }]);
+    assert!(link.wait_to_receive(Duration::from_secs(1)).unwrap());
+    assert!(link.receive().is_some());
+    assert!(!link.wait_to_receive(Duration::from_millis(20)).unwrap());
+    assert!(link.wait_to_send(Duration::from_secs(1)).unwrap());
+}
+
+#[test]
+fn a_ring_that_overflows_counts_what_it_lost() {
+    let Some(mut link) = open(5, 1) else { return };
+    let header = header(5);
+    send_all(&mut link, &vec![Outgoing { header: &header, payload: &[0; 1000] }; 5000]);
+    let mut received = 0;
+    while link.receive().is_some() {
+        received += 1;
+    }
+    let counters = link.counters().unwrap();
+    assert!(counters.receive_dropped > 0);
+    assert_eq!((counters.received, counters.receive_dropped), (received, 5000 - received));
+    // The numbers are sums, also over several readings.
+    assert_eq!(link.counters().unwrap(), counters);
+}
+
+#[test]
+fn a_vlan_tag_is_taken_out_and_told_to_a_link_that_takes_all_protocols() {
+    let all = u16::try_from(libc::ETH_P_ALL).unwrap();
+    for (protocol, vlan) in [(ETHER_TYPE, None), (all, Some(VlanTag { protocol: 0x8100, control: 0x6007 }))] {
+        let Some(mut link) = open_for(protocol, 6, 1 << 20) else { return };
+        let plain = header(6);
+        let tagged = [&plain[..12], &[0x81, 0x00, 0x60, 0x07], &plain[12..], b"tagged"].concat();
+        send_all(&mut link, &[Outgoing { header: &tagged, payload: &[] }]);
+        assert!(link.wait_to_receive(Duration::from_secs(1)).unwrap());
+        let frame = link.receive().unwrap();
+        assert_eq!(frame.vlan, vlan);
+        assert_eq!(frame.bytes, [&plain[..], b"tagged"].concat());
+    }
+}
+
+#[test]
+fn a_frame_longer_than_the_mtu_is_refused_and_the_link_goes_on() {
+    let Some(mut link) = open(7, 1 << 20) else { return };
+    let (header, mtu) = (header(7), link.mtu());
+    let long = vec![0; mtu + 100];
+    let result = link.send(&[Outgoing { header: &header, payload: &long }]);
+    assert!(matches!(result, Err(LinkError::FrameTooLong { mtu: m, .. }) if m == mtu), "{result:?}");
+    send_all(&mut link, &[Outgoing { header: &header, payload: &long[..mtu - 1] }]);
+    assert!(link.wait_to_receive(Duration::from_secs(1)).unwrap());
+    assert_eq!(link.receive().unwrap().bytes.len(), mtu + 14);
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_named() {
+    let config = PacketConfig {
+        interface: "nosuch0".to_owned(),
+        protocol: ETHER_TYPE,
+        filter: Filter::default(),
+        ring_bytes: 1,
+    };
+    assert!(matches!(PacketLink::open(&config), Err(LinkError::NoSuchInterface(name)) if name == "nosuch0"));
+}

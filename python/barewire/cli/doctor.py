@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`barewire doctor`: what this machine can do, and how to fix what it cannot."""
+
+import json
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from barewire.doctor import Finding, Status, collect, exit_code, to_document, verdict
+
+_STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "red"}
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> None:
+    """Examine this machine: cores, kernel, privilege, network, software; each finding with its fix."""
+    console = Console(highlight=False)
+    if as_json:
+        findings = collect()
+        typer.echo(json.dumps(to_document(findings), indent=2, ensure_ascii=False))
+    else:
+        with console.status("examining this machine"):
+            findings = collect()
+        console.print(render(findings))
+        console.print(verdict(findings), markup=False)
+    raise typer.Exit(exit_code(findings))
+
+
+def render(findings: Iterable[Finding]) -> Table:
+    """Lay the findings out as a table; a fix follows what it mends."""
+    table = Table("area", "what", "status", "detail and fix", show_lines=False)
+    for finding in findings:
+        text = escape(finding.detail) + (f"\n[bold]fix:[/] {escape(finding.fix)}" if finding.fix else "")
+        table.add_row(finding.area, escape(finding.what), f"[{_STYLES[finding.status]}]{finding.status}[/]", text)
+    return table

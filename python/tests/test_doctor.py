@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The doctor reads what the kernel says correctly, complains only with a fix, and says everything on this machine."""
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner
+
+from barewire.cli.doctor import doctor, render
+from barewire.doctor import Finding, Status, exit_code, to_document, verdict
+from barewire.doctor.features import judge_attempts
+from barewire.doctor.interfaces import Interface, judge, summarise_offloads
+from barewire.doctor.machine import decode_capabilities, decode_cpu_list, decode_release, machine_findings
+from barewire.doctor.software import describe_version, libfabric_version
+
+GOOD = Finding("kernel", "veth", Status.OK, "tried: works", essential=True)
+POOR = Finding("cores", "SMT", Status.WARNING, "on", "echo off > control")
+BAD = Finding("lab", "lab: pair", Status.MISSING, "no [veth]", "modprobe veth", essential=True)
+
+
+def test_capabilities_are_named_by_their_bits() -> None:
+    assert decode_capabilities(0) == []
+    assert decode_capabilities(1 << 13 | 1 << 12 | 1 << 21) == ["NET_ADMIN", "NET_RAW", "SYS_ADMIN"]
+    assert decode_capabilities((1 << 41) - 1)[-1] == "CHECKPOINT_RESTORE"
+    assert decode_capabilities(1 << 60) == ["60"]
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"), [("0-1", [0, 1]), ("0,2-4,9\n", [0, 2, 3, 4, 9]), ("", []), ("7", [7]), ("\n", [])]
+)
+def test_lists_of_cores_are_read(text: str, cpus: list[int]) -> None:
+    assert decode_cpu_list(text) == cpus
+
+
+@pytest.mark.parametrize(
+    ("release", "version"), [("6.1.0-13-amd64", (6, 1)), ("6.18.44-fc", (6, 18)), ("5.8-rc1", (5, 8)), ("7.0+", (7, 0))]
+)
+def test_kernel_releases_are_read(release: str, version: tuple[int, int]) -> None:
+    assert decode_release(release) == version
+
+
+def test_a_complaint_without_a_fix_cannot_be_made() -> None:
+    with pytest.raises(ValueError, match="without a fix"):
+        Finding("cores", "SMT", Status.WARNING, "on")
+
+
+def test_only_what_is_essential_and_missing_ends_with_code_3() -> None:
+    optional = Finding("kernel", "AF_XDP socket", Status.MISSING, "no", "another kernel")
+    assert exit_code([GOOD, POOR, optional]) == 0
+    assert exit_code([GOOD, BAD]) == 3
+    assert verdict([GOOD, POOR, optional]).endswith("(1 warning, 1 missing).")
+    assert "cannot" in verdict([GOOD, BAD]) and "lab: pair" in verdict([GOOD, BAD])
+
+
+def test_the_table_shows_every_finding_and_fix_and_takes_nothing_for_markup() -> None:
+    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    console.print(render([GOOD, POOR, BAD]))
+    text = console.export_text()
+    for part in ("tried: works", "echo off > control", "no [veth]", "modprobe veth", "missing"):
+        assert part in text
+
+
+def test_a_badly_set_machine_is_told_so(tmp_path: Path) -> None:
+    """A made-up /sys: each setting that slows small messages is a warning with the command against it."""
+    files = {
+        "sys/devices/system/cpu/online": "0-3",
+        "sys/devices/system/cpu/isolated": "",
+        "sys/devices/system/cpu/smt/active": "1",
+        "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave",
+        "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": "800000",
+        "sys/devices/system/cpu/cpu0/cpuidle/state1/name": "C6",
+        "sys/devices/system/cpu/cpu0/cpuidle/state1/latency": "133",
+        "sys/devices/system/cpu/cpu0/cpuidle/state1/disable": "0",
+        "sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet",
+        "proc/sys/net/core/rmem_max": "212992",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text + "\n")
+    findings = {finding.what: finding for finding in machine_findings(tmp_path)}
+    for what, fix in {
+        "isolation": "isolcpus",
+        "SMT": "smt/control",
+        "frequency governor": "performance",
+        "C-states": "idle-set",
+        "clock source": "clocksource=tsc",
+        "net.core.rmem_max": "sysctl -w net.core.rmem_max=",
+    }.items():
+        assert findings[what].status is Status.WARNING and fix in findings[what].fix
+
+
+def test_a_machine_that_exposes_nothing_is_not_blamed(tmp_path: Path) -> None:
+    findings = {finding.what: finding for finding in machine_findings(tmp_path)}
+    for what in ("SMT", "frequency governor", "C-states"):
+        assert findings[what].status is Status.OK and "not exposed" in findings[what].detail
+
+
+def test_attempts_that_failed_or_never_ran_are_missing() -> None:
+    worked = {name: "" for name in ("veth", "bridge", "tbf", "htb", "packet_ring", "qdisc_bypass", "xdp_socket")}
+    assert {finding.status for finding in judge_attempts(worked)} == {Status.OK}
+    without = {finding.what: finding for finding in judge_attempts(worked | {"tbf": "No such file or directory"})}
+    assert without["tbf"].status is Status.MISSING and "sch_tbf" in without["tbf"].fix
+    never = judge_attempts({}, "unshare(1) is missing")
+    assert {finding.status for finding in never} == {Status.MISSING} and exit_code(never) == 3
+
+
+def test_a_card_that_delays_interrupts_is_told_so_and_a_virtual_one_is_marked() -> None:
+    card = Interface("eth1", "ixgbe", True, "up", 1500, 10_000, ("tx-tcp-segmentation",), 50, True, (512, 4096))
+    assert judge(card).status is Status.WARNING and "ethtool -C eth1" in judge(card).fix
+    assert "512 of 4096" in judge(card).detail and "10000 Mbit/s" in judge(card).detail
+    veth = Interface("eth0", "", False, "up", 1500, None, (), None, None, None)
+    assert judge(veth).status is Status.OK and judge(veth).detail.startswith("virtual")
+
+
+def test_offloads_are_summed_up() -> None:
+    assert summarise_offloads([]) == []
+    assert summarise_offloads(["tx-tcp6-segmentation", "rx-gro", "rx-checksum"]) == [
+        "segmentation",
+        "checksum",
+        "receive merging",
+    ]
+
+
+def test_versions_are_found_in_what_programs_print() -> None:
+    assert describe_version("mpirun (Open MPI) 4.1.4\n\nReport bugs to …") == "mpirun (Open MPI) 4.1.4"
+    assert describe_version("HYDRA build details:\n    Version:    4.0.2\n") == "Version:    4.0.2"
+    assert describe_version("") == "version unknown"
+    assert libfabric_version("libfabric.so.1.18.1") == "ABI 1.18.1"
+
+
+def test_the_json_document_is_complete_on_this_machine() -> None:
+    app = typer.Typer()
+    app.command()(doctor)
+    result = CliRunner().invoke(app, ["--json"])
+    document = json.loads(result.stdout)
+    assert document == to_document(
+        [Finding(**item | {"status": Status(item["status"])}) for item in document["findings"]]
+    )
+    assert result.exit_code == (0 if document["ready"] else 3)
+    assert {item["area"] for item in document["findings"]} >= {
+        "cores",
+        "kernel",
+        "privilege",
+        "lab",
+        "network",
+        "software",
+    }
+    found = {item["what"] for item in document["findings"]}
+    expected = (
+        "cores, isolation, SMT, frequency governor, C-states, clock source, Linux, capabilities, net.core.rmem_max, "
+    )
+    expected += "net.core.busy_poll, user namespaces, veth, bridge, tbf, htb, AF_PACKET with a mapped TPACKET_V2 ring, "
+    expected += "AF_XDP socket, mpirun, mpicc, libfabric, MPI wheels, cargo, cc"
+    assert found >= set(expected.split(", "))
+    assert all(item["fix"] or item["status"] == "ok" for item in document["findings"])

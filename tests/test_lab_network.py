@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""A lab's hosts and links do on this kernel what the plan says, seen from programs inside the hosts."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from barewire.errors import MachineCannot
+from barewire.lab import Lab, LinkSpec
+from barewire.lab.birth import environment
+
+WIRE_OVERHEAD_BYTES, WIRE_FRAME_BYTES_MIN = 24, 84
+# tbf is exact; what remains is the receiver's clock reading while two cores do everything else too.
+RATE_TOLERANCE = 0.03
+RATE_ATTEMPTS = 4
+RATE_DURATION_S = 0.5
+
+ECHO_ONCE = """
+import socket
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("0.0.0.0", 7777))
+print("ready", flush=True)
+data, peer = server.recvfrom(70000)
+server.sendto(data, peer)
+"""
+
+ASK = """
+import socket, sys
+name, size = sys.argv[1], int(sys.argv[2])
+client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+client.settimeout(2)
+client.setsockopt(socket.IPPROTO_IP, 10, 2)  # IP_MTU_DISCOVER = IP_PMTUDISC_DO: never fragment
+try:
+    client.sendto(bytes(size + 1), (name, 7777))
+    print("one byte more than the MTU was sent")
+except OSError as error:
+    print(error.errno)
+client.sendto(b"x" * size, (name, 7777))
+data, peer = client.recvfrom(70000)
+print(len(data), peer[0])
+"""
+
+SNIFF = """
+import socket, sys
+count = int(sys.argv[1])
+sniffer = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+sniffer.bind(("eth0", 3))
+sniffer.settimeout(3)
+print("ready", flush=True)
+for _ in range(count):
+    print(sniffer.recv(70000).hex())
+"""
+
+SEND_FRAMES = """
+import socket, sys
+sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+sender.bind(("eth0", 0))
+sender.setsockopt(socket.SOL_PACKET if hasattr(socket, "SOL_PACKET") else 263, 20, 1)  # PACKET_QDISC_BYPASS
+for frame in sys.argv[1:]:
+    sender.send(bytes.fromhex(frame))
+"""
+
+FLOOD = """
+import socket, sys, time
+frame, duration_s = bytes.fromhex(sys.argv[1]), float(sys.argv[2])
+sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+sender.bind(("eth0", 0))
+sender.setsockopt(263, 20, 1)  # PACKET_QDISC_BYPASS: what must not get past the shaper
+end = time.monotonic() + duration_s
+while time.monotonic() < end:
+    for _ in range(16):
+        try:
+            sender.send(frame)
+        except BlockingIOError:
+            pass
+"""
+
+# Prints frames, and seconds, between the end of the first burst and the last frame.
+COUNT = """
+import json, socket, sys, time
+duration_s = float(sys.argv[1])
+counter = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x88B5))
+counter.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+counter.bind(("eth0", 0x88B5))
+print("ready", flush=True)
+frame = bytearray(70000)
+counter.recv_into(frame)
+start = time.monotonic()
+counter.settimeout(1)
+while time.monotonic() < start + 0.1:
+    counter.recv_into(frame)
+first, count = time.monotonic(), 0
+while (last := time.monotonic()) < first + duration_s:
+    counter.recv_into(frame)
+    count += 1
+dropped = int.from_bytes(counter.getsockopt(263, 6, 8)[4:8], "little")  # PACKET_STATISTICS
+print(json.dumps({"frames": count, "seconds": last - first, "dropped": dropped}))
+"""
+
+
+@pytest.fixture
+def pair() -> Iterator[Lab]:
+    with stand_up("pair") as lab:
+        yield lab
+
+
+@pytest.mark.parametrize("topology", ["pair", "star:4"])
+def test_hosts_know_their_names_and_find_each_other(topology: str) -> None:
+    with stand_up(topology) as lab:
+        for host in lab.hosts:
+            seen = output(lab, host.name, ["sh", "-c", "hostname; cat /etc/hostname; ls /sys/class/net"]).split()
+            assert seen == [host.name, host.name, "eth0", "lo"]
+        asker, answerer = lab.hosts[0], lab.hosts[-1]
+        assert ask(lab, asker.name, answerer.name, 1472)[-1] == f"1472 {answerer.address}"
+
+
+def test_outside_names_and_interfaces_stay_as_they_are(pair: Lab) -> None:
+    assert "h1" not in os.uname().nodename
+    assert not os.path.exists("/var/run/netns/h1")  # noqa: PTH110
+    assert output(pair, "h1", ["cat", "/etc/hosts"]) != open("/etc/hosts").read()  # noqa: PTH123, SIM115
+
+
+@pytest.mark.parametrize(
+    ("topology", "rate_bit_s", "mtu"),
+    [
+        ("pair", None, 1500),
+        ("pair", None, 65535),
+        ("pair", 10**9, 9000),
+        ("pair", 10**9, 65535),
+        ("star:2", None, 65535),
+        ("star:2", 10**9, 65535),
+    ],
+)
+def test_a_datagram_as_large_as_the_mtu_passes_and_no_larger(topology: str, rate_bit_s: int | None, mtu: int) -> None:
+    with stand_up(topology, LinkSpec(rate_bit_s, mtu)) as lab:
+        refused, answered = ask(lab, "h1", "h2", mtu - 28)
+        assert refused == "90", "EMSGSIZE for one byte more"
+        assert answered == f"{mtu - 28} 10.77.0.2"
+
+
+@pytest.mark.parametrize(
+    ("topology", "rate_bit_s"), [("pair", None), ("pair", 10**8), ("star:3", None), ("star:3", 10**8)]
+)
+def test_frames_that_are_not_ip_pass_unchanged_and_nothing_else_is_on_the_wire(
+    topology: str, rate_bit_s: int | None
+) -> None:
+    """Experimental EtherType, 802.3 length with an LLC header, jumbo LLC; the first frames heard are exactly those."""
+    with stand_up(topology, LinkSpec(rate_bit_s)) as lab:
+        header = lab.host("h2").mac.replace(":", "") + lab.host("h1").mac.replace(":", "")
+        frames = [
+            header + "88b5" + "00112233" * 12,
+            header + "002e" + "4242f3" + "5a" * 43,
+            header + "8870" + "4242f3" + "a5" * 1000,
+        ]
+        with popen(lab, "h2", SNIFF, str(len(frames))) as sniffer:
+            assert sniffer.stdout is not None and sniffer.stdout.readline() == "ready\n"
+            lab.run("h1", python(SEND_FRAMES, *frames), check=True)
+            assert sniffer.communicate(timeout=10)[0].split() == frames
+
+
+@pytest.mark.parametrize("offloads", [False, True])
+def test_offloads_are_as_asked_for_at_every_end(offloads: bool) -> None:
+    program = (
+        "import json, socket; from barewire.lab.network import active_offloads;"
+        "print(json.dumps({n: active_offloads(n) for _, n in socket.if_nameindex() if n not in ('lo', 'switch')}))"
+    )
+    with stand_up("star:2", LinkSpec(10**9, offloads=offloads)) as lab:
+        ends = [json.loads(output(lab, host.name, python(program, isolated=False))) for host in lab.hosts]
+        ends.append(json.loads(output(lab, None, python(program, isolated=False))))
+        interfaces = [(name, active) for end in ends for name, active in end.items() if not name.startswith("nic-")]
+        assert len(interfaces) == 2 + 3 * 2
+        for name, active in interfaces:
+            assert bool(active) == offloads, f"{name}: {active}"
+
+
+@pytest.mark.parametrize(
+    ("topology", "rate_bit_s", "frame_bytes", "mtu"),
+    [
+        ("pair", 200_000_000, 1514, 1500),
+        ("pair", 1_000_000_000, 9014, 9000),
+        ("pair", 10_000_000, 60, 1500),
+        ("star:2", 100_000_000, 1514, 1500),
+    ],
+)
+def test_a_shaped_link_passes_frames_at_the_rate_of_a_wire(
+    topology: str, rate_bit_s: int, frame_bytes: int, mtu: int
+) -> None:
+    """A raw sender that bypasses its own queueing discipline sends as fast as it can; the receiver counts.
+
+    Whatever else runs on the machine can slow the sender down, never speed the shaper up: no attempt may be too fast,
+    one must be fast enough.
+    """
+    with stand_up(topology, LinkSpec(rate_bit_s, mtu)) as lab:
+        fractions = []
+        for _ in range(RATE_ATTEMPTS):
+            fractions.append(flood_bit_s(lab, frame_bytes) / rate_bit_s)
+            if fractions[-1] >= 1 - RATE_TOLERANCE:
+                break
+        print(f"{topology} {rate_bit_s} bit/s, {frame_bytes} B: measured / limit = {fractions}")
+        assert max(fractions) == pytest.approx(1, abs=RATE_TOLERANCE)
+
+
+def test_a_link_that_was_down_carries_frames_again(pair: Lab) -> None:
+    """Also what an interface forgets when it goes down, its permanent neighbours, must be back."""
+    pair.set_link("h2", up=False)
+    asked = pair.run("h1", python(ASK, "h2", "100"), capture_output=True, text=True, timeout=10)
+    assert asked.returncode != 0 and "timed out" in asked.stderr
+    pair.set_link("h2", up=True)
+    assert ask(pair, "h1", "h2", 1472)[-1] == "1472 10.77.0.2"
+    for host in ("h1", "h2"):
+        table = output(pair, host, ["cat", "/proc/net/arp"]).splitlines()[1:]
+        assert [line.split()[2] for line in table] == ["0x6"], "complete and permanent"
+
+
+def test_ipv6_is_silent(pair: Lab) -> None:
+    assert output(pair, "h1", ["cat", "/proc/net/if_inet6"]).split() == []
+
+
+def flood_bit_s(lab: Lab, frame_bytes: int) -> float:
+    """Send raw frames from h1 to h2 as fast as possible; return the wire's bit/s at which they arrive."""
+    frame = lab.host("h2").mac.replace(":", "") + lab.host("h1").mac.replace(":", "") + "88b5"
+    with popen(lab, "h2", COUNT, str(RATE_DURATION_S)) as counter:
+        assert counter.stdout is not None and counter.stdout.readline() == "ready\n"
+        flood = lab.popen("h1", python(FLOOD, frame.ljust(2 * frame_bytes, "0"), str(RATE_DURATION_S + 0.4)))
+        counted = json.loads(counter.communicate(timeout=10)[0])
+        assert flood.wait(timeout=10) == 0
+    assert counted["dropped"] == 0
+    return 8 * max(WIRE_FRAME_BYTES_MIN, frame_bytes + WIRE_OVERHEAD_BYTES) * counted["frames"] / counted["seconds"]
+
+
+def stand_up(topology: str, link: LinkSpec | None = None) -> Lab:
+    """Make a lab, or skip saying what this machine lacks."""
+    try:
+        return Lab.up(topology, link)
+    except MachineCannot as error:
+        pytest.skip(f"no lab on this machine: {error}")
+
+
+def python(program: str, *arguments: str, isolated: bool = True) -> list[str]:
+    return [sys.executable, *(["-I"] if isolated else []), "-c", program, *arguments]
+
+
+def output(lab: Lab, host: str | None, command: list[str]) -> str:
+    """Run a command in a host, or in the switch's namespace if `host` is None."""
+    line = lab.command(host or "h1", command)
+    if host is None:
+        keeper = lab._state.keeper
+        assert keeper is not None
+        place = line.index("--") - 4
+        line[place : place + 2] = [str(keeper.pid), str(keeper.start_ticks)]
+    return subprocess.run(line, check=True, capture_output=True, text=True, env=environment(), timeout=20).stdout
+
+
+def popen(lab: Lab, host: str, program: str, *arguments: str) -> "subprocess.Popen[str]":
+    return lab.popen(host, python(program, *arguments), stdout=subprocess.PIPE, text=True)
+
+
+def ask(lab: Lab, asker: str, answerer: str, size: int) -> list[str]:
+    """Send one datagram of `size` bytes by name, and one that is a byte larger; return what the asker printed."""
+    with popen(lab, answerer, ECHO_ONCE) as server:
+        assert server.stdout is not None and server.stdout.readline() == "ready\n"
+        try:
+            return output(lab, asker, python(ASK, answerer, str(size))).splitlines()
+        finally:
+            server.kill()

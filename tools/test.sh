@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# Installs what tests need, builds, lints, runs every test. The last line says how many passed, failed, were skipped.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+setup/setup.sh test
+tools/build.sh
+export PATH=$PATH:$HOME/.cargo/bin
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export BAREWIRE_SKIP_LOG=$scratch/skips
+touch "$BAREWIRE_SKIP_LOG"
+passed=0 failed=0 skipped=0
+
+# Lints count as one test each.
+tools/lint.sh | tee "$scratch/lint" || true
+passed=$((passed + $(grep -c ': passed$' "$scratch/lint" || true)))
+failed=$((failed + $(grep -c ': FAILED$' "$scratch/lint" || true)))
+
+# Raw frames on a loopback interface of our own: as root directly, else in a user namespace.
+cargo test --release --locked --workspace --no-run --quiet
+namespace=(unshare --net)
+[ "$(id -u)" = 0 ] || namespace=(unshare --user --map-root-user --net)
+"${namespace[@]}" true 2>/dev/null || namespace=()
+[ ${#namespace[@]} -gt 0 ] && namespace+=(.venv/bin/python tools/with_loopback.py)
+"${namespace[@]}" cargo test --release --locked --offline --workspace --quiet --no-fail-fast 2>&1 | tee "$scratch/cargo" || true
+count() { awk -v what="$1" '/^test result:/ { for (i = 1; i < NF; i++) if ($(i + 1) ~ "^" what) sum += $i } END { print sum + 0 }' "$scratch/cargo"; }
+silent=$(wc -l <"$BAREWIRE_SKIP_LOG")
+passed=$((passed + $(count passed) - silent)) failed=$((failed + $(count failed))) skipped=$((skipped + silent))
+grep -q '^test result:' "$scratch/cargo" || failed=$((failed + 1))
+
+.venv/bin/pytest --junit-xml="$scratch/pytest.xml" 2>&1 | tee "$scratch/pytest" || true
+read -r tests bad skips < <(.venv/bin/python - "$scratch/pytest.xml" <<'P'
+import sys
+import xml.etree.ElementTree as tree
+suites = tree.parse(sys.argv[1]).getroot().iter("testsuite")
+totals = [(int(s.get("tests")), int(s.get("failures")) + int(s.get("errors")), int(s.get("skipped"))) for s in suites]
+print(*map(sum, zip(*totals)))
+P
+) || { tests=0 bad=1 skips=0; }
+passed=$((passed + tests - bad - skips)) failed=$((failed + bad)) skipped=$((skipped + skips))
+
+cat "$BAREWIRE_SKIP_LOG"
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
