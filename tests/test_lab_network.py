@@ -197,11 +197,19 @@ def test_a_shaped_link_passes_frames_at_the_rate_of_a_wire(
     with stand_up(topology, LinkSpec(rate_bit_s, mtu)) as lab:
         fractions = []
         for _ in range(RATE_ATTEMPTS):
-            fractions.append(flood_bit_s(lab, frame_bytes) / rate_bit_s)
+            fractions.append(flood_bit_s(lab, frame_bytes, ["h2"])[0] / rate_bit_s)
             if fractions[-1] >= 1 - RATE_TOLERANCE:
                 break
         print(f"{topology} {rate_bit_s} bit/s, {frame_bytes} B: measured / limit = {fractions}")
         assert max(fractions) == pytest.approx(1, abs=RATE_TOLERANCE)
+
+
+def test_a_stars_links_limit_what_a_host_sends_to_all_others_together() -> None:
+    """Two floods from one host share its link; the receivers never speak, and still see only what is for them."""
+    rate_bit_s = 50_000_000
+    with stand_up("star:3", LinkSpec(rate_bit_s)) as lab:
+        received_bit_s = flood_bit_s(lab, 1514, ["h2", "h3"])
+        assert sum(received_bit_s) == pytest.approx(rate_bit_s, rel=0.1)
 
 
 def test_a_link_that_was_down_carries_frames_again(pair: Lab) -> None:
@@ -220,16 +228,20 @@ def test_ipv6_is_silent(pair: Lab) -> None:
     assert output(pair, "h1", ["cat", "/proc/net/if_inet6"]).split() == []
 
 
-def flood_bit_s(lab: Lab, frame_bytes: int) -> float:
-    """Send raw frames from h1 to h2 as fast as possible; return the wire's bit/s at which they arrive."""
-    frame = lab.host("h2").mac.replace(":", "") + lab.host("h1").mac.replace(":", "") + "88b5"
-    with popen(lab, "h2", COUNT, str(RATE_DURATION_S)) as counter:
+def flood_bit_s(lab: Lab, frame_bytes: int, receivers: list[str]) -> list[float]:
+    """Send raw frames from h1 as fast as possible; return the wire's bit/s at which they arrive at each receiver."""
+    counters = [popen(lab, name, COUNT, str(RATE_DURATION_S)) for name in receivers]
+    for counter in counters:
         assert counter.stdout is not None and counter.stdout.readline() == "ready\n"
-        flood = lab.popen("h1", python(FLOOD, frame.ljust(2 * frame_bytes, "0"), str(RATE_DURATION_S + 0.4)))
-        counted = json.loads(counter.communicate(timeout=10)[0])
-        assert flood.wait(timeout=10) == 0
-    assert counted["dropped"] == 0
-    return 8 * max(WIRE_FRAME_BYTES_MIN, frame_bytes + WIRE_OVERHEAD_BYTES) * counted["frames"] / counted["seconds"]
+    floods = []
+    for name in receivers:
+        frame = lab.host(name).mac.replace(":", "") + lab.host("h1").mac.replace(":", "") + "88b5"
+        floods.append(lab.popen("h1", python(FLOOD, frame.ljust(2 * frame_bytes, "0"), str(RATE_DURATION_S + 0.4))))
+    counted = [json.loads(counter.communicate(timeout=10)[0]) for counter in counters]
+    assert [flood.wait(timeout=10) for flood in floods] == [0] * len(floods)
+    assert [count["dropped"] for count in counted] == [0] * len(counted)
+    wire_bits = 8 * max(WIRE_FRAME_BYTES_MIN, frame_bytes + WIRE_OVERHEAD_BYTES)
+    return [count["frames"] * wire_bits / count["seconds"] for count in counted]
 
 
 def stand_up(topology: str, link: LinkSpec | None = None) -> Lab:

@@ -91,6 +91,10 @@ def test_names_and_addresses_are_unique_and_fit(topology: str, rate_bit_s: int |
     assert len({host.address for host in plan.hosts}) == len(plan.hosts)
     ports = [port for bridge in plan.bridges for port in bridge.ports]
     assert sorted(ports) == sorted(end.interface for end in ends if end.host is None), "each port is on one bridge"
+    for bridge in plan.bridges:
+        assert {port for port, _ in bridge.stations} <= set(bridge.ports)
+    switches = [bridge for bridge in plan.bridges if bridge.name == "switch"]
+    assert all({mac for _, mac in switch.stations} == {host.mac for host in plan.hosts} for switch in switches)
 
 
 def test_a_plan_survives_json() -> None:

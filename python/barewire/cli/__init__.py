@@ -7,7 +7,7 @@ import sys
 import typer
 from rich.console import Console
 
-from barewire.cli import bench, compare, lab, report
+from barewire.cli import bench, compare, doctor, lab, report
 from barewire.errors import BarewireError
 
 app = typer.Typer(
@@ -17,6 +17,7 @@ app = typer.Typer(
     help="MPI over plain Ethernet frames: carry it, measure it, route it.",
     epilog="Exit codes: 0 done, 1 the measured thing failed, 2 wrong use, 3 this machine cannot, 130 interrupted.",
 )
+app.command()(doctor.doctor)
 app.add_typer(lab.app, name="lab")
 app.command()(bench.bench)
 app.command()(compare.compare)

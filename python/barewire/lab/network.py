@@ -11,7 +11,7 @@ from pyroute2.iproute.linux import IPRoute
 from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, nla
 from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.netlink.rtnl import RTM_NEWNEIGH, RTM_NEWQDISC, TC_H_ROOT
-from pyroute2.netlink.rtnl.ndmsg import ndmsg
+from pyroute2.netlink.rtnl.ndmsg import NTF_MASTER, ndmsg
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 from barewire.errors import MachineCannot
@@ -29,7 +29,8 @@ from barewire.lab.plan import (
 
 _LOOPBACK_INDEX = 1
 _CREATE = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL
-_NEIGHBOUR_PERMANENT = 0x80
+_NEIGHBOUR_PERMANENT = 0x80  # NUD_PERMANENT
+_STATION_STATIC = 0x40  # NUD_NOARP; to a bridge, permanent means an address of its own
 _AF_INET = 2
 _LINKLAYER_ETHERNET = 1
 _RATE32_MAX = 0xFFFF_FFFF
@@ -59,6 +60,8 @@ def build_wires(plan: Plan, host_pids: Mapping[str, int]) -> None:
             index = _index(netlink, bridge.name)
             for port in bridge.ports:
                 netlink.link("set", index=_index(netlink, port), master=index)
+            for port, mac in bridge.stations:
+                netlink.fdb("add", ifindex=_index(netlink, port), lladdr=mac, state=_STATION_STATIC, flags=NTF_MASTER)
             netlink.link("set", index=index, mtu=plan.link.mtu)
             _finish(netlink, plan, bridge.name, "switch")
         for interface in [end.interface for wire in plan.wires for end in wire if end.host is None]:

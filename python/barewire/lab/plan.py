@@ -58,11 +58,15 @@ class End:
 
 @dataclass(frozen=True)
 class Bridge:
-    """A learning bridge in the switch's namespace."""
+    """A bridge in the switch's namespace; `stations` are the (port, host's MAC address) it knows from the start.
+
+    Left to learn, it would flood every frame to a host that has not sent yet, over all others' links.
+    """
 
     name: str
     mac: str
     ports: tuple[str, ...]
+    stations: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,15 @@ def plan_from_json(document: dict[str, Any]) -> Plan:
         link=LinkSpec(**document["link"]),
         hosts=tuple(HostPlan(**host | {"cpus": tuple(host["cpus"])}) for host in document["hosts"]),
         wires=tuple((End(**first), End(**second)) for first, second in document["wires"]),
-        bridges=tuple(Bridge(**bridge | {"ports": tuple(bridge["ports"])}) for bridge in document["bridges"]),
+        bridges=tuple(
+            Bridge(
+                name=bridge["name"],
+                mac=bridge["mac"],
+                ports=tuple(bridge["ports"]),
+                stations=tuple((port, mac) for port, mac in bridge["stations"]),
+            )
+            for bridge in document["bridges"]
+        ),
         shaped=tuple(document["shaped"]),
     )
 
@@ -163,7 +175,7 @@ def _switched_plan(lab_id: str, link: LinkSpec, hosts: tuple[HostPlan, ...]) -> 
         for number, (port, host) in enumerate(zip(ports, hosts, strict=True), start=1)
     )
     shaped = ports if link.rate_bit_s is not None else ()
-    return Plan(lab_id, link, hosts, wires, (Bridge(SWITCH, _mac(4, 0), ports),), shaped)
+    return Plan(lab_id, link, hosts, wires, (_switch(ports, hosts),), shaped)
 
 
 def _nic_plan(lab_id: str, link: LinkSpec, hosts: tuple[HostPlan, ...]) -> Plan:
@@ -174,10 +186,15 @@ def _nic_plan(lab_id: str, link: LinkSpec, hosts: tuple[HostPlan, ...]) -> Plan:
         to_host, up, port = f"to-{host.name}", f"up-{host.name}", f"port-{host.name}"
         wires.append((End(None, to_host, _mac(1, number)), _host_end(host)))
         wires.append((End(None, up, _mac(2, number)), End(None, port, _mac(3, number))))
-        bridges.append(Bridge(f"nic-{host.name}", _mac(4, number), (to_host, up)))
+        bridges.append(Bridge(f"nic-{host.name}", _mac(4, number), (to_host, up), ((to_host, host.mac),)))
         shaped += [to_host, up]
-    switch = Bridge(SWITCH, _mac(4, 0), tuple(f"port-{host.name}" for host in hosts))
+    switch = _switch(tuple(f"port-{host.name}" for host in hosts), hosts)
     return Plan(lab_id, link, hosts, tuple(wires), (*bridges, switch), tuple(shaped))
+
+
+def _switch(ports: tuple[str, ...], hosts: tuple[HostPlan, ...]) -> Bridge:
+    stations = tuple((port, host.mac) for port, host in zip(ports, hosts, strict=True))
+    return Bridge(SWITCH, _mac(4, 0), ports, stations)
 
 
 def _host_end(host: HostPlan) -> End:

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`barewire bench` as its user runs it: the whole path from the command line to the files."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+from conftest import BAREWIRE, barewire, bench_json, eventually
+
+from barewire.results import read_run, samples
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+SHORT = ("--launches", "2", "--samples", "100", "--warmup", "10", "--blocks", "3", "--seconds", "0.1")
+SERIES_FIELDS = {
+    "test", "subject", "message_bytes", "unit", "median", "ci95", "min", "p99", "launches", "samples", "limit",
+    "fraction_of_limit",
+}  # fmt: skip
+
+
+def test_the_main_job_prints_one_document_with_every_field(tmp_path):
+    document = bench_json(
+        "pingpong", "--transport", "tcp,udp,raw", "--sizes", "64,1400", "--lab", "pair", "--samples", "200",
+        "--launches", "6..6", "-o", str(tmp_path / "run"),
+    )  # fmt: skip
+    assert document["complete"] and document["stopped_by"] is None
+    series = {(one["subject"], one["message_bytes"]): one for one in document["series"]}
+    assert set(series) == {(subject, size) for subject in ("tcp", "udp", "raw", "floor") for size in (64, 1400)}
+    for one in series.values():
+        assert set(one) >= SERIES_FIELDS
+        assert one["unit"] == "us" and one["launches"] == 6 and one["samples"] == 1200
+        assert one["ci95"][0] <= one["median"] <= one["ci95"][1]
+        assert 0 < one["min"] <= one["median"] <= one["p99"]
+        assert one["limit"] == series["floor", one["message_bytes"]]["median"]
+        assert one["fraction_of_limit"] == pytest.approx(one["limit"] / one["median"])
+    # A launch is a start of both sides, in an order that the seed decides.
+    order = [launch["subject"] for launch in document["launches"]]
+    assert sorted(order) == sorted(["tcp", "udp", "raw", "floor"] * 6)
+    assert order != sorted(order)
+    assert len({launch["start"].get("session") for launch in document["launches"]}) > 6
+
+
+@pytest.mark.parametrize("test", ["stream", "bidirectional"])
+def test_rates_are_in_mbit_s_and_every_sample_is_on_disk(test, tmp_path):
+    document = bench_json(test, "--sizes", "1400", *SHORT, "-o", str(tmp_path / "run"))
+    for one in document["series"]:
+        assert one["unit"] == "Mbit/s" and one["samples"] > 0
+    frame = samples(tmp_path / "run")
+    assert set(frame["phase"].unique()) == {"warmup", "measure"} or test == "stream"
+    medians = (
+        frame.filter((pl.col("phase") == "measure") & (pl.col("subject") == "tcp") & (pl.col("lost") == 0))
+        .group_by("launch")
+        .agg(pl.col("value").median())
+    )
+    tcp = next(one for one in document["series"] if one["subject"] == "tcp")
+    assert medians["value"].median() == pytest.approx(tcp["median"])
+    assert not (tmp_path / "run" / "launches").exists()
+
+
+def test_a_shaped_link_is_filled_and_not_exceeded(tmp_path):
+    document = bench_json(
+        "stream", "--transport", "tcp,raw", "--rate", "100mbit", "--sizes", "1400", *SHORT, "-o", str(tmp_path / "run")
+    )
+    for one in document["series"]:
+        assert one["limit_kind"] == "wire"
+        # Loose below, because this machine is noisy; tight above, because nothing may beat a wire.
+        assert 0.5 < one["fraction_of_limit"] < 1.005, one
+    raw = next(one for one in document["series"] if one["subject"] == "raw")
+    assert raw["limit"] == pytest.approx(100 * 1400 / 1438)
+
+
+def test_latency_below_the_wire_time_is_marked_impossible(tmp_path):
+    # A token bucket lets a single frame pass at once; on a real wire that cannot be.
+    document = bench_json(
+        "pingpong", "--transport", "raw", "--rate", "10mbit", "--sizes", "1400", *SHORT, "-o", str(tmp_path / "run")
+    )
+    (raw,) = document["series"]
+    assert raw["limit"] == pytest.approx(1150.4)
+    assert raw["verdict"] == "impossible"
+
+
+@pytest.mark.parametrize("wait", ["block", "busypoll"])
+def test_waiting_in_the_kernel_works_for_all_transports(wait, tmp_path):
+    document = bench_json("pingpong", "--wait", wait, "--sizes", "64", *SHORT, "-o", str(tmp_path / "run"))
+    expected = {f"{transport}/{wait}" for transport in ("tcp", "udp", "raw")} - {"raw/busypoll"}
+    assert {one["subject"] for one in document["series"]} == expected | {"floor"}
+
+
+def test_several_pairs_perturbed_sizes_and_a_cold_cache(tmp_path):
+    document = bench_json(
+        "stream", "--pairs", "3", "--sizes", "512..1024", "--perturbation", "3", "--cache", "off", "--walk-bytes",
+        "4000000", *SHORT, "-o", str(tmp_path / "run"),
+    )  # fmt: skip
+    assert {one["message_bytes"] for one in document["series"]} == {509, 512, 515, 1021, 1024, 1027}
+    assert all(one["pairs"] == 3 and one["limit"] is None for one in document["series"])
+    assert samples(tmp_path / "run")["pair"].n_unique() == 3
+    assert all(launch["start"]["give_way"] for launch in document["launches"])
+    assert document["parameters"]["walk_bytes"] == 4000000
+
+
+def test_a_star_measures_between_its_first_two_hosts(tmp_path):
+    document = bench_json(
+        "pingpong", "--lab", "star:3", "--sizes", "9000", "--mtu", "9000", *SHORT, "-o", str(tmp_path / "r")
+    )
+    assert document["lab"]["topology"] == "star:3" and document["lab"]["mtu"] == 9000
+    assert all(one["median"] for one in document["series"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nosuch",), "pingpong, stream, bidirectional"),
+        (("pingpong", "--transport", "ipx"), "tcp, udp, raw"),
+        (("pingpong", "--wait", "dream"), "spin, block, busypoll"),
+        (("pingpong", "--transport", "raw", "--wait", "busypoll"), "busy-polled"),
+        (("pingpong", "--lab", "ring:4"), "pair, star:N"),
+        (("pingpong", "--rate", "fast"), "1gbit"),
+        (("pingpong", "--rate", "1bit"), "outside"),
+        (("pingpong", "--mtu", "10"), "68 to 65535"),
+        (("pingpong", "--sizes", "0"), "1..64KiB"),
+        (("pingpong", "--sizes", "x"), "'x'"),
+        (("pingpong", "--launches", "many"), "6..12"),
+        (("pingpong", "--launches", "5..2"), "5 to 2"),
+        (("pingpong", "--hosts", "a"), "two hosts"),
+        (("pingpong", "--pairs", "0"), "pairs"),
+    ],
+)
+def test_wrong_use_is_told_and_nothing_is_made(arguments, said, tmp_path):
+    done = barewire("bench", *arguments, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert said in " ".join(done.stderr.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_with_something_in_it_is_not_written_to(tmp_path):
+    (tmp_path / "mine").write_text("precious")
+    done = barewire("bench", "pingpong", *SHORT, "-o", str(tmp_path))
+    assert done.returncode == 2 and "not empty" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("delay_s", [0.1, 0.8, 1.6, 2.4])
+def test_an_interrupt_at_any_moment_keeps_what_was_measured(delay_s, tmp_path):
+    """Interrupts the whole process group, as a terminal does, while starting, raising the lab, and measuring."""
+    run = tmp_path / "run"
+    command = [BAREWIRE, "bench", "pingpong", "--launches", "50", "--seconds", "0.5", "-o", str(run)]
+    with subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(delay_s)
+        os.killpg(process.pid, signal.SIGINT)
+        error = process.communicate(timeout=20)[1]
+    # Before Python has started, the signal's default action ends it.
+    assert process.returncode in (130, -signal.SIGINT), error
+    assert "Traceback" not in error or process.returncode == -signal.SIGINT, error
+    if run.exists() and (run / "run.json").exists():
+        found = read_run(run)
+        assert not found.complete and found.stopped_by == "interrupt"
+        assert all(one.stop == "incomplete" for one in found.series)
+        kept = samples(run)
+        assert kept.height > 0 or len(found.launches) <= 1
+        report = barewire("report", str(run))
+        assert report.returncode == 0, report.stderr
+
+
+def test_a_killed_run_is_recovered_from_its_launches(tmp_path):
+    run = tmp_path / "run"
+    command = [BAREWIRE, "bench", "pingpong", "--launches", "50", "--sizes", "64", "-o", str(run)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        assert eventually(lambda: len(list(run.glob("launches/*.jsonl"))) > 6, 20)
+        process.kill()
+    found = read_run(run)
+    assert not found.complete and not found.series
+    report = barewire("report", str(run))
+    assert report.returncode == 0, report.stderr
+    recovered = read_run(run)
+    assert not recovered.complete and recovered.stopped_by == "the run was killed"
+    assert recovered.series and samples(run).height > 1000
+    assert "incomplete" in (run / "report.html").read_text()
+
+
+def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path):
+    """A file system of 256 KiB in a mount namespace of its own: the samples of a few launches fill it."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    script = """
+        mount -t tmpfs -o size=256k none "$1" || exit 99
+        "$2" bench pingpong --launches 50 --sizes 64 -o "$1/run"
+        code=$?
+        cp -r "$1/run" "$3"
+        exit $code
+    """
+    namespaces = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--user", "--map-root-user"]
+    saved = tmp_path / "saved"
+    command = [*namespaces, "sh", "-c", script, "sh", str(disk), BAREWIRE, str(saved)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    if done.returncode == 99:
+        pytest.skip("no tmpfs can be mounted in a namespace here; run as root")
+    assert done.returncode == 1, done.stderr
+    assert "No space left" in done.stderr or "is full" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not read_run(saved).complete
+    assert list(saved.glob("launches/*.jsonl"))
+    assert barewire("report", str(saved)).returncode == 0
+    assert samples(saved).height > 0
+
+
+def test_two_machines_over_a_remote_shell(tmp_path):
+    """The path for real machines, with the two hosts of a lab as machines and `lab exec` as the remote shell."""
+    lab = json.loads(barewire("lab", "up", "--json").stdout)
+    try:
+        shell = tmp_path / "shell"
+        enter = f"{BAREWIRE} lab exec --lab {lab['id']}"
+        shell.write_text(f'#!/bin/sh\nhost=$1; shift\nPATH="$PROBE_BIN:$PATH"; exec {enter} "$host" -- sh -c "$*"\n')
+        shell.chmod(0o755)
+        environment = {**os.environ, "PROBE_BIN": str(Path(BAREWIRE).parents[1] / "target" / "release")}
+        done = barewire(
+            "bench", "pingpong", "--hosts", "h1,h2", "--interface", "eth0", "--remote-shell", str(shell), "--rate",
+            "1gbit", "--json", *SHORT, "-o", str(tmp_path / "run"), env=environment,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        document = json.loads(done.stdout)
+        assert {one["subject"] for one in document["series"]} == {"tcp", "udp", "raw"}
+        assert all(one["limit_kind"] == "wire" for one in document["series"])
+        assert {launch["start"]["peer"]["name"] for launch in document["launches"]} == {"h2"}
+    finally:
+        barewire("lab", "down", lab["id"])

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`barewire-probe` between two hosts of a lab when something goes wrong: peers, links, strangers, privilege."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from conftest import PROBE, eventually, stand_up
+
+from barewire.errors import MeasurementFailed
+from barewire.lab import Lab
+from barewire.measure import LabSite, Plan, Subject, measure
+from barewire.measure.launch import Effort
+from barewire.results import samples
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+# Frames with the probe's EtherType that are not the probe's, from a third host to everybody.
+INTRUDER = """
+import socket, struct, sys, time
+link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+link.bind(("eth0", 0))
+victim = bytes.fromhex(sys.argv[1].replace(":", ""))
+peer = bytes.fromhex(sys.argv[3].replace(":", ""))
+ours = link.getsockname()[4]
+ether_type = struct.pack(">H", 0x88B5)
+payloads = [b"", b"x", b"short", bytes(46), bytes(1500), struct.pack(">III", 1, 2, 3) + bytes(100)]
+end = time.monotonic() + float(sys.argv[2])
+while time.monotonic() < end:
+    for payload in payloads:
+        for target in (victim, b"\\xff" * 6, bytes(6)):
+            link.send(target + ours + ether_type + payload)
+    # And some in the peer's name.
+    link.send(victim + peer + ether_type + struct.pack(">III", 7, 0, 0) + bytes(64))
+    time.sleep(0.001)
+"""
+
+
+@pytest.fixture
+def star() -> Iterator[Lab]:
+    with stand_up("star:3") as lab:
+        yield lab
+
+
+def serve(lab: Lab, host: str = "h2") -> "subprocess.Popen[bytes]":
+    socket_path = lab.directory / "control"
+    command = [PROBE, "serve", "--until-eof", "--listen", f"unix:{socket_path}", *place(lab, host)]
+    process = lab.popen(host, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None and b"ready" in process.stdout.readline()
+    return process
+
+
+def place(lab: Lab, host: str) -> list[str]:
+    station = lab.host(host)
+    return ["--interface", station.interface, "--address", station.address, "--cpus", str(station.cpus[0])]
+
+
+def drive(lab: Lab, *arguments: str) -> "subprocess.Popen[str]":
+    options = [*arguments, "--peer", f"unix:{lab.directory / 'control'}", *place(lab, "h1")]
+    return lab.popen("h1", [PROBE, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def records(output: str) -> list[dict]:
+    return [json.loads(line) for line in output.splitlines()]
+
+
+@pytest.mark.parametrize("test", ["pingpong", "stream", "bidirectional"])
+def test_frames_of_strangers_are_counted_and_change_nothing(test, star):
+    h1, h2 = star.host("h1"), star.host("h2")
+    with serve(star), star.popen("h3", ["/usr/bin/python3", "-c", INTRUDER, h2.mac, "3", h1.mac]) as intruder:
+        process = drive(star, test, "--transport", "raw", "--sizes", "64,5000", "--seconds", "1", "--samples", "100000")
+        output, error = process.communicate(timeout=60)
+        intruder.kill()
+    assert process.returncode == 0, error
+    found = records(output)
+    measured = [one for one in found if one["record"] == "samples"]
+    assert sum(len(one["values"]) for one in measured) > 5
+    assert sum(one["corrupt"] for one in measured) == 0
+    assert found[-1]["complete"] and found[-1]["peer_counters"]["foreign"] > 10
+
+
+def test_nobody_answering_is_an_error_of_the_measured_thing():
+    done = subprocess.run(
+        [PROBE, "pingpong", "--peer", "unix:/nonexistent/socket"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1 and "barewire-probe serve" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--transport", "raw"], "--interface"),
+        (["--transport", "raw", "--interface", "nosuch0"], "nosuch0"),
+        (["--sizes", "0"], "'0'"),
+        (["--transport", "raw", "--wait", "busypoll"], "busypoll"),
+        (["--rate", "1"], "--rate"),
+        (["--cpus", "4000"], "4000"),
+    ],
+)
+def test_wrong_use_of_the_probe_has_exit_code_2(arguments, said, tmp_path):
+    address = f"unix:{tmp_path / 'control'}"
+    command = [PROBE, "serve", "--until-eof", "--listen", address, "--address", "127.0.0.1", "--interface", "lo"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+        assert server.stdout is not None and b"ready" in server.stdout.readline()
+        done = subprocess.run(
+            [PROBE, "pingpong", "--peer", address, *arguments], capture_output=True, text=True, check=False
+        )
+        server.kill()
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+
+
+def test_without_privilege_the_machine_cannot(tmp_path):
+    """Both sides as a user without capabilities, on the loopback interface."""
+    unprivileged = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--reuid=65534", "--clear-groups"]
+    if subprocess.run([*unprivileged, "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("cannot become an unprivileged user: run as root")
+    tmp_path.chmod(0o777)
+    for parent in [*tmp_path.parents][:2]:
+        parent.chmod(0o755)
+    address = f"unix:{tmp_path / 'control'}"
+    command = [*unprivileged, PROBE, "serve", "--until-eof", "--listen", address, "--interface", "lo"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+        assert server.stdout is not None and b"ready" in server.stdout.readline()
+        options = ["pingpong", "--peer", address, "--transport", "raw", "--interface", "lo"]
+        done = subprocess.run([*unprivileged, PROBE, *options], capture_output=True, text=True, check=False)
+        server.kill()
+    assert done.returncode == 3, done.stderr
+    assert "CAP_NET_RAW" in done.stderr
+
+
+def remove_interface(lab: Lab, host: str) -> None:
+    script = "import pyroute2\nwith pyroute2.IPRoute() as r: r.link('del', index=r.link_lookup(ifname='eth0')[0])"
+    assert lab.run(host, [sys.executable, "-c", script], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("transport", ["raw", "udp", "tcp"])
+@pytest.mark.parametrize("what", ["vanishes", "goes down"])
+def test_an_interface_that_is_lost_in_mid_run_ends_it_and_keeps_the_samples(transport, what, tmp_path):
+    with stand_up("pair") as lab:
+        plan = Plan(
+            tests=("pingpong",),
+            subjects=(Subject(transport),),
+            sizes=(64,),
+            seed=1,
+            effort=Effort(samples=10**6, seconds=1.0),
+            launches_min=20,
+            launches_max=20,
+        )
+
+        def break_it() -> None:
+            eventually(lambda: len(list(tmp_path.glob("run/launches/*"))) >= 3, 30)
+            if what == "vanishes":
+                remove_interface(lab, "h1")
+            else:
+                lab.set_link("h2", False)
+
+        breaker = threading.Thread(target=break_it)
+        breaker.start()
+        began = time.monotonic()
+        with pytest.raises(MeasurementFailed) as raised:
+            measure(LabSite(lab), plan, tmp_path / "run", command=["test"])
+        breaker.join()
+        assert time.monotonic() - began < 60
+    assert str(raised.value)
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert not run["complete"] and run["stopped_by"] == str(raised.value)
+    assert samples(tmp_path / "run").height > 1000
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_probe_in_order(signal_number, star):
+    with serve(star):
+        process = drive(star, "pingpong", "--transport", "raw", "--seconds", "30", "--samples", "100000000")
+        time.sleep(1)
+        process.send_signal(signal_number)
+        output, _ = process.communicate(timeout=10)
+    assert process.returncode == 130
+    found = records(output)
+    assert found[-1]["record"] == "end" and not found[-1]["complete"] and found[-1]["error"] == "interrupted"
+    assert sum(len(one["values"]) for one in found if one["record"] == "samples") > 1000
+
+
+def test_the_passive_side_outlives_peers_that_misbehave(star):
+    with serve(star) as server:
+        path = str(star.directory / "control")
+        for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\n", b'{"message":"end_block"}\n', b"\xff" * 100, b""):
+            with socket.socket(socket.AF_UNIX) as stranger:
+                stranger.connect(path)
+                stranger.sendall(garbage)
+        process = drive(star, "pingpong", "--transport", "tcp", "--samples", "100")
+        output, error = process.communicate(timeout=20)
+        assert process.returncode == 0, error
+        assert server.poll() is None
+    assert records(output)[-1]["complete"]
+
+
+def test_memory_stays_flat(star):
+    """The same measurement for 1 s and for 6 s: nothing grows with time. `make bench` does it for 60 s."""
+    peaks = []
+    with serve(star):
+        for seconds in ("1", "6"):
+            process = drive(star, "stream", "--transport", "raw", "--seconds", seconds, "--blocks", "100000")
+            output, error = process.communicate(timeout=30)
+            assert process.returncode == 0, error
+            peaks.append(records(output)[-1]["peak_rss_kib"])
+    assert peaks[1] < peaks[0] * 1.1 + 512
