@@ -14,7 +14,7 @@ test: ## install what tests need, lint, run every test
 lint: ## formatting, lints and types only
 	@tools/lint.sh
 bench: build ## the performance promises, as ratios from interleaved runs
-	@tools/bench.sh
+	@.venv/bin/python tools/bench.py
 ci: ## what continuous integration runs
 	@.ci/run
 lock: ## pin the Python packages anew

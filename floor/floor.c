@@ -173,8 +173,9 @@ static uint32_t stream_messages(uint32_t bytes) {
   return count > STREAM_BLOCK_MESSAGES ? STREAM_BLOCK_MESSAGES : count < 4 ? 4 : count;
 }
 
-static void active_stream(uint32_t bytes, uint32_t warm_up, size_t blocks) {
-  for (size_t block = 0; block < blocks; block++) {
+static void active_stream(uint32_t bytes, uint32_t warm_up, size_t blocks, double seconds) {
+  uint64_t end = now_ns() + (uint64_t)(seconds * 1e9);
+  for (size_t block = 0; block < blocks && (block < 3 || now_ns() < end); block++) {
     for (uint32_t i = 0; i < warm_up + stream_messages(bytes); i++) send_message(bytes, i);
     usleep(5000);  // the passive side prints
   }
@@ -238,7 +239,7 @@ int main(int argc, char **argv) {
   fflush(stdout);
   if (active) {
     for (size_t i = 0; i < sizes; i++)
-      stream ? active_stream(size[i], (uint32_t)warm_up, blocks)
+      stream ? active_stream(size[i], (uint32_t)warm_up, blocks, seconds)
              : active_round_trips(size[i], quantity, warm_up, samples, seconds);
     // Not only once: the ring over there may still be full of a stream's last frames.
     for (int i = 0; i < 3; i++) send_message(END, 0), usleep(10000);

@@ -174,6 +174,8 @@ def test_a_killed_run_is_recovered_from_its_launches(tmp_path):
         process.kill()
     found = read_run(run)
     assert not found.complete and not found.series
+    # The lab ended with its run; only its record is left.
+    assert found.lab is not None and barewire("lab", "down", found.lab["id"]).returncode == 0
     report = barewire("report", str(run))
     assert report.returncode == 0, report.stderr
     recovered = read_run(run)

@@ -33,7 +33,7 @@ def read_records(path: Path, launch: int, test: str, subject: str, pairs: int) -
     start: dict[str, Any] = {}
     end: dict[str, Any] = {}
     corrupt = 0
-    parts = []
+    columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
     for record in _records(path):
         match record.get("record"):
             case "start":
@@ -42,39 +42,42 @@ def read_records(path: Path, launch: int, test: str, subject: str, pairs: int) -
                     raise MeasurementFailed(f"{path} has the schema {record.get('schema')}, not {PROBE_SCHEMA}")
             case "samples":
                 corrupt += record.get("corrupt", 0)
-                parts.append(_rows(record))
+                _append(columns, record)
             case "end":
                 end = record
+    frame = pl.DataFrame(columns, schema={name: SAMPLE_SCHEMA[name] for name in _COLUMNS})
     known = {"launch": launch, "test": test, "subject": subject, "pairs": pairs}
-    rows = pl.concat(parts) if parts else pl.DataFrame(schema={name: SAMPLE_SCHEMA[name] for name in _ROW})
-    frame = rows.with_columns(pl.lit(value).alias(name) for name, value in known.items())
-    ordered = frame.select(pl.col(name).cast(kind) for name, kind in SAMPLE_SCHEMA.items())
+    whole = frame.with_columns(pl.lit(value).alias(name) for name, value in known.items())
+    ordered = whole.select(pl.col(name).cast(kind) for name, kind in SAMPLE_SCHEMA.items())
     return LaunchRecords(ordered, start, end, corrupt)
 
 
-_ROW = ("pair", "message_bytes", "phase", "block", "value", "unit", "lost")
+_COLUMNS = ("pair", "message_bytes", "phase", "block", "value", "unit", "lost")
 
 
-def _rows(record: dict[str, Any]) -> pl.DataFrame:
-    """The rows of one block. Messages lost in a round trip have no time: one row without a value counts them."""
-    quantity, lost = record["quantity"], record["lost"]
-    ns = pl.Series("value", record["values"], dtype=pl.Float64)
-    if quantity == "stream":
-        # One sample, which is the whole block; what was lost in it makes it no rate, but stays on record.
-        bits = (record["messages"] - lost) * record["message_bytes"] * 8
-        values, losses = bits * 1e3 / ns, [lost] * len(ns)
-        unit = "Mbit/s"
-    else:
-        values = ns / 2e3 if quantity == "round_trip" else record["message_bytes"] * 16e3 / ns
-        losses = [0] * len(ns)
-        unit = "us" if quantity == "round_trip" else "Mbit/s"
-    if lost and (quantity != "stream" or not len(ns)):
-        values, losses = values.extend(pl.Series("value", [None], dtype=pl.Float64)), [*losses, lost]
-    constant = {name: record[name] for name in ("pair", "message_bytes", "phase", "block")}
-    frame = pl.DataFrame({"value": values, "lost": losses}, schema={"value": pl.Float64, "lost": pl.UInt64})
-    columns = {**constant, "unit": unit}
-    whole = frame.with_columns(pl.lit(value).alias(name) for name, value in columns.items())
-    return whole.select(pl.col(name).cast(SAMPLE_SCHEMA[name]) for name in _ROW)
+def _append(columns: dict[str, list[Any]], record: dict[str, Any]) -> None:
+    """Append the samples of one block, in the units that people compare.
+
+    Messages lost in round trips have no time: one sample without a value counts them. A stream's block is one sample;
+    what was lost in it makes it no rate, but stays on record.
+    """
+    quantity, lost, size = record["quantity"], record["lost"], record["message_bytes"]
+    values: list[float | None]
+    match quantity:
+        case "round_trip":
+            unit, values = "us", [ns / 2e3 for ns in record["values"]]
+        case "exchange":
+            unit, values = "Mbit/s", [size * 16e3 / ns for ns in record["values"]]
+        case _:
+            unit, values = "Mbit/s", [(record["messages"] - lost) * size * 8e3 / ns for ns in record["values"]]
+    losses = [lost if quantity == "stream" else 0] * len(values)
+    if lost and (quantity != "stream" or not values):
+        values, losses = [*values, None], [*losses, lost]
+    columns["value"] += values
+    columns["lost"] += losses
+    columns["unit"] += [unit] * len(values)
+    for name in ("pair", "message_bytes", "phase", "block"):
+        columns[name] += [record[name]] * len(values)
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:

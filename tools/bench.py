@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The performance promises as ratios, each from one interleaved run in the lab; prints a table and what is missed.
+
+A missed promise is no failed test: machines are noisy. It is printed as missed, and the exit code is 1.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+BAREWIRE = str(ROOT / "bin" / "barewire")
+
+
+def main() -> int:
+    """Measure all promises; 1 if one is missed."""
+    missed = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        for what, ratio, sign, bound in promises(Path(scratch)):
+            kept = ratio <= bound if sign == "≤" else ratio >= bound
+            missed += not kept
+            print(f"{'kept  ' if kept else 'MISSED'}  {what:66} {ratio:7.3f} {sign} {bound}", flush=True)
+    print(f"{missed} missed" if missed else "all kept")
+    return int(missed > 0)
+
+
+def promises(scratch: Path) -> Iterator[tuple[str, float, str, float]]:
+    """What was promised, the ratio measured, and the bound on it."""
+    latency = series(scratch / "latency", "pingpong", "--transport", "tcp,udp,raw", "--sizes", "64")
+    raw, tcp, floor = (latency[name, 64]["median"] for name in ("raw", "tcp", "floor"))
+    yield "raw spinning, 64 B one way, against the floor", raw / floor, "≤", 1.15
+    yield "raw spinning, 64 B one way, against TCP spinning", raw / tcp, "≤", 0.45
+    for mtu in ("1500", "9000"):
+        rates = series(scratch / f"stream{mtu}", "stream", "--transport", "raw", "--sizes", "64KiB", "--mtu", mtu)
+        raw, floor = rates["raw", 65536], rates["floor", 65536]
+        yield f"raw stream, MTU {mtu}, against the floor's", raw["median"] / floor["median"], "≥", 0.95
+        yield f"raw stream, MTU {mtu}, samples without loss", raw["samples"] / raw["samples_measured"], "≥", 0.9
+    shaped = series(scratch / "shaped", "stream", "--transport", "tcp,raw", "--sizes", "64KiB", "--rate", "1gbit")
+    yield "raw stream at 1 Gb/s, MTU 1500, against the wire limit", shaped["raw", 65536]["fraction_of_limit"], "≥", 0.98
+    short, long = (peak_rss_kib(scratch / f"memory{seconds}", seconds) for seconds in ("5", "60"))
+    yield "probe's memory after 60 s against 5 s", long / short, "≤", 1.05
+
+
+def series(directory: Path, *arguments: str) -> dict[tuple[str, int], dict[str, Any]]:
+    """The series of one run by subject and size."""
+    return {(one["subject"], one["message_bytes"]): one for one in run(directory, *arguments)["series"]}
+
+
+def peak_rss_kib(directory: Path, seconds: str) -> float:
+    """The larger side's peak resident memory in a stream of that many seconds."""
+    options = ("--launches", "1", "--blocks", "1000000", "--seconds", seconds)
+    document = run(directory, "stream", "--transport", "raw", "--sizes", "64KiB", *options)
+    return max(launch["end"].get("peak_rss_kib", 0) for launch in document["launches"])
+
+
+def run(directory: Path, *arguments: str) -> dict[str, Any]:
+    """One run's document; its own messages go to standard error."""
+    command = [BAREWIRE, "bench", *arguments, "--json", "--output", str(directory)]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
