@@ -5,6 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 run=runs/demo-$(date +%Y%m%d-%H%M%S)
 
+bin/barewire bench pingpong,stream --transport tcp,udp,raw --sizes 64,256,1400,8KiB,64KiB --budget 60 --output "$run"
 report=$(bin/barewire report "$run")
 echo
 echo "Report: $report"

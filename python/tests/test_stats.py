@@ -108,6 +108,13 @@ def test_a_third_of_the_time_is_a_faster_and_the_interval_holds_the_ratio():
     assert one.welch_p_holm < 1e-6
 
 
+def test_one_launch_that_was_held_up_does_not_hide_what_all_others_show():
+    held_up = [680, 678, 682, 690, 679, 676, 678, 682, 686, 688, 688, 3]
+    (one,) = compare_over_sizes([(held_up, _launches(206, 12))], lower_is_better=False)
+    assert one.welch_p_holm > 0.025
+    assert one.verdict == "A faster"
+
+
 def test_of_two_rates_the_larger_is_faster():
     (one,) = compare_over_sizes([(_launches(900), _launches(300, seed=1))], lower_is_better=False)
     assert one.verdict == "A faster"

@@ -9,6 +9,7 @@ mod error;
 mod measure;
 mod pattern;
 mod protocol;
+mod rate_search;
 mod record;
 mod schedule;
 mod server;

@@ -14,6 +14,7 @@ use crate::cpu;
 use crate::error::ProbeError;
 use crate::measure::INTERRUPTED;
 use crate::protocol::{Block, Host, Session, Test};
+use crate::rate_search::RateSearch;
 use crate::record::{End, Phase, Quantity, Record, SCHEMA, Start, Values, peak_rss_kib, write};
 use crate::server::describe_host;
 use crate::transport::{Counters, Place};
@@ -50,10 +51,6 @@ const BLOCK_NS: f64 = 50e6;
 const ROUND_TRIPS_PER_BLOCK: u32 = 1000;
 /// Messages of the first block of a size.
 const FIRST_MESSAGES: u32 = 4;
-/// After a block with loss the pace becomes this share of what got through.
-const PACE_BELOW_LOSS: f64 = 0.98;
-/// After a block without loss it grows by this factor, up to the rate of the link if that is known.
-const PACE_AFTER_SUCCESS: f64 = 1.02;
 /// With loss in every block, stop looking for a pace without after this many times the blocks asked for.
 const LOSSY_BLOCKS_FACTOR: u32 = 3;
 
@@ -79,7 +76,7 @@ pub fn run(plan: &Plan, output: &mut impl Write) -> Result<(), ProbeError> {
             output,
             counters: BTreeMap::new(),
             next_sequence: 0,
-            pace_bit_s: plan.rate_bit_s,
+            rate: RateSearch::new(plan.rate_bit_s),
         }
         .run()
     })
@@ -99,7 +96,7 @@ struct Schedule<'a, W> {
     /// The last that each pair said of its own and its peer's counters.
     counters: BTreeMap<u8, (Counters, Counters)>,
     next_sequence: u32,
-    pace_bit_s: Option<f64>,
+    rate: RateSearch,
 }
 
 impl<W: Write> Schedule<'_, W> {
@@ -126,7 +123,7 @@ impl<W: Write> Schedule<'_, W> {
         let lossy = opened.lossy;
         self.write_start(opened)?;
         for &message_bytes in &self.plan.sizes {
-            self.pace_bit_s = self.plan.rate_bit_s;
+            self.rate = RateSearch::new(self.plan.rate_bit_s);
             match self.plan.test {
                 Test::Stream => self.measure_stream(message_bytes, lossy)?,
                 Test::Pingpong | Test::Bidirectional => self.measure_round_trips(message_bytes)?,
@@ -216,7 +213,7 @@ impl<W: Write> Schedule<'_, W> {
                 messages,
                 lost: samples.lost,
                 corrupt: samples.corrupt + result.outcome.corrupt,
-                pace_bit_s: self.pace_bit_s,
+                pace_bit_s: self.rate.pace_bit_s(),
             };
             write(self.output, &Record::Samples(values))?;
             samples.values_ns.sort_unstable();
@@ -255,7 +252,7 @@ impl<W: Write> Schedule<'_, W> {
         messages: u32,
     ) -> Result<(u32, f64), ProbeError> {
         let lead_in = (STREAM_LEAD_IN_BYTES / message_bytes).clamp(1, STREAM_LEAD_IN_MESSAGES);
-        let (mut total_lost, mut slowest_ns) = (0, 1.0_f64);
+        let (mut total_lost, mut slowest_ns, mut slowest_bit_s) = (0, 1.0_f64, None::<f64>);
         for (pair, BlockResult { samples, outcome, wire_bytes, .. }) in
             self.run_block(message_bytes, lead_in, messages)?
         {
@@ -272,36 +269,25 @@ impl<W: Write> Schedule<'_, W> {
                 messages,
                 lost,
                 corrupt: outcome.corrupt,
-                pace_bit_s: self.pace_bit_s,
+                pace_bit_s: self.rate.pace_bit_s(),
             };
             write(self.output, &Record::Samples(values))?;
             let per_message_ns = outcome.duration_ns as f64 / f64::from(outcome.received.max(1));
             if lost > 0 {
                 let sent_bytes = wire_bytes as f64 * f64::from(lead_in + messages);
                 let sent_bit_s = sent_bytes * 8e9 / samples.sending_ns.max(1) as f64;
-                self.slow_down(sent_bit_s * f64::from(outcome.received.max(1)) / f64::from(messages));
+                let got_through = sent_bit_s * f64::from(outcome.received.max(1)) / f64::from(messages);
+                slowest_bit_s = Some(got_through.min(slowest_bit_s.unwrap_or(f64::INFINITY)));
             }
             total_lost += lost;
             slowest_ns = slowest_ns.max(per_message_ns);
         }
-        if total_lost == 0 {
-            self.speed_up();
+        match slowest_bit_s {
+            Some(got_through) => self.rate.lost(got_through),
+            None => self.rate.succeeded(),
         }
         *number += 1;
         Ok((total_lost, slowest_ns))
-    }
-
-    /// After a loss, sends less than what got through: the share received of the rate sent, and not the
-    /// receiver's own rate, which one moment's hold-up would make far too low.
-    fn slow_down(&mut self, got_through_bit_s: f64) {
-        let pace = got_through_bit_s.min(self.pace_bit_s.unwrap_or(f64::INFINITY)) * PACE_BELOW_LOSS;
-        self.pace_bit_s = Some(pace);
-    }
-
-    /// Finds the edge again after a loss that was only a moment's: a receiver held up, a short burst.
-    fn speed_up(&mut self) {
-        let limit = self.plan.rate_bit_s.unwrap_or(f64::INFINITY);
-        self.pace_bit_s = self.pace_bit_s.map(|pace| (pace * PACE_AFTER_SUCCESS).min(limit));
     }
 
     fn run_block(
@@ -316,7 +302,7 @@ impl<W: Write> Schedule<'_, W> {
             first_sequence: self.next_sequence,
             lead_in,
             messages,
-            pace_bit_s: self.pace_bit_s,
+            pace_bit_s: self.rate.pace_bit_s(),
         };
         self.next_sequence = self.next_sequence.wrapping_add(lead_in + messages);
         for sender in &self.blocks {
