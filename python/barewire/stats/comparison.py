@@ -48,8 +48,9 @@ def compare_over_sizes(
 
     The verdict at each size:
     "A faster" or "B faster" when one of the two tests, each corrected by Holm over all sizes of this call, is below
-    0.025 (half of 0.05, because there are two) and the interval of the ratio leaves out 1; "no difference" when that interval lies within ±`margin` around 1,
-    which is decided first: a difference too small to matter is none; otherwise "undecided".
+    0.025 (half of 0.05, because there are two) and the interval of the ratio leaves out 1; "no difference" when
+    that interval lies within ±`margin` around 1, which is decided first: a difference too small to matter is none;
+    otherwise "undecided".
     Both tests have a say, because each is blind where the other sees: with 6 launches each the smallest possible p
     of the rank test is 0.002, which no correction over 24 sizes survives; and one launch that was held up makes
     Welch's test blind to a difference that all the others show.
