@@ -84,10 +84,35 @@ def test_latency_below_the_wire_time_is_marked_impossible(tmp_path):
     assert raw["verdict"] == "impossible"
 
 
+@pytest.mark.parametrize("mtu", ["1500", "9000"])
+def test_the_three_types_of_llc_carry_short_and_long_messages(mtu, tmp_path):
+    """Above 1500 bytes of LLC data frames go under EtherType 0x8870."""
+    document = bench_json(
+        "pingpong,stream,bidirectional", "--transport", "llc1,llc2,llc3", "--sizes", "1,64,1500,100000", "--mtu", mtu,
+        *SHORT, "-o", str(tmp_path / "run"),
+    )  # fmt: skip
+    found = {(one["test"], one["subject"], one["message_bytes"]) for one in document["series"] if one["median"]}
+    tests = ("pingpong", "stream", "bidirectional")
+    assert found >= {(t, s, m) for t in tests for s in ("llc1", "llc2", "llc3") for m in (1, 64, 1500, 100000)}
+    assert all(one["lost"] == 0 for one in document["series"] if one["subject"] in ("llc2", "llc3"))
+
+
+def test_a_connection_fills_a_shaped_link(tmp_path):
+    document = bench_json(
+        "stream", "--transport", "llc2", "--rate", "100mbit", "--sizes", "64KiB", *SHORT, "-o", str(tmp_path / "run")
+    )
+    (llc2,) = document["series"]
+    assert 0.5 < llc2["fraction_of_limit"] < 1.005
+
+
 @pytest.mark.parametrize("wait", ["block", "busypoll"])
 def test_waiting_in_the_kernel_works_for_all_transports(wait, tmp_path):
-    document = bench_json("pingpong", "--wait", wait, "--sizes", "64", *SHORT, "-o", str(tmp_path / "run"))
-    expected = {f"{transport}/{wait}" for transport in ("tcp", "udp", "raw")} - {"raw/busypoll"}
+    transports = ("tcp", "udp", "raw", "llc1", "llc2", "llc3")
+    document = bench_json(
+        "pingpong", "--transport", ",".join(transports), "--wait", wait, "--sizes", "64", *SHORT, "-o",
+        str(tmp_path / "run"),
+    )  # fmt: skip
+    expected = {f"{transport}/{wait}" for transport in (transports if wait == "block" else ("tcp", "udp"))}
     assert {one["subject"] for one in document["series"]} == expected | {"floor"}
 
 
@@ -115,7 +140,7 @@ def test_a_star_measures_between_its_first_two_hosts(tmp_path):
     ("arguments", "said"),
     [
         (("nosuch",), "pingpong, stream, bidirectional"),
-        (("pingpong", "--transport", "ipx"), "tcp, udp, raw"),
+        (("pingpong", "--transport", "ipx"), "tcp, udp, raw, llc1, llc2, llc3"),
         (("pingpong", "--wait", "dream"), "spin, block, busypoll"),
         (("pingpong", "--transport", "raw", "--wait", "busypoll"), "busy-polled"),
         (("pingpong", "--lab", "ring:4"), "pair, star:N"),

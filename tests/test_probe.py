@@ -140,7 +140,7 @@ def remove_interface(lab: Lab, host: str) -> None:
     assert lab.run(host, [sys.executable, "-c", script], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("transport", ["raw", "udp", "tcp"])
+@pytest.mark.parametrize("transport", ["raw", "udp", "tcp", "llc2"])
 @pytest.mark.parametrize("what", ["vanishes", "goes down"])
 def test_an_interface_that_is_lost_in_mid_run_ends_it_and_keeps_the_samples(transport, what, tmp_path):
     with stand_up("pair") as lab:

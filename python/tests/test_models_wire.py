@@ -143,4 +143,5 @@ def test_only_raw_frames_are_bound_by_the_floor_of_raw_frames():
 def test_a_subject_of_unknown_frames_has_no_protocol():
     assert protocol_of("tcp/busypoll") == "tcp"
     assert protocol_of("floor") == "raw"
-    assert protocol_of("llc2") is None
+    assert protocol_of("llc2") == "raw"
+    assert protocol_of("quic") is None

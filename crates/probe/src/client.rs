@@ -71,8 +71,9 @@ fn open(channel: &mut Channel, session: &Session, place: &Place) -> Result<(Side
         Reply::Ready { endpoint, host } => (endpoint, host),
         other => return Err(out_of_turn(&other)),
     };
-    let (transport, own) = connect(session, place, endpoint)?;
+    let (mut transport, own) = connect(session, place, endpoint)?;
     channel.send(&Request::Connect { endpoint: own })?;
+    transport.establish()?;
     match expect(channel)? {
         Reply::Connected => {}
         other => return Err(out_of_turn(&other)),
@@ -93,6 +94,7 @@ fn run_block(channel: &mut Channel, side: &mut Side, block: &Block) -> Result<Bl
         Test::Stream => stream::active(side, block),
         Test::Bidirectional => bidirectional::active(side, block),
     };
+    let samples = samples.and_then(|samples| side.settle().map(|()| samples));
     // If the passive side failed first, its reason says more than our own silence.
     let samples =
         samples.or_else(|error| if channel.has_news() { expect(channel).and(Err(error)) } else { Err(error) })?;

@@ -193,8 +193,8 @@ fn serve(arguments: ServeArguments) -> Result<(), ProbeError> {
 }
 
 fn measure(test: Test, arguments: TestArguments) -> Result<(), ProbeError> {
-    if arguments.transport == Kind::Raw && arguments.wait == Wait::Busypoll {
-        return Err(ProbeError::WrongUse("raw has no busypoll: choose --wait spin or block".to_owned()));
+    if !matches!(arguments.transport, Kind::Tcp | Kind::Udp) && arguments.wait == Wait::Busypoll {
+        return Err(ProbeError::WrongUse("only tcp and udp have busypoll: choose --wait spin or block".to_owned()));
     }
     if arguments.samples == 0 || arguments.blocks == 0 || arguments.seconds.is_nan() || arguments.seconds <= 0.0 {
         return Err(ProbeError::WrongUse("--samples, --blocks and --seconds must be more than 0".to_owned()));

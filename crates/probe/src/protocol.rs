@@ -58,6 +58,9 @@ pub enum Kind {
     Tcp,
     Udp,
     Raw,
+    Llc1,
+    Llc2,
+    Llc3,
 }
 
 /// How a side waits for a message.

@@ -66,7 +66,8 @@ fn open_session(config: &Config, channel: &mut Channel) -> Result<Option<Side>, 
     let (listening, endpoint) = Listening::new(&session, &place)?;
     channel.send(&Reply::Ready { endpoint, host: describe_host(cpu, &place) })?;
     let Some(Request::Connect { endpoint }) = channel.receive()? else { return Err(out_of_turn()) };
-    let transport = listening.accept(&session, endpoint)?;
+    let mut transport = listening.accept(&session, endpoint)?;
+    transport.establish()?;
     channel.send(&Reply::Connected)?;
     Ok(Some(Side::new(transport, &session)))
 }
@@ -79,6 +80,7 @@ fn run_blocks(side: &mut Side, channel: &mut Channel) -> Result<(), ProbeError> 
         side.prepare(&block, Sender::Passive);
         channel.send(&Reply::Started)?;
         let mut outcome = run_block(side, &block, channel)?;
+        side.settle()?;
         outcome.counters = side.transport.counters()?;
         channel.wait_for_news();
         match channel.receive()? {

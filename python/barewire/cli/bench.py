@@ -30,7 +30,9 @@ _EFFORT = "How much to measure"
 
 def bench(
     tests: Annotated[str, typer.Argument(metavar="TEST[,TEST]", help="pingpong, stream, bidirectional")],
-    transport: Annotated[str, typer.Option(help="tcp, udp, raw; several with commas")] = "tcp,udp,raw",
+    transport: Annotated[
+        str, typer.Option(help="tcp, udp, raw, llc1, llc2, llc3; several with commas")
+    ] = "tcp,udp,raw",
     wait: Annotated[str, typer.Option(help="spin, block, busypoll; several with commas")] = "spin",
     sizes: Annotated[str, typer.Option(help="message sizes: 64,1400,4KiB or 1..64KiB, which doubles")] = "64,1400",
     perturbation: Annotated[int, typer.Option(min=0, help="around each size of a range also so many bytes")] = 0,

@@ -8,7 +8,8 @@ from typing import TypeVar
 from barewire.errors import WrongUse
 
 TESTS = ("pingpong", "stream", "bidirectional")
-TRANSPORTS = ("tcp", "udp", "raw")
+TRANSPORTS = ("tcp", "udp", "raw", "llc1", "llc2", "llc3")
+BUSYPOLLED = ("tcp", "udp")
 WAITS = ("spin", "block", "busypoll")
 
 _T = TypeVar("_T")
@@ -38,14 +39,14 @@ def parse_tests(text: str) -> tuple[str, ...]:
 def parse_subjects(transports: str, waits: str) -> tuple[Subject, ...]:
     """Read lists of transports and waits and combine them; WrongUse names those there are.
 
-    Raw frames cannot be busy-polled, so that pair is left out where other transports are asked for as well.
+    What cannot be busy-polled is left out where other subjects are asked for as well.
     """
     chosen_transports = _unique(_known(name, TRANSPORTS, "transport") for name in transports.split(","))
     chosen_waits = _unique(_known(name, WAITS, "way of waiting") for name in waits.split(","))
     subjects = [Subject(transport, wait) for transport in chosen_transports for wait in chosen_waits]
-    possible = tuple(subject for subject in subjects if subject != Subject("raw", "busypoll"))
+    possible = tuple(subject for subject in subjects if subject.wait != "busypoll" or subject.transport in BUSYPOLLED)
     if not possible:
-        raise WrongUse("raw frames cannot be busy-polled; choose --wait spin or block")
+        raise WrongUse(f"only {' and '.join(BUSYPOLLED)} can be busy-polled; choose --wait spin or block")
     return possible
 
 

@@ -12,7 +12,12 @@ Interval = tuple[float, float]
 # Clocks of two hosts and a shaper's rounding differ by less; a printed digit can round by this much.
 WIRE_TOLERANCE = 0.005
 
-_PROTOCOLS: dict[str, Protocol] = {"tcp": "tcp", "udp": "udp", "raw": "raw", "floor": "raw"}
+# LLC goes in plain frames: what it adds is its own cost, and no part of the limit.
+_PROTOCOLS: dict[str, Protocol] = {
+    "tcp": "tcp",
+    "udp": "udp",
+    **dict.fromkeys(("raw", "llc1", "llc2", "llc3", "floor"), "raw"),
+}
 
 
 def protocol_of(subject: str) -> Protocol | None:

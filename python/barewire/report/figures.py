@@ -21,7 +21,15 @@ Figure = dict[str, Any]
 
 INK, GRID, SURFACE = "#1B2430", "#D8DEE6", "#FFFFFF"
 # Okabe and Ito 2008: told apart by people with any common colour vision deficiency; the markers differ as well.
-_COLOURS = {"tcp": "#D55E00", "udp": "#009E73", "raw": "#0072B2", "floor": "#6B7682"}
+_COLOURS = {
+    "tcp": "#D55E00",
+    "udp": "#009E73",
+    "raw": "#0072B2",
+    "llc1": "#56B4E9",
+    "llc2": "#CC79A7",
+    "llc3": "#B8860B",
+    "floor": "#6B7682",
+}
 _OTHERS = ("#CC79A7", "#B58900", "#2E8FC9")
 DARK = {
     INK: "#E4E9F0",
@@ -36,7 +44,15 @@ DARK = {
     "#2E8FC9": "#8FD0FA",
 }
 _BAND_ALPHA = "38"  # hexadecimal, of 255
-_MARKERS = {"tcp": "square", "udp": "diamond", "raw": "circle", "floor": "cross-thin-open"}
+_MARKERS = {
+    "tcp": "square",
+    "udp": "diamond",
+    "raw": "circle",
+    "llc1": "triangle-up",
+    "llc2": "star",
+    "llc3": "hexagon",
+    "floor": "cross-thin-open",
+}
 _WAITING_DASH = {"": "solid", "block": "dot", "busypoll": "dashdot"}
 _LABELLED_MAX = 12
 # Even steps, and the tail that a mean hides.

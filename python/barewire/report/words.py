@@ -28,7 +28,15 @@ VERDICT_WORDS = {
     "undecided": "undecided",
 }
 
-_NAMES = {"tcp": "TCP", "udp": "UDP", "raw": "raw Ethernet", "floor": "floor"}
+_NAMES = {
+    "tcp": "TCP",
+    "udp": "UDP",
+    "raw": "raw Ethernet",
+    "llc1": "LLC 1",
+    "llc2": "LLC 2",
+    "llc3": "LLC 3",
+    "floor": "floor",
+}
 _WAITING = {"block": "blocking", "busypoll": "busy-polled"}
 _KIB = 1024
 

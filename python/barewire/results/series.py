@@ -15,7 +15,7 @@ from barewire.stats import is_precise, mean_interval, median_interval
 
 FLOOR = "floor"
 TEST_ORDER = ("pingpong", "stream", "bidirectional")
-SUBJECT_ORDER = ("tcp", "udp", "raw")  # a subject not listed follows, the floor is last
+SUBJECT_ORDER = ("tcp", "udp", "raw", "llc1", "llc2", "llc3")  # a subject not listed follows, the floor is last
 
 _KEY = ["test", "subject", "pairs", "message_bytes"]
 Key = tuple[str, str, int, int]

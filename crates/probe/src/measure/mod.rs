@@ -14,7 +14,7 @@ use crate::clock::now_ns;
 use crate::error::ProbeError;
 use crate::pattern::{Pattern, Sender};
 use crate::protocol::{Block, Session, Test, Wait};
-use crate::transport::{LONGEST_SLEEP, Transport};
+use crate::transport::{LONGEST_SLEEP, SETTLING, Transport};
 
 /// Set by SIGINT and SIGTERM.
 pub static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
@@ -125,6 +125,25 @@ impl Side {
                     return if self.transport.is_lossy() { Ok(None) } else { Err(silence()) };
                 }
             }
+        }
+    }
+
+    /// Lets the transport finish what it does behind a call's back, at the end of a block.
+    pub fn settle(&mut self) -> Result<(), ProbeError> {
+        if !self.transport.is_lazy() {
+            return Ok(());
+        }
+        let mut idle = Idle::new(self.wait, self.give_way);
+        let mut settled_ns = None;
+        loop {
+            let done = self.transport.settle()?;
+            let now = now_ns();
+            match settled_ns {
+                Some(since) if done && now - since > SETTLING.as_nanos() as u64 => return Ok(()),
+                None if done => settled_ns = Some(now),
+                _ => {}
+            }
+            idle.turn(&mut *self.transport, SILENCE_PATIENCE_NS)?;
         }
     }
 

@@ -3,6 +3,7 @@
 //! measured. The tests in [`crate::measure`] drive them and know nothing of how they work.
 
 mod datagram;
+mod llc;
 mod pace;
 mod raw;
 mod tcp;
@@ -19,6 +20,14 @@ use crate::protocol::{Kind, Session, Wait};
 
 /// Moves messages. Both calls may be made in turn, so one thread can send and receive at once.
 pub trait Transport {
+    /// Brings a connection about that needs both sides at the same time.
+    ///
+    /// # Errors
+    /// When the peer does not take part.
+    fn establish(&mut self) -> Result<(), ProbeError> {
+        Ok(())
+    }
+
     /// Goes on sending message `sequence`, of which `done` bytes are sent; `true` once all are.
     /// Never blocks; with `false` and no progress the transport is busy or keeps its pace.
     ///
@@ -41,12 +50,26 @@ pub trait Transport {
     /// When the transport no longer works.
     fn wait_to_send(&mut self, patience: Duration) -> Result<(), ProbeError>;
 
+    /// Goes on with what was taken and is not acknowledged yet; `true` once nothing is left. A caller that
+    /// stops calling must have asked until then, and on for [`SETTLING`]: the peer waits likewise.
+    ///
+    /// # Errors
+    /// When the transport no longer works.
+    fn settle(&mut self) -> Result<bool, ProbeError> {
+        Ok(true)
+    }
+
     /// Sends at most this many wire bits per second from now on; without a number as fast as possible.
     /// Transports with a flow control of their own keep to that.
     fn set_pace(&mut self, bit_s: Option<f64>);
 
     /// Bytes that a message takes on the wire, with all headers, checks and gaps.
     fn wire_bytes(&self, message_bytes: usize) -> usize;
+
+    /// Whether something happens later than a call: see [`settle`](Transport::settle).
+    fn is_lazy(&self) -> bool {
+        false
+    }
 
     /// Whether a message can be lost.
     fn is_lossy(&self) -> bool;
@@ -80,6 +103,8 @@ pub struct Counters {
     pub duplicate: u64,
     /// Messages of which some parts came and others did not.
     pub incomplete: u64,
+    /// I PDUs sent again (llc2).
+    pub repeated: u64,
     /// Frames that found the receive ring full.
     pub ring_full: u64,
     /// Times that the transport could not take what was to be sent.
@@ -94,6 +119,7 @@ impl Counters {
         self.stale += other.stale;
         self.duplicate += other.duplicate;
         self.incomplete += other.incomplete;
+        self.repeated += other.repeated;
         self.ring_full += other.ring_full;
         self.send_busy += other.send_busy;
     }
@@ -129,6 +155,7 @@ pub enum Listening {
     Tcp(tcp::Listening),
     Udp(udp::Listening),
     Raw(raw::Listening),
+    Llc(llc::Listening),
 }
 
 impl Listening {
@@ -146,6 +173,10 @@ impl Listening {
                 let (listening, endpoint) = raw::Listening::new(session, place)?;
                 (Self::Raw(listening), endpoint)
             }
+            Kind::Llc1 | Kind::Llc2 | Kind::Llc3 => {
+                let (listening, endpoint) = llc::Listening::new(session, place)?;
+                (Self::Llc(listening), endpoint)
+            }
         })
     }
 
@@ -155,6 +186,9 @@ impl Listening {
             (Self::Udp(listening), Endpoint::Socket(peer)) => Box::new(listening.accept(session, peer)?),
             (Self::Raw(listening), Endpoint::Station { address, mtu }) => {
                 Box::new(listening.accept(session, MacAddress(address), mtu))
+            }
+            (Self::Llc(listening), Endpoint::Station { address, mtu }) => {
+                listening.accept(session, MacAddress(address), mtu)?
             }
             _ => return Err(wrong_endpoint()),
         })
@@ -176,6 +210,10 @@ pub fn connect(session: &Session, place: &Place, peer: Endpoint) -> Result<(Box<
             let (listening, endpoint) = raw::Listening::new(session, place)?;
             (Box::new(listening.accept(session, MacAddress(address), mtu)), endpoint)
         }
+        (Kind::Llc1 | Kind::Llc2 | Kind::Llc3, Endpoint::Station { address, mtu }) => {
+            let (listening, endpoint) = llc::Listening::new(session, place)?;
+            (listening.connect(session, MacAddress(address), mtu)?, endpoint)
+        }
         _ => return Err(wrong_endpoint()),
     })
 }
@@ -192,5 +230,7 @@ fn sleep_of(wait: Wait) -> Option<Duration> {
     }
 }
 
+/// After this, delayed acknowledgements have gone.
+pub const SETTLING: Duration = Duration::from_micros(200);
 /// A sleeping side looks at its control channel at least this often.
 pub const LONGEST_SLEEP: Duration = Duration::from_millis(20);

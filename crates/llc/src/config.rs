@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a caller may choose. Defaults and limits, with their reasons, are in [`crate::bounds`].
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::bounds;
+use crate::time::nanos;
+
+/// How connections behave. Both ends may differ, except that the peer's `acknowledge_every` should not
+/// exceed half of this end's `window`: XID tells the peer's window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionConfig {
+    /// k, the largest number of unacknowledged I PDUs: 1 to 127.
+    pub window: u8,
+    /// The largest number of unacknowledged I PDUs that the peer may send: 1 to 127. Above 64, an I PDU
+    /// repeated by the peer can be taken for one that lies ahead, which costs a needless REJ.
+    pub receive_window: u8,
+    /// Capacity of the send queue in PDUs, unacknowledged ones included: a power of two, at least `window`.
+    pub queue: u16,
+    /// N2, the number of unanswered repetitions after which the connection is given up.
+    pub retries: u8,
+    /// I PDUs that one acknowledgement covers, at most.
+    pub acknowledge_every: u8,
+    /// Longest wait of an acknowledgement for an I PDU to ride on.
+    pub acknowledge_delay: Duration,
+    /// T1 before the first measured round trip, and its bounds afterwards.
+    pub t1_initial: Duration,
+    /// See `t1_initial`.
+    pub t1_min: Duration,
+    /// See `t1_initial`.
+    pub t1_max: Duration,
+    /// Time between two polls of a busy peer.
+    pub busy_poll: Duration,
+    /// Longest time for which data may wait without any of it being acknowledged.
+    pub stall_limit: Duration,
+    /// Silence after which the peer is polled; `None`: never, and a receiver may wait for a dead peer.
+    pub inactivity: Option<Duration>,
+    /// The window after loss.
+    pub after_loss: AfterLoss,
+    /// Acknowledged PDUs after which a shrunk window grows by one.
+    pub grow_after: u16,
+    /// Longest information field that is accepted, in bytes; a longer one is answered with FRMR.
+    pub information_max: u16,
+    /// A fault to have, for the tests of tests.
+    #[cfg(feature = "mutants")]
+    pub mutant: Option<Mutant>,
+}
+
+/// A fault that a test of the tests switches on.
+#[cfg(feature = "mutants")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// Any N(R) is taken for valid.
+    NrUnchecked,
+    /// An N(R) acknowledges one PDU too many, if there is one.
+    NrOffByOne,
+    /// The ack timer never starts.
+    NoAckTimer,
+    /// Retransmission leaves out the first PDU.
+    ResendsFromSecond,
+    /// One PDU more than the window admits.
+    WindowOffByOne,
+    /// A PDU received again is delivered again.
+    DeliversAgain,
+    /// A PDU that lies ahead is delivered.
+    DeliversAhead,
+    /// REJ is never sent.
+    NoRej,
+}
+
+/// What a retransmission does to the window (IEEE 802.2, annex C: the dynamic window).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterLoss {
+    /// Nothing: for a path where frames are lost by accident, not by congestion.
+    Keep,
+    /// Halves it.
+    Halve,
+    /// Sets it to one, as the annex says.
+    One,
+}
+
+impl Default for ConnectionConfig {
+    fn default() -> Self {
+        Self {
+            window: bounds::WINDOW,
+            receive_window: bounds::WINDOW,
+            queue: bounds::QUEUE,
+            retries: bounds::RETRIES,
+            acknowledge_every: bounds::ACKNOWLEDGE_EVERY,
+            acknowledge_delay: bounds::ACKNOWLEDGE_DELAY,
+            t1_initial: bounds::T1_INITIAL,
+            t1_min: bounds::T1_MIN,
+            t1_max: bounds::T1_MAX,
+            busy_poll: bounds::BUSY_POLL,
+            stall_limit: bounds::STALL_LIMIT,
+            inactivity: Some(bounds::INACTIVITY),
+            after_loss: AfterLoss::Halve,
+            grow_after: bounds::GROW_AFTER,
+            information_max: bounds::INFORMATION_MAX,
+            #[cfg(feature = "mutants")]
+            mutant: None,
+        }
+    }
+}
+
+/// A value outside its range, with the field's name and what to choose instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The field.
+    pub field: &'static str,
+    /// What it must be.
+    pub must_be: &'static str,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} must be {}", self.field, self.must_be)
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
+/// A checked configuration in the units of the hot path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Parameters {
+    pub window: u8,
+    pub receive_window: u8,
+    pub queue: u16,
+    pub retries: u8,
+    pub acknowledge_every: u8,
+    pub acknowledge_delay_ns: u64,
+    pub t1_initial_ns: u64,
+    pub t1_min_ns: u64,
+    pub t1_max_ns: u64,
+    pub busy_poll_ns: u64,
+    pub stall_limit_ns: u64,
+    pub inactivity_ns: Option<u64>,
+    pub after_loss: AfterLoss,
+    pub grow_after: u16,
+    pub information_max: u16,
+    #[cfg(feature = "mutants")]
+    pub mutant: Option<Mutant>,
+}
+
+impl ConnectionConfig {
+    pub(crate) fn check(&self) -> Result<Parameters, ConfigError> {
+        let window = 1..=bounds::WINDOW_MAX;
+        require(window.contains(&self.window), "window", "1 to 127")?;
+        require(window.contains(&self.receive_window), "receive_window", "1 to 127")?;
+        require(
+            self.queue.is_power_of_two() && self.queue >= u16::from(self.window) && self.queue <= bounds::QUEUE_MAX,
+            "queue",
+            "a power of two, at least the window and at most 4096",
+        )?;
+        require(self.retries >= 1, "retries", "at least 1")?;
+        require(
+            (1..=self.receive_window).contains(&self.acknowledge_every),
+            "acknowledge_every",
+            "1 to receive_window",
+        )?;
+        require(self.t1_min > Duration::ZERO && self.t1_min <= self.t1_max, "t1_min", "above 0 and at most t1_max")?;
+        require(
+            self.t1_initial > Duration::ZERO && self.t1_initial <= self.t1_max,
+            "t1_initial",
+            "above 0 and at most t1_max",
+        )?;
+        require(self.acknowledge_delay <= self.t1_min, "acknowledge_delay", "at most t1_min")?;
+        require(self.busy_poll > Duration::ZERO, "busy_poll", "above 0")?;
+        require(self.stall_limit >= self.t1_max, "stall_limit", "at least t1_max")?;
+        require(self.inactivity != Some(Duration::ZERO), "inactivity", "above 0, or None")?;
+        require(self.grow_after >= 1, "grow_after", "at least 1")?;
+        Ok(Parameters {
+            window: self.window,
+            receive_window: self.receive_window,
+            queue: self.queue,
+            retries: self.retries,
+            acknowledge_every: self.acknowledge_every,
+            acknowledge_delay_ns: nanos(self.acknowledge_delay),
+            t1_initial_ns: nanos(self.t1_initial),
+            t1_min_ns: nanos(self.t1_min),
+            t1_max_ns: nanos(self.t1_max),
+            busy_poll_ns: nanos(self.busy_poll),
+            stall_limit_ns: nanos(self.stall_limit),
+            inactivity_ns: self.inactivity.map(nanos),
+            after_loss: self.after_loss,
+            grow_after: self.grow_after,
+            information_max: self.information_max,
+            #[cfg(feature = "mutants")]
+            mutant: self.mutant,
+        })
+    }
+}
+
+pub(crate) fn require(condition: bool, field: &'static str, must_be: &'static str) -> Result<(), ConfigError> {
+    if condition { Ok(()) } else { Err(ConfigError { field, must_be }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_legal() {
+        assert!(ConnectionConfig::default().check().is_ok());
+    }
+
+    #[test]
+    fn an_error_names_the_field() {
+        let config = ConnectionConfig { window: 128, ..Default::default() };
+        assert_eq!(config.check().unwrap_err().field, "window");
+        let config = ConnectionConfig { queue: 100, ..Default::default() };
+        assert_eq!(config.check().unwrap_err().field, "queue");
+    }
+}

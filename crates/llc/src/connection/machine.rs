@@ -1,0 +1,879 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The variables of a connection, and what the table's actions do to them.
+
+use super::round_trip::RoundTrip;
+use super::state::{Action, Event, Qualifier, State};
+use super::table::{self, Next};
+use super::{Cause, ConnectionCounters};
+use crate::bounds;
+use crate::config::{AfterLoss, Parameters};
+use crate::pdu::{self, Body, FrmrInformation, Header, Pdu, Role, SequenceNumber, Supervisory};
+use crate::time::Instant;
+
+/// Everything of a connection except the user's tokens, which lie in the send queue under the same
+/// absolute indices: `acknowledged <= next <= sent <= queued`, each wrapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Machine {
+    pub parameters: Parameters,
+    /// DSAP and SSAP of this end's commands.
+    addresses: [u8; 2],
+    pub state: State,
+    /// V(R).
+    vr: SequenceNumber,
+    /// The index that had N(S) = 0.
+    base: u32,
+    /// V(A): all before it are acknowledged.
+    pub acknowledged: u32,
+    /// V(S): the next to be sent, perhaps again.
+    pub next: u32,
+    /// One after the last that was ever sent.
+    sent: u32,
+    /// One after the last in the queue.
+    pub queued: u32,
+    /// The window now, 1 to k; smaller than k after loss.
+    pub window: u8,
+    /// PDUs acknowledged since the window last changed.
+    grown: u16,
+    /// Loss before this index has been paid for with a smaller window.
+    recovered: u32,
+    /// I PDUs received and not yet acknowledged.
+    unacknowledged: u8,
+    retry_count: u8,
+    reject_count: u8,
+    data_flag: u8,
+    p_flag: bool,
+    s_flag: bool,
+    pub remote_busy: bool,
+    /// Whether data has been received or acknowledged since the connection was set up.
+    touched: bool,
+    /// Data is held until the peer has been heard: it may still repeat its SABME.
+    is_held: bool,
+    /// The user wants to end once all is acknowledged.
+    pub finishing: bool,
+    /// P of a SABME that waits for the user.
+    held_poll: bool,
+    /// What is to be sent: [`Pending`] bits.
+    pending: u16,
+    timers: [Instant; Timer::COUNT],
+    last_heard: Instant,
+    frmr: FrmrInformation,
+    pub round_trip: RoundTrip,
+    pub indications: Indications,
+    /// From where to where tokens were dropped; equal if none were.
+    pub dropped: (u32, u32),
+    pub counters: ConnectionCounters,
+}
+
+/// The PDU, or the user's wish, that an event came with.
+#[derive(Clone, Copy)]
+pub(crate) struct Context {
+    pub now: Instant,
+    pub poll_final: bool,
+    pub nr: SequenceNumber,
+    pub cause: Cause,
+}
+
+/// What the user is to hear besides the fate of its tokens; at most four wait, since the fourth is an end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Indications {
+    waiting: [Option<Indication>; 4],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Indication {
+    Incoming,
+    Connected,
+    Reset(Cause),
+    ResetDone,
+    Disconnected(Cause),
+}
+
+impl Indications {
+    fn push(&mut self, indication: Indication) {
+        let free = self.waiting.iter().position(Option::is_none);
+        self.waiting[free.unwrap_or(self.waiting.len() - 1)] = Some(indication);
+    }
+
+    pub fn pop(&mut self) -> Option<Indication> {
+        let first = self.waiting[0].take();
+        self.waiting.rotate_left(1);
+        first
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.waiting[0].is_none()
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Timer {
+    Ack,
+    Poll,
+    Reject,
+    Busy,
+    Stall,
+    Delay,
+}
+
+impl Timer {
+    const COUNT: usize = 6;
+    const EVENTS: [Event; Self::COUNT] =
+        [Event::AckTimer, Event::PollTimer, Event::RejectTimer, Event::BusyTimer, Event::StallTimer, Event::DelayTimer];
+}
+
+/// PDUs to be sent. What an S PDU says, RR, RNR or REJ, follows from the state when it leaves.
+struct Pending;
+
+impl Pending {
+    const UA: u16 = 1;
+    const DM: u16 = 1 << 1;
+    const FRMR: u16 = 1 << 2;
+    const SABME: u16 = 1 << 3;
+    const DISC: u16 = 1 << 4;
+    /// An S response with F = 1.
+    const FINAL: u16 = 1 << 5;
+    /// An S command with P = 1.
+    const POLL: u16 = 1 << 6;
+    /// An S response with F = 0, unless an I PDU says the same.
+    const PLAIN: u16 = 1 << 7;
+    /// The next S PDU with F or P = 0 or F = 1 is REJ.
+    const REJ: u16 = 1 << 8;
+    /// F of the UA, DM, FRMR.
+    const UA_FINAL: u16 = 1 << 9;
+    const DM_FINAL: u16 = 1 << 10;
+    const FRMR_FINAL: u16 = 1 << 11;
+    const SUPERVISORY: u16 = Self::FINAL | Self::POLL | Self::PLAIN | Self::REJ;
+    const ANY: u16 = Self::UA | Self::DM | Self::FRMR | Self::SABME | Self::DISC | Self::SUPERVISORY;
+}
+
+/// Whether this connection is to have a fault; never without the feature `mutants`.
+#[cfg(feature = "mutants")]
+macro_rules! mutant {
+    ($machine:expr, $fault:ident) => {
+        $machine.parameters.mutant == Some(crate::config::Mutant::$fault)
+    };
+}
+#[cfg(not(feature = "mutants"))]
+macro_rules! mutant {
+    ($machine:expr, $fault:ident) => {
+        false
+    };
+}
+
+const SENDING: u16 = State::Normal.bit() | State::Busy.bit() | State::Reject.bit();
+const BUSY: u16 = State::Busy.bit() | State::AwaitBusy.bit();
+const REJECTING: u16 = State::Reject.bit() | State::AwaitReject.bit();
+
+impl Machine {
+    pub fn new(parameters: Parameters, addresses: [u8; 2], now: Instant) -> Self {
+        Self {
+            parameters,
+            addresses,
+            state: State::Adm,
+            vr: SequenceNumber::default(),
+            base: 0,
+            acknowledged: 0,
+            next: 0,
+            sent: 0,
+            queued: 0,
+            window: parameters.window,
+            grown: 0,
+            recovered: 0,
+            unacknowledged: 0,
+            retry_count: 0,
+            reject_count: 0,
+            data_flag: 0,
+            p_flag: false,
+            s_flag: false,
+            remote_busy: false,
+            touched: false,
+            is_held: false,
+            finishing: false,
+            held_poll: false,
+            pending: 0,
+            timers: [Instant::NEVER; Timer::COUNT],
+            last_heard: now,
+            frmr: FrmrInformation([0; 5]),
+            round_trip: RoundTrip::new(),
+            indications: Indications::default(),
+            dropped: (0, 0),
+            counters: ConnectionCounters::default(),
+        }
+    }
+
+    /// Takes a type 2 PDU; true if its information is to be delivered.
+    #[inline]
+    pub fn handle(&mut self, pdu: &Pdu<'_>, now: Instant) -> bool {
+        if let Body::I { role, poll_final, ns, nr, information } = pdu.body {
+            let outstanding = self.sent.wrapping_sub(self.acknowledged);
+            let progress = u32::from(nr.distance_from(self.sequence(self.acknowledged)));
+            let plain = !poll_final || (role as u8 == Role::Response as u8 && !self.p_flag);
+            if self.state == State::Normal
+                && plain
+                && ns == self.vr
+                && progress <= outstanding
+                && information.len() <= usize::from(self.parameters.information_max)
+            {
+                self.last_heard = now;
+                self.heard();
+                self.deliver();
+                self.update_nr(progress, now);
+                self.acknowledge_later(now);
+                self.finish(now);
+                return true;
+            }
+        }
+        self.handle_by_table(pdu, now)
+    }
+
+    /// The same for every PDU, without the short way for the usual one.
+    pub fn handle_by_table(&mut self, pdu: &Pdu<'_>, now: Instant) -> bool {
+        self.last_heard = now;
+        let (role, bit) = (pdu.role(), pdu.poll_final());
+        let poll_final = bit && (role == Role::Command || self.p_flag);
+        let is_response = role == Role::Response;
+        let mut context =
+            Context { now, poll_final: bit, nr: self.sequence(self.acknowledged), cause: Cause::Requested };
+        let event = match pdu.body {
+            Body::I { ns, nr, information, .. } => {
+                let kind = match self.classify(nr, ns, information.len(), &mut context) {
+                    Ok(kind) => kind,
+                    Err(flags) => return self.reject(pdu.header().as_bytes(), role, bit, flags, now),
+                };
+                self.heard();
+                self.counters.received_ahead += u64::from(kind == Event::AheadC0);
+                self.counters.received_again += u64::from(kind == Event::AgainC0);
+                Event::numbered(kind, is_response, poll_final)
+            }
+            Body::S { function, nr, .. } => {
+                let is_fresh = match self.check_nr(nr, &mut context) {
+                    Ok(is_fresh) => is_fresh,
+                    Err(flags) => return self.reject(pdu.header().as_bytes(), role, bit, flags, now),
+                };
+                self.heard();
+                self.counters.overtaken += u64::from(!is_fresh);
+                let kind = match function {
+                    Supervisory::Rr => Event::RrC0,
+                    Supervisory::Rnr => Event::RnrC0,
+                    // An overtaken REJ asks for what has arrived since.
+                    Supervisory::Rej if is_fresh => Event::RejC0,
+                    Supervisory::Rej => Event::RrC0,
+                };
+                Event::numbered(kind, is_response, poll_final)
+            }
+            Body::Sabme { .. } => {
+                context.cause = Cause::PeerReset;
+                Event::Sabme
+            }
+            Body::Disc { .. } => {
+                context.cause = Cause::PeerDisconnected;
+                Event::Disc
+            }
+            Body::Ua { .. } => Event::Ua,
+            Body::Dm { .. } => {
+                context.cause = if self.state == State::Setup { Cause::PeerRefused } else { Cause::PeerNotConnected };
+                Event::Dm
+            }
+            Body::Frmr { reason, .. } => {
+                context.cause = Cause::PeerRejected(reason);
+                self.counters.frmr_received += u64::from(self.state.is_connected());
+                Event::Frmr
+            }
+            // Types 1 and 3 are not the connection's.
+            Body::Ui { .. }
+            | Body::Xid { .. }
+            | Body::Test { .. }
+            | Body::AcCommand { .. }
+            | Body::AcResponse { .. } => {
+                return false;
+            }
+        };
+        self.dispatch(event, context)
+    }
+
+    /// Answers a PDU that breaks the protocol with FRMR. `header`: from DSAP to the control field.
+    pub fn reject(&mut self, header: &[u8], role: Role, poll_final: bool, flags: u8, now: Instant) -> bool {
+        if self.state.is_connected() {
+            let control = [header.get(2).copied().unwrap_or(0), header.get(3).copied().unwrap_or(0)];
+            let (vs, vr) = (self.sequence(self.next), self.vr);
+            self.frmr = FrmrInformation::new(control, role, vs, vr, flags);
+            self.counters.frmr_sent += 1;
+            for (number, count) in self.counters.frmr_causes.iter_mut().enumerate() {
+                *count += u64::from(flags >> number & 1);
+            }
+            let poll_final = poll_final && role == Role::Command;
+            self.dispatch(Event::Bad, Context { poll_final, ..self.context(now, Cause::Requested) });
+        }
+        false
+    }
+
+    /// A wish of the user; false if it makes no sense in this state.
+    pub fn request(&mut self, event: Event, now: Instant) -> bool {
+        let before = self.state;
+        self.dispatch(event, self.context(now, Cause::Requested));
+        before != self.state
+    }
+
+    pub fn handle_timeout(&mut self, now: Instant) {
+        for (number, event) in Timer::EVENTS.into_iter().enumerate() {
+            if self.timers[number] <= now {
+                self.timers[number] = Instant::NEVER;
+                let cause = if matches!(event, Event::StallTimer) { Cause::Stalled } else { Cause::NoAnswer };
+                self.counters.timeouts += u64::from(!matches!(event, Event::DelayTimer));
+                self.dispatch(event, self.context(now, cause));
+            }
+        }
+        if self.silence_deadline() <= now {
+            self.last_heard = now;
+            self.dispatch(Event::SilenceTimer, self.context(now, Cause::NoAnswer));
+        }
+    }
+
+    #[inline]
+    pub fn next_deadline(&self) -> Instant {
+        self.timers.iter().fold(self.silence_deadline(), |earliest, timer| earliest.min(*timer))
+    }
+
+    /// Whether `poll_transmit` would yield something.
+    #[inline]
+    pub fn wants_transmit(&self) -> bool {
+        self.pending & Pending::ANY != 0 || self.may_send_data()
+    }
+
+    /// The next PDU to send, and the index of the token that it carries.
+    #[inline]
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<(Header, Option<u32>)> {
+        if self.pending & (Pending::ANY & !Pending::PLAIN) != 0 {
+            return Some((self.transmit_pending(), None));
+        }
+        if self.pending & Pending::PLAIN != 0 && (self.state.is_in(BUSY) || !self.may_send_data()) {
+            return Some((self.transmit_supervisory(Pending::PLAIN), None));
+        }
+        if self.may_send_data() {
+            let poll = !self.p_flag && self.closes_shrunk_window();
+            let (header, index) = self.transmit_information(poll, now);
+            if !self.timer_runs(Timer::Ack) {
+                self.start_ack_timer(now);
+            }
+            if poll {
+                self.start_poll_timer(now);
+            }
+            return Some((header, Some(index)));
+        }
+        None
+    }
+
+    /// A token went into the queue.
+    #[inline]
+    pub fn enqueue(&mut self, now: Instant) {
+        if self.queued == self.acknowledged {
+            self.set_timer(Timer::Stall, now.after(self.parameters.stall_limit_ns));
+        }
+        self.queued = self.queued.wrapping_add(1);
+    }
+
+    /// Ends the connection if the user asked for that and nothing is left to do.
+    #[inline]
+    pub fn finish(&mut self, now: Instant) {
+        if self.finishing && self.acknowledged == self.queued && self.state.is_connected() {
+            self.dispatch(Event::DisconnectRequest, self.context(now, Cause::Requested));
+        }
+    }
+
+    /// I PDUs sent and not acknowledged.
+    pub fn outstanding(&self) -> u32 {
+        self.sent.wrapping_sub(self.acknowledged)
+    }
+
+    /// What must hold at any time, whatever the peer did.
+    #[cfg(any(test, debug_assertions))]
+    pub fn check(&self) {
+        #[cfg(feature = "mutants")]
+        if self.parameters.mutant.is_some() {
+            return;
+        }
+        let from_acknowledged = |index: u32| index.wrapping_sub(self.acknowledged);
+        assert!(from_acknowledged(self.next) <= from_acknowledged(self.sent));
+        assert!(from_acknowledged(self.sent) <= from_acknowledged(self.queued));
+        assert!(from_acknowledged(self.sent) <= u32::from(self.parameters.window));
+        assert!(from_acknowledged(self.queued) <= u32::from(self.parameters.queue));
+        assert!(self.window >= 1 && self.window <= self.parameters.window);
+        assert!(self.retry_count <= self.parameters.retries);
+        if self.state.is_connected() && self.queued != self.acknowledged {
+            assert!(self.timer_runs(Timer::Stall));
+            let supervised =
+                self.timer_runs(Timer::Ack) || self.timer_runs(Timer::Poll) || self.timer_runs(Timer::Busy);
+            assert!(supervised || self.wants_transmit(), "nothing drives {self:?}");
+        }
+        if self.state.is_in(State::Await.bit() | BUSY & !State::Busy.bit() | State::AwaitReject.bit()) {
+            assert!(self.timer_runs(Timer::Poll), "nothing ends the wait of {self:?}");
+        }
+        if !self.state.is_connected() {
+            assert!(self.acknowledged == self.queued);
+        }
+    }
+
+    /// What the table says of data that waits: send it, and with which P bit, or not.
+    #[cfg(test)]
+    pub fn data_request(&self) -> Option<bool> {
+        let is_open = self.next != self.queued && self.next.wrapping_sub(self.acknowledged) < u32::from(self.window);
+        let context = self.context(Instant::default(), Cause::Requested);
+        let row = table::find(self.state, Event::DataRequest, |qualifier| self.holds(qualifier, &context));
+        row.filter(|_| is_open).map(|row| row.actions.contains(&Action::SendIPoll))
+    }
+
+    pub(super) fn dispatch(&mut self, event: Event, context: Context) -> bool {
+        let Some(row) = table::find(self.state, event, |qualifier| self.holds(qualifier, &context)) else {
+            self.counters.ignored += 1;
+            return false;
+        };
+        // An action may look at the state it came from, never at the one it leads to.
+        let mut deliver = false;
+        for action in row.actions {
+            deliver |= self.perform(*action, &context);
+        }
+        if let Next::To(next) = row.next {
+            self.state = next;
+            if next == State::Adm {
+                self.timers = [Instant::NEVER; Timer::COUNT];
+                self.pending &= Pending::UA | Pending::UA_FINAL | Pending::DM | Pending::DM_FINAL;
+            }
+        }
+        self.finish(context.now);
+        deliver
+    }
+
+    fn holds(&self, qualifier: Qualifier, context: &Context) -> bool {
+        match qualifier {
+            Qualifier::PollOutstanding => self.p_flag,
+            Qualifier::NoPollOutstanding => !self.p_flag,
+            Qualifier::FinalMatches => self.p_flag == context.poll_final,
+            Qualifier::RetryBelow => self.retry_count < self.parameters.retries,
+            Qualifier::RetryReached => self.retry_count >= self.parameters.retries,
+            Qualifier::RejectsReached => self.reject_count >= self.parameters.retries,
+            Qualifier::SabmeSeen => self.s_flag,
+            Qualifier::DataFlag1 => self.data_flag == 1,
+            Qualifier::DataFlag2 => self.data_flag == 2,
+            Qualifier::RemoteReady => !self.remote_busy,
+            Qualifier::PeerHeard => !self.is_held,
+            Qualifier::LastOfShrunkWindow => self.closes_shrunk_window(),
+            Qualifier::Untouched => !self.touched && self.sent == self.base,
+        }
+    }
+
+    /// Does what the table says; true if the PDU's information is to be delivered.
+    fn perform(&mut self, action: Action, context: &Context) -> bool {
+        let now = context.now;
+        let bit = |set: bool, bit: u16| if set { bit } else { 0 };
+        match action {
+            Action::SendSabme => self.command(Pending::SABME),
+            Action::SendDisc => self.command(Pending::DISC),
+            Action::SendUa => self.answer(Pending::UA | bit(context.poll_final, Pending::UA_FINAL)),
+            Action::SendUaHeld => self.answer(Pending::UA | bit(self.held_poll, Pending::UA_FINAL)),
+            Action::SendDm => self.answer(Pending::DM | bit(context.poll_final, Pending::DM_FINAL)),
+            Action::SendDmHeld => self.answer(Pending::DM | bit(self.held_poll, Pending::DM_FINAL)),
+            Action::SendDmUnasked => self.answer(Pending::DM),
+            Action::SendFrmr | Action::ResendFrmr => {
+                self.answer(Pending::FRMR | bit(context.poll_final, Pending::FRMR_FINAL));
+            }
+            Action::SendRr | Action::SendRnr => self.pending |= Pending::PLAIN,
+            Action::SendRej => self.pending |= Pending::PLAIN | Pending::REJ,
+            Action::SendRrFinal | Action::SendRnrFinal => self.pending |= Pending::FINAL,
+            Action::SendRejFinal => self.pending |= Pending::FINAL | Pending::REJ,
+            Action::SendRrPoll | Action::SendRnrPoll => self.pending |= Pending::POLL,
+            Action::SendRejPoll => self.pending |= Pending::POLL | Pending::REJ,
+            // The transmission itself is `poll_transmit`: it needs the token.
+            Action::SendI | Action::SendIPoll => {}
+            Action::SendAckLater => self.acknowledge_later(now),
+            Action::Deliver => {
+                self.deliver();
+                return true;
+            }
+            Action::UpdateNr => {
+                let progress = context.nr.distance_from(self.sequence(self.acknowledged));
+                self.update_nr(u32::from(progress), now);
+            }
+            Action::Rewind => self.rewind(),
+            Action::Resend => self.resend(),
+            Action::ClearPoll => {
+                self.p_flag = false;
+                self.stop(Timer::Poll);
+                // A repetition that has not left yet is not needed any more; a REJ in it still is.
+                if self.pending & Pending::POLL != 0 {
+                    let rejects = self.pending & Pending::REJ != 0;
+                    self.pending = self.pending & !Pending::POLL | bit(rejects, Pending::PLAIN);
+                }
+            }
+            Action::HoldData => {
+                self.is_held = true;
+                self.start_ack_timer(now);
+            }
+            Action::HoldPoll => self.held_poll = context.poll_final,
+            Action::StartAckTimer => self.start_ack_timer(now),
+            Action::StartAckTimerIfNot => {
+                if !self.timer_runs(Timer::Ack) {
+                    self.start_ack_timer(now);
+                }
+            }
+            Action::StopAckTimer => self.stop(Timer::Ack),
+            Action::StartPollTimer => self.start_poll_timer(now),
+            Action::StartRejectTimer => {
+                let t1 = self.round_trip.timeout_ns(&self.parameters, self.reject_count);
+                self.set_timer(Timer::Reject, now.after(t1));
+            }
+            Action::StopRejectTimer => {
+                self.pending &= !Pending::REJ;
+                self.stop(Timer::Reject);
+            }
+            Action::StopOtherTimers => {
+                let ack = self.timers[Timer::Ack as usize];
+                self.timers = [Instant::NEVER; Timer::COUNT];
+                self.timers[Timer::Ack as usize] = ack;
+            }
+            Action::StopAllTimers => {
+                self.timers = [Instant::NEVER; Timer::COUNT];
+                if self.queued != self.acknowledged {
+                    self.set_timer(Timer::Stall, now.after(self.parameters.stall_limit_ns));
+                }
+            }
+            Action::CountRetry => self.retry_count = self.retry_count.saturating_add(1),
+            Action::ZeroRetry => self.retry_count = 0,
+            Action::CountReject => self.reject_count = self.reject_count.saturating_add(1),
+            Action::SetRemoteBusy => {
+                self.remote_busy = true;
+                self.stop(Timer::Ack);
+                self.set_timer(Timer::Busy, now.after(self.parameters.busy_poll_ns));
+            }
+            Action::ClearRemoteBusy => {
+                if self.remote_busy {
+                    self.forget_remote_busy();
+                    self.rewind();
+                }
+            }
+            Action::ForgetRemoteBusy => self.forget_remote_busy(),
+            Action::SetDataFlag0 => self.data_flag = 0,
+            Action::SetDataFlag1 => self.data_flag = 1,
+            Action::SetDataFlag1If0 => self.data_flag = self.data_flag.max(1),
+            Action::SetDataFlag2 => self.data_flag = 2,
+            Action::SetSabmeSeen => self.s_flag = true,
+            Action::ClearSabmeSeen => self.s_flag = false,
+            Action::ResetVariables => self.reset_variables(now),
+            Action::DropData => self.drop_data(),
+            Action::ConnectIndication => self.indications.push(Indication::Incoming),
+            Action::ConnectConfirm => self.indications.push(Indication::Connected),
+            Action::ResetIndication => self.indications.push(Indication::Reset(context.cause)),
+            Action::ResetConfirm => self.indications.push(Indication::ResetDone),
+            Action::DisconnectIndication | Action::DisconnectConfirm => {
+                self.indications.push(Indication::Disconnected(context.cause));
+            }
+        }
+        false
+    }
+
+    /// Which event an I PDU is, or the FRMR bits if it is none.
+    fn classify(
+        &self,
+        nr: SequenceNumber,
+        ns: SequenceNumber,
+        length: usize,
+        context: &mut Context,
+    ) -> Result<Event, u8> {
+        if !self.state.is_connected() {
+            return Ok(Event::IC0);
+        }
+        if length > usize::from(self.parameters.information_max) {
+            return Err(FrmrInformation::Y);
+        }
+        self.check_nr(nr, context)?;
+        let ahead = ns.distance_from(self.vr);
+        let behind = SequenceNumber::MODULUS - ahead;
+        match ahead {
+            0 => Ok(Event::IC0),
+            _ if mutant!(self, DeliversAgain) && behind <= self.parameters.receive_window => Ok(Event::IC0),
+            _ if mutant!(self, DeliversAhead) && ahead < self.parameters.receive_window => Ok(Event::IC0),
+            _ if ahead < self.parameters.receive_window => Ok(Event::AheadC0),
+            _ if behind <= self.parameters.receive_window => Ok(Event::AgainC0),
+            _ => Err(FrmrInformation::V),
+        }
+    }
+
+    /// Puts a valid N(R) into the context. `Ok(false)`: overtaken, so that it says nothing new.
+    fn check_nr(&self, nr: SequenceNumber, context: &mut Context) -> Result<bool, u8> {
+        let progress = nr.distance_from(self.sequence(self.acknowledged));
+        if !self.state.is_connected() {
+            return Ok(true);
+        }
+        if u32::from(progress) <= self.outstanding() || mutant!(self, NrUnchecked) {
+            context.nr = nr;
+            return Ok(true);
+        }
+        let is_stale = SequenceNumber::MODULUS - progress <= bounds::STALE_NR_MAX && self.touched;
+        if is_stale { Ok(false) } else { Err(FrmrInformation::Z) }
+    }
+
+    fn context(&self, now: Instant, cause: Cause) -> Context {
+        Context { now, poll_final: false, nr: self.sequence(self.acknowledged), cause }
+    }
+
+    #[inline]
+    fn sequence(&self, index: u32) -> SequenceNumber {
+        SequenceNumber::wrapping(index.wrapping_sub(self.base))
+    }
+
+    /// An I or S PDU came: the peer knows that it is connected.
+    #[inline]
+    fn heard(&mut self) {
+        if self.is_held && self.state.is_connected() {
+            self.is_held = false;
+            if self.next == self.acknowledged {
+                self.stop(Timer::Ack);
+            }
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self) {
+        self.vr = self.vr.next();
+        self.reject_count = 0;
+        self.touched = true;
+        self.counters.information_received += 1;
+    }
+
+    #[inline]
+    fn acknowledge_later(&mut self, now: Instant) {
+        self.unacknowledged = self.unacknowledged.saturating_add(1);
+        if self.unacknowledged >= self.parameters.acknowledge_every {
+            self.pending |= Pending::PLAIN;
+        } else if !self.timer_runs(Timer::Delay) {
+            self.set_timer(Timer::Delay, now.after(self.parameters.acknowledge_delay_ns));
+        }
+    }
+
+    #[inline]
+    fn update_nr(&mut self, progress: u32, now: Instant) {
+        if progress == 0 {
+            if self.sent == self.acknowledged {
+                self.retry_count = 0;
+            }
+            return;
+        }
+        let progress = progress + u32::from(mutant!(self, NrOffByOne) && progress < self.outstanding());
+        self.acknowledged = self.acknowledged.wrapping_add(progress);
+        if (self.next.wrapping_sub(self.acknowledged) as i32) < 0 {
+            self.next = self.acknowledged;
+        }
+        self.touched = true;
+        self.retry_count = 0;
+        self.counters.information_acknowledged += u64::from(progress);
+        self.round_trip.acknowledged(self.acknowledged, now);
+        if self.window < self.parameters.window {
+            self.grow(progress);
+        }
+        if self.next == self.acknowledged {
+            self.stop(Timer::Ack);
+        } else {
+            self.start_ack_timer(now);
+        }
+        if self.queued == self.acknowledged {
+            self.stop(Timer::Stall);
+        } else {
+            self.set_timer(Timer::Stall, now.after(self.parameters.stall_limit_ns));
+        }
+    }
+
+    fn grow(&mut self, progress: u32) {
+        self.grown = self.grown.saturating_add(progress as u16);
+        while self.grown >= self.parameters.grow_after && self.window < self.parameters.window {
+            self.grown -= self.parameters.grow_after;
+            self.window += 1;
+        }
+    }
+
+    /// V(S) := V(A).
+    fn rewind(&mut self) {
+        if self.next != self.acknowledged {
+            self.next = self.acknowledged.wrapping_add(u32::from(mutant!(self, ResendsFromSecond)));
+            self.stop(Timer::Ack);
+        }
+        self.round_trip.cancel();
+    }
+
+    /// What the peer has not received goes out again, with a smaller window, once for each loss.
+    fn resend(&mut self) {
+        self.rewind();
+        if self.sent == self.acknowledged {
+            return;
+        }
+        self.counters.recoveries += 1;
+        if (self.acknowledged.wrapping_sub(self.recovered) as i32) >= 0 {
+            self.window = match self.parameters.after_loss {
+                AfterLoss::Keep => self.window,
+                AfterLoss::Halve => self.window.div_ceil(2),
+                AfterLoss::One => 1,
+            };
+            self.grown = 0;
+            self.recovered = self.sent;
+        }
+    }
+
+    fn forget_remote_busy(&mut self) {
+        self.remote_busy = false;
+        self.stop(Timer::Busy);
+    }
+
+    fn reset_variables(&mut self, now: Instant) {
+        (self.base, self.acknowledged, self.next, self.sent) = (self.queued, self.queued, self.queued, self.queued);
+        self.recovered = self.queued;
+        self.vr = SequenceNumber::default();
+        self.window = self.parameters.window;
+        (self.grown, self.unacknowledged, self.reject_count, self.data_flag) = (0, 0, 0, 0);
+        (self.touched, self.is_held) = (false, false);
+        self.last_heard = now;
+        self.round_trip.cancel();
+    }
+
+    /// Data is no longer exchanged: what was not acknowledged goes back to the user.
+    fn drop_data(&mut self) {
+        if self.acknowledged != self.queued {
+            self.dropped = (self.acknowledged, self.queued);
+        }
+        (self.acknowledged, self.next, self.sent) = (self.queued, self.queued, self.queued);
+        self.base = self.queued;
+        self.stop(Timer::Stall);
+        self.stop(Timer::Delay);
+        self.pending &= !Pending::SUPERVISORY;
+        self.finishing = false;
+    }
+
+    fn command(&mut self, command: u16) {
+        self.pending = self.pending & !(Pending::SUPERVISORY | Pending::SABME | Pending::DISC) | command;
+        self.p_flag = true;
+    }
+
+    /// A newer U response replaces an older one; after DM there is nothing else to say.
+    fn answer(&mut self, response: u16) {
+        let kept = if response & Pending::DM != 0 { 0 } else { Pending::SUPERVISORY | Pending::SABME | Pending::DISC };
+        self.pending = response | self.pending & kept;
+    }
+
+    fn transmit_pending(&mut self) -> Header {
+        const UNNUMBERED: u16 = Pending::UA | Pending::DM | Pending::FRMR | Pending::SABME | Pending::DISC;
+        if self.pending & UNNUMBERED == 0 {
+            // REJ goes before a poll, so that its answer comes after what was asked for.
+            let order =
+                [Pending::FINAL, if self.pending & Pending::REJ != 0 { Pending::PLAIN } else { 0 }, Pending::POLL];
+            let kind = order.into_iter().find(|kind| self.pending & kind != 0).unwrap_or(Pending::PLAIN);
+            return self.transmit_supervisory(kind);
+        }
+        let bits = self.pending;
+        let lowest = 1 << (bits & UNNUMBERED).trailing_zeros();
+        self.pending &= !lowest;
+        let body = match lowest {
+            Pending::UA => Body::Ua { final_bit: bits & Pending::UA_FINAL != 0 },
+            Pending::DM => Body::Dm { final_bit: bits & Pending::DM_FINAL != 0 },
+            Pending::FRMR => Body::Frmr { final_bit: bits & Pending::FRMR_FINAL != 0, reason: self.frmr },
+            Pending::SABME => Body::Sabme { poll: true },
+            _ => Body::Disc { poll: true },
+        };
+        let [destination, source] = self.addresses;
+        let source = crate::address::Source::from_byte(source);
+        Pdu { destination: destination.into(), source, body }.header()
+    }
+
+    fn transmit_supervisory(&mut self, kind: u16) -> Header {
+        let rejects = self.pending & Pending::REJ != 0 && self.state.is_in(REJECTING) && !mutant!(self, NoRej);
+        let function = if self.state.is_in(BUSY) {
+            Supervisory::Rnr
+        } else if rejects {
+            Supervisory::Rej
+        } else {
+            Supervisory::Rr
+        };
+        // Whatever the kind, N(R) acknowledges and REJ rejects.
+        self.pending &= !(kind | Pending::PLAIN | Pending::REJ);
+        self.acknowledged_now();
+        let role = if kind == Pending::POLL { Role::Command } else { Role::Response };
+        let control = pdu::supervisory_control(function, self.vr, kind != Pending::PLAIN);
+        Header::numbered([self.addresses[0], self.addresses[1] | role as u8], control)
+    }
+
+    #[inline]
+    fn transmit_information(&mut self, poll: bool, now: Instant) -> (Header, u32) {
+        let index = self.next;
+        self.next = index.wrapping_add(1);
+        if index == self.sent {
+            self.sent = self.next;
+            self.round_trip.sent(index, now);
+        } else {
+            self.counters.information_repeated += 1;
+        }
+        self.counters.information_sent += 1;
+        let control = pdu::information_control(self.sequence(index), self.vr, poll);
+        if !self.state.is_in(BUSY) {
+            self.pending &= !Pending::PLAIN;
+        }
+        self.acknowledged_now();
+        (Header::numbered(self.addresses, control), index)
+    }
+
+    /// The PDU that leaves carries V(R).
+    #[inline]
+    fn acknowledged_now(&mut self) {
+        self.unacknowledged = 0;
+        self.stop(Timer::Delay);
+    }
+
+    #[inline]
+    fn may_send_data(&self) -> bool {
+        self.next != self.queued
+            && self.next.wrapping_sub(self.acknowledged)
+                < u32::from(self.window) + u32::from(mutant!(self, WindowOffByOne))
+            && !self.remote_busy
+            && !self.is_held
+            && self.state.is_in(SENDING)
+    }
+
+    /// The next I PDU is the last that a window shrunk by loss admits: its answer should not wait.
+    #[inline]
+    fn closes_shrunk_window(&self) -> bool {
+        self.window < self.parameters.window && self.next.wrapping_sub(self.acknowledged) + 1 == u32::from(self.window)
+    }
+
+    #[inline]
+    fn start_ack_timer(&mut self, now: Instant) {
+        if mutant!(self, NoAckTimer) {
+            return;
+        }
+        let t1 = self.round_trip.timeout_ns(&self.parameters, self.retry_count);
+        self.set_timer(Timer::Ack, now.after(t1));
+    }
+
+    fn start_poll_timer(&mut self, now: Instant) {
+        self.p_flag = true;
+        let t1 = self.round_trip.timeout_ns(&self.parameters, self.retry_count);
+        self.set_timer(Timer::Poll, now.after(t1));
+    }
+
+    #[inline]
+    fn timer_runs(&self, timer: Timer) -> bool {
+        self.timers[timer as usize] != Instant::NEVER
+    }
+
+    #[inline]
+    fn set_timer(&mut self, timer: Timer, deadline: Instant) {
+        self.timers[timer as usize] = deadline;
+    }
+
+    #[inline]
+    fn stop(&mut self, timer: Timer) {
+        self.timers[timer as usize] = Instant::NEVER;
+    }
+
+    #[inline]
+    fn silence_deadline(&self) -> Instant {
+        match self.parameters.inactivity_ns {
+            Some(silence) if self.state.is_connected() => self.last_heard.after(silence),
+            _ => Instant::NEVER,
+        }
+    }
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! T1 from measured round trips: smoothed mean and deviation, as in RFC 6298. Only PDUs sent once are
+//! measured, one at a time.
+
+use crate::config::Parameters;
+use crate::time::Instant;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RoundTrip {
+    /// Smoothed round trip and its mean deviation, in ns; both 0 before the first measurement.
+    smoothed_ns: u64,
+    deviation_ns: u64,
+    /// The PDU being timed and when it was sent; never if none is.
+    index: u32,
+    sent: Instant,
+}
+
+impl RoundTrip {
+    pub(crate) const fn new() -> Self {
+        Self { smoothed_ns: 0, deviation_ns: 0, index: 0, sent: Instant::NEVER }
+    }
+
+    /// `None` before the first measurement.
+    pub(crate) const fn smoothed_ns(&self) -> Option<u64> {
+        if self.smoothed_ns == 0 { None } else { Some(self.smoothed_ns) }
+    }
+
+    /// A PDU goes out for the first time.
+    #[inline]
+    pub(crate) fn sent(&mut self, index: u32, now: Instant) {
+        if self.sent == Instant::NEVER {
+            (self.index, self.sent) = (index, now);
+        }
+    }
+
+    /// All PDUs before `acknowledged` have arrived.
+    #[inline]
+    pub(crate) fn acknowledged(&mut self, acknowledged: u32, now: Instant) {
+        if self.sent != Instant::NEVER && acknowledged.wrapping_sub(self.index).wrapping_sub(1) < u32::MAX / 2 {
+            self.measure(now.nanos_since(self.sent));
+            self.sent = Instant::NEVER;
+        }
+    }
+
+    /// Something goes out again: what is being timed would be ambiguous.
+    pub(crate) fn cancel(&mut self) {
+        self.sent = Instant::NEVER;
+    }
+
+    /// T1 for the given number of repetitions so far. The peer may wait for a PDU to put its
+    /// acknowledgement on, as long as this end would.
+    pub(crate) fn timeout_ns(&self, parameters: &Parameters, repetitions: u8) -> u64 {
+        let base = if self.smoothed_ns == 0 {
+            parameters.t1_initial_ns
+        } else {
+            let spread = self.deviation_ns.saturating_mul(4).max(parameters.t1_min_ns / 4);
+            self.smoothed_ns.saturating_add(spread).saturating_add(parameters.acknowledge_delay_ns)
+        };
+        let doubled = base.max(parameters.t1_min_ns).saturating_mul(1 << repetitions.min(32));
+        doubled.min(parameters.t1_max_ns)
+    }
+
+    fn measure(&mut self, sample_ns: u64) {
+        let sample_ns = sample_ns.max(1);
+        if self.smoothed_ns == 0 {
+            (self.smoothed_ns, self.deviation_ns) = (sample_ns, sample_ns / 2);
+        } else {
+            let deviation = self.smoothed_ns.abs_diff(sample_ns);
+            self.deviation_ns = self.deviation_ns - self.deviation_ns / 4 + deviation / 4;
+            self.smoothed_ns = (self.smoothed_ns - self.smoothed_ns / 8 + sample_ns / 8).max(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ConnectionConfig;
+
+    fn parameters() -> Parameters {
+        ConnectionConfig::default().check().unwrap()
+    }
+
+    #[test]
+    fn t1_follows_the_round_trip_within_its_bounds_and_doubles() {
+        let (parameters, mut round_trip) = (parameters(), RoundTrip::new());
+        assert_eq!(round_trip.timeout_ns(&parameters, 0), parameters.t1_initial_ns);
+        for index in 0..100 {
+            round_trip.sent(index, Instant::from_nanos(1_000));
+            round_trip.acknowledged(index + 1, Instant::from_nanos(31_000));
+        }
+        assert!((29_000..31_000).contains(&round_trip.smoothed_ns().unwrap()));
+        assert_eq!(round_trip.timeout_ns(&parameters, 0), parameters.t1_min_ns);
+        assert_eq!(round_trip.timeout_ns(&parameters, 3), 8 * parameters.t1_min_ns);
+        assert_eq!(round_trip.timeout_ns(&parameters, 200), parameters.t1_max_ns);
+    }
+
+    #[test]
+    fn a_pdu_sent_again_is_not_measured() {
+        let mut round_trip = RoundTrip::new();
+        round_trip.sent(7, Instant::from_nanos(0));
+        round_trip.cancel();
+        round_trip.acknowledged(8, Instant::from_nanos(5));
+        assert_eq!(round_trip.smoothed_ns(), None);
+    }
+}

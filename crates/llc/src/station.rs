@@ -1,0 +1,804 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A station: its service access points, and all their connections and datagrams.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::acknowledged::{DatagramOutcome, DatagramRefused, Peer, Receiver, Sender, Timing};
+use crate::address::{self, Destination, GroupSap, Lsap, Mac, Source};
+use crate::bounds;
+use crate::config::{ConfigError, ConnectionConfig, Parameters, require};
+use crate::connection::{Connection, ConnectionEvent, Refused, RefusedReason, State};
+use crate::counters::Counters;
+use crate::deadlines::Deadlines;
+use crate::keyed::Keyed;
+use crate::pdu::{AcStatus, Body, Class, Header, Identification, Pdu, Role, SequenceNumber};
+use crate::time::{Instant, nanos};
+use crate::turns::Turns;
+
+/// What a station supports and how much it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StationConfig {
+    /// The types of operation.
+    pub class: Class,
+    /// How its connections behave.
+    pub connection: ConnectionConfig,
+    /// Connections at once, at most.
+    pub connections: u16,
+    /// Of these, ones that peers opened and the user has not answered, at most, for each service access point.
+    pub backlog: u16,
+    /// Peers with type 3 datagrams, at most, in each direction.
+    pub datagram_peers: u16,
+    /// Type 3: repetitions of a datagram that is not acknowledged; with `datagram_timeout` less than
+    /// `datagram_memory` in all.
+    pub datagram_retries: u8,
+    /// Type 3: time between two repetitions.
+    pub datagram_timeout: core::time::Duration,
+    /// Type 3: how long a receiver knows a repetition; a sender waits two and a half times as long after a
+    /// failure, and before its first datagram. The same at all stations. Longer than the network and pauses
+    /// of both hosts can delay a repetition, or it is delivered again.
+    pub datagram_memory: core::time::Duration,
+    /// Any number that strangers do not know.
+    pub hash_seed: u64,
+}
+
+impl Default for StationConfig {
+    fn default() -> Self {
+        Self {
+            class: Class::Iv,
+            connection: ConnectionConfig::default(),
+            connections: bounds::CONNECTIONS,
+            backlog: bounds::BACKLOG,
+            datagram_peers: bounds::DATAGRAM_PEERS,
+            datagram_retries: bounds::DATAGRAM_RETRIES,
+            datagram_timeout: bounds::DATAGRAM_TIMEOUT,
+            datagram_memory: bounds::DATAGRAM_MEMORY,
+            hash_seed: 0,
+        }
+    }
+}
+
+/// A station on one medium. See the crate's README for its use.
+pub struct Station<T> {
+    mac: Mac,
+    class: Class,
+    parameters: Parameters,
+    backlog: u16,
+    saps: Box<[Option<Sap>; 128]>,
+    entries: Vec<Entry<T>>,
+    free: Vec<u16>,
+    keyed: Keyed,
+    deadlines: Deadlines,
+    to_send: Turns,
+    to_report: Turns,
+    datagrams_out: Sender<T>,
+    datagrams_in: Receiver,
+    address_check: AddressCheck,
+    counters: Counters,
+}
+
+/// Names a connection of a station; one that has ended is recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionHandle {
+    slot: u16,
+    generation: u32,
+}
+
+/// What to do with a frame that was handed in: both may be there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handled<'a> {
+    /// For a user.
+    pub delivery: Option<Delivery<'a>>,
+    /// To be sent back, now.
+    pub reply: Option<Reply<'a>>,
+}
+
+/// Something for a user. Every slice is of the frame handed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery<'a> {
+    /// Type 2: the next information field of a connection, in order, exactly once.
+    Data {
+        /// Of which.
+        connection: ConnectionHandle,
+        /// The field.
+        information: &'a [u8],
+    },
+    /// Type 1: a UI PDU, for an active service access point, or for a group with [`Station::members`].
+    Datagram {
+        /// The sending station.
+        from: Mac,
+        /// The service access point there.
+        source: Source,
+        /// For whom.
+        destination: Destination,
+        /// The field.
+        information: &'a [u8],
+    },
+    /// Type 3: an acknowledged datagram, once.
+    AcknowledgedDatagram {
+        /// From whom, for whom.
+        peer: Peer,
+        /// The field.
+        information: &'a [u8],
+    },
+    /// An XID response.
+    Identification {
+        /// The answering station.
+        from: Mac,
+        /// The service access point there.
+        source: Source,
+        /// What it says.
+        identification: Identification<'a>,
+    },
+    /// A TEST response.
+    Test {
+        /// The answering station.
+        from: Mac,
+        /// The service access point there.
+        source: Source,
+        /// What came back.
+        information: &'a [u8],
+    },
+}
+
+/// An answer that the caller sends at once; none is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply<'a> {
+    /// To whom.
+    pub destination: Mac,
+    /// The PDU up to its information field.
+    pub header: Header,
+    /// That follows: a slice of the frame handed in, or nothing.
+    pub information: &'a [u8],
+}
+
+/// Something to put on the wire.
+#[derive(Debug)]
+pub struct StationTransmit<'s, T> {
+    /// To whom.
+    pub destination: Mac,
+    /// The PDU up to its information field.
+    pub header: Header,
+    /// Whose information follows, if any.
+    pub token: Option<&'s T>,
+}
+
+/// Something to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StationEvent<T> {
+    /// Of a connection. After `Disconnected` its handle means nothing any more.
+    Connection(ConnectionHandle, ConnectionEvent<T>),
+    /// Of an acknowledged datagram.
+    Datagram(Peer, T, DatagramOutcome),
+    /// [`Station::check_address`] is done: whether somebody else has the address.
+    AddressChecked {
+        /// Somebody has.
+        is_duplicate: bool,
+    },
+}
+
+/// Why a connection was not begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectError {
+    /// The local service access point is not active, or the station's class has no type 2.
+    NotActive,
+    /// There is one between these two service access points.
+    Exists,
+    /// No room for another.
+    Full,
+}
+
+impl core::fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::NotActive => "the local service access point is not active for connections",
+            Self::Exists => "a connection between these service access points exists",
+            Self::Full => "the station holds no more connections",
+        })
+    }
+}
+
+impl core::error::Error for ConnectError {}
+
+#[derive(Clone, Copy, Default)]
+struct Sap {
+    is_listening: bool,
+    /// Bit n: member of the group 2 n + 1.
+    groups: u128,
+    /// Connections that wait for the user's answer.
+    waiting: u16,
+}
+
+struct Entry<T> {
+    generation: u32,
+    peer: Peer,
+    connection: Option<Connection<T>>,
+    /// Whether frames find it: not after it has ended.
+    is_linked: bool,
+    /// Whether it counts among its SAP's `waiting`.
+    is_waiting: bool,
+}
+
+#[derive(Clone, Copy)]
+enum AddressCheck {
+    Idle,
+    Running { left: u8, due: Instant },
+    Done { is_duplicate: bool },
+}
+
+impl<T> Station<T> {
+    /// A station without active service access points.
+    ///
+    /// # Errors
+    /// Which value is out of its range.
+    pub fn new(mac: Mac, config: &StationConfig, now: Instant) -> Result<Self, ConfigError> {
+        let parameters = config.connection.check()?;
+        require((1..=bounds::CONNECTIONS_MAX).contains(&config.connections), "connections", "1 to 65534")?;
+        require((1..=config.connections).contains(&config.backlog), "backlog", "1 to connections")?;
+        require(config.datagram_peers >= 1 && config.datagram_peers < u16::MAX, "datagram_peers", "1 to 65534")?;
+        let timeout_ns = nanos(config.datagram_timeout);
+        let longest = timeout_ns.saturating_mul(u64::from(config.datagram_retries) + 1);
+        require(
+            timeout_ns > 0 && longest < nanos(config.datagram_memory),
+            "datagram_timeout",
+            "above 0, and with its repetitions below datagram_memory",
+        )?;
+        let timing = Timing { retries: config.datagram_retries, timeout_ns, memory: config.datagram_memory };
+        Ok(Self {
+            mac,
+            class: config.class,
+            parameters,
+            backlog: config.backlog,
+            saps: Box::new([None; 128]),
+            entries: Vec::with_capacity(usize::from(config.connections)),
+            free: Vec::with_capacity(usize::from(config.connections)),
+            keyed: Keyed::new(config.connections, config.hash_seed),
+            deadlines: Deadlines::new(config.connections),
+            to_send: Turns::new(config.connections),
+            to_report: Turns::new(config.connections),
+            datagrams_out: Sender::new(config.datagram_peers, config.hash_seed, timing, now),
+            datagrams_in: Receiver::new(config.datagram_peers, config.hash_seed, config.datagram_memory),
+            address_check: AddressCheck::Idle,
+            counters: Counters::default(),
+        })
+    }
+
+    /// Makes a service access point active: it answers XID and TEST, and gets datagrams.
+    pub fn activate(&mut self, sap: Lsap) {
+        self.saps[index(sap)].get_or_insert_default();
+    }
+
+    /// Makes it inactive, aborting its connections.
+    pub fn deactivate(&mut self, sap: Lsap, now: Instant) {
+        for slot in 0..self.entries.len() {
+            let entry = &mut self.entries[slot];
+            if entry.peer.local == sap
+                && let Some(connection) = &mut entry.connection
+            {
+                connection.abort(now);
+                self.settle(slot as u16);
+            }
+        }
+        self.saps[index(sap)] = None;
+    }
+
+    /// Whether a service access point is active.
+    #[must_use]
+    pub fn is_active(&self, sap: Lsap) -> bool {
+        self.saps[index(sap)].is_some()
+    }
+
+    /// Lets peers connect to an active service access point, or not; each gives a
+    /// [`ConnectionEvent::Incoming`]. False if it is not active.
+    pub fn listen(&mut self, sap: Lsap, is_listening: bool) -> bool {
+        self.saps[index(sap)].as_mut().map(|sap| sap.is_listening = is_listening).is_some()
+    }
+
+    /// Makes an active service access point a member of a group, or not. False if it is not active.
+    pub fn join(&mut self, sap: Lsap, group: GroupSap, is_member: bool) -> bool {
+        let bit = 1 << (group.byte() >> 1);
+        let Some(sap) = &mut self.saps[index(sap)] else { return false };
+        sap.groups = if is_member { sap.groups | bit } else { sap.groups & !bit };
+        true
+    }
+
+    /// The active service access points that a destination names.
+    pub fn members(&self, destination: Destination) -> impl Iterator<Item = Lsap> + '_ {
+        (1..128u8).filter_map(|number| Lsap::new(number << 1)).filter(move |sap| {
+            self.saps[index(*sap)].is_some_and(|state| match destination {
+                Destination::Null => false,
+                Destination::Individual(one) => one == *sap,
+                Destination::Group(group) => state.groups >> (group.byte() >> 1) & 1 == 1,
+                Destination::Global => true,
+            })
+        })
+    }
+
+    /// The header of a UI PDU; its information follows as it is. Type 1 keeps no state: send it yourself.
+    #[must_use]
+    pub fn datagram(&self, local: Lsap, remote: Destination) -> Option<Header> {
+        let pdu = Pdu { destination: remote, source: local.into(), body: Body::Ui { information: &[] } };
+        self.is_active(local).then(|| pdu.header())
+    }
+
+    /// The whole XID command: what is the other station? The answer is a [`Delivery::Identification`].
+    #[must_use]
+    pub fn identify(&self, source: Source, remote: Destination) -> Header {
+        self.identification(remote, source, Role::Command, true)
+    }
+
+    /// The header of a TEST command, whose information comes back as [`Delivery::Test`].
+    #[must_use]
+    pub fn test(&self, source: Source, remote: Destination) -> Header {
+        let body = Body::Test { role: Role::Command, poll_final: true, information: &[] };
+        Pdu { destination: remote, source, body }.header()
+    }
+
+    /// Asks whether somebody else has this station's address; [`StationEvent::AddressChecked`] tells.
+    pub fn check_address(&mut self, now: Instant) {
+        self.address_check = AddressCheck::Running { left: bounds::ADDRESS_CHECKS, due: now };
+    }
+
+    /// Sends a datagram that is repeated until the peer has it; [`StationEvent::Datagram`] tells.
+    ///
+    /// # Errors
+    /// The token, and why it was not taken.
+    pub fn send_datagram(&mut self, peer: Peer, token: T, now: Instant) -> Result<(), (T, DatagramRefused)> {
+        if !self.class.has_type_3() || !self.is_active(peer.local) {
+            return Err((token, DatagramRefused::NotActive));
+        }
+        self.datagrams_out.send(peer, token, now)
+    }
+
+    /// Connects to a peer.
+    ///
+    /// # Errors
+    /// Why that cannot begin.
+    pub fn connect(&mut self, peer: Peer, now: Instant) -> Result<ConnectionHandle, ConnectError> {
+        if !self.class.has_type_2() || !self.is_active(peer.local) {
+            return Err(ConnectError::NotActive);
+        }
+        if self.keyed.get(peer.key()).is_some() {
+            return Err(ConnectError::Exists);
+        }
+        let slot = self.add(peer, false, now).ok_or(ConnectError::Full)?;
+        let handle = self.handle_of(slot);
+        self.with(handle, |connection| connection.connect(now));
+        Ok(handle)
+    }
+
+    /// Answers [`ConnectionEvent::Incoming`]. False if the connection does not wait for it.
+    pub fn accept(&mut self, handle: ConnectionHandle, now: Instant) -> bool {
+        self.with(handle, |connection| connection.accept(now)).unwrap_or(false)
+    }
+
+    /// Puts an information field into a connection's send queue.
+    ///
+    /// # Errors
+    /// The token, and what to do.
+    #[inline]
+    pub fn send(&mut self, handle: ConnectionHandle, token: T, now: Instant) -> Result<(), Refused<T>> {
+        let Some(connection) = self.connection_mut(handle) else {
+            return Err(Refused { token, reason: RefusedReason::Stale });
+        };
+        connection.send(token, now)?;
+        let (wants_transmit, deadline) = (connection.wants_transmit(), connection.deadline());
+        if wants_transmit {
+            self.to_send.push(handle.slot);
+        }
+        self.deadlines.wake_by(handle.slot, deadline);
+        Ok(())
+    }
+
+    /// As [`Connection::finish`]; false if there is no such connection, or it is not connected.
+    pub fn finish(&mut self, handle: ConnectionHandle, now: Instant) -> bool {
+        self.with(handle, |connection| connection.finish(now)).unwrap_or(false)
+    }
+
+    /// As [`Connection::disconnect`]; also refuses one that is incoming.
+    pub fn disconnect(&mut self, handle: ConnectionHandle, now: Instant) -> bool {
+        self.with(handle, |connection| connection.disconnect(now)).unwrap_or(false)
+    }
+
+    /// As [`Connection::abort`].
+    pub fn abort(&mut self, handle: ConnectionHandle, now: Instant) -> bool {
+        self.with(handle, |connection| connection.abort(now)).unwrap_or(false)
+    }
+
+    /// As [`Connection::reset`].
+    pub fn reset(&mut self, handle: ConnectionHandle, now: Instant) -> bool {
+        self.with(handle, |connection| connection.reset(now)).unwrap_or(false)
+    }
+
+    /// As [`Connection::accept_reset`].
+    pub fn accept_reset(&mut self, handle: ConnectionHandle, now: Instant) -> bool {
+        self.with(handle, |connection| connection.accept_reset(now)).unwrap_or(false)
+    }
+
+    /// As [`Connection::set_busy`].
+    pub fn set_busy(&mut self, handle: ConnectionHandle, is_busy: bool, now: Instant) {
+        self.with(handle, |connection| connection.set_busy(is_busy, now));
+    }
+
+    /// A connection, to look at; `None` once it has ended and said so.
+    #[must_use]
+    pub fn connection(&self, handle: ConnectionHandle) -> Option<&Connection<T>> {
+        let entry = self.entries.get(usize::from(handle.slot))?;
+        if entry.generation == handle.generation { entry.connection.as_ref() } else { None }
+    }
+
+    /// Whom a connection connects; `None` once it has ended and said so.
+    #[must_use]
+    pub fn peer(&self, handle: ConnectionHandle) -> Option<Peer> {
+        self.connection(handle).map(|_| self.entries[usize::from(handle.slot)].peer)
+    }
+
+    /// Connections that exist, also while they are set up or ended.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    /// What came in so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Takes a frame: `bytes` from DSAP to where the length field says, without padding. A reply must be
+    /// sent before `poll_transmit` is asked.
+    #[inline]
+    pub fn handle_frame<'a>(&mut self, source: Mac, destination: Mac, bytes: &'a [u8], now: Instant) -> Handled<'a> {
+        self.counters.frames += 1;
+        let pdu = match Pdu::decode(bytes) {
+            Ok(pdu) => pdu,
+            Err(malformed) => {
+                self.counters.malformed[malformed as usize] += 1;
+                self.handle_malformed(source, destination, bytes, malformed, now);
+                return Handled::default();
+            }
+        };
+        let (from, to) = (source, destination);
+        if let (Body::I { .. } | Body::S { .. }, Destination::Individual(local), Source::Individual(remote), false) =
+            (pdu.body, pdu.destination, pdu.source, address::is_group_mac(to))
+        {
+            let peer = Peer { local, mac: from, remote };
+            if let Some(slot) = self.keyed.get(peer.key()) {
+                let delivery = self.handle_connected(slot, &pdu, now);
+                return Handled { delivery, reply: None };
+            }
+        }
+        self.handle_unusual(from, to, &pdu, now)
+    }
+
+    /// To be called when [`next_deadline`](Self::next_deadline) has passed; harmless before.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(slot) = self.deadlines.pop(now) {
+            if let Some(connection) = &mut self.entries[usize::from(slot)].connection {
+                connection.handle_timeout(now);
+                self.settle(slot);
+            }
+        }
+        self.datagrams_out.handle_timeout(now);
+        self.datagrams_in.handle_timeout(now);
+        if let AddressCheck::Running { left: 0, due } = self.address_check
+            && due <= now
+        {
+            self.address_check = AddressCheck::Done { is_duplicate: false };
+        }
+    }
+
+    /// When `handle_timeout` is due; it may turn out that nothing is to be done then.
+    #[inline]
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let check = match self.address_check {
+            AddressCheck::Running { due, .. } => due,
+            _ => Instant::NEVER,
+        };
+        let datagrams = self.datagrams_out.next_deadline().min(self.datagrams_in.next_deadline());
+        self.deadlines.earliest().min(datagrams).min(check).if_ever()
+    }
+
+    /// The next frame to send, until there is none. Connections take turns.
+    #[inline]
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<StationTransmit<'_, T>> {
+        if let AddressCheck::Running { left: left @ 1.., due } = self.address_check
+            && due <= now
+        {
+            self.address_check = AddressCheck::Running { left: left - 1, due: now + bounds::ADDRESS_CHECK_INTERVAL };
+            let header = self.identify(Source::Null, Destination::Null);
+            return Some(StationTransmit { destination: self.mac, header, token: None });
+        }
+        while let Some(slot) = self.to_send.first() {
+            let entry = &mut self.entries[usize::from(slot)];
+            if entry.connection.as_ref().is_some_and(Connection::wants_transmit) {
+                return self.transmit(slot, now);
+            }
+            self.to_send.pop();
+            self.settle(slot);
+        }
+        let (destination, header, token) = self.datagrams_out.poll_transmit(now)?;
+        Some(StationTransmit { destination, header, token: Some(token) })
+    }
+
+    /// The next thing to know, until there is none.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<StationEvent<T>> {
+        while let Some(slot) = self.to_report.first() {
+            let handle = self.handle_of(slot);
+            if let Some(connection) = &mut self.entries[usize::from(slot)].connection
+                && let Some(event) = connection.poll_event()
+            {
+                return Some(StationEvent::Connection(handle, event));
+            }
+            self.to_report.pop();
+            self.settle(slot);
+        }
+        if let Some((peer, token, outcome)) = self.datagrams_out.poll_outcome() {
+            return Some(StationEvent::Datagram(peer, token, outcome));
+        }
+        if let AddressCheck::Done { is_duplicate } = self.address_check {
+            self.address_check = AddressCheck::Idle;
+            return Some(StationEvent::AddressChecked { is_duplicate });
+        }
+        None
+    }
+
+    #[inline]
+    fn handle_connected<'a>(&mut self, slot: u16, pdu: &Pdu<'a>, now: Instant) -> Option<Delivery<'a>> {
+        let handle = self.handle_of(slot);
+        let information = self.entries[usize::from(slot)].connection.as_mut()?.handle_pdu(pdu, now);
+        self.settle(slot);
+        information.map(|information| Delivery::Data { connection: handle, information })
+    }
+
+    /// Everything but I and S PDUs of a connection.
+    fn handle_unusual<'a>(&mut self, from: Mac, to: Mac, pdu: &Pdu<'a>, now: Instant) -> Handled<'a> {
+        if address::is_group_mac(from) {
+            self.counters.group_source += 1;
+            return Handled::default();
+        }
+        let is_known = match pdu.destination {
+            Destination::Null => true,
+            Destination::Individual(sap) => self.is_active(sap),
+            Destination::Group(_) | Destination::Global => self.members(pdu.destination).next().is_some(),
+        };
+        if !is_known {
+            self.counters.unknown_sap += 1;
+            return Handled::default();
+        }
+        match pdu.body {
+            Body::Ui { .. } | Body::Xid { .. } | Body::Test { .. } => self.handle_type_1(from, pdu),
+            _ => {
+                let (Destination::Individual(local), Source::Individual(remote), false) =
+                    (pdu.destination, pdu.source, address::is_group_mac(to))
+                else {
+                    self.counters.out_of_place += 1;
+                    return Handled::default();
+                };
+                let peer = Peer { local, mac: from, remote };
+                match pdu.body {
+                    Body::AcCommand { poll, sequence, information } => {
+                        self.handle_datagram(peer, poll, sequence, information, now)
+                    }
+                    Body::AcResponse { sequence, status, .. } => {
+                        let is_expected = self.datagrams_out.handle_response(peer, sequence, status, now);
+                        self.counters.stray_acknowledgements += u64::from(!is_expected);
+                        Handled::default()
+                    }
+                    _ => self.handle_type_2(peer, pdu, now),
+                }
+            }
+        }
+    }
+
+    fn handle_type_1<'a>(&mut self, from: Mac, pdu: &Pdu<'a>) -> Handled<'a> {
+        let (source, destination) = (pdu.source, pdu.destination);
+        let deliver = |delivery| Handled { delivery: Some(delivery), reply: None };
+        // A group answers as its station.
+        let answering = if let Destination::Individual(sap) = destination { sap.into() } else { Source::Null };
+        let answer = |header, information| {
+            let reply = Reply { destination: from, header, information };
+            Handled { delivery: None, reply: Some(reply) }
+        };
+        match pdu.body {
+            Body::Ui { .. } if destination == Destination::Null => {
+                self.counters.out_of_place += 1;
+                Handled::default()
+            }
+            Body::Ui { information } => {
+                self.counters.datagrams += 1;
+                deliver(Delivery::Datagram { from, source, destination, information })
+            }
+            Body::Xid { role: Role::Command, poll_final, .. } => {
+                self.counters.answered += 1;
+                answer(self.identification(source.into(), answering, Role::Response, poll_final), &[])
+            }
+            Body::Test { role: Role::Command, poll_final, information } => {
+                self.counters.answered += 1;
+                let body = Body::Test { role: Role::Response, poll_final, information: &[] };
+                answer(Pdu { destination: source.into(), source: answering, body }.header(), information)
+            }
+            Body::Xid { identification, .. } => {
+                if from == self.mac && matches!(self.address_check, AddressCheck::Running { .. }) {
+                    self.address_check = AddressCheck::Done { is_duplicate: true };
+                }
+                deliver(Delivery::Identification { from, source, identification })
+            }
+            Body::Test { information, .. } => deliver(Delivery::Test { from, source, information }),
+            _ => Handled::default(),
+        }
+    }
+
+    fn handle_datagram<'a>(
+        &mut self,
+        peer: Peer,
+        poll: bool,
+        sequence: bool,
+        information: &'a [u8],
+        now: Instant,
+    ) -> Handled<'a> {
+        let (status, is_new) = if !self.class.has_type_3() {
+            self.counters.out_of_place += 1;
+            (AcStatus::NOT_ACTIVATED, false)
+        } else {
+            let is_new = self.datagrams_in.is_new(peer, sequence, now);
+            let counters = &mut self.counters;
+            *(if is_new { &mut counters.acknowledged_datagrams } else { &mut counters.repeated_datagrams }) += 1;
+            (if poll { AcStatus::ACCEPTED_WITHOUT_ANSWER } else { AcStatus::ACCEPTED }, is_new)
+        };
+        let body = Body::AcResponse { final_bit: poll, sequence: !sequence, status, information: &[] };
+        let header = Pdu { destination: peer.remote.into(), source: peer.local.into(), body }.header();
+        Handled {
+            delivery: is_new.then_some(Delivery::AcknowledgedDatagram { peer, information }),
+            reply: Some(Reply { destination: peer.mac, header, information: &[] }),
+        }
+    }
+
+    fn handle_type_2<'a>(&mut self, peer: Peer, pdu: &Pdu<'a>, now: Instant) -> Handled<'a> {
+        if !self.class.has_type_2() {
+            self.counters.out_of_place += 1;
+            return Handled::default();
+        }
+        let known = self.keyed.get(peer.key());
+        let slot = match pdu.body {
+            Body::Sabme { .. } => known.or_else(|| self.add_incoming(peer, now)),
+            _ => known,
+        };
+        if let Some(slot) = slot {
+            return Handled { delivery: self.handle_connected(slot, pdu, now), reply: None };
+        }
+        let is_sabme = matches!(pdu.body, Body::Sabme { .. });
+        let is_disc = matches!(pdu.body, Body::Disc { .. });
+        *(if is_sabme { &mut self.counters.refused } else { &mut self.counters.no_connection }) += 1;
+        if is_sabme || is_disc || (pdu.role() == Role::Command && pdu.poll_final()) {
+            let body = Body::Dm { final_bit: pdu.poll_final() };
+            let header = Pdu { destination: peer.remote.into(), source: peer.local.into(), body }.header();
+            return Handled { delivery: None, reply: Some(Reply { destination: peer.mac, header, information: &[] }) };
+        }
+        Handled::default()
+    }
+
+    fn handle_malformed(&mut self, from: Mac, to: Mac, bytes: &[u8], malformed: crate::Malformed, now: Instant) {
+        let [dsap, ssap, ..] = bytes else { return };
+        let (Destination::Individual(local), Source::Individual(remote)) =
+            (Destination::from(*dsap), Source::from_byte(*ssap))
+        else {
+            return;
+        };
+        if let Some(slot) = self.keyed.get(Peer { local, mac: from, remote }.key())
+            && !address::is_group_mac(to)
+            && let Some(connection) = &mut self.entries[usize::from(slot)].connection
+        {
+            connection.handle_malformed(bytes, malformed, now);
+            self.settle(slot);
+        }
+    }
+
+    fn identification(&self, destination: Destination, source: Source, role: Role, poll_final: bool) -> Header {
+        let window = SequenceNumber::wrapping(u32::from(self.parameters.receive_window));
+        let identification = Identification::Basic { class: self.class, window };
+        Pdu { destination, source, body: Body::Xid { role, poll_final, identification } }.header()
+    }
+
+    fn add_incoming(&mut self, peer: Peer, now: Instant) -> Option<u16> {
+        let sap = self.saps[index(peer.local)]?;
+        if !sap.is_listening || sap.waiting >= self.backlog {
+            return None;
+        }
+        let slot = self.add(peer, true, now)?;
+        self.saps[index(peer.local)].as_mut()?.waiting += 1;
+        Some(slot)
+    }
+
+    fn add(&mut self, peer: Peer, is_waiting: bool, now: Instant) -> Option<u16> {
+        let connection = || Some(Connection::with_parameters(self.parameters, peer.local, peer.remote, now));
+        let slot = if let Some(slot) = self.free.pop() {
+            let entry = &mut self.entries[usize::from(slot)];
+            (entry.peer, entry.is_linked, entry.is_waiting) = (peer, true, is_waiting);
+            entry.connection = connection();
+            slot
+        } else if self.entries.len() < self.entries.capacity() {
+            let entry = Entry { generation: 0, peer, connection: connection(), is_linked: true, is_waiting };
+            self.entries.push(entry);
+            (self.entries.len() - 1) as u16
+        } else {
+            return None;
+        };
+        self.keyed.insert(peer.key(), slot);
+        Some(slot)
+    }
+
+    fn handle_of(&self, slot: u16) -> ConnectionHandle {
+        ConnectionHandle { slot, generation: self.entries[usize::from(slot)].generation }
+    }
+
+    #[inline]
+    fn connection_mut(&mut self, handle: ConnectionHandle) -> Option<&mut Connection<T>> {
+        let entry = self.entries.get_mut(usize::from(handle.slot))?;
+        if entry.generation == handle.generation { entry.connection.as_mut() } else { None }
+    }
+
+    fn with<R>(&mut self, handle: ConnectionHandle, operation: impl FnOnce(&mut Connection<T>) -> R) -> Option<R> {
+        let result = operation(self.connection_mut(handle)?);
+        self.settle(handle.slot);
+        Some(result)
+    }
+
+    fn transmit(&mut self, slot: u16, now: Instant) -> Option<StationTransmit<'_, T>> {
+        self.to_send.rotate();
+        let entry = &mut self.entries[usize::from(slot)];
+        let destination = entry.peer.mac;
+        let connection = entry.connection.as_mut()?;
+        let (header, index) = connection.next_pdu(now)?;
+        self.deadlines.wake_by(slot, connection.deadline());
+        Some(StationTransmit { destination, header, token: index.and_then(|index| connection.token(index)) })
+    }
+
+    /// After anything happened to a connection: notes what it wants, and forgets it once it has ended.
+    #[inline]
+    fn settle(&mut self, slot: u16) {
+        let entry = &mut self.entries[usize::from(slot)];
+        let Some(connection) = &entry.connection else { return };
+        let (wants_transmit, has_event) = (connection.wants_transmit(), connection.has_event());
+        if wants_transmit {
+            self.to_send.push(slot);
+        }
+        if has_event {
+            self.to_report.push(slot);
+        }
+        self.deadlines.wake_by(slot, connection.deadline());
+        let state = connection.state();
+        if entry.is_waiting && state != State::Conn {
+            entry.is_waiting = false;
+            if let Some(sap) = &mut self.saps[index(entry.peer.local)] {
+                sap.waiting = sap.waiting.saturating_sub(1);
+            }
+        }
+        if state == State::Adm {
+            self.forget(slot, !wants_transmit && !has_event);
+        }
+    }
+
+    /// Frames find the connection no more; if it has nothing left to say, its slot is free again.
+    fn forget(&mut self, slot: u16, is_over: bool) {
+        let entry = &mut self.entries[usize::from(slot)];
+        if core::mem::take(&mut entry.is_linked) {
+            self.keyed.remove(entry.peer.key());
+        }
+        if is_over && let Some(connection) = entry.connection.take() {
+            self.counters.ended_connections.add(connection.counters());
+            entry.generation = entry.generation.wrapping_add(1);
+            self.deadlines.remove(slot);
+            self.free.push(slot);
+        }
+    }
+}
+
+const fn index(sap: Lsap) -> usize {
+    sap.byte() as usize >> 1
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+extern crate std;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::connection::Cause;
+
+const A: Mac = [2, 0, 0, 0, 0, 1];
+const B: Mac = [2, 0, 0, 0, 0, 2];
+const BROADCAST: Mac = [0xff; 6];
+
+fn sap(byte: u8) -> Lsap {
+    Lsap::new(byte).unwrap()
+}
+
+fn at(microseconds: u64) -> Instant {
+    Instant::from_nanos(microseconds * 1000)
+}
+
+fn station(mac: Mac, config: &StationConfig) -> Station<u32> {
+    let mut station = Station::new(mac, config, at(0)).unwrap();
+    station.activate(sap(0x40));
+    station.listen(sap(0x40), true);
+    station
+}
+
+fn frame(body: Body<'_>, dsap: u8, ssap: u8) -> Vec<u8> {
+    let pdu = Pdu { destination: dsap.into(), source: Source::from_byte(ssap), body };
+    let mut bytes = std::vec![0; pdu.encoded_len()];
+    pdu.emit(&mut bytes).unwrap();
+    bytes
+}
+
+/// Moves frames between two stations until neither has any; what was delivered to each.
+fn exchange(stations: &mut [Station<u32>; 2], now: Instant) -> [Vec<Vec<u8>>; 2] {
+    let mut delivered: [Vec<Vec<u8>>; 2] = Default::default();
+    loop {
+        let mut is_quiet = true;
+        for end in 0..2 {
+            let mut frames = Vec::new();
+            while let Some(transmit) = stations[end].poll_transmit(now) {
+                let mut bytes = transmit.header.as_bytes().to_vec();
+                bytes.extend(transmit.token.iter().flat_map(|token| token.to_be_bytes()));
+                frames.push((transmit.destination, bytes));
+            }
+            for (destination, bytes) in frames {
+                is_quiet = false;
+                let (from, to) = if end == 0 { (A, 1) } else { (B, 0) };
+                let handled = stations[to].handle_frame(from, destination, &bytes, now);
+                if let Some(Delivery::Data { information, .. } | Delivery::AcknowledgedDatagram { information, .. }) =
+                    handled.delivery
+                {
+                    delivered[to].push(information.to_vec());
+                }
+                if let Some(reply) = handled.reply {
+                    let bytes = [reply.header.as_bytes(), reply.information].concat();
+                    let back = if to == 0 { A } else { B };
+                    stations[end].handle_frame(back, reply.destination, &bytes, now);
+                }
+            }
+        }
+        if is_quiet {
+            return delivered;
+        }
+    }
+}
+
+fn events(station: &mut Station<u32>) -> Vec<StationEvent<u32>> {
+    core::iter::from_fn(|| station.poll_event()).collect()
+}
+
+fn pair() -> [Station<u32>; 2] {
+    [station(A, &StationConfig::default()), station(B, &StationConfig::default())]
+}
+
+const TO_B: Peer = Peer { local: Lsap::SNAP, mac: B, remote: Lsap::SNAP };
+
+fn connected() -> ([Station<u32>; 2], [ConnectionHandle; 2]) {
+    let mut stations = pair();
+    let a = stations[0].connect(Peer { local: sap(0x40), mac: B, remote: sap(0x40) }, at(0)).unwrap();
+    exchange(&mut stations, at(0));
+    let StationEvent::Connection(b, ConnectionEvent::Incoming) = stations[1].poll_event().unwrap() else { panic!() };
+    assert!(stations[1].accept(b, at(0)));
+    exchange(&mut stations, at(0));
+    assert_eq!(events(&mut stations[0]), [StationEvent::Connection(a, ConnectionEvent::Connected)]);
+    (stations, [a, b])
+}
+
+#[test]
+fn a_thousand_connections_between_two_service_access_points_and_many_peers() {
+    let mut stations = pair();
+    let mut handles = Vec::new();
+    for number in 0..2000u16 {
+        let [high, low] = number.to_be_bytes();
+        let mac = [2, 1, 0, 0, high, low];
+        let sabme = frame(Body::Sabme { poll: true }, 0x40, 0x42);
+        assert!(stations[1].handle_frame(mac, B, &sabme, at(0)).reply.is_none());
+        let Some(StationEvent::Connection(handle, ConnectionEvent::Incoming)) = stations[1].poll_event() else {
+            panic!("{number}")
+        };
+        assert_eq!(stations[1].peer(handle).unwrap().mac, mac);
+        assert!(stations[1].accept(handle, at(0)));
+        let answer = stations[1].poll_transmit(at(0)).unwrap();
+        assert_eq!((answer.destination, answer.header.as_bytes()[2]), (mac, 0x73));
+        // Only when it has heard the peer does it send.
+        stations[1].handle_frame(mac, B, &[0x40, 0x43, 0x01, 0x00], at(0));
+        handles.push(handle);
+    }
+    assert_eq!(stations[1].connections(), 2000);
+    handles.iter().for_each(|handle| stations[1].send(*handle, 7, at(0)).unwrap());
+    let sent = core::iter::from_fn(|| stations[1].poll_transmit(at(0)).map(|transmit| transmit.destination));
+    assert_eq!(sent.count(), 2000);
+}
+
+#[test]
+fn an_idle_connection_takes_less_than_two_kib_besides_its_window() {
+    let window = usize::from(bounds::QUEUE) * size_of::<Option<u32>>();
+    let index = 2 * size_of::<Option<(crate::keyed::Key, u16)>>() + 2 * size_of::<u16>() + 16 + 2 + 2;
+    let bytes = size_of::<Entry<u32>>() + index;
+    assert!(bytes < 1024, "{bytes} and {window} for the queue");
+}
+
+#[test]
+fn data_goes_to_its_connection_and_a_stale_handle_is_harmless() {
+    let (mut stations, [a, b]) = connected();
+    stations[0].send(a, 1, at(0)).unwrap();
+    assert_eq!(exchange(&mut stations, at(0))[1], [1u32.to_be_bytes()]);
+    assert!(stations[0].disconnect(a, at(1)));
+    exchange(&mut stations, at(1));
+    assert!(matches!(
+        events(&mut stations[1])[..],
+        [StationEvent::Connection(_, ConnectionEvent::Disconnected(Cause::PeerDisconnected))]
+    ));
+    events(&mut stations[0]);
+    assert_eq!([stations[0].connections(), stations[1].connections()], [0, 0]);
+    assert_eq!(stations[0].send(a, 2, at(2)), Err(Refused { token: 2, reason: RefusedReason::Stale }));
+    assert!(!stations[1].accept(b, at(2)) && stations[1].connection(b).is_none());
+    let again = stations[0].connect(Peer { local: sap(0x40), mac: B, remote: sap(0x40) }, at(3)).unwrap();
+    assert_ne!(again, a);
+}
+
+#[test]
+fn a_service_access_point_that_does_not_listen_or_is_full_refuses() {
+    let config = StationConfig { backlog: 2, ..Default::default() };
+    let mut station = station(B, &config);
+    let sabme = frame(Body::Sabme { poll: true }, 0x40, 0x42);
+    let mut refuses = |mac, now| station.handle_frame(mac, B, &sabme, now).reply.map(|reply| reply.header);
+    assert_eq!([refuses([2; 6], at(0)), refuses([4; 6], at(0))], [None, None]);
+    assert_eq!(refuses([6; 6], at(0)).unwrap().as_bytes(), [0x42, 0x41, 0x1f]);
+    assert_eq!(refuses([2; 6], at(0)), None, "a repetition is not another");
+    station.listen(sap(0x40), false);
+    assert!(station.handle_frame([8; 6], B, &sabme, at(0)).reply.is_some());
+    assert_eq!((station.counters().refused, station.connections()), (2, 2));
+    let Some(StationEvent::Connection(first, ConnectionEvent::Incoming)) = station.poll_event() else { panic!() };
+    assert!(station.disconnect(first, at(0)), "refuses it");
+    assert_eq!(station.poll_transmit(at(0)).unwrap().header.as_bytes(), [0x42, 0x41, 0x1f]);
+}
+
+#[test]
+fn a_flood_of_connects_costs_bounded_memory() {
+    let mut station = station(B, &StationConfig::default());
+    for number in 0..100_000u32 {
+        let [_, a, b, c] = number.to_be_bytes();
+        let sabme = frame(Body::Sabme { poll: true }, 0x40, 0x42);
+        station.handle_frame([2, 2, 2, a, b, c], B, &sabme, at(u64::from(number)));
+    }
+    assert_eq!(station.connections(), usize::from(bounds::BACKLOG));
+}
+
+#[test]
+fn xid_and_test_are_answered_from_the_frame_itself() {
+    let mut station = station(B, &StationConfig::default());
+    let xid = frame(
+        Body::Xid { role: Role::Command, poll_final: true, identification: Identification::Other(&[]) },
+        0x40,
+        0x42,
+    );
+    let reply = station.handle_frame(A, BROADCAST, &xid, at(0)).reply.unwrap();
+    assert_eq!((reply.destination, reply.header.as_bytes()), (A, &[0x42, 0x41, 0xbf, 0x81, 7, 128][..]));
+    let test = frame(Body::Test { role: Role::Command, poll_final: false, information: b"echo" }, 0x00, 0x00);
+    let reply = station.handle_frame(A, B, &test, at(0)).reply.unwrap();
+    assert_eq!((reply.header.as_bytes(), reply.information), (&[0x00, 0x01, 0xe3][..], &b"echo"[..]));
+    let to_nobody = frame(Body::Test { role: Role::Command, poll_final: false, information: b"echo" }, 0x44, 0x42);
+    assert_eq!(station.handle_frame(A, B, &to_nobody, at(0)), Handled::default());
+    assert_eq!(station.counters().unknown_sap, 1);
+}
+
+#[test]
+fn responses_are_delivered_and_never_answered() {
+    let mut station = station(B, &StationConfig::default());
+    let test = frame(Body::Test { role: Role::Response, poll_final: true, information: b"echo" }, 0x40, 0x42);
+    let handled = station.handle_frame(A, B, &test, at(0));
+    assert!(handled.reply.is_none() && matches!(handled.delivery, Some(Delivery::Test { information: b"echo", .. })));
+}
+
+#[test]
+fn datagrams_reach_individuals_groups_and_all() {
+    let mut station = station(B, &StationConfig::default());
+    station.activate(sap(0x44));
+    let group = GroupSap::new(0x41).unwrap();
+    assert!(station.join(sap(0x44), group, true) && !station.join(sap(0x60), group, true));
+    let members = |destination: u8| station.members(destination.into()).map(Lsap::byte).collect::<Vec<_>>();
+    assert_eq!(
+        [members(0x40), members(0x41), members(0xff)],
+        [[0x40].to_vec(), [0x44].to_vec(), [0x40, 0x44].to_vec()]
+    );
+    for (dsap, expected) in [(0x40, true), (0x41, true), (0x43, false), (0xff, true), (0x46, false), (0x00, false)] {
+        let bytes = frame(Body::Ui { information: b"hello" }, dsap, 0x10);
+        let handled = station.handle_frame(A, BROADCAST, &bytes, at(0));
+        assert_eq!(handled.delivery.is_some(), expected, "{dsap:02x}");
+        assert!(handled.reply.is_none());
+    }
+}
+
+#[test]
+fn frames_from_group_addresses_and_connects_by_broadcast_are_dropped() {
+    let mut station = station(B, &StationConfig::default());
+    let ui = frame(Body::Ui { information: b"" }, 0x40, 0x42);
+    assert_eq!(station.handle_frame([3; 6], B, &ui, at(0)), Handled::default());
+    let sabme = frame(Body::Sabme { poll: true }, 0x40, 0x42);
+    assert_eq!(station.handle_frame(A, BROADCAST, &sabme, at(0)), Handled::default());
+    assert_eq!((station.counters().group_source, station.counters().out_of_place), (1, 1));
+}
+
+#[test]
+fn a_class_one_station_neither_connects_nor_acknowledges() {
+    let mut station = station(B, &StationConfig { class: Class::I, ..Default::default() });
+    let sabme = frame(Body::Sabme { poll: true }, 0x40, 0x42);
+    assert_eq!(station.handle_frame(A, B, &sabme, at(0)), Handled::default());
+    let peer = Peer { local: sap(0x40), mac: A, remote: sap(0x40) };
+    assert_eq!(station.connect(peer, at(0)), Err(ConnectError::NotActive));
+    assert_eq!(station.send_datagram(peer, 1, at(0)), Err((1, DatagramRefused::NotActive)));
+    let ac = frame(Body::AcCommand { poll: false, sequence: false, information: b"x" }, 0x40, 0x42);
+    let handled = station.handle_frame(A, B, &ac, at(0));
+    assert!(handled.delivery.is_none());
+    assert_eq!(handled.reply.unwrap().header.as_bytes()[3], AcStatus::NOT_ACTIVATED.0);
+}
+
+#[test]
+fn a_command_without_a_connection_is_told_dm_only_if_it_asks() {
+    let mut station = station(B, &StationConfig::default());
+    let rr = |poll_final| {
+        let nr = SequenceNumber::default();
+        frame(Body::S { role: Role::Command, poll_final, function: crate::Supervisory::Rr, nr }, 0x40, 0x42)
+    };
+    assert_eq!(station.handle_frame(A, B, &rr(false), at(0)).reply, None);
+    assert_eq!(station.handle_frame(A, B, &rr(true), at(0)).reply.unwrap().header.as_bytes(), [0x42, 0x41, 0x1f]);
+    assert_eq!(station.counters().no_connection, 2);
+}
+
+#[test]
+fn an_acknowledged_datagram_arrives_once_and_its_sender_knows() {
+    let mut stations = pair();
+    let peer = Peer { local: sap(0x40), mac: B, remote: sap(0x40) };
+    let start = 250_001;
+    for number in 0..3 {
+        let now = at(start + number);
+        stations[0].send_datagram(peer, number as u32, now).unwrap();
+        assert_eq!(stations[0].send_datagram(peer, 9, now), Err((9, DatagramRefused::Busy)));
+        assert_eq!(exchange(&mut stations, now)[1], [(number as u32).to_be_bytes()]);
+        let outcome = DatagramOutcome::Answered(AcStatus::ACCEPTED);
+        assert_eq!(events(&mut stations[0]), [StationEvent::Datagram(peer, number as u32, outcome)]);
+    }
+}
+
+#[test]
+fn a_datagram_whose_acknowledgement_is_lost_is_repeated_but_delivered_once() {
+    let mut stations = pair();
+    let peer = Peer { local: sap(0x40), mac: B, remote: sap(0x40) };
+    let mut now = at(300_000);
+    stations[0].send_datagram(peer, 5, now).unwrap();
+    let mut deliveries = 0;
+    for attempt in 0..4 {
+        now = stations[0].next_deadline().unwrap().max(now);
+        stations[0].handle_timeout(now);
+        let Some(transmit) = stations[0].poll_transmit(now) else { continue };
+        let bytes = [transmit.header.as_bytes(), &[5]].concat();
+        let handled = stations[1].handle_frame(A, B, &bytes, now);
+        deliveries += usize::from(handled.delivery.is_some());
+        if attempt == 3 {
+            stations[0].handle_frame(B, A, handled.reply.unwrap().header.as_bytes(), now);
+        }
+    }
+    assert_eq!((deliveries, stations[1].counters().repeated_datagrams), (1, 3));
+    assert!(matches!(events(&mut stations[0])[..], [StationEvent::Datagram(_, 5, DatagramOutcome::Answered(_))]));
+}
+
+#[test]
+fn a_datagram_that_nobody_acknowledges_fails_in_bounded_time() {
+    let mut station = station(A, &StationConfig::default());
+    let peer = Peer { local: sap(0x40), mac: B, remote: sap(0x40) };
+    station.send_datagram(peer, 5, at(0)).unwrap();
+    let (mut now, mut sent, mut outcomes) = (at(0), 0, Vec::new());
+    while let Some(deadline) = station.next_deadline() {
+        now = deadline.max(now);
+        station.handle_timeout(now);
+        sent += core::iter::from_fn(|| station.poll_transmit(now).map(drop)).count();
+        outcomes.extend(events(&mut station));
+    }
+    assert_eq!(sent, 1 + usize::from(bounds::DATAGRAM_RETRIES));
+    assert_eq!(outcomes, [StationEvent::Datagram(peer, 5, DatagramOutcome::NoAnswer)]);
+    assert!(now < at(600_000), "and is forgotten: {now:?}");
+}
+
+#[test]
+fn strangers_with_datagrams_do_not_grow_a_station() {
+    let mut station = station(B, &StationConfig { datagram_peers: 16, ..Default::default() });
+    for number in 0..10_000u32 {
+        let [_, a, b, c] = number.to_be_bytes();
+        let ac = frame(Body::AcCommand { poll: false, sequence: number % 2 == 0, information: b"x" }, 0x40, 0x42);
+        let handled = station.handle_frame([2, 2, 2, a, b, c], B, &ac, at(u64::from(number)));
+        assert!(handled.delivery.is_some() && handled.reply.is_some());
+    }
+}
+
+#[test]
+fn a_duplicate_address_is_noticed_and_its_absence_too() {
+    for is_duplicate in [true, false] {
+        let mut station = station(A, &StationConfig::default());
+        station.check_address(at(0));
+        let mut now = at(0);
+        let mut asked = 0;
+        while now < at(1_000_000) && station.next_deadline().is_some() {
+            while let Some(transmit) = station.poll_transmit(now) {
+                assert_eq!((transmit.destination, transmit.header.as_bytes()[2]), (A, 0xbf));
+                asked += 1;
+            }
+            if is_duplicate {
+                let identification = Identification::Other(&[]);
+                let answer = frame(Body::Xid { role: Role::Response, poll_final: true, identification }, 0x00, 0x00);
+                station.handle_frame(A, A, &answer, now);
+            }
+            now = station.next_deadline().unwrap_or(now).max(now);
+            station.handle_timeout(now);
+        }
+        assert_eq!(events(&mut station), [StationEvent::AddressChecked { is_duplicate }]);
+        assert_eq!(asked, if is_duplicate { 1 } else { 2 });
+    }
+}
+
+#[test]
+fn deactivation_aborts_the_connections() {
+    let (mut stations, _) = connected();
+    stations[1].deactivate(sap(0x40), at(5));
+    exchange(&mut stations, at(5));
+    assert!(matches!(
+        events(&mut stations[0])[..],
+        [StationEvent::Connection(_, ConnectionEvent::Disconnected(Cause::PeerNotConnected))]
+    ));
+    assert_eq!(stations[0].connect(TO_B, at(6)), Err(ConnectError::NotActive));
+}
+
+#[test]
+fn a_connection_that_ended_unheard_does_not_block_the_next_one() {
+    let (mut stations, [a, _]) = connected();
+    stations[0].abort(a, at(1));
+    exchange(&mut stations, at(1));
+    // Station 1 has not taken its Disconnected event.
+    events(&mut stations[0]);
+    let again = stations[0].connect(Peer { local: sap(0x40), mac: B, remote: sap(0x40) }, at(2)).unwrap();
+    exchange(&mut stations, at(2));
+    let heard = events(&mut stations[1]);
+    let Some(StationEvent::Connection(handle, ConnectionEvent::Incoming)) = heard.last() else { panic!("{heard:?}") };
+    stations[1].accept(*handle, at(2));
+    exchange(&mut stations, at(2));
+    assert_eq!(events(&mut stations[0]), [StationEvent::Connection(again, ConnectionEvent::Connected)]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    /// Proves that frames of any content, some of them to live connections, neither panic a station nor
+    /// grow it, and that time passing in between does not either.
+    #[test]
+    fn any_frames_are_survived(
+        frames in prop::collection::vec((0u8..4, prop::collection::vec(any::<u8>(), 0..12), 0u64..3000), 0..300),
+    ) {
+        let config = StationConfig { connections: 8, backlog: 4, datagram_peers: 4, ..Default::default() };
+        let mut station = station(B, &config);
+        let mut now = at(0);
+        for (mac, mut bytes, microseconds) in frames {
+            // Mostly well-addressed, so that they get somewhere.
+            if mac > 0 && bytes.len() >= 2 {
+                bytes[0] = 0x40;
+                bytes[1] = 0x40 | bytes[1] & 3;
+            }
+            now = now.after(microseconds * 1000);
+            station.handle_timeout(now);
+            let _ = station.handle_frame([2, 0, 0, 0, 0, mac], B, &bytes, now);
+            if mac == 3 {
+                let peer = Peer { local: sap(0x40), mac: [2, 0, 0, 0, 0, 2], remote: sap(0x42) };
+                let _ = station.connect(peer, now);
+                let _ = station.send_datagram(peer, 1, now);
+            }
+            while station.poll_transmit(now).is_some() {}
+            while let Some(event) = station.poll_event() {
+                if let StationEvent::Connection(handle, event) = event {
+                    match event {
+                        ConnectionEvent::Incoming => _ = station.accept(handle, now),
+                        ConnectionEvent::Reset(_) => {
+                            let _ = station.accept_reset(handle, now) || station.reset(handle, now);
+                        }
+                        _ => _ = station.send(handle, 3, now),
+                    }
+                }
+            }
+            prop_assert!(station.connections() <= 8);
+        }
+    }
+}

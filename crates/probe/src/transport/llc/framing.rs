@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! LLC PDUs in Ethernet frames: IEEE 802.3 with a length, or, above 1500 bytes, EtherType 0x8870.
+//!
+//! ```text
+//! | destination 6 | source 6 | length 2 | DSAP 1 | SSAP 1 | control 1 or 2 | information … | padding |
+//! | destination 6 | source 6 | 0x8870   | DSAP 1 | SSAP 1 | control 1 or 2 | information …           |
+//! ```
+
+use barewire_link::{ETHERNET_HEADER_BYTES, Field, Filter};
+use barewire_llc::{Lsap, Mac};
+
+/// The longest LLC PDU that the length field can tell (IEEE 802.3, clause 3.2.6).
+const LENGTH_MAX: usize = 1500;
+/// LLC encapsulation for longer ones (IEEE 802.1AC, annex).
+const ETHER_TYPE_LLC: u16 = 0x8870;
+
+/// The Ethernet header in front of an LLC PDU of `llc_bytes`.
+#[inline]
+pub fn ethernet_header(destination: Mac, source: Mac, llc_bytes: usize) -> [u8; ETHERNET_HEADER_BYTES] {
+    let kind = if llc_bytes <= LENGTH_MAX { llc_bytes as u16 } else { ETHER_TYPE_LLC };
+    let mut header = [0; ETHERNET_HEADER_BYTES];
+    header[..6].copy_from_slice(&destination);
+    header[6..12].copy_from_slice(&source);
+    header[12..].copy_from_slice(&kind.to_be_bytes());
+    header
+}
+
+/// Destination, source and the LLC PDU of a frame, without padding; `None` if it carries none.
+#[inline]
+pub fn parse(frame: &[u8]) -> Option<(Mac, Mac, &[u8])> {
+    let (header, rest) = frame.split_first_chunk::<ETHERNET_HEADER_BYTES>()?;
+    let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, high, low] = *header;
+    let kind = u16::from_be_bytes([high, low]);
+    let llc = if kind == ETHER_TYPE_LLC { rest } else { rest.get(..usize::from(kind))? };
+    let is_llc = kind == ETHER_TYPE_LLC || usize::from(kind) <= LENGTH_MAX;
+    is_llc.then_some(([d0, d1, d2, d3, d4, d5], [s0, s1, s2, s3, s4, s5], llc))
+}
+
+/// Frames with an LLC PDU for one service access point.
+pub fn filter(sap: Lsap) -> Filter {
+    let dsap = Field::byte(ETHERNET_HEADER_BYTES as u32, sap.byte());
+    // Lengths are below 0x0600, where EtherTypes begin: their upper seven bits are 0, 1 or 2.
+    [0x0000, 0x0200, 0x0400]
+        .into_iter()
+        .fold(Filter::all_of(&[Field::word(12, ETHER_TYPE_LLC), dsap]), |filter, length| {
+            filter.or_all_of(&[Field::word(12, length).masked(0xfe00), dsap])
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Mac = [2, 0, 0, 0, 0, 1];
+    const B: Mac = [2, 0, 0, 0, 0, 2];
+
+    #[test]
+    fn padding_is_cut_by_the_length() {
+        let frame = [&ethernet_header(B, A, 4)[..], &[1, 2, 3, 4], &[0; 42]].concat();
+        assert_eq!(parse(&frame), Some((B, A, &[1, 2, 3, 4][..])));
+    }
+
+    #[test]
+    fn a_long_pdu_goes_under_its_ethertype() {
+        for bytes in [1500, 1501, 9000] {
+            let frame = [&ethernet_header(B, A, bytes)[..], &vec![7; bytes]].concat();
+            assert_eq!(frame[12..14] == [0x88, 0x70], bytes > 1500);
+            assert_eq!(parse(&frame).map(|(_, _, llc)| llc.len()), Some(bytes));
+        }
+    }
+
+    #[test]
+    fn what_carries_no_llc_is_refused() {
+        let short = &ethernet_header(B, A, 100)[..];
+        let ip = [&short[..12], &[0x08, 0x00], &[0; 50]].concat();
+        let undefined = [&short[..12], &[0x05, 0xdd], &vec![0; 1501]].concat();
+        for frame in [&[][..], &short[..13], short, &ip, &undefined] {
+            assert_eq!(parse(frame), None);
+        }
+    }
+}

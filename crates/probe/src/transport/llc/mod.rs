@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! IEEE 802.2 LLC over a link: datagrams (type 1), a connection (type 2), acknowledged datagrams (type 3).
+
+mod datagram;
+mod framing;
+mod port;
+mod reliable;
+
+use barewire_link::{Link, MacAddress, PacketConfig, PacketLink};
+use barewire_llc::{Lsap, Peer};
+
+use self::datagram::Datagrams;
+use self::reliable::Reliable;
+use super::{Endpoint, Place, Transport};
+use crate::error::ProbeError;
+use crate::protocol::{Kind, Session};
+
+/// Both sides of a pair use the same service access point number.
+///
+/// Individual numbers for users start at 0x10; some are taken by others: 0x42 spanning tree, 0x7e, 0x80,
+/// 0x8e, 0xaa SNAP, 0xe0 IPX, 0xf0 NetBIOS, 0xfe OSI.
+fn sap_of(pair: u8) -> Lsap {
+    const TAKEN: [u8; 8] = [0x42, 0x7e, 0x80, 0x8e, 0xaa, 0xe0, 0xf0, 0xfe];
+    let mut numbers = (0x10..=0xfc_u8).step_by(2).filter(|number| !TAKEN.contains(number));
+    numbers.nth(usize::from(pair)).and_then(Lsap::new).expect("there are more numbers than pairs")
+}
+
+/// A link that is open before its peer is known.
+pub struct Listening {
+    link: PacketLink,
+}
+
+impl Listening {
+    pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), ProbeError> {
+        let interface = barewire_link::Interface::by_name(place.interface()?)?;
+        // Length frames have a protocol number of their own in the kernel; with longer ones there are two kinds.
+        let protocol = if interface.mtu <= 1500 { libc::ETH_P_802_2 } else { libc::ETH_P_ALL };
+        let link = PacketLink::open(&PacketConfig {
+            interface: interface.name,
+            protocol: protocol as u16,
+            filter: framing::filter(sap_of(session.pair)),
+            ring_bytes: PacketConfig::DEFAULT_RING_BYTES,
+        })?;
+        let endpoint = Endpoint::Station { address: link.address().0, mtu: link.mtu() };
+        Ok((Self { link }, endpoint))
+    }
+
+    /// The passive side's end: waits for the peer where that connects.
+    pub fn accept(
+        self,
+        session: &Session,
+        peer: MacAddress,
+        peer_mtu: usize,
+    ) -> Result<Box<dyn Transport>, ProbeError> {
+        self.open(session, peer, peer_mtu, false)
+    }
+
+    /// The active side's end: connects where that is needed.
+    pub fn connect(
+        self,
+        session: &Session,
+        peer: MacAddress,
+        peer_mtu: usize,
+    ) -> Result<Box<dyn Transport>, ProbeError> {
+        self.open(session, peer, peer_mtu, true)
+    }
+
+    fn open(
+        self,
+        session: &Session,
+        peer: MacAddress,
+        peer_mtu: usize,
+        connects: bool,
+    ) -> Result<Box<dyn Transport>, ProbeError> {
+        let sap = sap_of(session.pair);
+        let peer = Peer { local: sap, mac: peer.0, remote: sap };
+        let mtu = self.link.mtu().min(peer_mtu);
+        Ok(match session.transport {
+            Kind::Llc1 => Box::new(Datagrams::new(self.link, session.session, peer, mtu)?),
+            Kind::Llc2 => Box::new(Reliable::connection(self.link, peer, mtu, connects)?),
+            _ => Box::new(Reliable::acknowledged(self.link, peer, mtu)?),
+        })
+    }
+}

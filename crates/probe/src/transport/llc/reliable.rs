@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Types 2 and 3: messages in fragments that the engine delivers in order, once, or not at all.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use barewire_link::{ETHERNET_HEADER_BYTES, Link, MINIMUM_FRAME_BYTES};
+use barewire_llc::message::{Cutter, FIRST_HEADER, Fragment, OTHER_HEADER, Progress, Reassembler};
+use barewire_llc::{
+    Cause, ConnectionConfig, ConnectionEvent, ConnectionHandle, DatagramOutcome, Delivery, Peer, StationConfig,
+    StationEvent,
+};
+
+use super::super::{Counters, Transport};
+use super::port::Port;
+use crate::clock::now_ns;
+use crate::error::ProbeError;
+
+/// How long a connection may take to come about.
+const CONNECT_PATIENCE_NS: u64 = 10_000_000_000;
+/// Preamble and start delimiter, frame check sequence, gap.
+const WIRE_OVERHEAD_BYTES: usize = 8 + 4 + 12;
+const LLC_HEADER_BYTES: usize = 4;
+/// Fragments that may wait for a buffer to be received into; with more the peer is told to wait.
+const BACKLOG_FRAGMENTS: usize = 128;
+
+pub struct Reliable<L> {
+    port: Port<L>,
+    service: Service,
+    room: u32,
+    /// What is being sent.
+    cutter: Option<(Cutter, Option<Fragment>)>,
+    reassembler: Reassembler,
+    /// Fragments that came while only sending; their memory is used again.
+    backlog: VecDeque<Vec<u8>>,
+    spare: Vec<Vec<u8>>,
+    is_busy: bool,
+    received_messages: u32,
+    malformed: u64,
+    failure: Option<String>,
+    mtu: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Service {
+    NotConnected {
+        peer: Peer,
+        connects: bool,
+    },
+    Connection(ConnectionHandle),
+    /// One datagram under way at a time.
+    Acknowledged(Peer),
+}
+
+impl<L: Link> Reliable<L> {
+    /// Type 2: a connection to the peer.
+    pub fn connection(link: L, peer: Peer, mtu: usize, connects: bool) -> Result<Self, ProbeError> {
+        let connection =
+            ConnectionConfig { information_max: information_max(mtu) as u16, ..ConnectionConfig::default() };
+        let slots = connection.queue;
+        let config = StationConfig { connection, connections: 2, backlog: 1, ..StationConfig::default() };
+        let mut port = Port::new(link, &config, slots)?;
+        port.station.activate(peer.local);
+        port.station.listen(peer.local, !connects);
+        Ok(Self::new(port, Service::NotConnected { peer, connects }, mtu))
+    }
+
+    /// Type 3: acknowledged datagrams to the peer.
+    pub fn acknowledged(link: L, peer: Peer, mtu: usize) -> Result<Self, ProbeError> {
+        // A side that is off its core for some milliseconds is not gone; the engine knows a repetition for 100.
+        let config = StationConfig {
+            connections: 1,
+            backlog: 1,
+            datagram_peers: 8,
+            datagram_retries: 90,
+            datagram_timeout: Duration::from_millis(1),
+            ..StationConfig::default()
+        };
+        let mut port = Port::new(link, &config, 2)?;
+        port.station.activate(peer.local);
+        Ok(Self::new(port, Service::Acknowledged(peer), mtu))
+    }
+
+    fn new(port: Port<L>, service: Service, mtu: usize) -> Self {
+        Self {
+            room: information_max(mtu) as u32,
+            port,
+            service,
+            cutter: None,
+            reassembler: Reassembler::new(),
+            backlog: VecDeque::with_capacity(BACKLOG_FRAGMENTS + 1),
+            spare: Vec::new(),
+            is_busy: false,
+            received_messages: 0,
+            malformed: 0,
+            failure: None,
+            mtu,
+        }
+    }
+
+    /// Puts a fragment into the engine's queue; false if it takes none now.
+    #[inline]
+    fn offer(&mut self, fragment: &Fragment, message: &[u8]) -> bool {
+        let part = &message[fragment.start as usize..fragment.end as usize];
+        let Some(slot) = self.port.fill_slot(fragment.header(), part) else { return false };
+        let now = self.port.now();
+        let refused = match self.service {
+            Service::Connection(handle) => self.port.station.send(handle, slot, now).err().map(|refused| refused.token),
+            Service::Acknowledged(peer) => self.port.station.send_datagram(peer, slot, now).err().map(|(slot, _)| slot),
+            Service::NotConnected { .. } => Some(slot),
+        };
+        refused.map(|slot| self.port.free_slot(slot)).is_none()
+    }
+
+    /// Takes what the engine has to say.
+    #[inline]
+    fn hear(&mut self) -> Result<(), ProbeError> {
+        while let Some(event) = self.port.station.poll_event() {
+            match event {
+                StationEvent::Connection(_, ConnectionEvent::Acknowledged(slot)) => self.port.free_slot(slot),
+                StationEvent::Datagram(_, slot, outcome) => {
+                    self.port.free_slot(slot);
+                    if outcome == DatagramOutcome::NoAnswer {
+                        self.failure = Some("the peer acknowledged no repetition of a datagram".to_owned());
+                    }
+                }
+                StationEvent::Connection(_, ConnectionEvent::Dropped(slot)) => self.port.free_slot(slot),
+                StationEvent::Connection(_, ConnectionEvent::Disconnected(cause) | ConnectionEvent::Reset(cause)) => {
+                    self.failure = Some(describe(cause));
+                }
+                StationEvent::Connection(..) | StationEvent::AddressChecked { .. } => {}
+            }
+        }
+        match self.failure.take() {
+            Some(failure) => Err(ProbeError::Failed(failure)),
+            None => Ok(()),
+        }
+    }
+
+    /// Looks for frames while there is no buffer to receive into: acknowledgements, and data that must wait.
+    fn receive_for_later(&mut self) -> Result<(), ProbeError> {
+        let Self { port, backlog, spare, .. } = self;
+        port.receive(|delivery| {
+            if let Some(information) = information_of(&delivery) {
+                let mut fragment = spare.pop().unwrap_or_default();
+                fragment.clear();
+                fragment.extend_from_slice(information);
+                backlog.push_back(fragment);
+            }
+            false
+        })?;
+        self.set_busy(self.backlog.len() >= BACKLOG_FRAGMENTS);
+        Ok(())
+    }
+
+    /// Tells the peer to wait, or to go on.
+    fn set_busy(&mut self, is_busy: bool) {
+        if let (Service::Connection(handle), true) = (self.service, is_busy != self.is_busy) {
+            self.is_busy = is_busy;
+            let now = self.port.now();
+            self.port.station.set_busy(handle, is_busy, now);
+        }
+    }
+
+    /// Takes fragments, those that waited first, until one completes the message.
+    #[inline]
+    fn take(&mut self, message: &mut [u8]) -> Result<bool, ProbeError> {
+        while let Some(fragment) = self.backlog.pop_front() {
+            let complete = place(&mut self.reassembler, &fragment, message, &mut self.malformed)?;
+            self.spare.push(fragment);
+            if complete {
+                return Ok(true);
+            }
+        }
+        self.set_busy(false);
+        let Self { port, reassembler, malformed, .. } = self;
+        let mut result = Ok(false);
+        port.receive(|delivery| {
+            if let Some(information) = information_of(&delivery) {
+                result = place(reassembler, information, message, malformed);
+            }
+            !matches!(result, Ok(false))
+        })?;
+        result
+    }
+}
+
+/// Information that a frame of an I PDU carries at most.
+fn information_max(mtu: usize) -> usize {
+    (mtu - LLC_HEADER_BYTES).min(usize::from(u16::MAX))
+}
+
+/// Brings the connection about, as the side that asks or as the one that is asked.
+fn establish<L: Link>(port: &mut Port<L>, peer: Peer, connects: bool) -> Result<ConnectionHandle, ProbeError> {
+    let deadline_ns = now_ns() + CONNECT_PATIENCE_NS;
+    let mut handle = None;
+    if connects {
+        let asked = port.station.connect(peer, port.now());
+        handle = Some(asked.map_err(|error| ProbeError::Failed(error.to_string()))?);
+    }
+    while now_ns() < deadline_ns {
+        port.tell_time();
+        port.receive(|_| false)?;
+        while let Some(event) = port.station.poll_event() {
+            match event {
+                StationEvent::Connection(asking, ConnectionEvent::Incoming) => {
+                    if port.station.peer(asking) == Some(peer) {
+                        let now = port.now();
+                        port.station.accept(asking, now);
+                        port.transmit()?;
+                        return Ok(asking);
+                    }
+                    let now = port.now();
+                    port.station.disconnect(asking, now);
+                }
+                StationEvent::Connection(made, ConnectionEvent::Connected) if Some(made) == handle => return Ok(made),
+                StationEvent::Connection(_, ConnectionEvent::Disconnected(cause)) => {
+                    return Err(ProbeError::Failed(describe(cause)));
+                }
+                _ => {}
+            }
+        }
+        port.transmit()?;
+        std::thread::yield_now();
+    }
+    Err(ProbeError::Failed("no LLC connection came about within 10 s".to_owned()))
+}
+
+#[inline]
+fn information_of<'a>(delivery: &Delivery<'a>) -> Option<&'a [u8]> {
+    match delivery {
+        Delivery::Data { information, .. } | Delivery::AcknowledgedDatagram { information, .. } => Some(information),
+        _ => None,
+    }
+}
+
+#[inline]
+fn place(
+    reassembler: &mut Reassembler,
+    fragment: &[u8],
+    message: &mut [u8],
+    malformed: &mut u64,
+) -> Result<bool, ProbeError> {
+    match reassembler.place(fragment, message) {
+        Ok(Progress::Partial(_)) => Ok(false),
+        Ok(Progress::Complete(bytes)) if bytes as usize == message.len() => Ok(true),
+        Ok(Progress::Complete(bytes)) => {
+            Err(ProbeError::Failed(format!("a message of {bytes} bytes came instead of {}", message.len())))
+        }
+        Err(error) => {
+            *malformed += 1;
+            Err(ProbeError::Failed(format!("the peer's fragments do not fit: {error}")))
+        }
+    }
+}
+
+fn describe(cause: Cause) -> String {
+    let text = match cause {
+        Cause::Requested => "this side ended the LLC connection",
+        Cause::PeerDisconnected => "the peer ended the LLC connection",
+        Cause::PeerRefused => "the peer refused the LLC connection",
+        Cause::PeerNotConnected => "the peer knows of no LLC connection; was it started again?",
+        Cause::PeerReset => "the peer reset the LLC connection",
+        Cause::PeerRejected(_) => "the peer rejected a PDU of the LLC connection",
+        Cause::NoAnswer => "the peer answers no LLC PDU: is its host down, or the link?",
+        Cause::Stalled => "the peer acknowledges nothing",
+    };
+    text.to_owned()
+}
+
+impl<L: Link> Transport for Reliable<L> {
+    fn establish(&mut self) -> Result<(), ProbeError> {
+        if let Service::NotConnected { peer, connects } = self.service {
+            self.service = Service::Connection(establish(&mut self.port, peer, connects)?);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn try_send(&mut self, _sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, ProbeError> {
+        if *done == message.len() {
+            return Ok(true);
+        }
+        let (mut cutter, mut next) = match self.cutter.take() {
+            Some(under_way) => under_way,
+            None => {
+                let mut cutter = Cutter::new(message.len() as u32, self.room).expect("an MTU has room for a header");
+                let first = cutter.next();
+                (cutter, first)
+            }
+        };
+        while let Some(fragment) = &next {
+            if !self.offer(fragment, message) {
+                // What the peer has acknowledged meanwhile makes room.
+                self.port.transmit()?;
+                self.receive_for_later()?;
+                self.hear()?;
+                if !self.offer(fragment, message) {
+                    self.cutter = Some((cutter, next));
+                    return Ok(false);
+                }
+            }
+            *done = fragment.end as usize;
+            next = cutter.next();
+        }
+        self.port.transmit()?;
+        Ok(true)
+    }
+
+    #[inline]
+    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, ProbeError> {
+        let mut complete = self.take(message)?;
+        self.port.transmit()?;
+        self.hear()?;
+        if !complete && !patience.is_zero() {
+            self.port.sleep(patience)?;
+            complete = self.take(message)?;
+            self.port.transmit()?;
+        }
+        if !complete {
+            return Ok(None);
+        }
+        self.received_messages = self.received_messages.wrapping_add(1);
+        Ok(Some(self.received_messages.wrapping_sub(1)))
+    }
+
+    fn wait_to_send(&mut self, patience: Duration) -> Result<(), ProbeError> {
+        self.port.sleep(patience)
+    }
+
+    fn settle(&mut self) -> Result<bool, ProbeError> {
+        self.receive_for_later()?;
+        self.port.tell_time();
+        self.port.transmit()?;
+        self.hear()?;
+        Ok(self.port.has_all_slots())
+    }
+
+    fn is_lazy(&self) -> bool {
+        true
+    }
+
+    fn set_pace(&mut self, _bit_s: Option<f64>) {}
+
+    fn wire_bytes(&self, message_bytes: usize) -> usize {
+        let room = self.room as usize;
+        let fragments = 1 + message_bytes.saturating_sub(room - FIRST_HEADER).div_ceil(room - OTHER_HEADER);
+        let headers = FIRST_HEADER + (fragments - 1) * OTHER_HEADER;
+        let frame_headers = ETHERNET_HEADER_BYTES + LLC_HEADER_BYTES + WIRE_OVERHEAD_BYTES;
+        (message_bytes + headers + fragments * frame_headers).max(MINIMUM_FRAME_BYTES + WIRE_OVERHEAD_BYTES)
+    }
+
+    fn is_lossy(&self) -> bool {
+        false
+    }
+
+    fn check(&mut self) -> Result<(), ProbeError> {
+        Ok(self.port.link.check()?)
+    }
+
+    fn counters(&mut self) -> Result<Counters, ProbeError> {
+        let link = self.port.link.counters()?;
+        let repeated = match self.service {
+            Service::Connection(handle) => self.port.station.connection(handle).map(|connection| connection.counters()),
+            Service::Acknowledged(_) | Service::NotConnected { .. } => None,
+        };
+        Ok(Counters {
+            foreign: self.port.foreign,
+            malformed: self.malformed,
+            duplicate: repeated.map_or(0, |counters| counters.received_again),
+            repeated: repeated.map_or(0, |counters| counters.information_repeated),
+            ring_full: link.receive_dropped,
+            send_busy: link.send_busy,
+            ..Counters::default()
+        })
+    }
+
+    fn mtu(&self) -> Option<usize> {
+        Some(self.mtu)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use barewire_link::{Faults, MemoryLink};
+    use barewire_llc::Lsap;
+
+    use super::*;
+    use crate::pattern::{Pattern, Sender};
+
+    const MTU: usize = 300;
+
+    fn peers(a: &MemoryLink, b: &MemoryLink) -> [Peer; 2] {
+        let sap = Lsap::new(0x20).unwrap();
+        [b, a].map(|to| Peer { local: sap, mac: to.address().0, remote: sap })
+    }
+
+    /// Both ends of a connection, brought about by two threads as by two processes.
+    fn connected(faults: Faults, seed: u64) -> (Reliable<MemoryLink>, Reliable<MemoryLink>) {
+        let (a, b) = MemoryLink::pair(MTU, faults, seed);
+        let [at_a, at_b] = peers(&a, &b);
+        let mut active = Reliable::connection(a, at_a, MTU, true).unwrap();
+        let mut passive = Reliable::connection(b, at_b, MTU, false).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| passive.establish().unwrap());
+            active.establish().unwrap();
+        });
+        (active, passive)
+    }
+
+    fn acknowledged(faults: Faults, seed: u64) -> (Reliable<MemoryLink>, Reliable<MemoryLink>) {
+        let (a, b) = MemoryLink::pair(MTU, faults, seed);
+        let [at_a, at_b] = peers(&a, &b);
+        (Reliable::acknowledged(a, at_a, MTU).unwrap(), Reliable::acknowledged(b, at_b, MTU).unwrap())
+    }
+
+    /// Sends messages from one end to the other while both take turns, and checks every byte.
+    fn carry(from: &mut Reliable<MemoryLink>, to: &mut Reliable<MemoryLink>, messages: u32, bytes: usize) {
+        let mut pattern = Pattern::new(5, bytes, 0);
+        let mut place = vec![0; bytes];
+        let (mut sending, mut done, mut received) = (0, 0, 0);
+        while received < messages {
+            if sending < messages {
+                let message = pattern.message(sending, Sender::Active).to_vec();
+                if from.try_send(sending, &message, &mut done).unwrap() {
+                    (sending, done) = (sending + 1, 0);
+                }
+            } else {
+                from.settle().unwrap();
+            }
+            if let Some(sequence) = to.receive(&mut place, Duration::ZERO).unwrap() {
+                assert_eq!(sequence, received);
+                assert!(pattern.is_intact(&place, sequence, Sender::Active), "message {sequence} of {bytes} bytes");
+                received += 1;
+            }
+        }
+        while !from.settle().unwrap() {
+            to.settle().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_connection_carries_messages_of_any_length_both_ways() {
+        let (mut a, mut b) = connected(Faults::default(), 1);
+        for bytes in [1, 290, 291, 292, 583, 10_000, 100_000] {
+            carry(&mut a, &mut b, 3, bytes);
+            a.received_messages = 0;
+            b.received_messages = 0;
+            carry(&mut b, &mut a, 3, bytes);
+            a.received_messages = 0;
+            b.received_messages = 0;
+        }
+        assert_eq!(a.counters().unwrap().repeated, 0);
+    }
+
+    #[test]
+    fn a_connection_loses_nothing_on_a_wire_that_does() {
+        for seed in 0..10 {
+            let faults = Faults { loss: 0.05, duplication: 0.02, reordering: 0.02, ..Faults::default() };
+            let (mut a, mut b) = connected(faults, seed);
+            carry(&mut a, &mut b, 20, 5000);
+            assert!(a.counters().unwrap().repeated > 0, "seed {seed} lost nothing");
+        }
+    }
+
+    #[test]
+    fn acknowledged_datagrams_lose_nothing_on_a_wire_that_does() {
+        for seed in 0..3 {
+            let faults = Faults { loss: 0.05, duplication: 0.02, ..Faults::default() };
+            let (mut a, mut b) = acknowledged(faults, seed);
+            carry(&mut a, &mut b, 5, 2000);
+        }
+    }
+
+    #[test]
+    fn a_peer_that_is_gone_is_an_error_in_bounded_time() {
+        let (mut a, b) = acknowledged(Faults { loss: 1.0, ..Faults::default() }, 1);
+        let deadline_ns = now_ns() + 5_000_000_000;
+        assert!(a.try_send(0, &[1; 10], &mut 0).unwrap());
+        let error = loop {
+            if let Err(error) = a.settle() {
+                break error;
+            }
+            assert!(now_ns() < deadline_ns, "no error within 5 s");
+        };
+        assert!(error.to_string().contains("acknowledged no repetition"));
+        drop(b);
+    }
+
+    #[test]
+    fn both_ends_may_send_at_once_more_than_both_can_hold() {
+        let (mut a, mut b) = connected(Faults::default(), 1);
+        let mut pattern = Pattern::new(5, 200_000, 0);
+        let (there, back) = (pattern.message(0, Sender::Active).to_vec(), pattern.message(0, Sender::Passive).to_vec());
+        let (mut done_a, mut done_b) = (0, 0);
+        // Neither looks for data until it has sent all of its own.
+        for _ in 0..1000 {
+            let sent_a = a.try_send(0, &there, &mut done_a).unwrap();
+            let sent_b = b.try_send(0, &back, &mut done_b).unwrap();
+            assert!(!sent_a && !sent_b, "both hold less than a message");
+        }
+        let (mut at_a, mut at_b) = (vec![0; 200_000], vec![0; 200_000]);
+        let (mut got_a, mut got_b) = (false, false);
+        while !(got_a && got_b) {
+            a.try_send(0, &there, &mut done_a).unwrap();
+            b.try_send(0, &back, &mut done_b).unwrap();
+            for (end, place, got) in [(&mut a, &mut at_a, &mut got_a), (&mut b, &mut at_b, &mut got_b)] {
+                // Who has its message still answers the other.
+                *got = if *got { end.settle().is_ok() } else { end.receive(place, Duration::ZERO).unwrap().is_some() };
+            }
+        }
+        assert!(pattern.is_intact(&at_b, 0, Sender::Active) && pattern.is_intact(&at_a, 0, Sender::Passive));
+    }
+}
