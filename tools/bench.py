@@ -34,13 +34,27 @@ def promises(scratch: Path) -> Iterator[tuple[str, float, str, float]]:
     raw, tcp, floor = (latency[name, 64]["median"] for name in ("raw", "tcp", "floor"))
     yield "raw spinning, 64 B one way, against the floor", raw / floor, "≤", 1.15
     yield "raw spinning, 64 B one way, against TCP spinning", raw / tcp, "≤", 0.45
+    llc = series(scratch / "llc", "pingpong", "--transport", "tcp,raw,llc1,llc2", "--sizes", "64")
+    raw, tcp, floor, llc1, llc2 = (llc[name, 64]["median"] for name in ("raw", "tcp", "floor", "llc1", "llc2"))
+    yield "llc1 spinning, 64 B one way, against raw", llc1 / raw, "≤", 1.1
+    yield "llc2 spinning, 64 B one way, against the floor", llc2 / floor, "≤", 1.25
+    yield "llc2 spinning, 64 B one way, against TCP spinning", llc2 / tcp, "≤", 0.5
     for mtu in ("1500", "9000"):
         rates = series(scratch / f"stream{mtu}", "stream", "--transport", "raw", "--sizes", "64KiB", "--mtu", mtu)
         raw, floor = rates["raw", 65536], rates["floor", 65536]
         yield f"raw stream, MTU {mtu}, against the floor's", raw["median"] / floor["median"], "≥", 0.95
         yield f"raw stream, MTU {mtu}, samples without loss", raw["samples"] / raw["samples_measured"], "≥", 0.9
-    shaped = series(scratch / "shaped", "stream", "--transport", "tcp,raw", "--sizes", "64KiB", "--rate", "1gbit")
+    rates = series(scratch / "llc2", "stream", "--transport", "raw,llc2", "--sizes", "64KiB")
+    yield "llc2 stream, MTU 1500, against raw", rates["llc2", 65536]["median"] / rates["raw", 65536]["median"], "≥", 0.9
+    jumbo = ("--mtu", "9000", "--offloads", "on")
+    rates = series(scratch / "jumbo", "stream", "--transport", "tcp,llc2", "--sizes", "64KiB", *jumbo)
+    ratio = rates["llc2", 65536]["median"] / rates["tcp", 65536]["median"]
+    yield "llc2 stream, MTU 9000, against TCP with offloads", ratio, "≥", 0.85
+    shaped = series(scratch / "shaped", "stream", "--transport", "tcp,raw,llc2", "--sizes", "64KiB", "--rate", "1gbit")
     yield "raw stream at 1 Gb/s, MTU 1500, against the wire limit", shaped["raw", 65536]["fraction_of_limit"], "≥", 0.98
+    llc2, tcp = shaped["llc2", 65536], shaped["tcp", 65536]
+    yield "llc2 stream at 1 Gb/s, MTU 1500, against the wire limit", llc2["fraction_of_limit"], "≥", 0.985
+    yield "llc2 stream at 1 Gb/s, MTU 1500, against TCP", llc2["median"] / tcp["median"], "≥", 1.0
     short, long = (peak_rss_kib(scratch / f"memory{seconds}", seconds) for seconds in ("5", "60"))
     yield "probe's memory after 60 s against 5 s", long / short, "≤", 1.05
 

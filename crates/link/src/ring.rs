@@ -22,9 +22,18 @@ use crate::{ETHERNET_HEADER_BYTES, Incoming, VlanTag};
 pub(crate) struct ReceiveRing {
     memory: NonNull<u8>,
     geometry: Geometry,
-    next: usize,
+    next: Position,
     /// The slot lent to the caller, to be given back to the kernel at the next call.
-    lent: Option<usize>,
+    lent: Option<Position>,
+}
+
+/// A slot of the ring. Its offset is kept, because a spinning reader looks at it some hundred million
+/// times a second and would otherwise divide each time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Position {
+    offset: usize,
+    slot_in_block: usize,
+    block: usize,
 }
 
 // SAFETY: the ring owns its mapping, and nothing in it is bound to the thread that made it.
@@ -65,9 +74,13 @@ impl Geometry {
         self.block_bytes * self.blocks
     }
 
-    fn offset(self, slot: usize) -> usize {
-        let per_block = self.slots_per_block();
-        slot / per_block * self.block_bytes + slot % per_block * self.slot_bytes
+    fn after(self, position: Position) -> Position {
+        let (slot_in_block, block) = if position.slot_in_block + 1 < self.slots_per_block() {
+            (position.slot_in_block + 1, position.block)
+        } else {
+            (0, if position.block + 1 < self.blocks { position.block + 1 } else { 0 })
+        };
+        Position { offset: block * self.block_bytes + slot_in_block * self.slot_bytes, slot_in_block, block }
     }
 }
 
@@ -98,7 +111,7 @@ impl ReceiveRing {
         };
         match NonNull::new(memory.cast::<u8>()) {
             Some(memory) if memory.as_ptr().cast() != libc::MAP_FAILED => {
-                Ok(Self { memory, geometry, next: 0, lent: None })
+                Ok(Self { memory, geometry, next: Position::default(), lent: None })
             }
             _ => Err(("mmap", io::Error::last_os_error())),
         }
@@ -116,7 +129,7 @@ impl ReceiveRing {
         if status & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        self.next = if slot + 1 == self.geometry.slots() { 0 } else { slot + 1 };
+        self.next = self.geometry.after(slot);
         self.lent = Some(slot);
         // SAFETY: TP_STATUS_USER says that the kernel has filled header and frame and will not touch
         // them before `give_back`, which needs `&mut self` and so the end of the returned loan. The
@@ -142,10 +155,11 @@ impl ReceiveRing {
         }
     }
 
-    fn slot(&self, slot: usize) -> *mut libc::tpacket2_hdr {
-        debug_assert!(slot < self.geometry.slots());
+    #[inline]
+    fn slot(&self, position: Position) -> *mut libc::tpacket2_hdr {
+        debug_assert!(position.offset + self.geometry.slot_bytes <= self.geometry.bytes());
         // SAFETY: the geometry keeps every slot inside the mapping; slots are aligned to cache lines.
-        unsafe { self.memory.as_ptr().add(self.geometry.offset(slot)).cast() }
+        unsafe { self.memory.as_ptr().add(position.offset).cast() }
     }
 }
 
@@ -187,13 +201,15 @@ mod tests {
             let geometry = Geometry::new(mtu, 2 << 20);
             assert!(geometry.slot_bytes >= SLOT_HEADROOM_BYTES + ETHERNET_HEADER_BYTES + mtu);
             assert!(geometry.slot_bytes % 16 == 0 && geometry.block_bytes % 4096 == 0);
-            let mut end_of_last = 0;
-            for slot in 0..geometry.slots() {
-                let (start, end) = (geometry.offset(slot), geometry.offset(slot) + geometry.slot_bytes);
+            let (mut end_of_last, mut position) = (0, Position::default());
+            for _ in 0..geometry.slots() {
+                let (start, end) = (position.offset, position.offset + geometry.slot_bytes);
+                position = geometry.after(position);
                 assert!(start >= end_of_last && start / geometry.block_bytes == (end - 1) / geometry.block_bytes);
                 end_of_last = end;
             }
             assert!(end_of_last <= geometry.bytes());
+            assert_eq!(position, Position::default(), "after the last slot comes the first");
         }
     }
 }

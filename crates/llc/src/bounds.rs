@@ -8,9 +8,10 @@ use crate::pdu::SequenceNumber;
 
 /// Largest window k: one number must stay free, or a full window looks like an empty one (clause 7.8.4).
 pub const WINDOW_MAX: u8 = SequenceNumber::MODULUS - 1;
-/// Default k: 64 frames of 1500 bytes cover 10 Gb/s for 77 µs, about a round trip between two processes
-/// that poll; and up to 64 a repeated PDU can be told from one that lies ahead.
-pub const WINDOW: u8 = 64;
+/// Default k: 63 frames of 1500 bytes cover 10 Gb/s for 76 µs, about a round trip between two processes that
+/// poll. Above 63 a number from the past, of a PDU that was overtaken or repeated, can be taken for one from
+/// the future.
+pub const WINDOW: u8 = SequenceNumber::MODULUS / 2 - 1;
 /// Default capacity of a connection's send queue, in PDUs: two windows, so that the caller can refill one
 /// while the other is under way.
 pub const QUEUE: u16 = 128;
@@ -47,8 +48,7 @@ pub const GROW_AFTER: u16 = 4;
 pub const INFORMATION_MAX: u16 = 16_384;
 
 /// An N(R) up to this far behind the last one came with a PDU that was overtaken; further away it is
-/// invalid and answered with FRMR. Overtaking by a few frames, each acknowledging [`ACKNOWLEDGE_EVERY`],
-/// stays below this, and a default window ahead of the last one above.
+/// invalid and answered with FRMR. One frame that acknowledges a whole window may overtake another.
 pub const STALE_NR_MAX: u8 = SequenceNumber::MODULUS - WINDOW - 1;
 
 /// Default and largest number of connections of one station. The issue asks for 1000 per SAP.
@@ -79,10 +79,10 @@ pub const ADDRESS_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 const _: () = {
     assert!(WINDOW >= 1 && WINDOW <= WINDOW_MAX);
     assert!(QUEUE >= WINDOW as u16 && QUEUE <= QUEUE_MAX && QUEUE.is_power_of_two() && QUEUE_MAX.is_power_of_two());
-    assert!(ACKNOWLEDGE_EVERY <= WINDOW / 2);
+    assert!(ACKNOWLEDGE_EVERY <= WINDOW / 2 && 2 * WINDOW < SequenceNumber::MODULUS);
     assert!(ACKNOWLEDGE_DELAY.as_nanos() * 4 <= T1_MIN.as_nanos());
     assert!(T1_MIN.as_nanos() <= T1_INITIAL.as_nanos() && T1_INITIAL.as_nanos() <= T1_MAX.as_nanos());
-    assert!(STALE_NR_MAX >= 3 * ACKNOWLEDGE_EVERY && STALE_NR_MAX < SequenceNumber::MODULUS - WINDOW);
+    assert!(STALE_NR_MAX >= WINDOW && STALE_NR_MAX < SequenceNumber::MODULUS - WINDOW);
     assert!(BACKLOG <= CONNECTIONS && CONNECTIONS <= CONNECTIONS_MAX);
     assert!(DATAGRAM_TIMEOUT.as_nanos() * (DATAGRAM_RETRIES as u128 + 1) < DATAGRAM_MEMORY.as_nanos());
     assert!(STALL_LIMIT.as_nanos() > T1_MAX.as_nanos() && BUSY_POLL.as_nanos() >= T1_MIN.as_nanos());

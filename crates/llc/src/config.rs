@@ -11,9 +11,10 @@ use crate::time::nanos;
 /// exceed half of this end's `window`: XID tells the peer's window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionConfig {
-    /// k, the largest number of unacknowledged I PDUs: 1 to 127.
+    /// k, the largest number of unacknowledged I PDUs: 1 to 127. Above 63, an N(R) that was overtaken can be
+    /// taken for a new one: only for a network that keeps the order.
     pub window: u8,
-    /// The largest number of unacknowledged I PDUs that the peer may send: 1 to 127. Above 64, an I PDU
+    /// The largest number of unacknowledged I PDUs that the peer may send: 1 to 127. Above 63, an I PDU
     /// repeated by the peer can be taken for one that lies ahead, which costs a needless REJ.
     pub receive_window: u8,
     /// Capacity of the send queue in PDUs, unacknowledged ones included: a power of two, at least `window`.

@@ -6,6 +6,7 @@ mod clock;
 mod control;
 mod cpu;
 mod error;
+mod lossy;
 mod measure;
 mod pattern;
 mod protocol;
@@ -14,6 +15,7 @@ mod record;
 mod schedule;
 mod server;
 mod sizes;
+mod station;
 mod transport;
 
 use std::net::IpAddr;
@@ -50,6 +52,9 @@ enum Command {
     Stream(TestArguments),
     /// Messages both ways at once
     Bidirectional(TestArguments),
+    /// Be an LLC station for a foreign peer, and measure nothing
+    #[command(subcommand)]
+    Station(station::Role),
     /// Print the sizes that a size list means, and measure nothing
     Sizes(SizeArguments),
 }
@@ -166,6 +171,10 @@ fn run(command: Command) -> Result<(), ProbeError> {
             let sizes: Vec<String> = parse_sizes(&arguments)?.iter().map(ToString::to_string).collect();
             println!("{}", sizes.join(","));
             Ok(())
+        }
+        Command::Station(role) => {
+            interrupt_on_signals()?;
+            station::run(&role)
         }
         Command::Pingpong(arguments) => measure(Test::Pingpong, arguments),
         Command::Stream(arguments) => measure(Test::Stream, arguments),

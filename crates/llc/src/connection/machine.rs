@@ -42,6 +42,8 @@ pub(crate) struct Machine {
     reject_count: u8,
     data_flag: u8,
     p_flag: bool,
+    /// P of this end's SABME.
+    sabme_poll: bool,
     s_flag: bool,
     pub remote_busy: bool,
     /// Whether data has been received or acknowledged since the connection was set up.
@@ -184,6 +186,7 @@ impl Machine {
             reject_count: 0,
             data_flag: 0,
             p_flag: false,
+            sabme_poll: true,
             s_flag: false,
             remote_busy: false,
             touched: false,
@@ -466,8 +469,9 @@ impl Machine {
         let now = context.now;
         let bit = |set: bool, bit: u16| if set { bit } else { 0 };
         match action {
-            Action::SendSabme => self.command(Pending::SABME),
-            Action::SendDisc => self.command(Pending::DISC),
+            Action::SendSabme => self.command(Pending::SABME, self.sabme_poll),
+            Action::FlipSabmePoll => self.sabme_poll = !self.sabme_poll,
+            Action::SendDisc => self.command(Pending::DISC, true),
             Action::SendUa => self.answer(Pending::UA | bit(context.poll_final, Pending::UA_FINAL)),
             Action::SendUaHeld => self.answer(Pending::UA | bit(self.held_poll, Pending::UA_FINAL)),
             Action::SendDm => self.answer(Pending::DM | bit(context.poll_final, Pending::DM_FINAL)),
@@ -745,9 +749,9 @@ impl Machine {
         self.finishing = false;
     }
 
-    fn command(&mut self, command: u16) {
+    fn command(&mut self, command: u16, poll: bool) {
         self.pending = self.pending & !(Pending::SUPERVISORY | Pending::SABME | Pending::DISC) | command;
-        self.p_flag = true;
+        self.p_flag = poll;
     }
 
     /// A newer U response replaces an older one; after DM there is nothing else to say.
@@ -772,7 +776,7 @@ impl Machine {
             Pending::UA => Body::Ua { final_bit: bits & Pending::UA_FINAL != 0 },
             Pending::DM => Body::Dm { final_bit: bits & Pending::DM_FINAL != 0 },
             Pending::FRMR => Body::Frmr { final_bit: bits & Pending::FRMR_FINAL != 0, reason: self.frmr },
-            Pending::SABME => Body::Sabme { poll: true },
+            Pending::SABME => Body::Sabme { poll: self.sabme_poll },
             _ => Body::Disc { poll: true },
         };
         let [destination, source] = self.addresses;

@@ -162,7 +162,8 @@ vocabulary! {
 vocabulary! {
     /// What a connection does.
     pub(crate) enum Action as u64 {
-        SendSabme = "SEND_SABME(P=1)",
+        SendSabme = "SEND_SABME(P=P_SABME)",
+        FlipSabmePoll = "P_SABME=1-P_SABME",
         SendDisc = "SEND_DISC(P=1)",
         SendUa = "SEND_UA(F=P)",
         SendUaHeld = "SEND_UA(F=P_HELD)",

@@ -8,6 +8,8 @@
 //! - A SABME while nothing was exchanged yet is a repetition, and answered with UA again. So that there is
 //!   no doubt, who sent UA, and got none, holds its data until it has heard an I or S PDU of the peer, and asks for one
 //!   after T1; who got UA says RR at once. (Otherwise a repeated SABME could reset one end only.)
+//! - A reset's SABME has the other P bit than the SABME before, so that a late UA to that one, whose F bit
+//!   tells, does not end the reset.
 //! - An I PDU received before is acknowledged again, and neither rejected nor answered with REJ.
 //! - The ack timer runs on while a poll is outstanding.
 //! - A busy station discards I PDUs; the standard allows it to keep them.
@@ -89,7 +91,7 @@ pub(crate) const TABLE: &[Row] = rows! {
     // Ends and resets while data is exchanged.
     DATA: DISCONNECT_REQUEST => [SendDisc, StartAckTimer, StopOtherTimers, ZeroRetry, DropData] DConn;
     DATA: ABORT_REQUEST => [SendDmUnasked, StopAllTimers, DropData, DisconnectConfirm] Adm;
-    DATA: RESET_REQUEST => [SendSabme, StartAckTimer, StopOtherTimers, ZeroRetry, ClearSabmeSeen, DropData] Reset;
+    DATA: RESET_REQUEST => [FlipSabmePoll, SendSabme, StartAckTimer, StopOtherTimers, ZeroRetry, ClearSabmeSeen, DropData] Reset;
     DATA: SABME, if Untouched => [SendUa, StopAllTimers, ClearPoll, ForgetRemoteBusy, HoldData] Normal;
     DATA: SABME => [HoldPoll, StopAllTimers, DropData, ResetIndication] ResetCheck;
     DATA: DISC => [SendUa, StopAllTimers, DropData, DisconnectIndication] Adm;
@@ -240,7 +242,7 @@ pub(crate) const TABLE: &[Row] = rows! {
     RESET_CHECK: DISC => [SendDm, DisconnectIndication] Adm;
     RESET_CHECK: DM => [DisconnectIndication] Adm;
     RESET_WAIT: RESET_REQUEST, if SabmeSeen => [SendUaHeld, ResetVariables, ClearPoll, ZeroRetry, ForgetRemoteBusy, HoldData, ResetConfirm] Normal;
-    RESET_WAIT: RESET_REQUEST => [SendSabme, StartAckTimer, ZeroRetry] Reset;
+    RESET_WAIT: RESET_REQUEST => [FlipSabmePoll, SendSabme, StartAckTimer, ZeroRetry] Reset;
     RESET_WAIT: DISCONNECT_REQUEST, if SabmeSeen => [SendDmHeld, DisconnectConfirm] Adm;
     RESET_WAIT: DISCONNECT_REQUEST => [SendDisc, StartAckTimer, ZeroRetry] DConn;
     RESET_WAIT: ABORT_REQUEST => [SendDmUnasked, DisconnectConfirm] Adm;
@@ -257,7 +259,7 @@ pub(crate) const TABLE: &[Row] = rows! {
     ERROR: ACK_TIMER, if RetryBelow => [ResendFrmr, StartAckTimer, CountRetry];
     ERROR: ACK_TIMER => [ClearSabmeSeen, ResetIndication] ResetWait;
     ERROR: DISCONNECT_REQUEST => [SendDisc, StartAckTimer, ZeroRetry] DConn;
-    ERROR: RESET_REQUEST => [SendSabme, StartAckTimer, ZeroRetry, ClearSabmeSeen] Reset;
+    ERROR: RESET_REQUEST => [FlipSabmePoll, SendSabme, StartAckTimer, ZeroRetry, ClearSabmeSeen] Reset;
     ERROR: ABORT_REQUEST => [SendDmUnasked, StopAckTimer, DisconnectConfirm] Adm;
 };
 

@@ -546,9 +546,10 @@ impl Pair {
             Operation::Receive(end) => _ = self.receive(end),
             Operation::Lose(end) => drop(self.wires[end].pop_front()),
             Operation::Repeat(end) => {
-                // A copy overtakes, or is overtaken by, a few PDUs, as on a real network.
+                // Overtaken by so few PDUs that no number can come round, whatever each acknowledges.
+                let most = 63 / usize::from(self.ends[end].machine.parameters.window);
                 let wire = &mut self.wires[end];
-                let place = wire.len().min(8);
+                let place = wire.len().min(most.min(8));
                 wire.front().cloned().into_iter().for_each(|frame| wire.insert(place, frame));
             }
             Operation::Busy(end, is_busy) => self.ends[end].set_busy(is_busy, self.now),
@@ -570,7 +571,7 @@ proptest! {
     /// a connected pair, over wires that lose and repeat, then a quiet time in which all must arrive.
     #[test]
     fn whatever_happens_data_arrives_once_and_in_order(
-        window in 1..=64u8,
+        window in 1..=63u8,
         operations in prop::collection::vec(operation(), 0..400),
     ) {
         let stall_limit = core::time::Duration::MAX;
@@ -603,7 +604,7 @@ proptest! {
     /// the same operations, one by the table alone, and all their variables agree after each.
     #[test]
     fn the_short_way_does_what_the_table_says(
-        window in 1..=64u8,
+        window in 1..=63u8,
         operations in prop::collection::vec(operation(), 0..300),
     ) {
         let config = ConnectionConfig { window, ..Default::default() };
@@ -622,7 +623,7 @@ proptest! {
     /// Proves that the short way out sends exactly when, and with the P bit with which, the table would.
     #[test]
     fn data_leaves_when_the_table_says(
-        window in 1..=64u8,
+        window in 1..=63u8,
         operations in prop::collection::vec(operation(), 0..300),
     ) {
         let mut pair = Pair::connected(&ConnectionConfig { window, ..Default::default() });

@@ -178,7 +178,7 @@ fn xid_and_test_are_answered_from_the_frame_itself() {
         0x42,
     );
     let reply = station.handle_frame(A, BROADCAST, &xid, at(0)).reply.unwrap();
-    assert_eq!((reply.destination, reply.header.as_bytes()), (A, &[0x42, 0x41, 0xbf, 0x81, 7, 128][..]));
+    assert_eq!((reply.destination, reply.header.as_bytes()), (A, &[0x42, 0x41, 0xbf, 0x81, 7, 126][..]));
     let test = frame(Body::Test { role: Role::Command, poll_final: false, information: b"echo" }, 0x00, 0x00);
     let reply = station.handle_frame(A, B, &test, at(0)).reply.unwrap();
     assert_eq!((reply.header.as_bytes(), reply.information), (&[0x00, 0x01, 0xe3][..], &b"echo"[..]));

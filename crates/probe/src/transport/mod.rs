@@ -3,7 +3,7 @@
 //! measured. The tests in [`crate::measure`] drive them and know nothing of how they work.
 
 mod datagram;
-mod llc;
+pub mod llc;
 mod pace;
 mod raw;
 mod tcp;

@@ -80,13 +80,9 @@ impl<L: Link> Datagrams<L> {
 /// Writes what differs from frame to frame: the length, and the fragment's place.
 #[inline]
 fn write_header(header: &mut [u8; FRAME_HEADER_BYTES], fields: Header, part_bytes: usize) {
-    let (ethernet, rest) = header.split_at_mut(ETHERNET_HEADER_BYTES);
-    let mut addresses = ([0; 6], [0; 6]);
-    addresses.0.copy_from_slice(&ethernet[..6]);
-    addresses.1.copy_from_slice(&ethernet[6..12]);
-    let llc_bytes = LLC_BYTES + HEADER_BYTES + part_bytes;
-    ethernet.copy_from_slice(&framing::ethernet_header(addresses.0, addresses.1, llc_bytes));
-    rest[LLC_BYTES..].copy_from_slice(&fields.to_bytes());
+    let length = framing::length_or_type(LLC_BYTES + HEADER_BYTES + part_bytes);
+    header[ETHERNET_HEADER_BYTES - 2..ETHERNET_HEADER_BYTES].copy_from_slice(&length);
+    header[ETHERNET_HEADER_BYTES + LLC_BYTES..].copy_from_slice(&fields.to_bytes());
 }
 
 fn frame_wire_bytes(part_bytes: usize) -> usize {

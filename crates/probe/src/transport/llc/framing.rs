@@ -7,7 +7,7 @@
 //! ```
 
 use barewire_link::{ETHERNET_HEADER_BYTES, Field, Filter};
-use barewire_llc::{Lsap, Mac};
+use barewire_llc::{Destination, Lsap, Mac};
 
 /// The longest LLC PDU that the length field can tell (IEEE 802.3, clause 3.2.6).
 const LENGTH_MAX: usize = 1500;
@@ -17,12 +17,17 @@ const ETHER_TYPE_LLC: u16 = 0x8870;
 /// The Ethernet header in front of an LLC PDU of `llc_bytes`.
 #[inline]
 pub fn ethernet_header(destination: Mac, source: Mac, llc_bytes: usize) -> [u8; ETHERNET_HEADER_BYTES] {
-    let kind = if llc_bytes <= LENGTH_MAX { llc_bytes as u16 } else { ETHER_TYPE_LLC };
     let mut header = [0; ETHERNET_HEADER_BYTES];
     header[..6].copy_from_slice(&destination);
     header[6..12].copy_from_slice(&source);
-    header[12..].copy_from_slice(&kind.to_be_bytes());
+    header[12..].copy_from_slice(&length_or_type(llc_bytes));
     header
+}
+
+/// The last two bytes of that header.
+#[inline]
+pub fn length_or_type(llc_bytes: usize) -> [u8; 2] {
+    if llc_bytes <= LENGTH_MAX { (llc_bytes as u16).to_be_bytes() } else { ETHER_TYPE_LLC.to_be_bytes() }
 }
 
 /// Destination, source and the LLC PDU of a frame, without padding; `None` if it carries none.
@@ -38,11 +43,20 @@ pub fn parse(frame: &[u8]) -> Option<(Mac, Mac, &[u8])> {
 
 /// Frames with an LLC PDU for one service access point.
 pub fn filter(sap: Lsap) -> Filter {
-    let dsap = Field::byte(ETHERNET_HEADER_BYTES as u32, sap.byte());
+    or_for(Filter::default(), sap.into())
+}
+
+/// These, and frames for the station itself and for all of its service access points.
+pub fn station_filter(sap: Lsap) -> Filter {
+    [sap.into(), Destination::Null, Destination::Global].into_iter().fold(Filter::default(), or_for)
+}
+
+fn or_for(filter: Filter, destination: Destination) -> Filter {
+    let dsap = Field::byte(ETHERNET_HEADER_BYTES as u32, destination.byte());
     // Lengths are below 0x0600, where EtherTypes begin: their upper seven bits are 0, 1 or 2.
     [0x0000, 0x0200, 0x0400]
         .into_iter()
-        .fold(Filter::all_of(&[Field::word(12, ETHER_TYPE_LLC), dsap]), |filter, length| {
+        .fold(filter.or_all_of(&[Field::word(12, ETHER_TYPE_LLC), dsap]), |filter, length| {
             filter.or_all_of(&[Field::word(12, length).masked(0xfe00), dsap])
         })
 }

@@ -2,9 +2,9 @@
 //! IEEE 802.2 LLC over a link: datagrams (type 1), a connection (type 2), acknowledged datagrams (type 3).
 
 mod datagram;
-mod framing;
-mod port;
-mod reliable;
+pub mod framing;
+pub mod port;
+pub mod reliable;
 
 use barewire_link::{Link, MacAddress, PacketConfig, PacketLink};
 use barewire_llc::{Lsap, Peer};

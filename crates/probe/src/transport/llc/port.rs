@@ -25,8 +25,10 @@ const HEADROOM_BYTES: usize = ETHERNET_HEADER_BYTES + LLC_HEADER_BYTES;
 const BATCH_FRAMES: usize = 32;
 /// The longest frame without a slot: Ethernet header and FRMR, padded by nobody.
 const CONTROL_BYTES: usize = ETHERNET_HEADER_BYTES + Header::MAX;
+/// Frames taken before acknowledgements are sent all the same: as many as the engine acknowledges at once.
+const FRAMES_PER_TRANSMIT: u32 = 16;
 /// Looks into the ring between two looks at the clock: the clock costs as much as several.
-const LOOKS_PER_CLOCK: u32 = 8;
+const LOOKS_PER_CLOCK: u32 = 32;
 
 /// A slot of the segment.
 pub type Slot = u16;
@@ -43,6 +45,8 @@ pub struct Port<L> {
     batch: Box<[Prepared; BATCH_FRAMES]>,
     now: Instant,
     looks: u32,
+    /// Frames taken since the last look for what is to be sent.
+    handled: u32,
     /// Frames that carried no LLC PDU, or were cut.
     pub foreign: u64,
 }
@@ -66,6 +70,7 @@ impl<L: Link> Port<L> {
             ),
             now,
             looks: 0,
+            handled: 0,
             foreign: 0,
             station,
             link,
@@ -102,15 +107,18 @@ impl<L: Link> Port<L> {
     }
 
     /// Takes frames from the ring and hands what is for the user to `deliver`, until that says stop or
-    /// none is left. Answers that the engine wants given at once are given.
+    /// none is left. Answers that the engine wants given at once are given. False if nothing came and no
+    /// time has passed for the engine, so that there can be nothing new to send or to hear.
     #[inline]
-    pub fn receive(&mut self, mut deliver: impl FnMut(Delivery<'_>) -> bool) -> Result<(), ProbeError> {
+    pub fn receive(&mut self, mut deliver: impl FnMut(Delivery<'_>) -> bool) -> Result<bool, ProbeError> {
         self.looks += 1;
-        if self.looks >= LOOKS_PER_CLOCK {
+        let mut is_news = self.looks >= LOOKS_PER_CLOCK;
+        if is_news {
             self.tell_time();
         }
         loop {
-            let Some(frame) = self.link.receive() else { return Ok(()) };
+            let Some(frame) = self.link.receive() else { return Ok(is_news) };
+            is_news = true;
             let Some((destination, source, llc)) = whole(&frame) else {
                 self.foreign += 1;
                 continue;
@@ -121,15 +129,31 @@ impl<L: Link> Port<L> {
                 let answer = answer(self.own, &reply);
                 send_all(&mut self.link, &[Outgoing { header: &answer, payload: &[] }])?;
             }
+            // Acknowledgements do not wait until a long message is whole: the peer's window would close.
+            self.handled += 1;
+            if self.handled >= FRAMES_PER_TRANSMIT {
+                self.transmit()?;
+            }
             if stop {
-                return Ok(());
+                return Ok(true);
             }
         }
+    }
+
+    /// Sends the next frame that is due; others stay due.
+    #[inline]
+    pub fn transmit_one(&mut self) -> Result<(), ProbeError> {
+        if self.prepare(0) {
+            let frame = self.batch[0].frame(&self.segment);
+            send_all(&mut self.link, &[frame])?;
+        }
+        Ok(())
     }
 
     /// Sends everything that is due.
     #[inline]
     pub fn transmit(&mut self) -> Result<(), ProbeError> {
+        self.handled = 0;
         while self.transmit_batch()? == BATCH_FRAMES {}
         Ok(())
     }

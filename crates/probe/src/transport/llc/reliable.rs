@@ -24,6 +24,9 @@ const LLC_HEADER_BYTES: usize = 4;
 /// Fragments that may wait for a buffer to be received into; with more the peer is told to wait.
 const BACKLOG_FRAGMENTS: usize = 128;
 
+/// Messages received in a row before events are taken all the same: they free slots.
+const UNHEARD_MESSAGES: u32 = 16;
+
 pub struct Reliable<L> {
     port: Port<L>,
     service: Service,
@@ -35,10 +38,20 @@ pub struct Reliable<L> {
     backlog: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     is_busy: bool,
+    unheard: u32,
     received_messages: u32,
     malformed: u64,
     failure: Option<String>,
     mtu: usize,
+}
+
+/// What a look for fragments found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    Nothing,
+    /// No whole message, but something that the engine may want to answer or tell.
+    News,
+    Complete,
 }
 
 #[derive(Clone, Copy)]
@@ -91,6 +104,7 @@ impl<L: Link> Reliable<L> {
             backlog: VecDeque::with_capacity(BACKLOG_FRAGMENTS + 1),
             spare: Vec::new(),
             is_busy: false,
+            unheard: 0,
             received_messages: 0,
             malformed: 0,
             failure: None,
@@ -164,24 +178,28 @@ impl<L: Link> Reliable<L> {
 
     /// Takes fragments, those that waited first, until one completes the message.
     #[inline]
-    fn take(&mut self, message: &mut [u8]) -> Result<bool, ProbeError> {
+    fn take(&mut self, message: &mut [u8]) -> Result<Taken, ProbeError> {
         while let Some(fragment) = self.backlog.pop_front() {
             let complete = place(&mut self.reassembler, &fragment, message, &mut self.malformed)?;
             self.spare.push(fragment);
             if complete {
-                return Ok(true);
+                return Ok(Taken::Complete);
             }
         }
         self.set_busy(false);
         let Self { port, reassembler, malformed, .. } = self;
         let mut result = Ok(false);
-        port.receive(|delivery| {
+        let is_news = port.receive(|delivery| {
             if let Some(information) = information_of(&delivery) {
                 result = place(reassembler, information, message, malformed);
             }
             !matches!(result, Ok(false))
         })?;
-        result
+        Ok(match result? {
+            true => Taken::Complete,
+            false if is_news => Taken::News,
+            false => Taken::Nothing,
+        })
     }
 }
 
@@ -254,7 +272,8 @@ fn place(
     }
 }
 
-fn describe(cause: Cause) -> String {
+/// What has happened, in words for the user.
+pub fn describe(cause: Cause) -> String {
     let text = match cause {
         Cause::Requested => "this side ended the LLC connection",
         Cause::PeerDisconnected => "the peer ended the LLC connection",
@@ -281,6 +300,8 @@ impl<L: Link> Transport for Reliable<L> {
         if *done == message.len() {
             return Ok(true);
         }
+        // One frame goes out at once; several are worth asking for all that is due.
+        let is_short = message.len() <= self.room as usize - FIRST_HEADER;
         let (mut cutter, mut next) = match self.cutter.take() {
             Some(under_way) => under_way,
             None => {
@@ -303,21 +324,34 @@ impl<L: Link> Transport for Reliable<L> {
             *done = fragment.end as usize;
             next = cutter.next();
         }
-        self.port.transmit()?;
+        if is_short {
+            self.port.transmit_one()?
+        } else {
+            self.port.transmit()?
+        }
         Ok(true)
     }
 
     #[inline]
     fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, ProbeError> {
-        let mut complete = self.take(message)?;
-        self.port.transmit()?;
-        self.hear()?;
-        if !complete && !patience.is_zero() {
-            self.port.sleep(patience)?;
-            complete = self.take(message)?;
+        let mut taken = self.take(message)?;
+        if taken != Taken::Complete && !patience.is_zero() {
             self.port.transmit()?;
+            self.hear()?;
+            self.port.sleep(patience)?;
+            taken = self.take(message)?;
         }
-        if !complete {
+        if taken == Taken::Nothing {
+            return Ok(None);
+        }
+        // A message is handed over first; what else there is to send or to hear can wait for a quieter moment.
+        self.unheard += 1;
+        if taken == Taken::News || self.unheard >= UNHEARD_MESSAGES {
+            self.unheard = 0;
+            self.port.transmit()?;
+            self.hear()?;
+        }
+        if taken == Taken::News {
             return Ok(None);
         }
         self.received_messages = self.received_messages.wrapping_add(1);

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A link that loses frames on purpose, both ways.
+
+use std::time::Duration;
+
+use barewire_link::{Counters, Incoming, Link, LinkError, MacAddress, Outgoing};
+
+/// Loses each frame with the same probability, decided by a seeded generator.
+pub struct Lossy<L> {
+    link: L,
+    loss: f64,
+    generator: fastrand::Rng,
+    /// Frames of the caller's that never went out. How many never came in is not known.
+    pub not_sent: u64,
+}
+
+impl<L: Link> Lossy<L> {
+    pub fn new(link: L, loss: f64, seed: u64) -> Self {
+        Self { link, loss, generator: fastrand::Rng::with_seed(seed), not_sent: 0 }
+    }
+
+    fn is_lost(&mut self) -> bool {
+        self.loss > 0.0 && self.generator.f64() < self.loss
+    }
+}
+
+impl<L: Link> Link for Lossy<L> {
+    fn address(&self) -> MacAddress {
+        self.link.address()
+    }
+
+    fn mtu(&self) -> usize {
+        self.link.mtu()
+    }
+
+    /// A frame that is lost counts as taken, as on a wire.
+    fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
+        if self.loss == 0.0 {
+            return self.link.send(frames);
+        }
+        for (taken, frame) in frames.iter().enumerate() {
+            if self.is_lost() {
+                self.not_sent += 1;
+            } else if self.link.send(std::slice::from_ref(frame))? == 0 {
+                return Ok(taken);
+            }
+        }
+        Ok(frames.len())
+    }
+
+    fn receive(&mut self) -> Option<Incoming<'_>> {
+        // Decided before it is known whether there is a frame, which changes nothing for those that are.
+        while self.is_lost() {
+            self.link.receive()?;
+        }
+        self.link.receive()
+    }
+
+    fn wait_to_receive(&mut self, timeout: Duration) -> Result<bool, LinkError> {
+        self.link.wait_to_receive(timeout)
+    }
+
+    fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {
+        self.link.wait_to_send(timeout)
+    }
+
+    fn check(&mut self) -> Result<(), LinkError> {
+        self.link.check()
+    }
+
+    fn counters(&mut self) -> Result<Counters, LinkError> {
+        self.link.counters()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use barewire_link::{Faults, MemoryLink};
+
+    use super::*;
+
+    /// Frames of 1000 that arrive when one end or the other loses.
+    fn arrived(sender_loss: f64, receiver_loss: f64, seed: u64) -> usize {
+        let (a, b) = MemoryLink::pair(1500, Faults::default(), 0);
+        let (mut a, mut b) = (Lossy::new(a, sender_loss, seed), Lossy::new(b, receiver_loss, seed));
+        let frames = vec![Outgoing { header: &[0; 60], payload: &[] }; 1000];
+        assert_eq!(a.send(&frames).unwrap(), 1000);
+        std::iter::from_fn(|| b.receive().map(|_| ())).count()
+    }
+
+    #[test]
+    fn frames_are_lost_on_their_way_out_and_in() {
+        for (out, back) in [(0.1, 0.0), (0.0, 0.1)] {
+            assert!((850..950).contains(&arrived(out, back, 7)), "{}", arrived(out, back, 7));
+            assert_eq!(arrived(out, back, 7), arrived(out, back, 7));
+        }
+        assert_eq!(arrived(0.0, 0.0, 7), 1000);
+    }
+}
