@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint bench ci lock
+.PHONY: help setup build demo test lint bench sim fuzz ci lock
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 setup: ## install what building and running need
@@ -15,6 +15,10 @@ lint: ## formatting, lints and types only
 	@tools/lint.sh
 bench: build ## the performance promises, as ratios from interleaved runs
 	@.venv/bin/python tools/bench.py
+sim: build ## 100,000 simulated worlds of the protocol engine
+	@cargo run --release --quiet -p barewire-sim -- --seeds 0..100000
+fuzz: ## search the protocol engine for inputs that break it, guided by coverage, for hours
+	@tools/fuzz.sh
 ci: ## what continuous integration runs
 	@.ci/run
 lock: ## pin the Python packages anew

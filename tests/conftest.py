@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """What tests across the layers share: the command of this checkout, and a look at what is left in the kernel."""
 
+import contextlib
 import json
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -38,15 +40,14 @@ def stand_up(topology: str, link: LinkSpec | None = None) -> Lab:
         pytest.skip(f"no lab on this machine: {error}")
 
 
-def network_namespaces() -> set[str]:
-    """The network namespaces that any process is in."""
-    found = set()
+def processes_with(marker: str) -> list[str]:
+    """The processes that have `marker` in their environment, by number."""
+    found = []
     for process in Path("/proc").iterdir():
-        if process.name.isdecimal():
-            try:
-                found.add(str((process / "ns" / "net").readlink()))
-            except OSError:
-                continue
+        if process.name.isdecimal() and process.name != str(os.getpid()):
+            with contextlib.suppress(OSError):
+                if marker.encode() in (process / "environ").read_bytes():
+                    found.append(process.name)
     return found
 
 
@@ -61,8 +62,12 @@ def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
 
 
 @pytest.fixture
-def nothing_left() -> Iterator[None]:
-    """Fails a test after which there are more network namespaces than before."""
-    before = network_namespaces()
+def nothing_left(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Gives a test's labs a directory of their own, which marks their processes, and fails if one of these stays.
+
+    A lab's namespaces, links and bridges are gone with its last process.
+    """
+    directory = tmp_path_factory.mktemp("runtime")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(directory))
     yield
-    assert eventually(lambda: network_namespaces() <= before), "network namespaces were left behind"
+    assert eventually(lambda: processes_with(str(directory)) == []), "processes of a lab were left behind"

@@ -200,7 +200,7 @@ mod tests {
         for mtu in [68, 1500, 9000, 65_535] {
             let geometry = Geometry::new(mtu, 2 << 20);
             assert!(geometry.slot_bytes >= SLOT_HEADROOM_BYTES + ETHERNET_HEADER_BYTES + mtu);
-            assert!(geometry.slot_bytes % 16 == 0 && geometry.block_bytes % 4096 == 0);
+            assert!(geometry.slot_bytes.is_multiple_of(16) && geometry.block_bytes.is_multiple_of(4096));
             let (mut end_of_last, mut position) = (0, Position::default());
             for _ in 0..geometry.slots() {
                 let (start, end) = (position.offset, position.offset + geometry.slot_bytes);

@@ -92,7 +92,7 @@ struct Sending<T> {
     sequence: bool,
     token: Option<T>,
     outcome: Option<DatagramOutcome>,
-    repetitions: u8,
+    repetitions: u16,
     /// Repeat, or forget if there is nothing under way.
     deadline: Instant,
     has_failed: bool,
@@ -176,7 +176,7 @@ impl<T> Sender<T> {
             }
             if sending.outcome.is_some() {
                 sending.deadline = now + self.timing.sender_memory();
-            } else if sending.repetitions > self.timing.retries {
+            } else if sending.repetitions > u16::from(self.timing.retries) {
                 sending.outcome = Some(DatagramOutcome::NoAnswer);
                 sending.has_failed = true;
                 sending.deadline = now + self.timing.sender_memory();

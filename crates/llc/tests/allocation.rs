@@ -42,7 +42,7 @@ fn carry(stations: &mut [Station<u32>; 2], from: usize, now: Instant, count: &mu
         frame[..header.len()].copy_from_slice(header);
         let length = header.len() + if transmit.token.is_some() { 4 } else { 0 };
         *count += 1;
-        if *count % lose != 0 {
+        if !count.is_multiple_of(lose) {
             receiver.handle_frame(MACS[from], transmit.destination, &frame[..length], now);
         }
     }

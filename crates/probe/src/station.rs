@@ -78,7 +78,7 @@ pub struct ConnectArguments {
     #[arg(long)]
     bytes: u64,
     /// Bytes that may be sent ahead of the echo
-    #[arg(long, default_value_t = 32 * 1496)]
+    #[arg(long, default_value_t = 8 * 1496)]
     ahead: u64,
     /// Disconnect, whatever is under way, once so many bytes have come back
     #[arg(long)]
@@ -507,7 +507,8 @@ fn name_of(cause: Cause) -> &'static str {
 fn table_of(counters: &ConnectionCounters) -> Value {
     json!({
         "information_received": counters.information_received, "information_sent": counters.information_sent,
-        "information_repeated": counters.information_repeated, "recoveries": counters.recoveries,
+        "information_repeated": counters.information_repeated,
+        "information_acknowledged": counters.information_acknowledged, "recoveries": counters.recoveries,
         "timeouts": counters.timeouts, "frmr_received": counters.frmr_received, "frmr_sent": counters.frmr_sent,
         "received_ahead": counters.received_ahead, "received_again": counters.received_again,
         "overtaken": counters.overtaken, "ignored": counters.ignored,

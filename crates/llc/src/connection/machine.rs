@@ -7,8 +7,9 @@ use super::table::{self, Next};
 use super::{Cause, ConnectionCounters};
 use crate::bounds;
 use crate::config::{AfterLoss, Parameters};
-use crate::pdu::{self, Body, FrmrInformation, Header, Pdu, Role, SequenceNumber, Supervisory};
+use crate::pdu::{Body, FrmrInformation, Pdu, Role, SequenceNumber, Supervisory};
 use crate::time::Instant;
+use transmit::Pending;
 
 /// Everything of a connection except the user's tokens, which lie in the send queue under the same
 /// absolute indices: `acknowledged <= next <= sent <= queued`, each wrapping.
@@ -123,31 +124,6 @@ impl Timer {
         [Event::AckTimer, Event::PollTimer, Event::RejectTimer, Event::BusyTimer, Event::StallTimer, Event::DelayTimer];
 }
 
-/// PDUs to be sent. What an S PDU says, RR, RNR or REJ, follows from the state when it leaves.
-struct Pending;
-
-impl Pending {
-    const UA: u16 = 1;
-    const DM: u16 = 1 << 1;
-    const FRMR: u16 = 1 << 2;
-    const SABME: u16 = 1 << 3;
-    const DISC: u16 = 1 << 4;
-    /// An S response with F = 1.
-    const FINAL: u16 = 1 << 5;
-    /// An S command with P = 1.
-    const POLL: u16 = 1 << 6;
-    /// An S response with F = 0, unless an I PDU says the same.
-    const PLAIN: u16 = 1 << 7;
-    /// The next S PDU with F or P = 0 or F = 1 is REJ.
-    const REJ: u16 = 1 << 8;
-    /// F of the UA, DM, FRMR.
-    const UA_FINAL: u16 = 1 << 9;
-    const DM_FINAL: u16 = 1 << 10;
-    const FRMR_FINAL: u16 = 1 << 11;
-    const SUPERVISORY: u16 = Self::FINAL | Self::POLL | Self::PLAIN | Self::REJ;
-    const ANY: u16 = Self::UA | Self::DM | Self::FRMR | Self::SABME | Self::DISC | Self::SUPERVISORY;
-}
-
 /// Whether this connection is to have a fault; never without the feature `mutants`.
 #[cfg(feature = "mutants")]
 macro_rules! mutant {
@@ -161,6 +137,9 @@ macro_rules! mutant {
         false
     };
 }
+
+// After the macro that it uses.
+mod transmit;
 
 const SENDING: u16 = State::Normal.bit() | State::Busy.bit() | State::Reject.bit();
 const BUSY: u16 = State::Busy.bit() | State::AwaitBusy.bit();
@@ -335,35 +314,6 @@ impl Machine {
     #[inline]
     pub fn next_deadline(&self) -> Instant {
         self.timers.iter().fold(self.silence_deadline(), |earliest, timer| earliest.min(*timer))
-    }
-
-    /// Whether `poll_transmit` would yield something.
-    #[inline]
-    pub fn wants_transmit(&self) -> bool {
-        self.pending & Pending::ANY != 0 || self.may_send_data()
-    }
-
-    /// The next PDU to send, and the index of the token that it carries.
-    #[inline]
-    pub fn poll_transmit(&mut self, now: Instant) -> Option<(Header, Option<u32>)> {
-        if self.pending & (Pending::ANY & !Pending::PLAIN) != 0 {
-            return Some((self.transmit_pending(), None));
-        }
-        if self.pending & Pending::PLAIN != 0 && (self.state.is_in(BUSY) || !self.may_send_data()) {
-            return Some((self.transmit_supervisory(Pending::PLAIN), None));
-        }
-        if self.may_send_data() {
-            let poll = !self.p_flag && self.closes_shrunk_window();
-            let (header, index) = self.transmit_information(poll, now);
-            if !self.timer_runs(Timer::Ack) {
-                self.start_ack_timer(now);
-            }
-            if poll {
-                self.start_poll_timer(now);
-            }
-            return Some((header, Some(index)));
-        }
-        None
     }
 
     /// A token went into the queue.
@@ -747,100 +697,6 @@ impl Machine {
         self.stop(Timer::Delay);
         self.pending &= !Pending::SUPERVISORY;
         self.finishing = false;
-    }
-
-    fn command(&mut self, command: u16, poll: bool) {
-        self.pending = self.pending & !(Pending::SUPERVISORY | Pending::SABME | Pending::DISC) | command;
-        self.p_flag = poll;
-    }
-
-    /// A newer U response replaces an older one; after DM there is nothing else to say.
-    fn answer(&mut self, response: u16) {
-        let kept = if response & Pending::DM != 0 { 0 } else { Pending::SUPERVISORY | Pending::SABME | Pending::DISC };
-        self.pending = response | self.pending & kept;
-    }
-
-    fn transmit_pending(&mut self) -> Header {
-        const UNNUMBERED: u16 = Pending::UA | Pending::DM | Pending::FRMR | Pending::SABME | Pending::DISC;
-        if self.pending & UNNUMBERED == 0 {
-            // REJ goes before a poll, so that its answer comes after what was asked for.
-            let order =
-                [Pending::FINAL, if self.pending & Pending::REJ != 0 { Pending::PLAIN } else { 0 }, Pending::POLL];
-            let kind = order.into_iter().find(|kind| self.pending & kind != 0).unwrap_or(Pending::PLAIN);
-            return self.transmit_supervisory(kind);
-        }
-        let bits = self.pending;
-        let lowest = 1 << (bits & UNNUMBERED).trailing_zeros();
-        self.pending &= !lowest;
-        let body = match lowest {
-            Pending::UA => Body::Ua { final_bit: bits & Pending::UA_FINAL != 0 },
-            Pending::DM => Body::Dm { final_bit: bits & Pending::DM_FINAL != 0 },
-            Pending::FRMR => Body::Frmr { final_bit: bits & Pending::FRMR_FINAL != 0, reason: self.frmr },
-            Pending::SABME => Body::Sabme { poll: self.sabme_poll },
-            _ => Body::Disc { poll: true },
-        };
-        let [destination, source] = self.addresses;
-        let source = crate::address::Source::from_byte(source);
-        Pdu { destination: destination.into(), source, body }.header()
-    }
-
-    fn transmit_supervisory(&mut self, kind: u16) -> Header {
-        let rejects = self.pending & Pending::REJ != 0 && self.state.is_in(REJECTING) && !mutant!(self, NoRej);
-        let function = if self.state.is_in(BUSY) {
-            Supervisory::Rnr
-        } else if rejects {
-            Supervisory::Rej
-        } else {
-            Supervisory::Rr
-        };
-        // Whatever the kind, N(R) acknowledges and REJ rejects.
-        self.pending &= !(kind | Pending::PLAIN | Pending::REJ);
-        self.acknowledged_now();
-        let role = if kind == Pending::POLL { Role::Command } else { Role::Response };
-        let control = pdu::supervisory_control(function, self.vr, kind != Pending::PLAIN);
-        Header::numbered([self.addresses[0], self.addresses[1] | role as u8], control)
-    }
-
-    #[inline]
-    fn transmit_information(&mut self, poll: bool, now: Instant) -> (Header, u32) {
-        let index = self.next;
-        self.next = index.wrapping_add(1);
-        if index == self.sent {
-            self.sent = self.next;
-            self.round_trip.sent(index, now);
-        } else {
-            self.counters.information_repeated += 1;
-        }
-        self.counters.information_sent += 1;
-        let control = pdu::information_control(self.sequence(index), self.vr, poll);
-        if !self.state.is_in(BUSY) {
-            self.pending &= !Pending::PLAIN;
-        }
-        self.acknowledged_now();
-        (Header::numbered(self.addresses, control), index)
-    }
-
-    /// The PDU that leaves carries V(R).
-    #[inline]
-    fn acknowledged_now(&mut self) {
-        self.unacknowledged = 0;
-        self.stop(Timer::Delay);
-    }
-
-    #[inline]
-    fn may_send_data(&self) -> bool {
-        self.next != self.queued
-            && self.next.wrapping_sub(self.acknowledged)
-                < u32::from(self.window) + u32::from(mutant!(self, WindowOffByOne))
-            && !self.remote_busy
-            && !self.is_held
-            && self.state.is_in(SENDING)
-    }
-
-    /// The next I PDU is the last that a window shrunk by loss admits: its answer should not wait.
-    #[inline]
-    fn closes_shrunk_window(&self) -> bool {
-        self.window < self.parameters.window && self.next.wrapping_sub(self.acknowledged) + 1 == u32::from(self.window)
     }
 
     #[inline]

@@ -72,7 +72,7 @@ pub(crate) const TABLE: &[Row] = rows! {
     ADM: DISC | COMMAND_P1 => [SendDm];
 
     // Asked by a peer, waiting for the user.
-    CONN: CONNECT_RESPONSE => [SendUaHeld, ResetVariables, ZeroRetry, ForgetRemoteBusy, HoldData] Normal;
+    CONN: CONNECT_RESPONSE => [SendUaHeld, ResetVariables, ClearPoll, ZeroRetry, ForgetRemoteBusy, HoldData] Normal;
     CONN: DISCONNECT_REQUEST | ABORT_REQUEST => [SendDmHeld, DisconnectConfirm] Adm;
     CONN: SABME => [HoldPoll];
     CONN: DISC => [SendDm, DisconnectIndication] Adm;

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Goodput by window and loss: the engine over one link, against the limit of the wire and the model.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use barewire_llc::{
+    AfterLoss, ConnectionConfig, ConnectionEvent, Delivery, Instant, Lsap, Peer, Station, StationConfig, StationEvent,
+};
+use fastrand::Rng;
+
+use crate::host::mac;
+use crate::model;
+use crate::network::{Frame, SHORT_FRAME, Wire};
+use crate::scenario::{Faults, MS, Scenario, US};
+
+/// One link between two hosts, and how long it is watched.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// Bits a second.
+    pub rate_bit_s: u64,
+    /// From end to end.
+    pub delay_ns: u64,
+    /// Probability that a frame is lost, either way.
+    pub loss: f64,
+    /// A frame with data, and one without, on the wire.
+    pub frame_bytes: u64,
+    /// See `frame_bytes`.
+    pub short_bytes: u64,
+    /// Virtual time.
+    pub duration_ns: u64,
+}
+
+impl Link {
+    /// 1 Gb/s, 5 µs, full frames, for a fifth of a second.
+    #[must_use]
+    pub fn gigabit(loss: f64) -> Self {
+        let (frame_bytes, short_bytes) = (1538, SHORT_FRAME);
+        Self { rate_bit_s: 1_000_000_000, delay_ns: 5 * US, loss, frame_bytes, short_bytes, duration_ns: 200 * MS }
+    }
+
+    /// How long a frame takes.
+    #[must_use]
+    pub fn time_ns(&self, bytes: u64) -> u64 {
+        bytes * 8 * 1_000_000_000 / self.rate_bit_s
+    }
+
+    /// The share of what the wire could carry, in thousandths.
+    #[must_use]
+    pub fn share(&self, delivered: u64) -> u64 {
+        let most = self.duration_ns / self.time_ns(self.frame_bytes);
+        (delivered * 1000 + most / 2) / most
+    }
+}
+
+const WINDOWS: [u8; 5] = [1, 4, 16, 63, 127];
+const LOSSES: [f64; 4] = [0.0, 0.001, 0.01, 0.05];
+
+/// The table that is committed: thousandths of the wire's limit.
+#[must_use]
+pub fn table() -> String {
+    let mut text = String::from(
+        "Goodput over 1 Gb/s with 5 us delay, in thousandths of what the wire could carry.\n\
+         keep, halve, one: what loss does to the window. model: textbook go-back-N, timeout 1 ms.\n\n\
+         loss %   window   keep  halve    one  model\n",
+    );
+    for loss in LOSSES {
+        for window in WINDOWS {
+            let link = Link::gigabit(loss);
+            let engine = |after_loss| link.share(delivered(&link, window, after_loss, 7));
+            let [keep, halve, one] = [AfterLoss::Keep, AfterLoss::Halve, AfterLoss::One].map(engine);
+            let model = link.share(model::delivered(&link, window.into(), MS, 7));
+            writeln!(text, "{:6.1} {window:8} {keep:6} {halve:6} {one:6} {model:6}", loss * 100.0).expect("a String");
+        }
+    }
+    text
+}
+
+/// Messages that arrive within the link's time with the engine at both ends.
+#[must_use]
+pub fn delivered(link: &Link, window: u8, after_loss: AfterLoss, seed: u64) -> u64 {
+    delivered_with(link, &config(window, after_loss), seed)
+}
+
+/// How the engine is set for the table.
+#[must_use]
+pub fn config(window: u8, after_loss: AfterLoss) -> ConnectionConfig {
+    let receive_window = window.max(8);
+    let acknowledge_every = (window / 4).clamp(1, 16);
+    ConnectionConfig { window, receive_window, acknowledge_every, after_loss, ..ConnectionConfig::default() }
+}
+
+/// The same for any configuration.
+#[must_use]
+pub fn delivered_with(link: &Link, connection: &ConnectionConfig, seed: u64) -> u64 {
+    let config = StationConfig { connection: connection.clone(), ..StationConfig::default() };
+    let stations = [0, 1].map(|host| {
+        let mut station = Station::new(mac(host), &config, Instant::default()).expect("a legal configuration");
+        station.activate(Lsap::SNAP);
+        station.listen(Lsap::SNAP, true);
+        station
+    });
+    let scenario =
+        Scenario { rate_bit_s: link.rate_bit_s, delay_ns: link.delay_ns, queue_frames: 1000, ..Scenario::from_seed(0) };
+    let wires = [Wire::new(&scenario), Wire::new(&scenario)];
+    let faults = Faults { loss: link.loss, ..Faults::default() };
+    let mut run = Run { link, stations, wires, faults, rng: Rng::with_seed(seed), arrivals: BTreeMap::new(), order: 0 };
+    run.until_the_end()
+}
+
+struct Run<'l> {
+    link: &'l Link,
+    stations: [Station<()>; 2],
+    wires: [Wire; 2],
+    faults: Faults,
+    rng: Rng,
+    /// By time and order: to whom, and what.
+    arrivals: BTreeMap<(u64, u64), (usize, Frame)>,
+    order: u64,
+}
+
+impl Run<'_> {
+    fn until_the_end(&mut self) -> u64 {
+        let (mut now_ns, mut delivered) = (0, 0);
+        let peer = Peer { local: Lsap::SNAP, mac: mac(1), remote: Lsap::SNAP };
+        let handle = self.stations[0].connect(peer, Instant::default()).expect("room");
+        loop {
+            let now = Instant::from_nanos(now_ns);
+            for end in 0..2 {
+                while let Some(event) = self.stations[end].poll_event() {
+                    if let StationEvent::Connection(handle, ConnectionEvent::Incoming) = event {
+                        self.stations[end].accept(handle, now);
+                    }
+                }
+                while end == 0 && self.stations[0].send(handle, (), now).is_ok() {}
+                self.transmit(end, now);
+            }
+            let next = self.arrivals.keys().next().map(|(time, _)| *time);
+            let deadlines = self.stations.iter().filter_map(Station::next_deadline).map(Instant::as_nanos);
+            let Some(time) = deadlines.chain(next).min() else { return delivered };
+            now_ns = time.max(now_ns);
+            if now_ns > self.link.duration_ns {
+                return delivered;
+            }
+            let now = Instant::from_nanos(now_ns);
+            while let Some(entry) = self.arrivals.first_entry()
+                && entry.key().0 <= now_ns
+            {
+                let (end, frame) = entry.remove();
+                let handled = self.stations[end].handle_frame(frame.source, frame.destination, &frame.bytes, now);
+                delivered += u64::from(matches!(handled.delivery, Some(Delivery::Data { .. })));
+            }
+            self.stations.iter_mut().for_each(|station| station.handle_timeout(now));
+        }
+    }
+
+    fn transmit(&mut self, end: usize, now: Instant) {
+        while let Some(transmit) = self.stations[end].poll_transmit(now) {
+            let wire_bytes = if transmit.token.is_some() { self.link.frame_bytes } else { self.link.short_bytes };
+            let frame = Frame {
+                source: mac(end),
+                destination: transmit.destination,
+                bytes: transmit.header.as_bytes().to_vec(),
+                wire_bytes,
+            };
+            let (arrivals, order) = (&mut self.arrivals, &mut self.order);
+            let mut arrive = |time, frame| {
+                *order += 1;
+                arrivals.insert((time, *order), (1 - end, frame));
+            };
+            self.wires[end].send(frame, now.as_nanos(), &self.faults, &mut self.rng, &mut arrive);
+        }
+    }
+}

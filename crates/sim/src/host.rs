@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A host: one station and the applications on it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use barewire_llc::{
+    ConnectionEvent, ConnectionHandle, DatagramOutcome, Delivery, Instant, Lsap, Mac, Peer, Station, StationEvent,
+    StationTransmit,
+};
+use fastrand::Rng;
+
+use crate::application::{End, Next, Token};
+use crate::checks::{Checks, Violation};
+use crate::network::{Frame, SHORT_FRAME};
+use crate::scenario::Scenario;
+
+/// Frames that a station sends without being told anything new, at most.
+const BURST: usize = 20_000;
+
+pub struct Host {
+    pub mac: Mac,
+    pub station: Station<Token>,
+    ends: BTreeMap<ConnectionHandle, End>,
+    /// Frames that wait while the host is paused.
+    pub waiting: VecDeque<Frame>,
+    pub paused_until_ns: u64,
+    /// When the host is to wake next; later wake-ups are stale.
+    pub wake_ns: u64,
+    /// Counts restarts, in all hosts: tells who got a datagram.
+    incarnation: u32,
+}
+
+/// What all hosts share.
+pub struct Shared {
+    pub scenario: Scenario,
+    pub rng: Rng,
+    pub checks: Checks,
+    pub streams: u32,
+    pub datagrams: u32,
+    pub incarnations: u32,
+    /// Faults have stopped: nothing new is begun.
+    pub is_quiet: bool,
+    /// One more connection is made, which must succeed.
+    pub is_epilogue: bool,
+}
+
+/// What an application does by itself.
+#[derive(Clone, Copy, Debug)]
+pub enum Whim {
+    Connect(usize),
+    Datagram(usize),
+    Busy,
+    Ready,
+    Disconnect,
+    Abort,
+    Reset,
+}
+
+pub fn sap() -> Lsap {
+    Lsap::SNAP
+}
+
+pub fn mac(host: usize) -> Mac {
+    [2, 0, 0, 0, 0, host as u8]
+}
+
+impl Host {
+    pub fn new(number: usize, shared: &mut Shared, now: Instant) -> Self {
+        let mut station = Station::new(mac(number), &shared.scenario.station, now).expect("a legal scenario");
+        station.activate(sap());
+        station.listen(sap(), true);
+        shared.incarnations += 1;
+        Self {
+            mac: mac(number),
+            station,
+            ends: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            paused_until_ns: 0,
+            wake_ns: u64::MAX,
+            incarnation: shared.incarnations,
+        }
+    }
+
+    /// Takes a frame; the replies to send.
+    pub fn receive(&mut self, frame: &Frame, shared: &mut Shared, now: Instant) -> Option<Frame> {
+        let handled = self.station.handle_frame(frame.source, frame.destination, &frame.bytes, now);
+        match handled.delivery {
+            Some(Delivery::Data { connection, information }) => {
+                if let Some(end) = self.ends.get_mut(&connection) {
+                    end.deliver(information, &mut shared.checks);
+                }
+            }
+            Some(Delivery::AcknowledgedDatagram { information, .. }) => {
+                if let Ok(number) = information.try_into().map(u32::from_be_bytes) {
+                    shared.checks.datagram_delivered(number, self.incarnation);
+                }
+            }
+            _ => {}
+        }
+        handled.reply.map(|reply| Frame {
+            source: self.mac,
+            destination: reply.destination,
+            bytes: [reply.header.as_bytes(), reply.information].concat(),
+            wire_bytes: SHORT_FRAME,
+        })
+    }
+
+    /// Lets applications react until nothing is left to do; the frames to send.
+    pub fn run(&mut self, shared: &mut Shared, now: Instant) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        loop {
+            while let Some(event) = self.station.poll_event() {
+                self.react(event, shared, now);
+            }
+            for (handle, end) in &mut self.ends {
+                end.pump(&mut self.station, *handle, now);
+            }
+            let before = frames.len();
+            while let Some(StationTransmit { destination, header, token }) = self.station.poll_transmit(now) {
+                let mut bytes = header.as_bytes().to_vec();
+                let is_datagram = header.as_bytes()[2] & 3 == 3;
+                match token {
+                    Some(token) if is_datagram => bytes.extend(token.number.to_be_bytes()),
+                    Some(token) => bytes.extend(token.bytes()),
+                    None => {}
+                }
+                let wire_bytes = if token.is_some() { shared.scenario.frame_bytes } else { SHORT_FRAME };
+                frames.push(Frame { source: self.mac, destination, bytes, wire_bytes });
+                if frames.len() > BURST {
+                    shared.checks.report(Violation::Endless);
+                    return frames;
+                }
+            }
+            if frames.len() == before {
+                break;
+            }
+        }
+        self.check(shared);
+        frames
+    }
+
+    /// Ends all connections: after garbage, users may wait for what never was sent.
+    pub fn abort_all(&mut self, now: Instant) {
+        for handle in self.ends.keys() {
+            self.station.abort(*handle, now);
+        }
+    }
+
+    pub fn act(&mut self, whim: Whim, shared: &mut Shared, now: Instant) {
+        let chosen = || self.ends.keys().copied().collect::<Vec<_>>();
+        let station = &mut self.station;
+        match whim {
+            Whim::Connect(host) => {
+                if let Ok(handle) = station.connect(Peer { local: sap(), mac: mac(host), remote: sap() }, now) {
+                    self.ends.insert(handle, new_end(true, shared));
+                }
+            }
+            Whim::Datagram(host) => {
+                shared.datagrams += 1;
+                let token = Token { stream: 0, number: shared.datagrams, total: 0 };
+                let _ = station.send_datagram(Peer { local: sap(), mac: mac(host), remote: sap() }, token, now);
+            }
+            Whim::Ready => chosen().into_iter().for_each(|handle| station.set_busy(handle, false, now)),
+            Whim::Busy | Whim::Disconnect | Whim::Abort | Whim::Reset => {
+                let ends = chosen();
+                if ends.is_empty() {
+                    return;
+                }
+                let handle = ends[shared.rng.usize(..ends.len())];
+                match whim {
+                    Whim::Busy => station.set_busy(handle, true, now),
+                    Whim::Disconnect => _ = station.disconnect(handle, now),
+                    Whim::Abort => _ = station.abort(handle, now),
+                    _ => _ = station.reset(handle, now),
+                }
+            }
+        }
+    }
+
+    /// Whether nothing is under way any more.
+    pub fn is_over(&self) -> bool {
+        self.ends.is_empty() && self.station.connections() == 0
+    }
+
+    /// For a trace: its connections and what their users wait for.
+    pub fn describe(&self) -> String {
+        let state = |handle| self.station.connection(handle).map(barewire_llc::Connection::state);
+        let ends = self.ends.iter().map(|(handle, end)| format!("  {:?} {end:?}\n", state(*handle)));
+        format!("host {}\n{}", self.mac[5], ends.collect::<String>())
+    }
+
+    fn react(&mut self, event: StationEvent<Token>, shared: &mut Shared, now: Instant) {
+        let (handle, event) = match event {
+            StationEvent::Connection(handle, event) => (handle, event),
+            StationEvent::Datagram(_, token, outcome) => {
+                if let DatagramOutcome::Answered(status) = outcome
+                    && status.is_accepted()
+                {
+                    shared.checks.datagram_acknowledged(token.number);
+                }
+                return;
+            }
+            StationEvent::AddressChecked { .. } => return,
+        };
+        if event == ConnectionEvent::Incoming {
+            if !shared.is_epilogue && shared.rng.u8(..20) == 0 {
+                self.station.disconnect(handle, now);
+            } else {
+                self.station.accept(handle, now);
+            }
+            self.ends.insert(handle, new_end(false, shared));
+            return;
+        }
+        let Some(end) = self.ends.get_mut(&handle) else { return };
+        let next = end.handle(event, &mut shared.checks);
+        if shared.is_epilogue && next != Next::GoOn && !end.is_orderly(event) {
+            shared.checks.report(Violation::NoProgress { what: "a connection without faults" });
+        }
+        match next {
+            Next::GoOn => {}
+            Next::NewStream => begin_again(end, true, shared),
+            Next::Reset { by_peer } => {
+                let goes_on = match shared.rng.u8(..3) {
+                    0 if by_peer => self.station.accept_reset(handle, now),
+                    0 => self.station.reset(handle, now),
+                    1 => !self.station.disconnect(handle, now),
+                    _ => !self.station.abort(handle, now),
+                };
+                if goes_on && by_peer {
+                    begin_again(end, false, shared);
+                }
+            }
+            Next::Over => _ = self.ends.remove(&handle),
+        }
+    }
+
+    fn check(&self, shared: &mut Shared) {
+        let config = &shared.scenario.station;
+        let (held, most) = (self.station.connections(), usize::from(config.connections));
+        shared.checks.require(held <= most, Violation::Memory { what: "connections", held });
+        for handle in self.ends.keys() {
+            let Some(connection) = self.station.connection(*handle) else { continue };
+            let outstanding = connection.outstanding();
+            let window = usize::from(config.connection.window);
+            shared.checks.require(outstanding <= window, Violation::Window { outstanding });
+            let held = connection.unacknowledged();
+            let most = usize::from(config.connection.queue);
+            shared.checks.require(held <= most, Violation::Memory { what: "tokens", held });
+        }
+    }
+}
+
+fn new_end(is_client: bool, shared: &mut Shared) -> End {
+    let (stream, total) = new_stream(shared);
+    End::new(is_client, stream, total)
+}
+
+fn begin_again(end: &mut End, is_client: bool, shared: &mut Shared) {
+    let (stream, total) = new_stream(shared);
+    end.begin_again(is_client, stream, total);
+}
+
+fn new_stream(shared: &mut Shared) -> (u32, u32) {
+    shared.streams += 1;
+    (shared.streams, shared.rng.u32(1..=shared.scenario.messages))
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Faults of the engine that the checkers must catch: this proves the checkers.
+
+use barewire_llc::{AfterLoss, Mutant};
+use barewire_sim::goodput::{Link, config, delivered_with};
+use barewire_sim::{Scenario, Violation, run};
+
+/// What a mutant breaks first, in the first of 200 worlds in which it breaks anything.
+fn caught(mutant: Mutant) -> Option<Violation> {
+    (0..200).find_map(|seed| {
+        let mut scenario = Scenario::from_seed(seed);
+        scenario.station.connection.mutant = Some(mutant);
+        run(scenario, seed).err()
+    })
+}
+
+#[test]
+fn wrong_acknowledgements_are_caught() {
+    assert!(caught(Mutant::NrUnchecked).is_some());
+    assert!(matches!(caught(Mutant::NrOffByOne), Some(Violation::AcknowledgedUndelivered { .. })));
+}
+
+#[test]
+fn a_lost_timer_is_caught() {
+    assert!(matches!(caught(Mutant::NoAckTimer), Some(Violation::NoProgress { .. })));
+}
+
+#[test]
+fn wrong_retransmission_is_caught() {
+    assert!(caught(Mutant::ResendsFromSecond).is_some());
+}
+
+#[test]
+fn too_large_a_window_is_caught() {
+    assert!(matches!(caught(Mutant::WindowOffByOne), Some(Violation::Window { .. })));
+}
+
+#[test]
+fn wrong_deliveries_are_caught() {
+    assert!(matches!(caught(Mutant::DeliversAgain), Some(Violation::Order { .. })));
+    assert!(matches!(caught(Mutant::DeliversAhead), Some(Violation::Order { .. })));
+}
+
+/// A receiver that never says REJ breaks no promise: timers recover. Goodput tells.
+#[test]
+fn missing_rejects_cost_goodput() {
+    let link = Link::gigabit(0.01);
+    let sound = config(16, AfterLoss::Halve);
+    let mut mute = sound.clone();
+    mute.mutant = Some(Mutant::NoRej);
+    assert!(delivered_with(&link, &mute, 7) * 10 < delivered_with(&link, &sound, 7) * 9);
+}

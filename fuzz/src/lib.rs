@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Fuzz targets for the protocol engine: each takes any bytes, and panics if the engine breaks a promise.
+//!
+//! `cargo test` replays the corpus and some thousand mutations of it (`tests/smoke.rs`); `tools/fuzz.sh`
+//! searches for hours, guided by coverage.
+
+#![forbid(unsafe_code)]
+
+mod checker;
+mod input;
+mod message;
+mod pair;
+mod pdu;
+mod station;
+
+/// A fuzz target.
+pub type Target = fn(&[u8]);
+
+/// Every target under its name, which is also the name of its folder in `corpus/`.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("decode", pdu::decode),
+    ("identity", pdu::identity),
+    ("station", station::station),
+    ("pair", pair::pair),
+    ("message", message::message),
+];
+
+/// The target of this name.
+#[must_use]
+pub fn target(name: &str) -> Option<Target> {
+    TARGETS.iter().find(|(known, _)| *known == name).map(|(_, target)| *target)
+}

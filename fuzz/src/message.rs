@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Messages cut into fragments, and fragments of any kind put together.
+
+use barewire_llc::message::{BadFragment, Cutter, FIRST_HEADER, Progress, Reassembler};
+
+use crate::input::Input;
+
+/// Longest message of the target: room for several fragments, and short enough to be copied often.
+const BUFFER: usize = 48;
+
+/// Any fragments are placed where a naive model says, or refused with nothing changed. A cut message comes
+/// together again; any length and room can be cut.
+pub fn message(data: &[u8]) {
+    let mut input = Input::new(data);
+    let (mut reassembler, mut buffer, mut model) = (Reassembler::new(), [0; BUFFER], None);
+    while !input.is_empty() {
+        match input.byte() {
+            // Fragments of the peer's choice.
+            choice @ 0..=0x7f => {
+                let fragment = input.take(usize::from(choice & 0x1f));
+                _ = place(&mut reassembler, &mut buffer, &mut model, fragment);
+            }
+            // A whole message, which only a message under way prevents.
+            0x80..=0xdf => {
+                let room = FIRST_HEADER as u32 + 1 + u32::from(input.byte());
+                let length = usize::from(input.byte());
+                let message = input.take(length.min(BUFFER));
+                if model.is_none() {
+                    for cut in cut(message.len() as u32, room) {
+                        let fragment = [cut.header(), &message[cut.start as usize..cut.end as usize]].concat();
+                        assert!(fragment.len() as u32 <= room);
+                        assert!(place(&mut reassembler, &mut buffer, &mut model, &fragment).is_ok());
+                    }
+                    assert_eq!((&buffer[..message.len()], model.is_none()), (message, true));
+                }
+            }
+            _ => {
+                let mut number = || u32::from_be_bytes([input.byte(), input.byte(), input.byte(), input.byte()]);
+                let (total, room) = (number(), number());
+                assert_eq!(Cutter::new(total, room).is_some(), room as usize > FIRST_HEADER);
+                if room as usize > FIRST_HEADER {
+                    cut(total, room);
+                }
+            }
+        }
+    }
+}
+
+/// The fragments of a message, the first thousand of them, after a look at each.
+fn cut(total: u32, room: u32) -> Vec<barewire_llc::message::Fragment> {
+    let Some(cutter) = Cutter::new(total, room) else { panic!("{room} bytes leave no room") };
+    let (mut end, mut fragments) = (0, Vec::new());
+    for fragment in cutter.take(1000) {
+        let length = fragment.end - fragment.start;
+        assert_eq!(fragment.start, end, "a gap, or an overlap");
+        assert!(fragment.header().len() as u64 + u64::from(length) <= u64::from(room));
+        assert!(length > 0 || total == 0, "a fragment without data");
+        assert_eq!(Reassembler::announced(fragment.header()), (end == 0).then_some(total));
+        end = fragment.end;
+        fragments.push(fragment);
+    }
+    assert!(end == total || fragments.len() == 1000);
+    fragments
+}
+
+/// Total length and data so far of the message that is under way.
+type Model = Option<(usize, Vec<u8>)>;
+
+fn place(
+    reassembler: &mut Reassembler,
+    buffer: &mut [u8; BUFFER],
+    model: &mut Model,
+    fragment: &[u8],
+) -> Result<Progress, BadFragment> {
+    let before = (*reassembler, *buffer);
+    let result = reassembler.place(fragment, buffer);
+    match (result, expected(model.as_ref(), fragment)) {
+        (Ok(progress), Ok((total, data))) => {
+            assert_eq!(buffer[..data.len()], data);
+            // A caller that counts on it: nothing beyond the message is touched.
+            assert_eq!(buffer[data.len()..], before.1[data.len()..]);
+            let is_complete = data.len() == total;
+            let length = data.len() as u32;
+            let wanted = if is_complete { Progress::Complete(length) } else { Progress::Partial(length) };
+            assert_eq!(progress, wanted);
+            *model = (!is_complete).then_some((total, data));
+        }
+        (Err(reason), Err(wanted)) => {
+            assert_eq!(reason, wanted, "{fragment:02x?}");
+            assert_eq!((*reassembler, *buffer), before, "a refused fragment changed something");
+        }
+        (result, wanted) => panic!("{fragment:02x?} is {result:?}, not {wanted:?}"),
+    }
+    result
+}
+
+/// What the layout in the module's documentation says, without any cleverness.
+fn expected(under_way: Option<&(usize, Vec<u8>)>, fragment: &[u8]) -> Result<(usize, Vec<u8>), BadFragment> {
+    let Some((flags @ 0..=3, rest)) = fragment.split_first() else { return Err(BadFragment::Malformed) };
+    let (is_first, is_last) = (flags & 1 != 0, flags & 2 != 0);
+    let (total, mut data, new) = match under_way {
+        Some(_) if is_first => return Err(BadFragment::UnexpectedFirst),
+        None if !is_first => return Err(BadFragment::MissingFirst),
+        None if rest.len() < 4 => return Err(BadFragment::Malformed),
+        None => {
+            let total = u32::from_be_bytes([rest[0], rest[1], rest[2], rest[3]]);
+            if total as usize > BUFFER {
+                return Err(BadFragment::TooLong { total });
+            }
+            (total as usize, Vec::new(), &rest[4..])
+        }
+        Some(_) if rest.is_empty() => return Err(BadFragment::WrongLength),
+        Some((total, data)) => (*total, data.clone(), rest),
+    };
+    data.extend(new);
+    if data.len() > total || is_last != (data.len() == total) {
+        return Err(BadFragment::WrongLength);
+    }
+    Ok((total, data))
+}

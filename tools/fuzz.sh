@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# Coverage-guided fuzzing of the protocol engine: tools/fuzz.sh [SECONDS] [TARGET]
+# SECONDS for each target (default 3600); without TARGET all, one after the other. What is found lies in
+# target/fuzz/TARGET; a failing input, in target/fuzz/TARGET/crash-…, ends it.
+# `tools/fuzz.sh minimise` rewrites fuzz/corpus from what was found: the fewest inputs that reach the same branches.
+# Inputs there that are not named by libFuzzer stay as they are.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export PATH=$PATH:$HOME/.cargo/bin
+all=(decode identity station pair message)
+seconds=${1:-3600}
+targets=("${all[@]}")
+[ $# -lt 2 ] || targets=("$2")
+
+# Stable flags only: the pass and its options are LLVM's own. No address sanitizer: there is no unsafe code.
+# No -Clink-dead-code: unused monomorphisations would count as code that nobody reaches.
+flags=(-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions=yes -Coverflow-checks=yes -Ccodegen-units=1)
+host=$(rustc -vV | sed -n 's/^host: //p')
+# With --target the flags do not reach build scripts, which cannot be linked with them.
+RUSTFLAGS="${flags[*]}" CARGO_PROFILE_RELEASE_LTO=off CARGO_TARGET_DIR=target/fuzz/build \
+    cargo build --release --locked --quiet --package barewire-fuzz --features libfuzzer --target "$host"
+program=target/fuzz/build/$host/release/barewire-fuzz
+# What libFuzzer needs to find branches by values; longer inputs only slow it down.
+options=(-max_len=512 -timeout=10 -rss_limit_mb=1024 -use_value_profile=1)
+
+for target in "${targets[@]}"; do
+    export BAREWIRE_FUZZ_TARGET=$target
+    found=target/fuzz/$target
+    mkdir -p "$found/corpus" "fuzz/corpus/$target"
+    if [ "$seconds" = minimise ]; then
+        merged=$(mktemp -d)
+        "$program" -merge=1 -use_counters=0 -max_len=512 "$merged" "fuzz/corpus/$target" "$found/corpus" 2>"$found/merge.log"
+        # What has a name of ours stays.
+        find "fuzz/corpus/$target" -regextype posix-extended -regex '.*/[0-9a-f]{40}' -delete
+        cp "$merged"/* "fuzz/corpus/$target/"
+        rm -r "$merged"
+        echo "fuzz: $target: $(find "fuzz/corpus/$target" -type f | wc -l) inputs"
+    else
+        echo "fuzz: $target, $seconds s"
+        "$program" "${options[@]}" -max_total_time="$seconds" -print_final_stats=1 -artifact_prefix="$found/" \
+            -print_funcs=0 "$found/corpus" "fuzz/corpus/$target" 2>&1 | tee "$found/log" | grep -vE '^(#[0-9]+\s+(NEW|REDUCE|pulse|RELOAD)|\s+NEW_FUNC|###|")'
+    fi
+done
