@@ -24,11 +24,17 @@ namespace=(unshare --net)
 [ "$(id -u)" = 0 ] || namespace=(unshare --user --map-root-user --net)
 "${namespace[@]}" true 2>/dev/null || namespace=()
 [ ${#namespace[@]} -gt 0 ] && namespace+=(.venv/bin/python tools/with_loopback.py)
-"${namespace[@]}" cargo test --release --locked --offline --workspace --quiet --no-fail-fast 2>&1 | tee "$scratch/cargo" || true
+{
+    "${namespace[@]}" cargo test --release --locked --offline --workspace --quiet --no-fail-fast || echo "cargo test: broken"
+    # Mutants of the engine that the simulator must catch: a build of their own, so that no program has them.
+    cargo test --release --locked --offline --quiet -p barewire-sim --features mutants --test mutants ||
+        echo "cargo test: broken"
+} 2>&1 | tee "$scratch/cargo"
 count() { awk -v what="$1" '/^test result:/ { for (i = 1; i < NF; i++) if ($(i + 1) ~ "^" what) sum += $i } END { print sum + 0 }' "$scratch/cargo"; }
 silent=$(wc -l <"$BAREWIRE_SKIP_LOG")
 passed=$((passed + $(count passed) - silent)) failed=$((failed + $(count failed))) skipped=$((skipped + silent))
-grep -q '^test result:' "$scratch/cargo" || failed=$((failed + 1))
+# A run that ended without counting a failure, such as one that did not compile, is one.
+if [ "$failed" = 0 ] && grep -q '^cargo test: broken' "$scratch/cargo"; then failed=1; fi
 
 .venv/bin/pytest --junit-xml="$scratch/pytest.xml" 2>&1 | tee "$scratch/pytest" || true
 read -r tests bad skips < <(.venv/bin/python - "$scratch/pytest.xml" <<'P'
