@@ -199,7 +199,7 @@ impl Listening {
 pub fn connect(session: &Session, place: &Place, peer: Endpoint) -> Result<(Box<dyn Transport>, Endpoint), ProbeError> {
     Ok(match (session.transport, peer) {
         (Kind::Tcp, Endpoint::Socket(peer)) => {
-            let (transport, endpoint) = tcp::connect(session, place, peer)?;
+            let (transport, endpoint) = tcp::connect(session, peer)?;
             (Box::new(transport), endpoint)
         }
         (Kind::Udp, Endpoint::Socket(peer)) => {

@@ -60,9 +60,8 @@ impl Listening {
     }
 }
 
-pub fn connect(session: &Session, place: &Place, peer: SocketAddr) -> Result<(Tcp, Endpoint), ProbeError> {
-    // The route chooses the address to send from, which is the one of the link to the peer.
-    let _ = place;
+/// The route chooses the address to send from, which is the one of the link to the peer.
+pub fn connect(session: &Session, peer: SocketAddr) -> Result<(Tcp, Endpoint), ProbeError> {
     let stream = TcpStream::connect_timeout(&peer, PATIENCE)
         .map_err(|error| ProbeError::Failed(format!("no way to {peer} by TCP: {error}")))?;
     let endpoint =
