@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from barewire.models.verdict import protocol_of
 from barewire.report.versus import MARGIN, Versus
@@ -110,17 +111,23 @@ def ratios(comparisons: Sequence[Versus]) -> Figure:
 def distributions(frame: pl.DataFrame, series: Sequence[Series]) -> Figure:
     """Share of samples at or below a value, one choice of traces per message size; only samples that were used.
 
-    `frame`: raw samples of one test, columns of `SAMPLE_SCHEMA`. At most 104 points per subject and size are kept.
+    `series`: of one test and number of pairs; `frame`: a run's raw samples, columns of `SAMPLE_SCHEMA`.
+    At most 104 points per subject and size are kept.
     """
     unit = unit_name(series[0].unit)
-    keep = (pl.col("phase") == "measure") & pl.col("value").is_finite() & (pl.col("value") > 0)
+    keep = (pl.col("test") == series[0].test) & (pl.col("pairs") == series[0].pairs)
+    keep &= (pl.col("phase") == "measure") & pl.col("value").is_finite() & (pl.col("value") > 0)
     if not series[0].lower_is_better:
         keep &= pl.col("lost") == 0
-    parts = frame.filter(keep).partition_by("message_bytes", "subject", as_dict=True)
     choices: list[dict[str, Any]] = []
     for message_bytes in sorted({one.message_bytes for one in series}):
-        subjects = dict.fromkeys(one.subject for one in series if (message_bytes, one.subject) in parts)
-        traces = [_distribution(subject, parts[message_bytes, subject], unit) for subject in subjects]
+        of_size = frame.lazy().filter(keep & (pl.col("message_bytes") == message_bytes))
+        used = of_size.select("subject", "value").collect()
+        traces = []
+        for subject in dict.fromkeys(one.subject for one in series):
+            values = used.filter(pl.col("subject") == subject)["value"]
+            if not values.is_empty():
+                traces.append(_distribution(subject, values.to_numpy(), unit))
         axis = _log_axis(f"one sample, {unit}", traces, "x")
         choices.append({"label": message_size(message_bytes), "data": traces, "xaxis": axis})
     layout = _layout(_axis(f"one sample, {unit}"), _axis("share of samples at or below"))
@@ -177,8 +184,8 @@ def _wire_limits(series: Sequence[Series]) -> list[dict[str, Any]]:
     return traces
 
 
-def _distribution(subject: str, part: pl.DataFrame, unit: str) -> dict[str, Any]:
-    values = np.quantile(part["value"].to_numpy(), _PROBABILITIES)
+def _distribution(subject: str, samples: NDArray[np.float64], unit: str) -> dict[str, Any]:
+    values = np.quantile(samples, _PROBABILITIES)
     style = _style(subject)
     return {
         **style,

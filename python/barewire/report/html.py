@@ -51,8 +51,8 @@ def render(run: Run, frame: pl.DataFrame, *, baseline: str = "tcp") -> str:
         environment=_rows({**run.environment, **({"lab": run.lab} if run.lab else {})}),
         parameters=_rows(run.parameters),
         launches=len(run.launches),
-        measured=frame.filter(pl.col("phase") == "measure").height,
-        warmup=frame.filter(pl.col("phase") == "warmup").height,
+        measured=int((frame["phase"] == "measure").sum()),
+        warmup=int((frame["phase"] == "warmup").sum()),
         limit_kinds={one.limit_kind for one in run.series},
         few=LAUNCHES_FOR_INTERVAL,
         margin_percent=round(MARGIN * 100),
@@ -72,13 +72,12 @@ def _tests(run: Run, frame: pl.DataFrame, comparisons: Sequence[Versus]) -> list
         series = [one for one in run.series if (one.test, one.pairs) == (test, pairs)]
         chosen = [one for one in comparisons if (one.a.test, one.a.pairs) == (test, pairs)]
         by_size: list[Series] = sorted(series, key=lambda one: one.message_bytes)
-        raw = frame.filter((pl.col("test") == test) & (pl.col("pairs") == pairs))
         tests.append(
             {
                 "id": f"{test}-{pairs}",
                 "title": words.test_title(test, pairs),
                 "explanation": words.TEST_EXPLANATIONS.get(test, ""),
-                "figures": _figures(series, chosen, raw),
+                "figures": _figures(series, chosen, frame),
                 "series": by_size,
                 "versus": {(one.a.subject, one.a.message_bytes): one.result for one in chosen},
                 "unit": words.unit_name(series[0].unit),
@@ -87,7 +86,7 @@ def _tests(run: Run, frame: pl.DataFrame, comparisons: Sequence[Versus]) -> list
     return tests
 
 
-def _figures(series: Sequence[Series], comparisons: Sequence[Versus], raw: pl.DataFrame) -> list[dict[str, Any]]:
+def _figures(series: Sequence[Series], comparisons: Sequence[Versus], frame: pl.DataFrame) -> list[dict[str, Any]]:
     faster = "below" if series[0].lower_is_better else "above"
     what = "median time" if series[0].lower_is_better else "median goodput"
     band = "Band: 95 % interval of the median."
@@ -101,7 +100,7 @@ def _figures(series: Sequence[Series], comparisons: Sequence[Versus], raw: pl.Da
     caption = "Every sample that was used, of all launches: steep is steady, a long foot to the right is a tail."
     if not series[0].lower_is_better:
         caption = "Every sample that was used, of all launches: steep is steady."
-    found.append(("Distribution", caption, distributions(raw, series)))
+    found.append(("Distribution", caption, distributions(frame, series)))
     return [{"title": title, "caption": caption, "figure": figure} for title, caption, figure in found]
 
 

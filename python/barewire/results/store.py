@@ -17,17 +17,18 @@ from barewire.results.run import Run
 RUN_FILE = "run.json"
 SAMPLES_FILE = "samples.parquet"
 
+# Words are categories: a long run keeps half a million samples in memory until its end.
 SAMPLE_SCHEMA: dict[str, pl.DataType] = {
     "launch": pl.UInt32(),
-    "test": pl.String(),
-    "subject": pl.String(),
+    "test": pl.Categorical(),
+    "subject": pl.Categorical(),
     "pairs": pl.UInt32(),
     "pair": pl.UInt32(),
     "message_bytes": pl.UInt64(),
-    "phase": pl.String(),
+    "phase": pl.Categorical(),
     "block": pl.UInt32(),
     "value": pl.Float64(),
-    "unit": pl.String(),
+    "unit": pl.Categorical(),
     "lost": pl.UInt64(),
 }
 
