@@ -61,21 +61,8 @@ fn receiving(criterion: &mut Criterion) {
 
 /// Both ends: each PDU is queued, sent, received, acknowledged, and its token handed back.
 fn streaming(criterion: &mut Criterion) {
-    let (sap, mut now) = (Lsap::SNAP, Instant::default());
-    let config = StationConfig::default();
-    let [mut a, mut b] = MACS.map(|mac| {
-        let mut station: Station<u32> = Station::new(mac, &config, now).unwrap();
-        station.activate(sap);
-        station.listen(sap, true);
-        station
-    });
-    let handle = a.connect(Peer { local: sap, mac: MACS[1], remote: sap }, now).unwrap();
-    let sabme = a.poll_transmit(now).unwrap().header;
-    b.handle_frame(MACS[0], MACS[1], sabme.as_bytes(), now);
-    let Some(StationEvent::Connection(other, ConnectionEvent::Incoming)) = b.poll_event() else { return };
-    assert!(b.accept(other, now));
-    let ua = b.poll_transmit(now).unwrap().header;
-    a.handle_frame(MACS[1], MACS[0], ua.as_bytes(), now);
+    let mut now = Instant::default();
+    let Pair { mut a, mut b, at_a: handle, .. } = connected(now);
     let mut group = criterion.benchmark_group("stream");
     group.throughput(Throughput::Elements(BATCH as u64));
     group.bench_function("two stations: send to acknowledged", |bencher| {
@@ -103,5 +90,63 @@ fn streaming(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, receiving, streaming);
+/// Both ends in turn: one PDU there, one back that acknowledges it, as two programs see it that wait for each other.
+fn pingpong(criterion: &mut Criterion) {
+    let mut now = Instant::default();
+    let Pair { mut a, mut b, at_a, at_b } = connected(now);
+    let mut group = criterion.benchmark_group("pingpong");
+    group.throughput(Throughput::Elements(2));
+    group.bench_function("two stations: a PDU there and one back", |bencher| {
+        bencher.iter(|| {
+            now = now + Duration::from_nanos(1800);
+            carry_one(&mut a, at_a, &mut b, MACS, now);
+            carry_one(&mut b, at_b, &mut a, [MACS[1], MACS[0]], now);
+        });
+    });
+}
+
+#[inline]
+fn carry_one(
+    from: &mut Station<u32>,
+    handle: ConnectionHandle,
+    to: &mut Station<u32>,
+    [sender, receiver]: [Mac; 2],
+    now: Instant,
+) {
+    assert!(from.send(handle, 1, now).is_ok());
+    let transmit = from.poll_transmit(now).unwrap();
+    let handled = to.handle_frame(sender, receiver, black_box(transmit.header.as_bytes()), now);
+    assert!(handled.delivery.is_some());
+    black_box(to.poll_event());
+}
+
+struct Pair {
+    a: Station<u32>,
+    b: Station<u32>,
+    at_a: ConnectionHandle,
+    at_b: ConnectionHandle,
+}
+
+fn connected(now: Instant) -> Pair {
+    let (sap, config) = (Lsap::SNAP, StationConfig::default());
+    let [mut a, mut b] = MACS.map(|mac| {
+        let mut station: Station<u32> = Station::new(mac, &config, now).unwrap();
+        station.activate(sap);
+        station.listen(sap, true);
+        station
+    });
+    let at_a = a.connect(Peer { local: sap, mac: MACS[1], remote: sap }, now).unwrap();
+    let sabme = a.poll_transmit(now).unwrap().header;
+    b.handle_frame(MACS[0], MACS[1], sabme.as_bytes(), now);
+    let Some(StationEvent::Connection(at_b, ConnectionEvent::Incoming)) = b.poll_event() else {
+        panic!("nobody connects")
+    };
+    assert!(b.accept(at_b, now));
+    let ua = b.poll_transmit(now).unwrap().header;
+    a.handle_frame(MACS[1], MACS[0], ua.as_bytes(), now);
+    assert!(matches!(a.poll_event(), Some(StationEvent::Connection(_, ConnectionEvent::Connected))));
+    Pair { a, b, at_a, at_b }
+}
+
+criterion_group!(benches, receiving, streaming, pingpong);
 criterion_main!(benches);

@@ -85,6 +85,7 @@ fn open(channel: &mut Channel, session: &Session, place: &Place) -> Result<(Side
 fn run_block(channel: &mut Channel, side: &mut Side, block: &Block) -> Result<BlockResult, ProbeError> {
     side.prepare(block, Sender::Active);
     channel.send(&Request::Block(*block))?;
+    side.wait_for_news(channel)?;
     match expect(channel)? {
         Reply::Started => {}
         other => return Err(out_of_turn(&other)),
@@ -99,6 +100,7 @@ fn run_block(channel: &mut Channel, side: &mut Side, block: &Block) -> Result<Bl
     let samples =
         samples.or_else(|error| if channel.has_news() { expect(channel).and(Err(error)) } else { Err(error) })?;
     channel.send(&Request::EndBlock)?;
+    side.wait_for_news(channel)?;
     match expect(channel)? {
         Reply::Done(outcome) => Ok(BlockResult {
             samples,

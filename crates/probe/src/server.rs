@@ -74,7 +74,7 @@ fn open_session(config: &Config, channel: &mut Channel) -> Result<Option<Side>, 
 
 fn run_blocks(side: &mut Side, channel: &mut Channel) -> Result<(), ProbeError> {
     loop {
-        channel.wait_for_news();
+        side.wait_for_news(channel)?;
         let Some(request) = channel.receive()? else { return Ok(()) };
         let Request::Block(block) = request else { return Err(out_of_turn()) };
         side.prepare(&block, Sender::Passive);
@@ -82,7 +82,7 @@ fn run_blocks(side: &mut Side, channel: &mut Channel) -> Result<(), ProbeError> 
         let mut outcome = run_block(side, &block, channel)?;
         side.settle()?;
         outcome.counters = side.transport.counters()?;
-        channel.wait_for_news();
+        side.wait_for_news(channel)?;
         match channel.receive()? {
             Some(Request::EndBlock) => channel.send(&Reply::Done(outcome))?,
             // The active side has gone in the middle of the block.

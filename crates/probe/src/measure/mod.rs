@@ -11,10 +11,11 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crate::clock::now_ns;
+use crate::control::Channel;
 use crate::error::ProbeError;
 use crate::pattern::{Pattern, Sender};
 use crate::protocol::{Block, Session, Test, Wait};
-use crate::transport::{LONGEST_SLEEP, SETTLING, Transport};
+use crate::transport::{LONGEST_SLEEP, Transport};
 
 /// Set by SIGINT and SIGTERM.
 pub static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
@@ -28,6 +29,8 @@ const QUIET_NS: u64 = 20_000_000;
 const LOST_IN_A_ROW: u32 = 3;
 /// Turns of an idle loop between two looks at the clock, which costs as much as several turns.
 const TURNS_PER_LOOK: u32 = 512;
+/// Sleep between two looks at the control channel.
+const SHORT_SLEEP: Duration = Duration::from_millis(1);
 /// Nothing was received for so long: look whether the transport is still there.
 const CHECK_AFTER_NS: u64 = 1_000_000;
 
@@ -130,21 +133,29 @@ impl Side {
 
     /// Lets the transport finish what it does behind a call's back, at the end of a block.
     pub fn settle(&mut self) -> Result<(), ProbeError> {
+        let mut idle = Idle::new(self.wait, self.give_way);
+        while !self.transport.settle()? {
+            idle.turn(&mut *self.transport, SILENCE_PATIENCE_NS)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the control channel's next message. Meanwhile the transport answers its peer, which may have
+    /// lost what it is waiting for.
+    pub fn wait_for_news(&mut self, channel: &Channel) -> Result<(), ProbeError> {
         if !self.transport.is_lazy() {
+            channel.wait_for_news();
             return Ok(());
         }
         let mut idle = Idle::new(self.wait, self.give_way);
-        let mut settled_ns = None;
-        loop {
-            let done = self.transport.settle()?;
-            let now = now_ns();
-            match settled_ns {
-                Some(since) if done && now - since > SETTLING.as_nanos() as u64 => return Ok(()),
-                None if done => settled_ns = Some(now),
-                _ => {}
+        while !channel.has_news() {
+            self.transport.settle()?;
+            if self.wait != Wait::Spin {
+                self.transport.wait_to_send(SHORT_SLEEP)?;
             }
-            idle.turn(&mut *self.transport, SILENCE_PATIENCE_NS)?;
+            idle.looks(&mut *self.transport)?;
         }
+        Ok(())
     }
 
     fn patience(&self) -> Duration {

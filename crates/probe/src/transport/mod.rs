@@ -50,8 +50,8 @@ pub trait Transport {
     /// When the transport no longer works.
     fn wait_to_send(&mut self, patience: Duration) -> Result<(), ProbeError>;
 
-    /// Goes on with what was taken and is not acknowledged yet; `true` once nothing is left. A caller that
-    /// stops calling must have asked until then, and on for [`SETTLING`]: the peer waits likewise.
+    /// Goes on with what was taken and is not acknowledged yet, and answers the peer; `true` once nothing is
+    /// left. A lazy transport's caller that has nothing else to do goes on calling: the peer waits likewise.
     ///
     /// # Errors
     /// When the transport no longer works.
@@ -230,7 +230,5 @@ fn sleep_of(wait: Wait) -> Option<Duration> {
     }
 }
 
-/// After this, delayed acknowledgements have gone.
-pub const SETTLING: Duration = Duration::from_micros(200);
 /// A sleeping side looks at its control channel at least this often.
 pub const LONGEST_SLEEP: Duration = Duration::from_millis(20);
