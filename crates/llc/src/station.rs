@@ -382,11 +382,11 @@ impl<T> Station<T> {
             return Err(Refused { token, reason: RefusedReason::Stale });
         };
         connection.send(token, now)?;
-        let (wants_transmit, deadline) = (connection.wants_transmit(), connection.deadline());
+        let (wants_transmit, wake) = (connection.wants_transmit(), connection.wake());
         if wants_transmit {
             self.to_send.push(handle.slot);
         }
-        self.deadlines.wake_by(handle.slot, deadline);
+        self.deadlines.wake_by(handle.slot, wake);
         Ok(())
     }
 
@@ -752,7 +752,7 @@ impl<T> Station<T> {
         let destination = entry.peer.mac;
         let connection = entry.connection.as_mut()?;
         let (header, index) = connection.next_pdu(now)?;
-        self.deadlines.wake_by(slot, connection.deadline());
+        self.deadlines.wake_by(slot, connection.wake());
         Some(StationTransmit { destination, header, token: index.and_then(|index| connection.token(index)) })
     }
 
@@ -768,7 +768,7 @@ impl<T> Station<T> {
         if has_event {
             self.to_report.push(slot);
         }
-        self.deadlines.wake_by(slot, connection.deadline());
+        self.deadlines.wake_by(slot, connection.wake());
         let state = connection.state();
         if entry.is_waiting && state != State::Conn {
             entry.is_waiting = false;

@@ -58,6 +58,8 @@ pub(crate) struct Machine {
     /// What is to be sent: [`Pending`] bits.
     pending: u16,
     timers: [Instant; Timer::COUNT],
+    /// Not later than the earliest of the timers: they are often put off, and only looked at when this has come.
+    wake: Instant,
     last_heard: Instant,
     frmr: FrmrInformation,
     pub round_trip: RoundTrip,
@@ -174,9 +176,10 @@ impl Machine {
             held_poll: false,
             pending: 0,
             timers: [Instant::NEVER; Timer::COUNT],
+            wake: Instant::NEVER,
             last_heard: now,
             frmr: FrmrInformation([0; 5]),
-            round_trip: RoundTrip::new(),
+            round_trip: RoundTrip::new(&parameters),
             indications: Indications::default(),
             dropped: (0, 0),
             counters: ConnectionCounters::default(),
@@ -309,11 +312,17 @@ impl Machine {
             self.last_heard = now;
             self.dispatch(Event::SilenceTimer, self.context(now, Cause::NoAnswer));
         }
+        self.wake = self.next_deadline();
     }
 
-    #[inline]
     pub fn next_deadline(&self) -> Instant {
         self.timers.iter().fold(self.silence_deadline(), |earliest, timer| earliest.min(*timer))
+    }
+
+    /// When to look at the timers: not later than [`next_deadline`](Self::next_deadline), perhaps earlier.
+    #[inline]
+    pub fn wake(&self) -> Instant {
+        self.wake
     }
 
     /// A token went into the queue.
@@ -392,6 +401,7 @@ impl Machine {
                 self.pending &= Pending::UA | Pending::UA_FINAL | Pending::DM | Pending::DM_FINAL;
             }
         }
+        self.wake = self.next_deadline();
         self.finish(context.now);
         deliver
     }
@@ -619,7 +629,7 @@ impl Machine {
         self.touched = true;
         self.retry_count = 0;
         self.counters.information_acknowledged += u64::from(progress);
-        self.round_trip.acknowledged(self.acknowledged, now);
+        self.round_trip.acknowledged(self.acknowledged, now, &self.parameters);
         if self.window < self.parameters.window {
             self.grow(progress);
         }
@@ -722,6 +732,7 @@ impl Machine {
     #[inline]
     fn set_timer(&mut self, timer: Timer, deadline: Instant) {
         self.timers[timer as usize] = deadline;
+        self.wake = self.wake.min(deadline);
     }
 
     #[inline]

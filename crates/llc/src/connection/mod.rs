@@ -366,8 +366,8 @@ impl<T> Connection<T> {
     }
 
     #[inline]
-    pub(crate) fn deadline(&self) -> Instant {
-        self.machine.next_deadline()
+    pub(crate) fn wake(&self) -> Instant {
+        self.machine.wake()
     }
 
     #[inline]

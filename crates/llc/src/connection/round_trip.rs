@@ -10,14 +10,17 @@ pub(crate) struct RoundTrip {
     /// Smoothed round trip and its mean deviation, in ns; both 0 before the first measurement.
     smoothed_ns: u64,
     deviation_ns: u64,
+    /// T1 before any repetition.
+    t1_ns: u64,
     /// The PDU being timed and when it was sent; never if none is.
     index: u32,
     sent: Instant,
 }
 
 impl RoundTrip {
-    pub(crate) const fn new() -> Self {
-        Self { smoothed_ns: 0, deviation_ns: 0, index: 0, sent: Instant::NEVER }
+    pub(crate) fn new(parameters: &Parameters) -> Self {
+        let t1_ns = parameters.t1_initial_ns.max(parameters.t1_min_ns);
+        Self { smoothed_ns: 0, deviation_ns: 0, t1_ns, index: 0, sent: Instant::NEVER }
     }
 
     /// `None` before the first measurement.
@@ -35,9 +38,9 @@ impl RoundTrip {
 
     /// All PDUs before `acknowledged` have arrived.
     #[inline]
-    pub(crate) fn acknowledged(&mut self, acknowledged: u32, now: Instant) {
+    pub(crate) fn acknowledged(&mut self, acknowledged: u32, now: Instant, parameters: &Parameters) {
         if self.sent != Instant::NEVER && acknowledged.wrapping_sub(self.index).wrapping_sub(1) < u32::MAX / 2 {
-            self.measure(now.nanos_since(self.sent));
+            self.measure(now.nanos_since(self.sent), parameters);
             self.sent = Instant::NEVER;
         }
     }
@@ -47,20 +50,13 @@ impl RoundTrip {
         self.sent = Instant::NEVER;
     }
 
-    /// T1 for the given number of repetitions so far. The peer may wait for a PDU to put its
-    /// acknowledgement on, as long as this end would.
+    /// T1 for the given number of repetitions so far.
+    #[inline]
     pub(crate) fn timeout_ns(&self, parameters: &Parameters, repetitions: u8) -> u64 {
-        let base = if self.smoothed_ns == 0 {
-            parameters.t1_initial_ns
-        } else {
-            let spread = self.deviation_ns.saturating_mul(4).max(parameters.t1_min_ns / 4);
-            self.smoothed_ns.saturating_add(spread).saturating_add(parameters.acknowledge_delay_ns)
-        };
-        let doubled = base.max(parameters.t1_min_ns).saturating_mul(1 << repetitions.min(32));
-        doubled.min(parameters.t1_max_ns)
+        self.t1_ns.saturating_mul(1 << repetitions.min(32)).min(parameters.t1_max_ns)
     }
 
-    fn measure(&mut self, sample_ns: u64) {
+    fn measure(&mut self, sample_ns: u64, parameters: &Parameters) {
         let sample_ns = sample_ns.max(1);
         if self.smoothed_ns == 0 {
             (self.smoothed_ns, self.deviation_ns) = (sample_ns, sample_ns / 2);
@@ -69,6 +65,10 @@ impl RoundTrip {
             self.deviation_ns = self.deviation_ns - self.deviation_ns / 4 + deviation / 4;
             self.smoothed_ns = (self.smoothed_ns - self.smoothed_ns / 8 + sample_ns / 8).max(1);
         }
+        // The peer may wait for a PDU to put its acknowledgement on, as long as this end would.
+        let spread = self.deviation_ns.saturating_mul(4).max(parameters.t1_min_ns / 4);
+        let t1_ns = self.smoothed_ns.saturating_add(spread).saturating_add(parameters.acknowledge_delay_ns);
+        self.t1_ns = t1_ns.max(parameters.t1_min_ns);
     }
 }
 
@@ -83,11 +83,12 @@ mod tests {
 
     #[test]
     fn t1_follows_the_round_trip_within_its_bounds_and_doubles() {
-        let (parameters, mut round_trip) = (parameters(), RoundTrip::new());
+        let parameters = parameters();
+        let mut round_trip = RoundTrip::new(&parameters);
         assert_eq!(round_trip.timeout_ns(&parameters, 0), parameters.t1_initial_ns);
         for index in 0..100 {
             round_trip.sent(index, Instant::from_nanos(1_000));
-            round_trip.acknowledged(index + 1, Instant::from_nanos(31_000));
+            round_trip.acknowledged(index + 1, Instant::from_nanos(31_000), &parameters);
         }
         assert!((29_000..31_000).contains(&round_trip.smoothed_ns().unwrap()));
         assert_eq!(round_trip.timeout_ns(&parameters, 0), parameters.t1_min_ns);
@@ -97,10 +98,11 @@ mod tests {
 
     #[test]
     fn a_pdu_sent_again_is_not_measured() {
-        let mut round_trip = RoundTrip::new();
+        let parameters = parameters();
+        let mut round_trip = RoundTrip::new(&parameters);
         round_trip.sent(7, Instant::from_nanos(0));
         round_trip.cancel();
-        round_trip.acknowledged(8, Instant::from_nanos(5));
+        round_trip.acknowledged(8, Instant::from_nanos(5), &parameters);
         assert_eq!(round_trip.smoothed_ns(), None);
     }
 }

@@ -221,7 +221,11 @@ impl<L: Link> Port<L> {
         let ethernet = framing::ethernet_header(destination, self.own, llc.len() + information);
         bytes[start..start + ETHERNET_HEADER_BYTES].copy_from_slice(&ethernet);
         let at = start + ETHERNET_HEADER_BYTES;
-        bytes[at..at + llc.len()].copy_from_slice(llc);
+        match *llc {
+            // An I PDU, nearly always: a copy of a known length is no call.
+            [dsap, ssap, first, second] => bytes[at..at + 4].copy_from_slice(&[dsap, ssap, first, second]),
+            _ => bytes[at..at + llc.len()].copy_from_slice(llc),
+        }
         prepared.is_in_slot = token.is_some();
         (prepared.start, prepared.end) = (start, at + llc.len() + information);
         true
