@@ -116,7 +116,8 @@ impl PacketLink {
                 part.iov_len = bytes.len();
             }
             message.msg_hdr.msg_iov = parts.as_mut_ptr();
-            message.msg_hdr.msg_iovlen = parts.len();
+            // The kernel has a shorter way for one piece.
+            message.msg_hdr.msg_iovlen = if frame.payload.is_empty() { 1 } else { 2 };
         }
         // SAFETY: the first `count` messages point to parts, and those to frames, that outlive the
         // call; the kernel only reads what they point to.

@@ -33,11 +33,11 @@ pub struct Listening {
 impl Listening {
     pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), ProbeError> {
         let interface = barewire_link::Interface::by_name(place.interface()?)?;
-        // Length frames have a protocol number of their own in the kernel; with longer ones there are two kinds.
-        let protocol = if interface.mtu <= 1500 { libc::ETH_P_802_2 } else { libc::ETH_P_ALL };
+        // Not ETH_P_802_2: the kernel's own handler of length frames would get each frame first, and a copy of its
+        // head. Who listens to all protocols comes before it.
         let link = PacketLink::open(&PacketConfig {
             interface: interface.name,
-            protocol: protocol as u16,
+            protocol: libc::ETH_P_ALL as u16,
             filter: framing::filter(sap_of(session.pair)),
             ring_bytes: PacketConfig::DEFAULT_RING_BYTES,
         })?;
