@@ -24,6 +24,8 @@ const LLC_HEADER_BYTES: usize = 4;
 /// Fragments that may wait for a buffer to be received into; with more the peer is told to wait.
 const BACKLOG_FRAGMENTS: usize = 128;
 
+/// Fragments offered before they are sent: so many are still in the nearest cache when the kernel copies them.
+const FRAGMENTS_PER_TRANSMIT: u32 = 8;
 /// Messages received in a row before events are taken all the same: they free slots.
 const UNHEARD_MESSAGES: u32 = 16;
 
@@ -310,6 +312,7 @@ impl<L: Link> Transport for Reliable<L> {
                 (cutter, first)
             }
         };
+        let mut waiting = 0;
         while let Some(fragment) = &next {
             if !self.offer(fragment, message) {
                 // What the peer has acknowledged meanwhile makes room.
@@ -323,6 +326,11 @@ impl<L: Link> Transport for Reliable<L> {
             }
             *done = fragment.end as usize;
             next = cutter.next();
+            waiting += 1;
+            if waiting == FRAGMENTS_PER_TRANSMIT {
+                waiting = 0;
+                self.port.transmit()?;
+            }
         }
         if is_short {
             self.port.transmit_one()?
