@@ -2,11 +2,12 @@
 """The pure part of the lab: what is asked for is read, checked and laid out as documented."""
 
 import json
+from typing import Any
 
 import pytest
 
 from barewire.errors import WrongUse
-from barewire.lab import LinkSpec, format_rate, parse_rate, parse_topology
+from barewire.lab import LinkSpec, format_rate, parse_loss, parse_rate, parse_topology
 from barewire.lab.birth import namespace_fix, needs_user_namespace
 from barewire.lab.plan import hosts_file, is_oversubscribed, make_plan, make_shaper, plan_from_json, share_cpus
 
@@ -49,10 +50,30 @@ def test_unknown_topologies_are_refused_with_what_exists(text: str) -> None:
         parse_topology(text)
 
 
-@pytest.mark.parametrize("bad", [{"mtu": 67}, {"mtu": 65536}, {"rate_bit_s": 0}, {"rate_bit_s": 10**12}])
-def test_links_that_cannot_be_are_refused(bad: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "bad", [{"mtu": 67}, {"mtu": 65536}, {"rate_bit_s": 0}, {"rate_bit_s": 10**12}, {"loss": -0.1}, {"loss": 1.1}]
+)
+def test_links_that_cannot_be_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(WrongUse, match="outside"):
         LinkSpec(**bad)
+
+
+def test_loss_is_a_percentage_and_goes_without_offloads() -> None:
+    assert [parse_loss(text) for text in ("0", "0.1%", "1 %", "100%")] == [0, 0.001, 0.01, 1]
+    for text in ("0.1", "", "-1%", "1e3%"):
+        with pytest.raises(WrongUse, match="write it as"):
+            parse_loss(text)
+    with pytest.raises(WrongUse, match="without offloads"):
+        LinkSpec(offloads=True, loss=0.01)
+
+
+@pytest.mark.parametrize("rate_bit_s", [None, 10**9])
+@pytest.mark.parametrize("topology", ["pair", "star:3"])
+def test_frames_are_lost_out_of_the_hosts_reach_and_once_on_each_way(topology: str, rate_bit_s: int | None) -> None:
+    plan = make_plan("id", parse_topology(topology), LinkSpec(rate_bit_s, loss=0.01), {0, 1})
+    inside = {end.interface for wire in plan.wires for end in wire if end.host is None}
+    assert set(plan.lossy) <= inside and len(plan.lossy) == len(plan.hosts)
+    assert make_plan("id", parse_topology(topology), LinkSpec(rate_bit_s), {0, 1}).lossy == ()
 
 
 def test_cores_are_split_evenly_and_shared_only_when_too_few() -> None:

@@ -75,7 +75,7 @@ pub enum Mutant {
 pub enum AfterLoss {
     /// Nothing: for a path where frames are lost by accident, not by congestion.
     Keep,
-    /// Halves it.
+    /// Halves it, down to four.
     Halve,
     /// Sets it to one, as the annex says.
     One,

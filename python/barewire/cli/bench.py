@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from barewire.cli.lab import OnOff
 from barewire.errors import BarewireError, WrongUse
-from barewire.lab import Lab, LinkSpec, parse_rate, parse_topology
+from barewire.lab import Lab, LinkSpec, parse_loss, parse_rate, parse_topology
 from barewire.measure import LabSite, Plan, RemoteSite, Site, measure, parse_subjects, parse_tests
 from barewire.measure.launch import Effort
 from barewire.measure.programs import expand_sizes
@@ -43,6 +43,9 @@ def bench(
     rate: Annotated[str, typer.Option(help="each link's rate, such as 1gbit; or unshaped")] = "unshaped",
     mtu: Annotated[int, typer.Option(help="each link's MTU in bytes")] = 1500,
     offloads: Annotated[OnOff, typer.Option(help="offloads of the lab's links", rich_help_panel=_LAB)] = OnOff.off,
+    loss: Annotated[
+        str, typer.Option(help="share of each host's frames lost on their way, such as 0.1%", rich_help_panel=_LAB)
+    ] = "0",
     hosts: Annotated[
         str | None,
         typer.Option(help="two machines a,b instead of a lab; localhost is this one", rich_help_panel=_HOSTS),
@@ -96,7 +99,7 @@ def bench(
     )
     place: AbstractContextManager[tuple[Site, dict[str, Any] | None]]
     if hosts is None:
-        place = _in_lab(lab, LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on))
+        place = _in_lab(lab, LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss)))
     else:
         place = nullcontext(
             (RemoteSite.parse(hosts, interface, remote_shell, port=port, rate_bit_s=parse_rate(rate), mtu=mtu), None)
@@ -124,6 +127,7 @@ def _in_lab(topology: str, link: LinkSpec) -> AbstractContextManager[tuple[Site,
                 "rate_bit_s": link.rate_bit_s,
                 "mtu": link.mtu,
                 "offloads": link.offloads,
+                "loss": link.loss,
                 "notes": lab.notes,
             }
             yield LabSite(lab), facts

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from barewire.errors import WrongUse
-from barewire.lab import Lab, LinkSpec, format_rate, parse_rate, parse_topology
+from barewire.lab import Lab, LinkSpec, format_rate, parse_loss, parse_rate, parse_topology
 from barewire.lab.state import load
 
 app = typer.Typer(no_args_is_help=True, help="An emulated cluster: hosts, links and a switch on this machine.")
@@ -36,10 +36,11 @@ def up(
     rate: Annotated[str, typer.Option(help="Each link's rate, such as 100mbit or 1gbit; or unshaped.")] = "unshaped",
     mtu: Annotated[int, typer.Option(help="Each link's MTU in bytes, 68 to 65535.")] = 1500,
     offloads: Annotated[OnOff, typer.Option(help="Segmentation, checksum and receive offloads.")] = OnOff.off,
+    loss: Annotated[str, typer.Option(help="Share of each host's frames lost on their way, such as 0.1%.")] = "0",
     as_json: _Json = False,
 ) -> None:
     """Make a lab that stays until `barewire lab down`."""
-    link = LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on)
+    link = LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss))
     lab = Lab.up(parse_topology(topology), link, persistent=True)
     if as_json:
         _print_json(lab_document(lab))
@@ -127,7 +128,8 @@ def lab_document(lab: Lab) -> dict[str, Any]:
 
 
 def _describe(link: LinkSpec) -> str:
-    return f"{format_rate(link.rate_bit_s)}, MTU {link.mtu}, offloads {'on' if link.offloads else 'off'}"
+    loss = f", loss {100 * link.loss:g} %" if link.loss else ""
+    return f"{format_rate(link.rate_bit_s)}, MTU {link.mtu}, offloads {'on' if link.offloads else 'off'}{loss}"
 
 
 def _chosen_lab(lab_id: str | None) -> Lab:

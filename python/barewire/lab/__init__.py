@@ -2,7 +2,7 @@
 """An emulated cluster of network namespaces: hosts, links and switches on one machine, gone without a trace."""
 
 from barewire.lab.cluster import Lab
-from barewire.lab.spec import LinkSpec, Topology, format_rate, parse_rate, parse_topology
+from barewire.lab.spec import LinkSpec, Topology, format_rate, parse_loss, parse_rate, parse_topology
 from barewire.lab.state import Host
 
-__all__ = ["Host", "Lab", "LinkSpec", "Topology", "format_rate", "parse_rate", "parse_topology"]
+__all__ = ["Host", "Lab", "LinkSpec", "Topology", "format_rate", "parse_loss", "parse_rate", "parse_topology"]

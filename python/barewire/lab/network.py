@@ -2,17 +2,21 @@
 # mypy: disable-error-code="no-untyped-call"
 """A plan's interfaces, told to the kernel by netlink; everything happens in the caller's own network namespace."""
 
+import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from socket import htons
 
 from pyroute2.ethtool.ioctl import IoctlEthtool, NotSupportedError
 from pyroute2.iproute.linux import IPRoute
-from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, nla
+from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, nla, nlmsg
 from pyroute2.netlink.exceptions import NetlinkError
-from pyroute2.netlink.rtnl import RTM_NEWNEIGH, RTM_NEWQDISC, TC_H_ROOT
+from pyroute2.netlink.rtnl import RTM_NEWNEIGH, RTM_NEWQDISC, RTM_NEWTFILTER, TC_H_CLSACT, TC_H_ROOT
 from pyroute2.netlink.rtnl.ndmsg import NTF_MASTER, ndmsg
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
+from pyroute2.netlink.rtnl.tcmsg.sched_bpf import TCA_BPF_FLAG_ACT_DIRECT
+from pyroute2.protocols import ETH_P_ALL
 
 from barewire.errors import MachineCannot
 from barewire.lab.plan import (
@@ -34,6 +38,11 @@ _STATION_STATIC = 0x40  # NUD_NOARP; to a bridge, permanent means an address of 
 _AF_INET = 2
 _LINKLAYER_ETHERNET = 1
 _RATE32_MAX = 0xFFFF_FFFF
+# linux/bpf_common.h, linux/filter.h (the ancillary word that is a random number), linux/pkt_cls.h
+_BPF_LOAD_WORD, _BPF_JUMP_IF_AT_LEAST, _BPF_RETURN = 0x20, 0x35, 0x06
+_BPF_RANDOM = 0xFFFF_F000 + 56
+_TC_OK, _TC_SHOT = 0, 2
+_CLSACT_INGRESS = 0xFFF2
 # What moves work between frames and the CPU; VLAN tags stay where the kernel puts them.
 _OFFLOAD_WORDS = ("segmentation", "checksum", "scatter-gather", "-gro", "-lro", "-gso")
 
@@ -70,6 +79,8 @@ def build_wires(plan: Plan, host_pids: Mapping[str, int]) -> None:
             shaper = make_shaper(plan.link.rate_bit_s, plan.link.mtu)
             for interface in plan.shaped:
                 add_shaper(netlink, _index(netlink, interface), shaper)
+        for interface in plan.lossy:
+            add_loss(netlink, _index(netlink, interface), plan.link.loss)
 
 
 def configure_host(plan: Plan, host: HostPlan) -> None:
@@ -173,6 +184,36 @@ def add_shaper(netlink: IPRoute, index: int, shaper: Shaper) -> None:
         netlink.nlm_request_batch([message])
 
 
+def add_loss(netlink: IPRoute, index: int, loss: float) -> None:
+    """Drop a share of the frames that an interface receives, each by its own draw.
+
+    A classic BPF program as classifier, because netem is a module that many kernels lack, and an ordinary user may
+    load no other kind of program.
+    """
+    with needs("ingress filters (clsact)", "modprobe sch_ingress (CONFIG_NET_SCH_INGRESS)"):
+        netlink.tc("add", "clsact", index)
+    program = (
+        (_BPF_LOAD_WORD, 0, 0, _BPF_RANDOM),
+        (_BPF_JUMP_IF_AT_LEAST, 1, 0, min(round(loss * 2**32), 2**32 - 1)),
+        (_BPF_RETURN, 0, 0, _TC_SHOT),
+        (_BPF_RETURN, 0, 0, _TC_OK),
+    )
+    message = _BpfRequest()
+    message["index"] = index
+    message["parent"] = TC_H_CLSACT & 0xFFFF_0000 | _CLSACT_INGRESS
+    message["info"] = 1 << 16 | htons(ETH_P_ALL)  # priority and protocol
+    options = [
+        ["TCA_BPF_OPS_LEN", len(program)],
+        ["TCA_BPF_OPS", b"".join(struct.pack("=HBBI", *instruction) for instruction in program)],
+        ["TCA_BPF_FLAGS", TCA_BPF_FLAG_ACT_DIRECT],
+    ]
+    message["header"]["type"] = RTM_NEWTFILTER
+    message["header"]["flags"] = _CREATE
+    message["attrs"] = [["TCA_KIND", "bpf"], ["TCA_OPTIONS", {"attrs": options}]]
+    with needs("BPF classifier, which loses frames", "modprobe cls_bpf (CONFIG_NET_CLS_BPF)"):
+        netlink.nlm_request_batch([message])
+
+
 @contextmanager
 def needs(what: str, fix: str) -> Iterator[None]:
     """Turn a refusal of the kernel into an error that says what is missing."""
@@ -219,10 +260,11 @@ def _index(netlink: IPRoute, interface: str) -> int:
     return int(found[0])
 
 
-class _TbfRequest(tcmsg):
+class _TbfRequest(nlmsg):
     """RTM_NEWQDISC for tbf with every attribute of linux/pkt_sched.h that the lab uses."""
 
-    # The base class is typed by its own contents.
+    # Not of tcmsg: once that was used, its classes inherit its map. The base class is typed by its own contents.
+    fields = tcmsg.fields
     nla_map = (("TCA_UNSPEC", "none"), ("TCA_KIND", "asciiz"), ("TCA_OPTIONS", "tbf_options"))  # type: ignore[assignment]
 
     class tbf_options(nla):  # pyroute2 finds it by this name
@@ -255,3 +297,23 @@ class _TbfRequest(tcmsg):
                 ("buffer", "I"),
                 ("mtu", "I"),
             )
+
+
+class _BpfRequest(nlmsg):
+    """RTM_NEWTFILTER for a classic BPF program; pyroute2's own request has only loaded ones."""
+
+    fields = tcmsg.fields
+    nla_map = (("TCA_UNSPEC", "none"), ("TCA_KIND", "asciiz"), ("TCA_OPTIONS", "classic_bpf"))  # type: ignore[assignment]
+
+    class classic_bpf(nla):
+        nla_map = (  # type: ignore[assignment]
+            ("TCA_BPF_UNSPEC", "none"),
+            ("TCA_BPF_ACT", "none"),
+            ("TCA_BPF_POLICE", "none"),
+            ("TCA_BPF_CLASSID", "uint32"),
+            ("TCA_BPF_OPS_LEN", "uint16"),
+            ("TCA_BPF_OPS", "cdata"),
+            ("TCA_BPF_FD", "uint32"),
+            ("TCA_BPF_NAME", "asciiz"),
+            ("TCA_BPF_FLAGS", "uint32"),
+        )

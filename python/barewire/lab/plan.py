@@ -10,6 +10,8 @@
 A queueing discipline on a host's own interface is bypassed by AF_PACKET's PACKET_QDISC_BYPASS, so a link is shaped one
 hop further, where a bridge port sends: `to-*` limits what a host receives, `up-*` what it sends. A pair needs no
 `up-*`: what one host sends is what the other receives. All these are in the switch's namespace, out of hosts' reach.
+Frames are lost there, too, where `to-*` receives what a host sent: at the host itself a packet socket would still see
+them. So a link that loses frames is switched.
 """
 
 import ipaddress
@@ -80,6 +82,11 @@ class Plan:
     bridges: tuple[Bridge, ...]
     shaped: tuple[str, ...]
 
+    @property
+    def lossy(self) -> tuple[str, ...]:
+        """The interfaces that lose what they receive."""
+        return tuple(f"to-{host.name}" for host in self.hosts) if self.link.loss else ()
+
     def host(self, name: str) -> HostPlan:
         """Return the host of that name; KeyError if there is none."""
         return {host.name: host for host in self.hosts}[name]
@@ -108,7 +115,7 @@ def make_plan(lab_id: str, topology: Topology, link: LinkSpec, cpus: Iterable[in
         HostPlan(f"h{number}", str(NETWORK[number]), _mac(0, number), shares[number - 1])
         for number in range(1, topology.host_count + 1)
     )
-    if topology.kind == "pair" and link.rate_bit_s is None:
+    if topology.kind == "pair" and link.rate_bit_s is None and not link.loss:
         wires = ((_host_end(hosts[0]), _host_end(hosts[1])),)
         return Plan(lab_id, link, hosts, wires, bridges=(), shaped=())
     if topology.kind == "pair" or link.rate_bit_s is None:

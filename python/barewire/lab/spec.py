@@ -16,16 +16,21 @@ RATE_BIT_S_MIN, RATE_BIT_S_MAX = 64_000, 400_000_000_000
 UNSHAPED = "unshaped"
 TOPOLOGIES = f"pair, star:N with {STAR_HOSTS_MIN} ≤ N ≤ {STAR_HOSTS_MAX}"
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)bit(?:/s|ps)?", re.IGNORECASE)
+_LOSS = re.compile(r"(\d+(?:\.\d+)?)\s*%|0")
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 @dataclass(frozen=True)
 class LinkSpec:
-    """Every link of a lab: rate in bit/s of wire time (None is unshaped), MTU in bytes, offloads on or off."""
+    """Every link of a lab: rate in bit/s of wire time (None is unshaped), MTU in bytes, offloads on or off.
+
+    `loss` is the share, 0 to 1, of the frames that a host sends which the kernel drops at random on their way.
+    """
 
     rate_bit_s: int | None = None
     mtu: int = 1500
     offloads: bool = False
+    loss: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what no link can be."""
@@ -34,6 +39,10 @@ class LinkSpec:
             raise WrongUse(f"rate {self.rate_bit_s} bit/s is outside {bounds}; for no limit use '{UNSHAPED}'")
         if not MTU_BYTES_MIN <= self.mtu <= MTU_BYTES_MAX:
             raise WrongUse(f"MTU {self.mtu} is outside {MTU_BYTES_MIN} to {MTU_BYTES_MAX} bytes")
+        if not 0 <= self.loss <= 1:
+            raise WrongUse(f"a loss of {self.loss:.0%} is outside 0 to 100%")
+        if self.loss and self.offloads:
+            raise WrongUse("with offloads a lost frame would be one of up to 64 KiB: use loss without offloads")
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,15 @@ def parse_rate(text: str) -> int | None:
         # "1gbps" means bytes to tc and bits to everybody else, so a unit must be spelt out.
         raise WrongUse(f"unknown rate '{text}'; write it as 100mbit, 1gbit, 2.5Gbit/s or {UNSHAPED}")
     return round(float(match[1]) * _UNITS[match[2].lower()])
+
+
+def parse_loss(text: str) -> float:
+    """Read `1%`, `0.1 %` or `0` as a share; range is checked by LinkSpec."""
+    match = _LOSS.fullmatch(text.strip())
+    if match is None:
+        # A bare 0.1 could be a share or percent.
+        raise WrongUse(f"unknown loss '{text}'; write it as 0.1% or 1%")
+    return float(match[1] or 0) / 100
 
 
 def format_rate(rate_bit_s: int | None) -> str:

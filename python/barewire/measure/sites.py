@@ -93,8 +93,8 @@ class LabSite:
 
     @property
     def can_run_floor(self) -> bool:
-        """Without a rate the machine itself is the limit, and a minimal program measures that."""
-        return self.lab.link.rate_bit_s is None
+        """Without a rate the machine itself is the limit, and a minimal program measures that where nothing is lost."""
+        return self.lab.link.rate_bit_s is None and not self.lab.link.loss
 
     def listen(self, number: int) -> tuple[str, str]:
         """A socket of this launch's own."""

@@ -672,7 +672,7 @@ impl Machine {
         if (self.acknowledged.wrapping_sub(self.recovered) as i32) >= 0 {
             self.window = match self.parameters.after_loss {
                 AfterLoss::Keep => self.window,
-                AfterLoss::Halve => self.window.div_ceil(2),
+                AfterLoss::Halve => self.window.div_ceil(2).max(bounds::HALVED_WINDOW_MIN.min(self.parameters.window)),
                 AfterLoss::One => 1,
             };
             self.grown = 0;
