@@ -76,7 +76,7 @@ impl Census {
     /// The next question that is due: to whom, and the LLC PDU. To be sent at once, for `now` counts as sent.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<(Mac, Vec<u8>)> {
         let number = self.asked.len() as u32;
-        if self.next_question().is_none_or(|due| due > now) {
+        if self.is_over(now) || self.next_question().is_none_or(|due| due > now) {
             return None;
         }
         self.asked.push(now);

@@ -175,8 +175,9 @@ fn reach(mut control: SocketAddr, port: Option<u16>, interface: &str) -> Result<
 
 /// The one station of the segment that has a name.
 fn find_named(name: &Name, interface: &str, looked: &[String]) -> Result<Found, ProbeError> {
+    let mut segment = Segment::open(interface)?;
     let mut census = Census::of_name(name.clone(), fastrand::u32(..), PATIENCE, now());
-    Segment::open(interface)?.ask(&mut census)?;
+    segment.ask(&mut census)?;
     let mut found = census.found();
     if found.len() > 1 {
         let all: Vec<String> = found.iter().map(|one| one.mac.to_string()).collect();
@@ -191,8 +192,9 @@ fn find_named(name: &Name, interface: &str, looked: &[String]) -> Result<Found, 
 
 /// What one station says of itself; the one with a probe, if it has several names.
 fn ask_station(peer: &Peer, mac: MacAddress, interface: &str) -> Result<Found, ProbeError> {
+    let mut segment = Segment::open(interface)?;
     let mut census = Census::of_station(mac, fastrand::u32(..), PATIENCE, now());
-    Segment::open(interface)?.ask(&mut census)?;
+    segment.ask(&mut census)?;
     census.found().into_iter().max_by_key(|found| found.control.is_some()).ok_or_else(|| {
         ProbeError::Failed(format!(
             "{} does not answer on {interface}: start `barewire-probe serve --interface …` there first",
