@@ -83,11 +83,10 @@ impl Segment {
         Ok(())
     }
 
+    /// A frame that a busy link does not take is lost, as it may be on the wire: questions are repeated.
     fn send(&mut self, destination: Mac, llc: &[u8]) -> Result<(), ProbeError> {
         let header = framing::ethernet_header(destination, self.link.address().0, llc.len());
-        while self.link.send(&[Outgoing { header: &header, payload: llc }])? == 0 {
-            self.link.wait_to_send(Duration::from_millis(1))?;
-        }
+        self.link.send(&[Outgoing { header: &header, payload: llc }])?;
         Ok(())
     }
 }
