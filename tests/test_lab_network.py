@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from barewire.errors import MachineCannot
-from barewire.lab import Lab, LinkSpec
+from barewire.lab import Lab, LinkSpec, enter
 from barewire.lab.birth import environment
 
 WIRE_OVERHEAD_BYTES, WIRE_FRAME_BYTES_MIN = 24, 84
@@ -301,7 +301,7 @@ def output(lab: Lab, host: str | None, command: list[str]) -> str:
     if host is None:
         keeper = lab._state.keeper
         assert keeper is not None
-        place = line.index("--") - 4
+        place = line.index(enter.__file__) + 1
         line[place : place + 2] = [str(keeper.pid), str(keeper.start_ticks)]
     return subprocess.run(line, check=True, capture_output=True, text=True, env=environment(), timeout=20).stdout
 

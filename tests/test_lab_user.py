@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The lab as an ordinary user: the tests of hosts, frames, shaping and cleaning once more, without any privilege."""
+"""The lab as an ordinary user: the tests of hosts, frames, names, shaping and cleaning once more, unprivileged."""
 
 import os
 import shutil
@@ -14,7 +14,8 @@ NOBODY = 65534
 SELECTED = (
     "find_each_other and pair or not_ip and pair or mtu and 65535 or offloads or rate_of_a_wire and 200000000 "
     "or was_down or signal_to_the_handle or keeper_was_killed or process_that_made_it or leaves_no_process "
-    "or interrupt_at_any_moment and 90 or command_line_makes or persistent"
+    "or interrupt_at_any_moment and 90 or command_line_makes or persistent "
+    "or four_hosts_find_each_other or name_needs_no_option"
 )
 
 
@@ -31,8 +32,9 @@ def test_an_ordinary_user_has_the_same_lab() -> None:
         pytest.skip("nobody cannot read this checkout: clone it below a directory that all users may enter")
     environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_RUNTIME_DIR")}
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", "-k", SELECTED]
+    files = [str(root / "tests" / f"test_{name}.py") for name in ("lab_network", "lab_life", "names")]
     done = subprocess.run(
-        [*as_nobody, *command, str(root / "tests/test_lab_network.py"), str(root / "tests/test_lab_life.py")],
+        [*as_nobody, *command, *files],
         cwd=root,
         env=environment | {"PYTHONPATH": str(root / "python"), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
@@ -44,4 +46,4 @@ def test_an_ordinary_user_has_the_same_lab() -> None:
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
     if "skipped" in summary:
         pytest.skip(f"no lab for ordinary users on this machine: {done.stdout[-1500:]}")
-    assert int(summary.split()[0]) >= 18, summary
+    assert int(summary.split()[0]) >= 20, summary

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Fuzz targets for the protocol engine: each takes any bytes, and panics if the engine breaks a promise.
+//! Fuzz targets for the protocol engine and for names: each takes any bytes, and panics if a promise is broken.
 //!
 //! `cargo test` replays the corpus and some thousand mutations of it (`tests/smoke.rs`); `tools/fuzz.sh`
 //! searches for hours, guided by coverage.
@@ -9,6 +9,7 @@
 mod checker;
 mod input;
 mod message;
+mod names;
 mod pair;
 mod pdu;
 mod station;
@@ -23,6 +24,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("station", station::station),
     ("pair", pair::pair),
     ("message", message::message),
+    ("names", names::names),
 ];
 
 /// The target of this name.

@@ -40,6 +40,11 @@ fn message_survives() {
 }
 
 #[test]
+fn names_survives() {
+    survives("names");
+}
+
+#[test]
 fn every_target_has_a_corpus_and_every_corpus_a_target() {
     let mut folders: Vec<_> = fs::read_dir(corpus_folder())
         .expect("the corpus")

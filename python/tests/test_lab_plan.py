@@ -9,7 +9,15 @@ import pytest
 from barewire.errors import WrongUse
 from barewire.lab import LinkSpec, format_rate, parse_loss, parse_rate, parse_topology
 from barewire.lab.birth import namespace_fix, needs_user_namespace
-from barewire.lab.plan import hosts_file, is_oversubscribed, make_plan, make_shaper, plan_from_json, share_cpus
+from barewire.lab.plan import (
+    barewire_hosts_file,
+    hosts_file,
+    is_oversubscribed,
+    make_plan,
+    make_shaper,
+    plan_from_json,
+    share_cpus,
+)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +144,7 @@ def test_hosts_file_has_all_names() -> None:
     plan = make_plan("id", parse_topology("pair"), LinkSpec(), {0, 1})
     lines = hosts_file(plan.hosts).splitlines()
     assert "127.0.0.1 localhost" in lines and "10.77.0.1 h1" in lines and "10.77.0.2 h2" in lines
+    assert barewire_hosts_file(plan.hosts).splitlines() == ["h1 02:ba:7e:00:00:01 eth0", "h2 02:ba:7e:00:00:02 eth0"]
 
 
 def test_the_fix_names_the_setting_that_forbids() -> None:

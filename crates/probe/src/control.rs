@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::ProbeError;
 
-const DEFAULT_PORT: u16 = 5288;
+pub const DEFAULT_PORT: u16 = 5288;
 /// A longer line is no message of ours.
 const LONGEST_LINE_BYTES: u64 = 1 << 20;
 /// A peer that takes longer to answer a control message is gone.

@@ -8,6 +8,7 @@ mod cpu;
 mod error;
 mod lossy;
 mod measure;
+mod names;
 mod pattern;
 mod protocol;
 mod rate_search;
@@ -22,6 +23,7 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use barewire_names::Name;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use control::Address;
@@ -52,6 +54,10 @@ enum Command {
     Stream(TestArguments),
     /// Messages both ways at once
     Bidirectional(TestArguments),
+    /// List who is on the segment, by name
+    Hosts(names::HostsCommand),
+    /// Answer to this host's name until interrupted; serve and station echo do it besides
+    Announce(names::AnnounceCommand),
     /// Be an LLC station for a foreign peer, and measure nothing
     #[command(subcommand)]
     Station(station::Role),
@@ -61,7 +67,7 @@ enum Command {
 
 #[derive(Args)]
 struct PlaceArguments {
-    /// Interface for raw frames
+    /// Interface for frames [default, of a test: the one of the peer's name in the hosts file]
     #[arg(long)]
     interface: Option<String>,
     /// Own IP address for TCP and UDP [default: the control channel's]
@@ -81,6 +87,8 @@ struct ServeArguments {
     #[arg(long)]
     until_eof: bool,
     #[command(flatten)]
+    announce: names::AnnounceArguments,
+    #[command(flatten)]
     place: PlaceArguments,
 }
 
@@ -97,8 +105,13 @@ struct SizeArguments {
 #[derive(Args)]
 struct TestArguments {
     /// Where the other side's probe listens: HOST, HOST:PORT or unix:PATH
+    ///
+    /// A HOST that the system does not know is looked for in the hosts file, and asked on its interface's segment
+    /// or that of --interface; a MAC address may stand for it.
     #[arg(long)]
     peer: Address,
+    #[command(flatten)]
+    file: names::FileArguments,
     #[arg(long, value_enum, default_value = "tcp")]
     transport: Kind,
     /// How to wait for a message
@@ -172,6 +185,14 @@ fn run(command: Command) -> Result<(), ProbeError> {
             println!("{}", sizes.join(","));
             Ok(())
         }
+        Command::Hosts(command) => {
+            interrupt_on_signals()?;
+            names::list(&command)
+        }
+        Command::Announce(command) => {
+            interrupt_on_signals()?;
+            names::announce(&command)
+        }
         Command::Station(role) => {
             interrupt_on_signals()?;
             station::run(&role)
@@ -190,19 +211,22 @@ fn serve(arguments: ServeArguments) -> Result<(), ProbeError> {
             std::process::exit(0);
         });
     }
-    let place = arguments.place;
+    let (place, announce) = (arguments.place, arguments.announce);
     let config = server::Config {
         listen: arguments.listen,
         place: Place { interface: place.interface, ip: place.address },
         cpus: place.cpus.map(|cpus| cpus.0),
     };
     server::serve(&config, |address| {
-        println!("{}", serde_json::json!({"record": "ready", "listen": address}));
+        let name = announce.start(config.place.interface.as_deref(), address.parse().ok());
+        let name = name.as_ref().map(Name::as_str);
+        println!("{}", serde_json::json!({"record": "ready", "listen": address, "name": name}));
     })
 }
 
 fn measure(test: Test, arguments: TestArguments) -> Result<(), ProbeError> {
-    if !matches!(arguments.transport, Kind::Tcp | Kind::Udp) && arguments.wait == Wait::Busypoll {
+    let needs_frames = !matches!(arguments.transport, Kind::Tcp | Kind::Udp);
+    if needs_frames && arguments.wait == Wait::Busypoll {
         return Err(ProbeError::WrongUse("only tcp and udp have busypoll: choose --wait spin or block".to_owned()));
     }
     if arguments.samples == 0 || arguments.blocks == 0 || arguments.seconds.is_nan() || arguments.seconds <= 0.0 {
@@ -212,14 +236,15 @@ fn measure(test: Test, arguments: TestArguments) -> Result<(), ProbeError> {
         return Err(ProbeError::WrongUse("--rate is in bits per second, at least 1000".to_owned()));
     }
     interrupt_on_signals()?;
+    let route = names::route(arguments.peer, arguments.place.interface, needs_frames, &arguments.file)?;
     let cpus = arguments.place.cpus.map(|cpus| cpus.0);
     let walk_bytes = match arguments.cache {
         Cache::On => 0,
         Cache::Off => arguments.walk_bytes.unwrap_or_else(default_walk_bytes),
     };
     let plan = Plan {
-        peer: arguments.peer,
-        place: Place { interface: arguments.place.interface, ip: arguments.place.address },
+        peer: route.control,
+        place: Place { interface: route.interface, ip: arguments.place.address },
         test,
         session: Session {
             version: VERSION,

@@ -13,6 +13,7 @@ use barewire_llc::{
     Cause, ConnectionConfig, ConnectionCounters, ConnectionEvent, ConnectionHandle, Delivery, Destination,
     Identification, Lsap, Peer, Source, StationConfig, StationEvent,
 };
+use barewire_names::Name;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -20,6 +21,7 @@ use crate::clock::now_ns;
 use crate::error::ProbeError;
 use crate::lossy::Lossy;
 use crate::measure::INTERRUPTED;
+use crate::names::{AnnounceArguments, PeerArguments};
 use crate::transport::llc::framing;
 use crate::transport::llc::port::Port;
 use crate::transport::llc::reliable::describe;
@@ -50,11 +52,8 @@ pub enum Role {
 
 #[derive(Args)]
 struct HereArguments {
-    /// Interface to be a station on
-    #[arg(long)]
-    interface: String,
-    /// Own service access point, such as 0x20
-    #[arg(long, value_parser = parse_sap)]
+    /// Own service access point
+    #[arg(long, value_parser = parse_sap, default_value = "0x20")]
     sap: Lsap,
     /// Probability that a frame is lost on purpose, in each direction
     #[arg(long, default_value_t = 0.0, value_parser = parse_probability)]
@@ -68,14 +67,13 @@ struct HereArguments {
 pub struct ConnectArguments {
     #[command(flatten)]
     here: HereArguments,
-    /// Address of the peer's station
-    #[arg(long)]
-    peer: MacAddress,
+    #[command(flatten)]
+    peer: PeerArguments,
     /// The peer's service access point
-    #[arg(long, value_parser = parse_sap)]
+    #[arg(long, value_parser = parse_sap, default_value = "0x20")]
     remote_sap: Lsap,
     /// Bytes to send
-    #[arg(long)]
+    #[arg(long, default_value_t = 1_000_000)]
     bytes: u64,
     /// Bytes that may be sent ahead of the echo
     #[arg(long, default_value_t = 8 * 1496)]
@@ -89,6 +87,11 @@ pub struct ConnectArguments {
 pub struct EchoArguments {
     #[command(flatten)]
     here: HereArguments,
+    /// Interface to be a station on
+    #[arg(long)]
+    interface: String,
+    #[command(flatten)]
+    announce: AnnounceArguments,
     /// End a connection, once its echo is acknowledged, after so many bytes have come
     #[arg(long)]
     close_after: Option<u64>,
@@ -101,9 +104,8 @@ pub struct EchoArguments {
 pub struct AskArguments {
     #[command(flatten)]
     here: HereArguments,
-    /// Address of the peer's station
-    #[arg(long)]
-    peer: MacAddress,
+    #[command(flatten)]
+    peer: PeerArguments,
     /// The peer's service access point; 0 is the station itself
     #[arg(long, value_parser = parse_byte, default_value = "0")]
     remote_sap: u8,
@@ -124,8 +126,8 @@ pub fn run(role: &Role) -> Result<(), ProbeError> {
 type StationPort = Port<Lossy<PacketLink>>;
 
 /// A station on the interface, its SAP active, and the bytes of information that a frame holds.
-fn open(here: &HereArguments) -> Result<(StationPort, usize), ProbeError> {
-    let interface = Interface::by_name(&here.interface)?;
+fn open(here: &HereArguments, interface: &str) -> Result<(StationPort, usize), ProbeError> {
+    let interface = Interface::by_name(interface)?;
     let protocol = if interface.mtu <= 1500 { libc::ETH_P_802_2 } else { libc::ETH_P_ALL };
     let link = PacketLink::open(&PacketConfig {
         interface: interface.name,
@@ -144,8 +146,9 @@ fn open(here: &HereArguments) -> Result<(StationPort, usize), ProbeError> {
 }
 
 fn connect(arguments: &ConnectArguments) -> Result<(), ProbeError> {
-    let (mut port, information_max) = open(&arguments.here)?;
-    let peer = Peer { local: arguments.here.sap, mac: arguments.peer.0, remote: arguments.remote_sap };
+    let place = arguments.peer.find()?;
+    let (mut port, information_max) = open(&arguments.here, &place.interface)?;
+    let peer = Peer { local: arguments.here.sap, mac: place.mac.0, remote: arguments.remote_sap };
     let asked = port.station.connect(peer, port.now());
     let handle = asked.map_err(|error| ProbeError::Failed(error.to_string()))?;
     let mut exchange = Exchange::new(arguments.here.seed, arguments.bytes, arguments.ahead);
@@ -266,9 +269,13 @@ impl Exchange {
 }
 
 fn echo(arguments: &EchoArguments) -> Result<(), ProbeError> {
-    let (mut port, _) = open(&arguments.here)?;
+    let (mut port, _) = open(&arguments.here, &arguments.interface)?;
     port.station.listen(arguments.here.sap, true);
-    say(&json!({"event": "listening", "sap": arguments.here.sap.byte(), "mac": port.link.address().to_string()}));
+    let name = arguments.announce.start(Some(&arguments.interface), None);
+    say(&json!({
+        "event": "listening", "sap": arguments.here.sap.byte(), "mac": port.link.address().to_string(),
+        "name": name.as_ref().map(Name::as_str),
+    }));
     let mut echoes: BTreeMap<ConnectionHandle, Echo> = BTreeMap::new();
     let (mut left, close_after) = (arguments.connections, arguments.close_after.unwrap_or(u64::MAX));
     while left != Some(0) || !echoes.is_empty() {
@@ -399,7 +406,8 @@ impl Echo {
 
 /// Asks the peer's station, or one of its SAPs, what it is and whether frames of full size reach it.
 fn ask(arguments: &AskArguments) -> Result<(), ProbeError> {
-    let (mut port, information_max) = open(&arguments.here)?;
+    let place = arguments.peer.find()?;
+    let (mut port, information_max) = open(&arguments.here, &place.interface)?;
     let (own, destination) = (port.link.address().0, Destination::from(arguments.remote_sap));
     let source = Source::Individual(arguments.here.sap);
     let mut generator = fastrand::Rng::with_seed(arguments.here.seed);
@@ -411,7 +419,7 @@ fn ask(arguments: &AskArguments) -> Result<(), ProbeError> {
     ];
     for (name, header, information) in questions {
         let llc = header.as_bytes();
-        let ethernet = framing::ethernet_header(arguments.peer.0, own, llc.len() + information.len());
+        let ethernet = framing::ethernet_header(place.mac.0, own, llc.len() + information.len());
         let frame = [&ethernet, llc, information].concat();
         let began_ns = now_ns();
         port.link.send(&[Outgoing { header: &frame, payload: &[] }])?;

@@ -149,7 +149,7 @@ class Lab:
         raise WrongUse(f"lab {self.id} has no host '{name}'; there are: {known}")
 
     def command(self, host_name: str, command: Sequence[str]) -> "builtins.list[str]":
-        """Return the command line that runs `command` inside a host, on its cores."""
+        """Return the command line that runs `command` inside a host, on its cores, where the lab's names hold."""
         host = self.host(host_name)
         if not command:
             raise WrongUse(f"no command given to run on {host_name}")
@@ -158,7 +158,8 @@ class Lab:
         program = [sys.executable, "-I", "-S", enter.__file__]
         cpus = ",".join(map(str, host.cpus))
         user = str(int(self._state.user_namespace))
-        return [*program, str(host.pid), str(host.start_ticks), user, cpus, "--", *map(str, command)]
+        names = f"{state.NAMES_VARIABLE}={state.names_file(self.directory)}"
+        return [*program, str(host.pid), str(host.start_ticks), user, cpus, names, "--", *map(str, command)]
 
     def popen(self, host_name: str, command: Sequence[str], **popen_arguments: Any) -> "subprocess.Popen[Any]":
         """Start a command inside a host, on its cores.

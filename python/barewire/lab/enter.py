@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Runs one command inside a host of a lab, on the host's cores. Started as a script, so that it stays small.
 
-Usage: enter.py PID START_TICKS USER CPUS -- COMMAND…, USER being 1 if the lab has a user namespace of its own.
+Usage: enter.py PID START_TICKS USER CPUS [NAME=VALUE…] -- COMMAND…, USER being 1 if the lab has a user namespace of its
+own. The NAME=VALUEs are added to the command's environment.
 
     this process ═══ socket ═══ supervisor ── command        the two on the right are in the lab's process namespace
 
@@ -49,7 +50,8 @@ _STATUS = struct.Struct("i")  # what waitpid returned; the other way, one byte i
 
 def main(arguments: list[str]) -> NoReturn:
     """Enter, start, and stand for the command until its end."""
-    pid, start_ticks, has_user, cpus, command = _parse(arguments)
+    pid, start_ticks, has_user, cpus, added, command = _parse(arguments)
+    os.environ.update(added)
     waited_for = _PASSED_ON | {signal.SIGIO}
     original_mask: set[int] = signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)
     try:
@@ -121,10 +123,13 @@ def _null() -> int:
     return os.open(os.devnull, os.O_RDWR)
 
 
-def _parse(arguments: list[str]) -> tuple[int, int, bool, set[int], list[str]]:
-    pid, start_ticks, has_user, cpus, separator, *command = arguments
-    assert separator == "--" and command
-    return int(pid), int(start_ticks), has_user == "1", {int(cpu) for cpu in cpus.split(",")}, command
+def _parse(arguments: list[str]) -> tuple[int, int, bool, set[int], dict[str, str], list[str]]:
+    pid, start_ticks, has_user, cpus, *rest = arguments
+    separator = rest.index("--")
+    added = dict(pair.split("=", 1) for pair in rest[:separator])
+    command = rest[separator + 1 :]
+    assert command
+    return int(pid), int(start_ticks), has_user == "1", {int(cpu) for cpu in cpus.split(",")}, added, command
 
 
 def _enter(pid: int, start_ticks: int, has_user: bool) -> None:

@@ -40,7 +40,8 @@ from barewire.lab.kernel import (
     unshare,
 )
 from barewire.lab.network import build_wires, configure_host, needs, silence_ipv6
-from barewire.lab.plan import HostPlan, Plan, hosts_file, plan_from_json
+from barewire.lab.plan import HostPlan, Plan, barewire_hosts_file, hosts_file, plan_from_json
+from barewire.lab.state import etc_directory, names_file
 
 _HOST_ENDED = "a host of the lab ended before it was ready"
 
@@ -95,8 +96,8 @@ def _make_host(
     socket.sethostname(host.name)
     silence_ipv6()
     _mount_fresh("sysfs", "/sys")  # /sys/class/net of this namespace; without it, the machine's is seen
-    _bind(_etc(directory) / "hosts", "/etc/hosts")
-    _bind(_etc(directory) / f"hostname-{host.name}", "/etc/hostname")
+    _bind(etc_directory(directory) / "hosts", "/etc/hosts")
+    _bind(etc_directory(directory) / f"hostname-{host.name}", "/etc/hostname")
     os.write(ready_write, b"1")
     os.close(ready_write)
     os.read(go_read, 1)  # ends when the keeper has made the wires
@@ -121,15 +122,12 @@ def _host_ended(_number: int, _frame: object) -> NoReturn:
 
 
 def _write_name_files(plan: Plan, directory: Path) -> None:
-    etc = _etc(directory)
+    etc = etc_directory(directory)
     etc.mkdir(mode=0o755)
     (etc / "hosts").write_text(hosts_file(plan.hosts))
+    names_file(directory).write_text(barewire_hosts_file(plan.hosts))
     for host in plan.hosts:
         (etc / f"hostname-{host.name}").write_text(f"{host.name}\n")
-
-
-def _etc(directory: Path) -> Path:
-    return directory / "etc"
 
 
 def _mount_fresh(kind: str, target: str) -> bool:

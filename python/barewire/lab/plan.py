@@ -175,6 +175,11 @@ def hosts_file(hosts: Iterable[HostPlan]) -> str:
     return "\n".join(lines + [f"{host.address} {host.name}" for host in hosts]) + "\n"
 
 
+def barewire_hosts_file(hosts: Iterable[HostPlan]) -> str:
+    """Return what barewire's own programs in every host of the lab know of names: lines `name MAC interface`."""
+    return "".join(f"{host.name} {host.mac} {HOST_INTERFACE}\n" for host in hosts)
+
+
 def _switched_plan(lab_id: str, link: LinkSpec, hosts: tuple[HostPlan, ...]) -> Plan:
     ports = tuple(f"to-{host.name}" for host in hosts)
     wires = tuple(

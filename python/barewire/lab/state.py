@@ -18,6 +18,8 @@ from barewire.lab.kernel import Process
 from barewire.lab.spec import LinkSpec
 
 SCHEMA = 1
+# Where barewire's own programs look for names; crates/probe reads it.
+NAMES_VARIABLE = "BAREWIRE_HOSTS"
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,16 @@ def labs_directory() -> Path:
 def scratch_directory(lab_id: str) -> Path:
     """Return where a lab's own files are."""
     return labs_directory() / lab_id
+
+
+def etc_directory(scratch: Path) -> Path:
+    """Return where, in a lab's scratch directory, the files are that hosts see or are told of."""
+    return scratch / "etc"
+
+
+def names_file(scratch: Path) -> Path:
+    """Return barewire's hosts file of all hosts of a lab."""
+    return etc_directory(scratch) / "barewire-hosts"
 
 
 def save(state: LabState) -> None:

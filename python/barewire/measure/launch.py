@@ -64,7 +64,8 @@ def launch(site: Site, order: Order, samples_file: Path) -> None:
 def _run_probe(site: Site, order: Order, samples_file: Path, errors: IO[str]) -> None:
     listen, connect = site.listen(order.number)
     probe = find_program(PROBE)
-    serve = [probe, "serve", "--until-eof", "--listen", listen, *_place(site.passive)]
+    # Not announced: the link carries the measurement alone.
+    serve = [probe, "serve", "--until-eof", "--no-announce", "--listen", listen, *_place(site.passive)]
     drive = [probe, *_probe_arguments(site, order, connect), *_place(site.active)]
     with (
         tempfile.NamedTemporaryFile("w") as ready,

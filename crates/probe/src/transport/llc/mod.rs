@@ -18,9 +18,9 @@ use crate::protocol::{Kind, Session};
 /// Both sides of a pair use the same service access point number.
 ///
 /// Individual numbers for users start at 0x10; some are taken by others: 0x42 spanning tree, 0x7e, 0x80,
-/// 0x8e, 0xaa SNAP, 0xe0 IPX, 0xf0 NetBIOS, 0xfe OSI.
+/// 0x8e, 0xaa SNAP, 0xba our names, 0xe0 IPX, 0xf0 NetBIOS, 0xfe OSI.
 fn sap_of(pair: u8) -> Lsap {
-    const TAKEN: [u8; 8] = [0x42, 0x7e, 0x80, 0x8e, 0xaa, 0xe0, 0xf0, 0xfe];
+    const TAKEN: [u8; 9] = [0x42, 0x7e, 0x80, 0x8e, 0xaa, 0xba, 0xe0, 0xf0, 0xfe];
     let mut numbers = (0x10..=0xfc_u8).step_by(2).filter(|number| !TAKEN.contains(number));
     numbers.nth(usize::from(pair)).and_then(Lsap::new).expect("there are more numbers than pairs")
 }

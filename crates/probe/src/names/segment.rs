@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The PDUs of names on a real interface.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use barewire_link::{Interface, Link, Outgoing, PacketConfig, PacketLink};
+use barewire_llc::{Instant, Mac};
+use barewire_names::{Census, Responder, SAP};
+
+use crate::clock::now_ns;
+use crate::error::ProbeError;
+use crate::measure::INTERRUPTED;
+use crate::transport::llc::framing;
+
+/// Longest sleep: after it the interrupt flag is looked at.
+const SLEEP: Duration = Duration::from_millis(20);
+
+/// A link for queries and answers. Both are short, so that frames have a length and no jumbo frame is looked at.
+pub struct Segment {
+    link: PacketLink,
+}
+
+impl Segment {
+    /// Opens an interface.
+    ///
+    /// # Errors
+    /// [`ProbeError::MachineCannot`] without CAP_NET_RAW, [`ProbeError::WrongUse`] if there is no such interface.
+    pub fn open(interface: &str) -> Result<Self, ProbeError> {
+        let link = PacketLink::open(&PacketConfig {
+            interface: interface.to_owned(),
+            protocol: libc::ETH_P_802_2 as u16,
+            filter: framing::filter(SAP),
+            ring_bytes: PacketConfig::DEFAULT_RING_BYTES,
+        })?;
+        Ok(Self { link })
+    }
+
+    /// The interface.
+    pub fn interface(&self) -> &Interface {
+        self.link.interface()
+    }
+
+    /// Asks until the census is over.
+    ///
+    /// # Errors
+    /// [`ProbeError::Interrupted`], or when the link no longer works.
+    pub fn ask(&mut self, census: &mut Census) -> Result<(), ProbeError> {
+        loop {
+            let mut now = now();
+            if census.is_over(now) {
+                return Ok(());
+            }
+            while let Some((destination, llc)) = census.poll_transmit(now) {
+                self.send(destination, &llc)?;
+                now = self::now();
+            }
+            let due = Duration::from_nanos(census.next_deadline().as_nanos().saturating_sub(now.as_nanos()));
+            self.link.wait_to_receive(due.min(SLEEP))?;
+            while let Some(frame) = self.link.receive() {
+                if let Some((_, source, llc)) = framing::parse(frame.bytes) {
+                    census.handle_pdu(source, llc, self::now());
+                }
+            }
+            if INTERRUPTED.load(Ordering::Relaxed) {
+                return Err(ProbeError::Interrupted);
+            }
+        }
+    }
+
+    /// Answers what has come within `patience`.
+    ///
+    /// # Errors
+    /// When the link does not work now; an interface that was down may work again later.
+    pub fn answer(&mut self, responder: &mut Responder, patience: Duration) -> Result<(), ProbeError> {
+        self.link.wait_to_receive(patience)?;
+        while let Some(frame) = self.link.receive() {
+            let Some((_, source, llc)) = framing::parse(frame.bytes) else { continue };
+            if let Some(answer) = responder.handle_pdu(source, llc, now()) {
+                self.send(source, &answer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A frame that a busy link does not take is lost, as it may be on the wire: questions are repeated.
+    fn send(&mut self, destination: Mac, llc: &[u8]) -> Result<(), ProbeError> {
+        let header = framing::ethernet_header(destination, self.link.address().0, llc.len());
+        self.link.send(&[Outgoing { header: &header, payload: llc }])?;
+        Ok(())
+    }
+}
+
+/// What the engine calls the time.
+pub fn now() -> Instant {
+    Instant::from_nanos(now_ns())
+}
