@@ -184,7 +184,7 @@ fn connect(arguments: &ConnectArguments) -> Result<(), ProbeError> {
         }) {
             Some(cause) => break cause,
             None if is_connected && !is_ending => exchange.fill(&mut port, handle, information_max),
-            None if now_ns() > deadline_ns => {
+            None if !is_connected && now_ns() > deadline_ns => {
                 let now = port.now();
                 port.station.abort(handle, now);
                 port.transmit()?;
