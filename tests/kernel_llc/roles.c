@@ -52,8 +52,8 @@ static void fill(uint8_t *data, long length, uint32_t *state);
 static void echo_datagrams(const struct order *order, int link) __attribute__((noreturn));
 
 // sap, limit (connections at once), bytes (close-after: received before the server closes), echo (0: only receive),
-// hold (bytes received before the first is sent back), read_ms (wait before the first read), retry, window,
-// receive_window, rcvbuf, idle (seconds).
+// hold (bytes received before the first is sent back, at most HOLD_MAX), read_ms (wait before the first read), retry,
+// window, receive_window, rcvbuf, idle (seconds).
 void start_server(const struct order *order, const char *role) {
   int listener = open_socket(order, SOCK_STREAM);
   if (listener < 0) return;
