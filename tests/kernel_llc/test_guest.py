@@ -417,7 +417,8 @@ def test_the_guest_gives_up_a_connection_that_is_refused(wire: Wire, guest: Gues
 def test_the_guest_gives_up_after_three_unanswered_sabme_one_second_apart(wire: Wire, guest: Guest, ours: int) -> None:
     number = guest.order("connect", mac=OUR_MAC.hex(":"), sap=ours, bytes=1)
     assert [pdu.control for pdu in wire.receive_all(1.5)] == [bytes([SABME | P])] * 3
-    assert 2500 < guest.wait("failed", number)["ms"] < 4500
+    # Three seconds of a clock that the guest set by ours while it booted, a third wrong if that was beside much else.
+    assert 2000 < guest.wait("failed", number)["ms"] < 6000
 
 
 def serve_echo(wire: Wire, ours: int, corrupted: int | None = None) -> list[bytes]:
@@ -453,10 +454,11 @@ def test_frames_are_lost_and_delayed_as_ordered(wire: Wire, guest: Guest) -> Non
     for number in range(200):
         wire.send(0, 0x44, TEST, information=bytes([number]))
     assert 100 < len(wire.receive_all()) < 180
-    guest.wait("set", guest.order("netem", delay_us=50_000))
+    guest.wait("set", guest.order("netem", delay_us=200_000))
     begun = time.monotonic()
     wire.send(0, 0x44, TEST)
-    assert wire.receive() is not None and time.monotonic() - begun > 0.05
+    # By the guest's clock: see above.
+    assert wire.receive() is not None and time.monotonic() - begun > 0.1
     guest.wait("set", guest.order("netem"))
 
 
