@@ -33,6 +33,10 @@ READY_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 10.0
 # No IPv6, so that LLC is all that the guest ever sends; a panic ends qemu (-no-reboot).
 KERNEL_ARGUMENTS = "console=ttyS0 loglevel=4 panic=-1 ipv6.disable=1 mitigations=off random.trust_cpu=on tsc=reliable"
+# What a socket may have received and not yet read, in bytes: more than any test sends, for beyond it I PDUs are dropped
+# (README.md, 14). And what it may have sent that is not acknowledged: 52 I PDUs of full size, fewer than any receive
+# window here, for nothing else bounds that after a REJ (25).
+KERNEL_ARGUMENTS += " sysctl.net.core.rmem_default=8000000 sysctl.net.core.wmem_default=120000"
 
 Record = dict[str, Any]
 

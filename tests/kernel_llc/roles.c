@@ -25,7 +25,8 @@ enum {
   CONNECTIONS_MAX = 8,  // of one server at once, unless the order says otherwise
   IDLE_S = 60,          // a connection that neither receives nor sends ends: a dead one must not hold a slot
   CLOSE_S = 15,         // close() waits for the peer's UA, or for the last of our DISC to time out
-  CHUNK_BYTES = 1 << 14
+  CHUNK_BYTES = 1 << 14,
+  HOLD_MAX = 1 << 20
 };
 
 // What became of one connection.
@@ -51,7 +52,8 @@ static void fill(uint8_t *data, long length, uint32_t *state);
 static void echo_datagrams(const struct order *order, int link) __attribute__((noreturn));
 
 // sap, limit (connections at once), bytes (close-after: received before the server closes), echo (0: only receive),
-// read_ms (wait before the first read), retry, window, receive_window, rcvbuf, idle (seconds).
+// hold (bytes received before the first is sent back, at most HOLD_MAX), read_ms (wait before the first read), retry,
+// window, receive_window, rcvbuf, idle (seconds).
 void start_server(const struct order *order, const char *role) {
   int listener = open_socket(order, SOCK_STREAM);
   if (listener < 0) return;
@@ -174,11 +176,15 @@ static void serve_one(const struct order *order, int link, int number, long limi
 // Until the peer closes, or `limit` bytes have come in (-1: no limit).
 static struct outcome echo(const struct order *order, int link, long limit) {
   bool answers = number_of(order, "echo", 1) != 0;
-  static uint8_t data[CHUNK_BYTES];
+  static uint8_t data[HOLD_MAX];
+  long hold = number_of(order, "hold", 0);
+  if (hold > HOLD_MAX) hold = HOLD_MAX;
   struct outcome outcome = {.by = "self"};
   while (limit < 0 || outcome.received < limit) {
-    long wanted = limit < 0 ? CHUNK_BYTES : limit - outcome.received;
-    ssize_t got = recv(link, data, (size_t)(wanted < CHUNK_BYTES ? wanted : CHUNK_BYTES), 0);
+    bool holds = outcome.received == 0 && hold > 0;
+    long wanted = holds ? hold : limit < 0 ? CHUNK_BYTES : limit - outcome.received;
+    if (!holds && wanted > CHUNK_BYTES) wanted = CHUNK_BYTES;
+    ssize_t got = recv(link, data, (size_t)wanted, holds ? MSG_WAITALL : 0);
     if (got <= 0) {
       outcome.error = got < 0 ? errno : 0;
       outcome.by = got == 0 ? "peer" : errno == EAGAIN ? "idle" : "error";

@@ -18,7 +18,8 @@ from kernel_llc.image import CannotBuild, Image, build
 
 OUR_MAC = bytes.fromhex("020000770099")
 ECHO, SINK, SMALL, DATAGRAM, CLOSING = 0x20, 0x24, 0x28, 0x2C, 0x30
-UNBOUND = 0x34
+UNBOUND, LATE = 0x34, 0x38
+READ_MS = 300  # after which LATE looks at what it received
 CLOSE_AFTER_BYTES = 10
 MTU = 1500
 SILENCE_S = 0.3
@@ -109,6 +110,7 @@ def guest(image: Image, lab: Lab) -> Iterator[Guest]:
         order("datagram", sap=DATAGRAM),
         order("close-after", sap=CLOSING, bytes=CLOSE_AFTER_BYTES),
         order("refuse", sap=UNBOUND),
+        order("echo", sap=LATE, read_ms=READ_MS),
     ]
     with stand_up(image, lab, *orders) as running:
         for number in range(1, len(orders) + 1):
@@ -281,6 +283,47 @@ def test_deviation_a_full_receive_buffer_drops_frames_without_rnr(wire: Wire, gu
     disconnect(wire, guest, SMALL, ours)
 
 
+def test_deviation_what_a_program_sends_while_its_kernel_rejects_is_lost_and_nobody_is_told(
+    wire: Wire, guest: Guest, ours: int
+) -> None:
+    """The program sends for the first time while a PDU is missing, for the second time after that has come."""
+    connect(wire, guest, LATE, ours)
+    wire.send(LATE, ours, 0 << 1, 0, information=b"first")
+    wire.send(LATE, ours, 2 << 1, 0, information=b"ahead")
+    while_rejecting = [pdu.summary for pdu in wire.receive_all(2 * READ_MS / 1000)]
+    assert while_rejecting == [(LATE | 1, f"{RR:02x}02"), (LATE | 1, f"{REJ:02x}02")], "no echo"
+    wire.send(LATE, ours, 1 << 1, 0, information=b"second")
+    assert wire.answer() == (LATE | 1, f"{RR:02x}04")
+    echo = wire.receive()
+    assert echo is not None and (echo.control, echo.information) == (bytes([0 << 1, 2 << 1]), b"second")
+    wire.send(LATE, ours | 1, RR, 1 << 1)
+    closed = disconnect(wire, guest, LATE, ours)
+    assert closed["bytes_received"] == closed["bytes_sent"] == len(b"firstsecond")
+
+
+def test_deviation_a_pdu_received_before_is_rejected_like_one_ahead(wire: Wire, guest: Guest, ours: int) -> None:
+    """So a peer sends nothing again unless it is sure that it was lost, or what the program sends then is lost."""
+    connect(wire, guest, SINK, ours)
+    wire.send(SINK, ours, 0, 0, information=b"once")
+    assert wire.answer() == (SINK | 1, f"{RR:02x}02")
+    wire.send(SINK, ours, 0, 0, information=b"once")
+    assert wire.answer() == (SINK | 1, f"{REJ:02x}02")
+    assert disconnect(wire, guest, SINK, ours)["bytes_received"] == len(b"once")
+
+
+def test_deviation_a_repeated_i_pdu_has_the_n_r_of_its_first_time(wire: Wire, guest: Guest, ours: int) -> None:
+    connect(wire, guest, ECHO, ours)
+    for number in (0, 1):
+        wire.send(ECHO, ours, number << 1, 0, information=b"x")
+        wire.receive_all(SILENCE_S / 2)
+    wire.send(ECHO, ours | 1, REJ, 1)
+    repeated = wire.receive()
+    assert repeated is not None and repeated.control == bytes([0, 1 << 1]), "V(R) is 2 since"
+    wire.receive_all(SILENCE_S / 2)
+    wire.send(ECHO, ours | 1, RR, 2 << 1)
+    disconnect(wire, guest, ECHO, ours)
+
+
 def test_deviation_an_unsolicited_ua_is_answered_by_frmr_without_a_reason(wire: Wire, guest: Guest, ours: int) -> None:
     connect(wire, guest, ECHO, ours)
     wire.send(ECHO, ours | 1, UA)
@@ -330,6 +373,32 @@ def test_the_guest_connects_sends_verifies_the_echo_and_closes(wire: Wire, guest
     assert done["ok"] and done["bytes_received"] == 100_000
 
 
+def test_deviation_after_a_rej_only_the_send_buffer_bounds_what_is_under_way(
+    wire: Wire, guest: Guest, ours: int
+) -> None:
+    """Its window was 3 and is 1 after the REJ; then it polls no more, and sends far beyond either."""
+    number = guest.order("connect", mac=OUR_MAC.hex(":"), sap=ours, bytes=200_000, echo=0)
+    sabme = wire.receive()
+    assert sabme is not None and sabme.control == bytes([SABME | P])
+    theirs = sabme.ssap
+    wire.send(theirs, ours | 1, UA | P)
+    for window, acknowledged, function in ((2, 2, RR), (3, 2, REJ)):
+        under_way = [wire.receive() for _ in range(window)]
+        assert [pdu.control[1] & 1 for pdu in under_way if pdu] == [0] * (window - 1) + [1], "the last one polls"
+        wire.send(theirs, ours | 1, function, acknowledged << 1 | 1)
+    unlimited = [pdu.control for pdu in wire.receive_all()]
+    assert all(not control[1] & 1 for control in unlimited)
+    highest = max(control[0] >> 1 for control in unlimited)
+    assert 30 < highest - 2 < MODULUS // 2 - 1, "guest.py says how large the send buffer is"
+    wire.send(theirs, ours | 1, RR, highest + 1 << 1)
+    while (pdu := wire.receive()) is not None and pdu.control != bytes([DISC | P]):
+        if pdu.control[0] & 1 == 0:
+            highest = pdu.control[0] >> 1
+        wire.send(theirs, ours | 1, RR, (highest + 1) % MODULUS << 1 | pdu.control[1] & 1)
+    wire.send(theirs, ours | 1, UA | P)
+    assert guest.wait("done", number)["ok"]
+
+
 def test_the_guest_finds_a_wrong_byte_in_the_echo(wire: Wire, guest: Guest, ours: int) -> None:
     number = guest.order("connect", mac=OUR_MAC.hex(":"), sap=ours, bytes=5000)
     serve_echo(wire, ours, corrupted=1)
@@ -348,7 +417,8 @@ def test_the_guest_gives_up_a_connection_that_is_refused(wire: Wire, guest: Gues
 def test_the_guest_gives_up_after_three_unanswered_sabme_one_second_apart(wire: Wire, guest: Guest, ours: int) -> None:
     number = guest.order("connect", mac=OUR_MAC.hex(":"), sap=ours, bytes=1)
     assert [pdu.control for pdu in wire.receive_all(1.5)] == [bytes([SABME | P])] * 3
-    assert 2500 < guest.wait("failed", number)["ms"] < 4500
+    # Three seconds of a clock that the guest set by ours while it booted, a third wrong if that was beside much else.
+    assert 2000 < guest.wait("failed", number)["ms"] < 6000
 
 
 def serve_echo(wire: Wire, ours: int, corrupted: int | None = None) -> list[bytes]:
@@ -384,10 +454,11 @@ def test_frames_are_lost_and_delayed_as_ordered(wire: Wire, guest: Guest) -> Non
     for number in range(200):
         wire.send(0, 0x44, TEST, information=bytes([number]))
     assert 100 < len(wire.receive_all()) < 180
-    guest.wait("set", guest.order("netem", delay_us=50_000))
+    guest.wait("set", guest.order("netem", delay_us=200_000))
     begun = time.monotonic()
     wire.send(0, 0x44, TEST)
-    assert wire.receive() is not None and time.monotonic() - begun > 0.05
+    # By the guest's clock: see above.
+    assert wire.receive() is not None and time.monotonic() - begun > 0.1
     guest.wait("set", guest.order("netem"))
 
 

@@ -32,6 +32,10 @@ const LLC_HEADER_BYTES: usize = 4;
 const CONNECTIONS: u16 = 32;
 /// I PDUs of a connection that wait for room in its send queue; with more the peer is told to wait.
 const WAITING_MAX: usize = 64;
+/// T1 at least, and before the first measured round trip. A foreign station may pause for far longer than its round
+/// trip, since its host computes; T1 that then runs out twice has two polls answered, the second answer can be taken
+/// for that to a third poll, and what the peer has is sent again. That is legal, but not every peer bears it.
+const T1_MIN: Duration = Duration::from_millis(250);
 /// How long a peer may keep silent before a connection counts as impossible. A foreign station need not
 /// answer for a SAP that nobody has, so this is an answer of its own.
 const CONNECT_PATIENCE_NS: u64 = 5_000_000_000;
@@ -75,8 +79,8 @@ pub struct ConnectArguments {
     /// Bytes to send
     #[arg(long, default_value_t = 1_000_000)]
     bytes: u64,
-    /// Bytes that may be sent ahead of the echo
-    #[arg(long, default_value_t = 8 * 1496)]
+    /// Bytes that may be sent ahead of the echo [default: as many as the window and the peer take]
+    #[arg(long, default_value_t = u64::MAX)]
     ahead: u64,
     /// Disconnect, whatever is under way, once so many bytes have come back
     #[arg(long)]
@@ -95,6 +99,9 @@ pub struct EchoArguments {
     /// End a connection, once its echo is acknowledged, after so many bytes have come
     #[arg(long)]
     close_after: Option<u64>,
+    /// Send nothing back before so many bytes have come
+    #[arg(long, default_value_t = 0)]
+    hold: u64,
     /// Accept so many connections, refuse more, and end with the last [default: accept all until ended]
     #[arg(long)]
     connections: Option<u64>,
@@ -136,7 +143,12 @@ fn open(here: &HereArguments, interface: &str) -> Result<(StationPort, usize), P
         ring_bytes: PacketConfig::DEFAULT_RING_BYTES,
     })?;
     let information_max = (link.mtu() - LLC_HEADER_BYTES).min(usize::from(u16::MAX));
-    let connection = ConnectionConfig { information_max: information_max as u16, ..ConnectionConfig::default() };
+    let connection = ConnectionConfig {
+        information_max: information_max as u16,
+        t1_initial: T1_MIN,
+        t1_min: T1_MIN,
+        ..ConnectionConfig::default()
+    };
     let slots = connection.queue * CONNECTIONS;
     let config =
         StationConfig { connection, connections: CONNECTIONS, backlog: CONNECTIONS, ..StationConfig::default() };
@@ -175,7 +187,7 @@ fn connect(arguments: &ConnectArguments) -> Result<(), ProbeError> {
         }) {
             Some(cause) => break cause,
             None if is_connected && !is_ending => exchange.fill(&mut port, handle, information_max),
-            None if now_ns() > deadline_ns => {
+            None if !is_connected && now_ns() > deadline_ns => {
                 let now = port.now();
                 port.station.abort(handle, now);
                 port.transmit()?;
@@ -314,7 +326,7 @@ fn echo(arguments: &EchoArguments) -> Result<(), ProbeError> {
             answer(&mut port, handle, &mut left, &mut echoes);
         }
         for (handle, echo) in &mut echoes {
-            echo.give(&mut port, *handle, close_after);
+            echo.give(&mut port, *handle, arguments.hold, close_after);
         }
         port.transmit()?;
         rest(&mut port)?;
@@ -377,12 +389,16 @@ impl Echo {
     }
 
     /// Sends back what there is room for; the rest waits, and soon the peer as well.
-    fn give(&mut self, port: &mut StationPort, handle: ConnectionHandle, close_after: u64) {
+    fn give(&mut self, port: &mut StationPort, handle: ConnectionHandle, hold: u64, close_after: u64) {
+        if self.received < hold {
+            return;
+        }
         while self.waiting.front().is_some_and(|information| offer(port, handle, information)) {
             self.sent += self.waiting.pop_front().map_or(0, |information| information.len() as u64);
         }
         let now = port.now();
-        let is_busy = self.waiting.len() >= if self.is_busy { WAITING_MAX / 2 } else { WAITING_MAX };
+        // What was held on purpose says nothing about the peer's pace.
+        let is_busy = hold == 0 && self.waiting.len() >= if self.is_busy { WAITING_MAX / 2 } else { WAITING_MAX };
         if is_busy != self.is_busy {
             self.is_busy = is_busy;
             port.station.set_busy(handle, is_busy, now);

@@ -441,6 +441,7 @@ impl Machine {
                 self.answer(Pending::FRMR | bit(context.poll_final, Pending::FRMR_FINAL));
             }
             Action::SendRr | Action::SendRnr => self.pending |= Pending::PLAIN,
+            Action::SendReady => self.pending |= Pending::PLAIN | Pending::READY,
             Action::SendRej => self.pending |= Pending::PLAIN | Pending::REJ,
             Action::SendRrFinal | Action::SendRnrFinal => self.pending |= Pending::FINAL,
             Action::SendRejFinal => self.pending |= Pending::FINAL | Pending::REJ,

@@ -173,6 +173,7 @@ vocabulary! {
         SendFrmr = "SEND_FRMR(F=P)",
         ResendFrmr = "RESEND_FRMR(F=P)",
         SendRr = "SEND_RR(0)",
+        SendReady = "SEND_RR(0),NOT_ON_I",
         SendRnr = "SEND_RNR(0)",
         SendRej = "SEND_REJ(0)",
         SendRrFinal = "SEND_RR(F=1)",

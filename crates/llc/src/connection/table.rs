@@ -99,7 +99,8 @@ pub(crate) const TABLE: &[Row] = rows! {
     DATA: FRMR => [StopAllTimers, ClearSabmeSeen, DropData, ResetIndication] ResetWait;
     DATA: BAD => [SendFrmr, StartAckTimer, StopOtherTimers, ZeroRetry, DropData] Error;
     DATA: STALL_TIMER => [StopAllTimers, ClearSabmeSeen, DropData, ResetIndication] ResetWait;
-    DATA: ACK_TIMER | P_TIMER | BUSY_TIMER, if RetryReached => [StopAllTimers, ClearSabmeSeen, DropData, ResetIndication] ResetWait;
+    SENDING: ACK_TIMER | P_TIMER | BUSY_TIMER, if RetryReached => [StopAllTimers, ClearSabmeSeen, DropData, ResetIndication] ResetWait;
+    AWAITING: P_TIMER, if RetryReached => [StopAllTimers, ClearSabmeSeen, DropData, ResetIndication] ResetWait;
     DATA: REJ_TIMER, if RejectsReached => [StopAllTimers, ClearSabmeSeen, DropData, ResetIndication] ResetWait;
 
     // Sending data.
@@ -163,8 +164,8 @@ pub(crate) const TABLE: &[Row] = rows! {
     BUSY: AGAIN_R1 => [SendRnr, ClearPoll, UpdateNr, ClearRemoteBusy];
     BUSY: AGAIN_C1 => [SendRnrFinal, UpdateNr];
     BUSY: LOCAL_BUSY_CLEARED, if DataFlag1 => [SendRej, StartRejectTimer] Reject;
-    BUSY: LOCAL_BUSY_CLEARED, if DataFlag2 => [SendRr] Reject;
-    BUSY: LOCAL_BUSY_CLEARED => [SendRr] Normal;
+    BUSY: LOCAL_BUSY_CLEARED, if DataFlag2 => [SendReady] Reject;
+    BUSY: LOCAL_BUSY_CLEARED => [SendReady] Normal;
     ANY_BUSY: REJ_TIMER => [SetDataFlag1];
 
     // A poll is under way after a timeout; the same for all three that await.
@@ -214,8 +215,8 @@ pub(crate) const TABLE: &[Row] = rows! {
     AWAIT_BUSY: AGAIN_R1 => [SendRnr, ClearPoll, UpdateNr, ClearRemoteBusy, Resend] Busy;
     AWAIT_BUSY: AGAIN_C1 => [SendRnrFinal, UpdateNr];
     AWAIT_BUSY: LOCAL_BUSY_CLEARED, if DataFlag1 => [SendRej, StartRejectTimer] AwaitReject;
-    AWAIT_BUSY: LOCAL_BUSY_CLEARED, if DataFlag2 => [SendRr] AwaitReject;
-    AWAIT_BUSY: LOCAL_BUSY_CLEARED => [SendRr] Await;
+    AWAIT_BUSY: LOCAL_BUSY_CLEARED, if DataFlag2 => [SendReady] AwaitReject;
+    AWAIT_BUSY: LOCAL_BUSY_CLEARED => [SendReady] Await;
 
     // Ending.
     D_CONN: SABME => [SendDm, StopAckTimer, DisconnectConfirm] Adm;

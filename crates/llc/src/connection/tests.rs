@@ -276,6 +276,26 @@ fn a_busy_receiver_stops_the_sender_and_loses_nothing() {
     assert_eq!(pair.received[1], (0..10).collect::<Vec<_>>());
 }
 
+/// An I PDU that could carry the acknowledgement does not say that the busy condition is over.
+#[test]
+fn a_receiver_that_is_ready_again_says_so_at_once_though_it_has_data_to_send() {
+    let mut pair = Pair::connected(&ConnectionConfig::default());
+    pair.send(0, [0]);
+    pair.exchange();
+    pair.ends[1].set_busy(true, pair.now);
+    pair.exchange();
+    assert!(pair.ends[0].is_peer_busy());
+    pair.send(0, [1]);
+    pair.send(1, [7]);
+    pair.ends[1].set_busy(false, pair.now);
+    pair.transmit(1, 2);
+    let (function, nr) = (Supervisory::Rr, SequenceNumber::wrapping(1));
+    let ready = Body::S { role: Role::Response, function, poll_final: false, nr };
+    assert_eq!(Pdu::decode(&pair.wires[1][0]).unwrap().body, ready);
+    pair.exchange();
+    assert_eq!(pair.received, [[7].to_vec(), [0, 1].to_vec()]);
+}
+
 #[test]
 fn a_peer_that_is_always_busy_is_reported_in_bounded_time() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
@@ -302,6 +322,26 @@ fn a_peer_that_never_acknowledges_is_reported_in_bounded_time() {
     }
     let tail = [ConnectionEvent::Dropped(2), ConnectionEvent::Reset(Cause::NoAnswer)];
     assert!(pair.events[0].ends_with(&tail), "{:?}", pair.events[0]);
+}
+
+/// With N2 = 1 the first poll is the last: only its own timer may call it unanswered.
+#[test]
+fn the_last_poll_gets_its_whole_time_though_the_peer_is_busy() {
+    let mut pair = Pair::connected(&ConnectionConfig { retries: 1, ..Default::default() });
+    pair.send(0, [0]);
+    pair.transmit(0, 1);
+    pair.wires[0].clear();
+    pair.sleep();
+    assert_eq!(pair.states()[0], State::Await);
+    pair.transmit(0, 1);
+    let nr = SequenceNumber::default();
+    pair.inject(Body::S { role: Role::Response, function: Supervisory::Rnr, poll_final: false, nr });
+    pair.now = pair.now.after(10_000_000);
+    let now = pair.now;
+    pair.ends[0].handle_timeout(now);
+    assert_eq!((pair.states()[0], pair.ends[0].is_peer_busy()), (State::Await, true));
+    pair.inject(rr(true, 0));
+    assert_eq!((pair.states()[0], pair.ends[0].is_peer_busy()), (State::Normal, false));
 }
 
 #[test]

@@ -29,7 +29,9 @@ impl Pending {
     pub const UA_FINAL: u16 = 1 << 9;
     pub const DM_FINAL: u16 = 1 << 10;
     pub const FRMR_FINAL: u16 = 1 << 11;
-    pub const SUPERVISORY: u16 = Self::FINAL | Self::POLL | Self::PLAIN | Self::REJ;
+    /// The peer takes an S PDU for the end of this end's busy condition, and no I PDU: PLAIN does not ride on one.
+    pub const READY: u16 = 1 << 12;
+    pub const SUPERVISORY: u16 = Self::FINAL | Self::POLL | Self::PLAIN | Self::REJ | Self::READY;
     pub const ANY: u16 = Self::UA | Self::DM | Self::FRMR | Self::SABME | Self::DISC | Self::SUPERVISORY;
 }
 
@@ -78,8 +80,8 @@ impl Machine {
         const UNNUMBERED: u16 = Pending::UA | Pending::DM | Pending::FRMR | Pending::SABME | Pending::DISC;
         if self.pending & UNNUMBERED == 0 {
             // REJ goes before a poll, so that its answer comes after what was asked for.
-            let order =
-                [Pending::FINAL, if self.pending & Pending::REJ != 0 { Pending::PLAIN } else { 0 }, Pending::POLL];
+            let is_urgent = self.pending & (Pending::REJ | Pending::READY) != 0;
+            let order = [Pending::FINAL, if is_urgent { Pending::PLAIN } else { 0 }, Pending::POLL];
             let kind = order.into_iter().find(|kind| self.pending & kind != 0).unwrap_or(Pending::PLAIN);
             return self.transmit_supervisory(kind);
         }
@@ -108,7 +110,7 @@ impl Machine {
             Supervisory::Rr
         };
         // Whatever the kind, N(R) acknowledges and REJ rejects.
-        self.pending &= !(kind | Pending::PLAIN | Pending::REJ);
+        self.pending &= !(kind | Pending::PLAIN | Pending::REJ | Pending::READY);
         self.acknowledged_now();
         let role = if kind == Pending::POLL { Role::Command } else { Role::Response };
         let control = pdu::supervisory_control(function, self.vr, kind != Pending::PLAIN);
