@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use barewire_link::{Interface, Link, MacAddress, Outgoing, PacketConfig, PacketLink};
+use barewire_link::{Link, MacAddress, Outgoing, PacketLink};
 use barewire_llc::{
     Cause, ConnectionConfig, ConnectionCounters, ConnectionEvent, ConnectionHandle, Delivery, Destination,
     Identification, Lsap, Peer, Source, StationConfig, StationEvent,
@@ -22,9 +22,9 @@ use crate::error::ProbeError;
 use crate::lossy::Lossy;
 use crate::measure::INTERRUPTED;
 use crate::names::{AnnounceArguments, PeerArguments};
-use crate::transport::llc::framing;
 use crate::transport::llc::port::Port;
 use crate::transport::llc::reliable::describe;
+use crate::transport::llc::{framing, open_link};
 
 /// Bytes of an I PDU besides its information.
 const LLC_HEADER_BYTES: usize = 4;
@@ -134,14 +134,7 @@ type StationPort = Port<Lossy<PacketLink>>;
 
 /// A station on the interface, its SAP active, and the bytes of information that a frame holds.
 fn open(here: &HereArguments, interface: &str) -> Result<(StationPort, usize), ProbeError> {
-    let interface = Interface::by_name(interface)?;
-    let protocol = if interface.mtu <= 1500 { libc::ETH_P_802_2 } else { libc::ETH_P_ALL };
-    let link = PacketLink::open(&PacketConfig {
-        interface: interface.name,
-        protocol: protocol as u16,
-        filter: framing::station_filter(here.sap),
-        ring_bytes: PacketConfig::DEFAULT_RING_BYTES,
-    })?;
+    let link = open_link(interface, framing::station_filter(here.sap))?;
     let information_max = (link.mtu() - LLC_HEADER_BYTES).min(usize::from(u16::MAX));
     let connection = ConnectionConfig {
         information_max: information_max as u16,

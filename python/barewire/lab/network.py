@@ -264,7 +264,7 @@ class _TbfRequest(nlmsg):
     """RTM_NEWQDISC for tbf with every attribute of linux/pkt_sched.h that the lab uses."""
 
     # Not of tcmsg: once that was used, its classes inherit its map. The base class is typed by its own contents.
-    fields = tcmsg.fields
+    fields = tcmsg.fields  # type: ignore[assignment]
     nla_map = (("TCA_UNSPEC", "none"), ("TCA_KIND", "asciiz"), ("TCA_OPTIONS", "tbf_options"))  # type: ignore[assignment]
 
     class tbf_options(nla):  # pyroute2 finds it by this name
@@ -302,7 +302,7 @@ class _TbfRequest(nlmsg):
 class _BpfRequest(nlmsg):
     """RTM_NEWTFILTER for a classic BPF program; pyroute2's own request has only loaded ones."""
 
-    fields = tcmsg.fields
+    fields = tcmsg.fields  # type: ignore[assignment]
     nla_map = (("TCA_UNSPEC", "none"), ("TCA_KIND", "asciiz"), ("TCA_OPTIONS", "classic_bpf"))  # type: ignore[assignment]
 
     class classic_bpf(nla):

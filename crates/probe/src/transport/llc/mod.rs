@@ -6,7 +6,7 @@ pub mod framing;
 pub mod port;
 pub mod reliable;
 
-use barewire_link::{Link, MacAddress, PacketConfig, PacketLink};
+use barewire_link::{Filter, Link, MacAddress, PacketConfig, PacketLink};
 use barewire_llc::{Lsap, Peer};
 
 use self::datagram::Datagrams;
@@ -25,6 +25,19 @@ fn sap_of(pair: u8) -> Lsap {
     numbers.nth(usize::from(pair)).and_then(Lsap::new).expect("there are more numbers than pairs")
 }
 
+/// A link for LLC PDUs.
+///
+/// Not for ETH_P_802_2, although that is where most of them are: the kernel's own handler of length frames would get
+/// each frame first, and a copy of its head. Who listens to all protocols comes before it.
+pub fn open_link(interface: &str, filter: Filter) -> Result<PacketLink, ProbeError> {
+    Ok(PacketLink::open(&PacketConfig {
+        interface: interface.to_owned(),
+        protocol: libc::ETH_P_ALL as u16,
+        filter,
+        ring_bytes: PacketConfig::DEFAULT_RING_BYTES,
+    })?)
+}
+
 /// A link that is open before its peer is known.
 pub struct Listening {
     link: PacketLink,
@@ -32,15 +45,7 @@ pub struct Listening {
 
 impl Listening {
     pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), ProbeError> {
-        let interface = barewire_link::Interface::by_name(place.interface()?)?;
-        // Not ETH_P_802_2: the kernel's own handler of length frames would get each frame first, and a copy of its
-        // head. Who listens to all protocols comes before it.
-        let link = PacketLink::open(&PacketConfig {
-            interface: interface.name,
-            protocol: libc::ETH_P_ALL as u16,
-            filter: framing::filter(sap_of(session.pair)),
-            ring_bytes: PacketConfig::DEFAULT_RING_BYTES,
-        })?;
+        let link = open_link(place.interface()?, framing::filter(sap_of(session.pair)))?;
         let endpoint = Endpoint::Station { address: link.address().0, mtu: link.mtu() };
         Ok((Self { link }, endpoint))
     }
