@@ -5,6 +5,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::bounds;
+use crate::pdu::Class;
 use crate::time::nanos;
 
 /// How connections behave. Both ends may differ, except that the peer's `acknowledge_every` should not
@@ -68,6 +69,48 @@ pub enum Mutant {
     DeliversAhead,
     /// REJ is never sent.
     NoRej,
+}
+
+/// What a station supports and how much it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StationConfig {
+    /// The types of operation.
+    pub class: Class,
+    /// How its connections behave.
+    pub connection: ConnectionConfig,
+    /// Connections at once, at most.
+    pub connections: u16,
+    /// Of these, ones that peers opened and the user has not answered, at most, for each service access point.
+    pub backlog: u16,
+    /// Peers with type 3 datagrams, at most, in each direction.
+    pub datagram_peers: u16,
+    /// Type 3: repetitions of a datagram that is not acknowledged; with `datagram_timeout` less than
+    /// `datagram_memory` in all.
+    pub datagram_retries: u8,
+    /// Type 3: time between two repetitions.
+    pub datagram_timeout: Duration,
+    /// Type 3: how long a receiver knows a repetition; a sender waits two and a half times as long after a
+    /// failure, and before its first datagram. The same at all stations. Longer than the network and pauses
+    /// of both hosts can delay a repetition, or it is delivered again.
+    pub datagram_memory: Duration,
+    /// Any number that strangers do not know.
+    pub hash_seed: u64,
+}
+
+impl Default for StationConfig {
+    fn default() -> Self {
+        Self {
+            class: Class::Iv,
+            connection: ConnectionConfig::default(),
+            connections: bounds::CONNECTIONS,
+            backlog: bounds::BACKLOG,
+            datagram_peers: bounds::DATAGRAM_PEERS,
+            datagram_retries: bounds::DATAGRAM_RETRIES,
+            datagram_timeout: bounds::DATAGRAM_TIMEOUT,
+            datagram_memory: bounds::DATAGRAM_MEMORY,
+            hash_seed: 0,
+        }
+    }
 }
 
 /// What a retransmission does to the window (IEEE 802.2, annex C: the dynamic window).

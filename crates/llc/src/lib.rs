@@ -31,14 +31,12 @@ pub use acknowledged::{DatagramOutcome, DatagramRefused, Peer};
 pub use address::{Destination, GroupSap, Lsap, Mac, Source};
 #[cfg(feature = "mutants")]
 pub use config::Mutant;
-pub use config::{AfterLoss, ConfigError, ConnectionConfig};
+pub use config::{AfterLoss, ConfigError, ConnectionConfig, StationConfig};
 pub use connection::{Cause, Connection, ConnectionCounters, ConnectionEvent, Refused, RefusedReason, State, Transmit};
 pub use counters::Counters;
 pub use pdu::{
     AcStatus, Body, Class, FrmrInformation, Header, Identification, Malformed, Pdu, Role, SequenceNumber, Snap,
     Supervisory,
 };
-pub use station::{
-    ConnectError, ConnectionHandle, Delivery, Handled, Reply, Station, StationConfig, StationEvent, StationTransmit,
-};
+pub use station::{ConnectError, ConnectionHandle, Delivery, Handled, Reply, Station, StationEvent, StationTransmit};
 pub use time::Instant;

@@ -1,62 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A station: its service access points, and all their connections and datagrams.
 
+mod delivery;
+mod receive;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::acknowledged::{DatagramOutcome, DatagramRefused, Peer, Receiver, Sender, Timing};
 use crate::address::{self, Destination, GroupSap, Lsap, Mac, Source};
 use crate::bounds;
-use crate::config::{ConfigError, ConnectionConfig, Parameters, require};
+use crate::config::{ConfigError, Parameters, StationConfig, require};
 use crate::connection::{Connection, ConnectionEvent, Refused, RefusedReason, State};
 use crate::counters::Counters;
 use crate::deadlines::Deadlines;
 use crate::keyed::Keyed;
-use crate::pdu::{AcStatus, Body, Class, Header, Identification, Pdu, Role, SequenceNumber};
+use crate::pdu::{Body, Class, Header, Identification, Pdu, Role, SequenceNumber};
 use crate::time::{Instant, nanos};
 use crate::turns::Turns;
-
-/// What a station supports and how much it holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StationConfig {
-    /// The types of operation.
-    pub class: Class,
-    /// How its connections behave.
-    pub connection: ConnectionConfig,
-    /// Connections at once, at most.
-    pub connections: u16,
-    /// Of these, ones that peers opened and the user has not answered, at most, for each service access point.
-    pub backlog: u16,
-    /// Peers with type 3 datagrams, at most, in each direction.
-    pub datagram_peers: u16,
-    /// Type 3: repetitions of a datagram that is not acknowledged; with `datagram_timeout` less than
-    /// `datagram_memory` in all.
-    pub datagram_retries: u8,
-    /// Type 3: time between two repetitions.
-    pub datagram_timeout: core::time::Duration,
-    /// Type 3: how long a receiver knows a repetition; a sender waits two and a half times as long after a
-    /// failure, and before its first datagram. The same at all stations. Longer than the network and pauses
-    /// of both hosts can delay a repetition, or it is delivered again.
-    pub datagram_memory: core::time::Duration,
-    /// Any number that strangers do not know.
-    pub hash_seed: u64,
-}
-
-impl Default for StationConfig {
-    fn default() -> Self {
-        Self {
-            class: Class::Iv,
-            connection: ConnectionConfig::default(),
-            connections: bounds::CONNECTIONS,
-            backlog: bounds::BACKLOG,
-            datagram_peers: bounds::DATAGRAM_PEERS,
-            datagram_retries: bounds::DATAGRAM_RETRIES,
-            datagram_timeout: bounds::DATAGRAM_TIMEOUT,
-            datagram_memory: bounds::DATAGRAM_MEMORY,
-            hash_seed: 0,
-        }
-    }
-}
+pub use delivery::{Delivery, Handled, Reply};
 
 /// A station on one medium. See the crate's README for its use.
 pub struct Station<T> {
@@ -82,74 +44,6 @@ pub struct Station<T> {
 pub struct ConnectionHandle {
     slot: u16,
     generation: u32,
-}
-
-/// What to do with a frame that was handed in: both may be there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Handled<'a> {
-    /// For a user.
-    pub delivery: Option<Delivery<'a>>,
-    /// To be sent back, now.
-    pub reply: Option<Reply<'a>>,
-}
-
-/// Something for a user. Every slice is of the frame handed in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivery<'a> {
-    /// Type 2: the next information field of a connection, in order, exactly once.
-    Data {
-        /// Of which.
-        connection: ConnectionHandle,
-        /// The field.
-        information: &'a [u8],
-    },
-    /// Type 1: a UI PDU, for an active service access point, or for a group with [`Station::members`].
-    Datagram {
-        /// The sending station.
-        from: Mac,
-        /// The service access point there.
-        source: Source,
-        /// For whom.
-        destination: Destination,
-        /// The field.
-        information: &'a [u8],
-    },
-    /// Type 3: an acknowledged datagram, once.
-    AcknowledgedDatagram {
-        /// From whom, for whom.
-        peer: Peer,
-        /// The field.
-        information: &'a [u8],
-    },
-    /// An XID response.
-    Identification {
-        /// The answering station.
-        from: Mac,
-        /// The service access point there.
-        source: Source,
-        /// What it says.
-        identification: Identification<'a>,
-    },
-    /// A TEST response.
-    Test {
-        /// The answering station.
-        from: Mac,
-        /// The service access point there.
-        source: Source,
-        /// What came back.
-        information: &'a [u8],
-    },
-}
-
-/// An answer that the caller sends at once; none is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reply<'a> {
-    /// To whom.
-    pub destination: Mac,
-    /// The PDU up to its information field.
-    pub header: Header,
-    /// That follows: a slice of the frame handed in, or nothing.
-    pub information: &'a [u8],
 }
 
 /// Something to put on the wire.
@@ -551,149 +445,6 @@ impl<T> Station<T> {
         let information = self.entries[usize::from(slot)].connection.as_mut()?.handle_pdu(pdu, now);
         self.settle(slot);
         information.map(|information| Delivery::Data { connection: handle, information })
-    }
-
-    /// Everything but I and S PDUs of a connection.
-    fn handle_unusual<'a>(&mut self, from: Mac, to: Mac, pdu: &Pdu<'a>, now: Instant) -> Handled<'a> {
-        if address::is_group_mac(from) {
-            self.counters.group_source += 1;
-            return Handled::default();
-        }
-        let is_known = match pdu.destination {
-            Destination::Null => true,
-            Destination::Individual(sap) => self.is_active(sap),
-            Destination::Group(_) | Destination::Global => self.members(pdu.destination).next().is_some(),
-        };
-        if !is_known {
-            self.counters.unknown_sap += 1;
-            return Handled::default();
-        }
-        match pdu.body {
-            Body::Ui { .. } | Body::Xid { .. } | Body::Test { .. } => self.handle_type_1(from, pdu),
-            _ => {
-                let (Destination::Individual(local), Source::Individual(remote), false) =
-                    (pdu.destination, pdu.source, address::is_group_mac(to))
-                else {
-                    self.counters.out_of_place += 1;
-                    return Handled::default();
-                };
-                let peer = Peer { local, mac: from, remote };
-                match pdu.body {
-                    Body::AcCommand { poll, sequence, information } => {
-                        self.handle_datagram(peer, poll, sequence, information, now)
-                    }
-                    Body::AcResponse { sequence, status, .. } => {
-                        let is_expected = self.datagrams_out.handle_response(peer, sequence, status, now);
-                        self.counters.stray_acknowledgements += u64::from(!is_expected);
-                        Handled::default()
-                    }
-                    _ => self.handle_type_2(peer, pdu, now),
-                }
-            }
-        }
-    }
-
-    fn handle_type_1<'a>(&mut self, from: Mac, pdu: &Pdu<'a>) -> Handled<'a> {
-        let (source, destination) = (pdu.source, pdu.destination);
-        let deliver = |delivery| Handled { delivery: Some(delivery), reply: None };
-        // A group answers as its station.
-        let answering = if let Destination::Individual(sap) = destination { sap.into() } else { Source::Null };
-        let answer = |header, information| {
-            let reply = Reply { destination: from, header, information };
-            Handled { delivery: None, reply: Some(reply) }
-        };
-        match pdu.body {
-            Body::Ui { .. } if destination == Destination::Null => {
-                self.counters.out_of_place += 1;
-                Handled::default()
-            }
-            Body::Ui { information } => {
-                self.counters.datagrams += 1;
-                deliver(Delivery::Datagram { from, source, destination, information })
-            }
-            Body::Xid { role: Role::Command, poll_final, .. } => {
-                self.counters.answered += 1;
-                answer(self.identification(source.into(), answering, Role::Response, poll_final), &[])
-            }
-            Body::Test { role: Role::Command, poll_final, information } => {
-                self.counters.answered += 1;
-                let body = Body::Test { role: Role::Response, poll_final, information: &[] };
-                answer(Pdu { destination: source.into(), source: answering, body }.header(), information)
-            }
-            Body::Xid { identification, .. } => {
-                if from == self.mac && matches!(self.address_check, AddressCheck::Running { .. }) {
-                    self.address_check = AddressCheck::Done { is_duplicate: true };
-                }
-                deliver(Delivery::Identification { from, source, identification })
-            }
-            Body::Test { information, .. } => deliver(Delivery::Test { from, source, information }),
-            _ => Handled::default(),
-        }
-    }
-
-    fn handle_datagram<'a>(
-        &mut self,
-        peer: Peer,
-        poll: bool,
-        sequence: bool,
-        information: &'a [u8],
-        now: Instant,
-    ) -> Handled<'a> {
-        let (status, is_new) = if !self.class.has_type_3() {
-            self.counters.out_of_place += 1;
-            (AcStatus::NOT_ACTIVATED, false)
-        } else {
-            let is_new = self.datagrams_in.is_new(peer, sequence, now);
-            let counters = &mut self.counters;
-            *(if is_new { &mut counters.acknowledged_datagrams } else { &mut counters.repeated_datagrams }) += 1;
-            (if poll { AcStatus::ACCEPTED_WITHOUT_ANSWER } else { AcStatus::ACCEPTED }, is_new)
-        };
-        let body = Body::AcResponse { final_bit: poll, sequence: !sequence, status, information: &[] };
-        let header = Pdu { destination: peer.remote.into(), source: peer.local.into(), body }.header();
-        Handled {
-            delivery: is_new.then_some(Delivery::AcknowledgedDatagram { peer, information }),
-            reply: Some(Reply { destination: peer.mac, header, information: &[] }),
-        }
-    }
-
-    fn handle_type_2<'a>(&mut self, peer: Peer, pdu: &Pdu<'a>, now: Instant) -> Handled<'a> {
-        if !self.class.has_type_2() {
-            self.counters.out_of_place += 1;
-            return Handled::default();
-        }
-        let known = self.keyed.get(peer.key());
-        let slot = match pdu.body {
-            Body::Sabme { .. } => known.or_else(|| self.add_incoming(peer, now)),
-            _ => known,
-        };
-        if let Some(slot) = slot {
-            return Handled { delivery: self.handle_connected(slot, pdu, now), reply: None };
-        }
-        let is_sabme = matches!(pdu.body, Body::Sabme { .. });
-        let is_disc = matches!(pdu.body, Body::Disc { .. });
-        *(if is_sabme { &mut self.counters.refused } else { &mut self.counters.no_connection }) += 1;
-        if is_sabme || is_disc || (pdu.role() == Role::Command && pdu.poll_final()) {
-            let body = Body::Dm { final_bit: pdu.poll_final() };
-            let header = Pdu { destination: peer.remote.into(), source: peer.local.into(), body }.header();
-            return Handled { delivery: None, reply: Some(Reply { destination: peer.mac, header, information: &[] }) };
-        }
-        Handled::default()
-    }
-
-    fn handle_malformed(&mut self, from: Mac, to: Mac, bytes: &[u8], malformed: crate::Malformed, now: Instant) {
-        let [dsap, ssap, ..] = bytes else { return };
-        let (Destination::Individual(local), Source::Individual(remote)) =
-            (Destination::from(*dsap), Source::from_byte(*ssap))
-        else {
-            return;
-        };
-        if let Some(slot) = self.keyed.get(Peer { local, mac: from, remote }.key())
-            && !address::is_group_mac(to)
-            && let Some(connection) = &mut self.entries[usize::from(slot)].connection
-        {
-            connection.handle_malformed(bytes, malformed, now);
-            self.settle(slot);
-        }
     }
 
     fn identification(&self, destination: Destination, source: Source, role: Role, poll_final: bool) -> Header {

@@ -1,9 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The crate needs no `std`. A build for a target without it proves that where such a target is installed
-//! (`cargo build -p barewire-llc --target x86_64-unknown-none`); here the sources are searched.
+//! The crate needs no `std`: it builds for a target that has none, and its sources say so.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::path::Path;
+use std::process::Command;
+
+const TARGET: &str = "x86_64-unknown-none";
+
+/// Proves it where the target's `core` and `alloc` are installed, as `setup/setup.sh test` does with rustup.
+#[test]
+fn it_builds_for_a_target_without_std() {
+    let rustc = || Command::new("rustc");
+    let library = rustc().args(["--print", "target-libdir", "--target", TARGET]).output().unwrap();
+    if !library.status.success() || !Path::new(String::from_utf8_lossy(&library.stdout).trim()).exists() {
+        return skip(&format!("no libraries for {TARGET}; `rustup target add {TARGET}` installs them"));
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
+    let built = rustc()
+        .args(["--edition", "2024", "--crate-type", "rlib", "--emit", "metadata", "--target", TARGET, "--out-dir"])
+        .arg(env!("CARGO_TARGET_TMPDIR"))
+        .arg(source)
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+}
+
+/// Says it, and has it counted.
+fn skip(why: &str) {
+    eprintln!("skipped: {why}");
+    if let Some(path) = std::env::var_os("BAREWIRE_SKIP_LOG") {
+        let mut log = OpenOptions::new().append(true).create(true).open(path).unwrap();
+        writeln!(log, "barewire-llc: {why}").unwrap();
+    }
+}
 
 /// Proves that, outside tests, nothing names `std`, prints, or declares a dependency.
 #[test]

@@ -654,7 +654,9 @@ proptest! {
             short.apply(operation, &mut [0, 0]);
             table.apply(operation, &mut [0, 0]);
             for end in 0..2 {
-                prop_assert_eq!(&short.ends[end].machine, &table.ends[end].machine);
+                // When to look at the timers may differ; it is never too late.
+                let machines = [&short, &table].map(|pair| pair.ends[end].machine.clone().with_exact_wake());
+                prop_assert_eq!(&machines[0], &machines[1]);
             }
             prop_assert_eq!(&short.wires, &table.wires);
         }

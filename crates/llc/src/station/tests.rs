@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::connection::Cause;
+use crate::pdu::AcStatus;
 
 const A: Mac = [2, 0, 0, 0, 0, 1];
 const B: Mac = [2, 0, 0, 0, 0, 2];
