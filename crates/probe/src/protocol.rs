@@ -69,6 +69,8 @@ pub enum Kind {
 pub enum Wait {
     /// Ask again and again.
     Spin,
+    /// Ask for a while, then sleep in the kernel.
+    Adaptive,
     /// Sleep in the kernel.
     Block,
     /// Sleep in the kernel, which polls the device for a while first (TCP and UDP).

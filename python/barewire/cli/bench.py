@@ -33,7 +33,7 @@ def bench(
     transport: Annotated[
         str, typer.Option(help="tcp, udp, raw, llc1, llc2, llc3; several with commas")
     ] = "tcp,udp,raw",
-    wait: Annotated[str, typer.Option(help="spin, block, busypoll; several with commas")] = "spin",
+    wait: Annotated[str, typer.Option(help="spin, adaptive, block, busypoll; several with commas")] = "spin",
     sizes: Annotated[str, typer.Option(help="message sizes: 64,1400,4KiB or 1..64KiB, which doubles")] = "64,1400",
     perturbation: Annotated[int, typer.Option(min=0, help="around each size of a range also so many bytes")] = 0,
     pairs: Annotated[int, typer.Option(min=1, max=64, help="pairs that measure at once")] = 1,

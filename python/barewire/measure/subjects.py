@@ -10,7 +10,7 @@ from barewire.errors import WrongUse
 TESTS = ("pingpong", "stream", "bidirectional")
 TRANSPORTS = ("tcp", "udp", "raw", "llc1", "llc2", "llc3")
 BUSYPOLLED = ("tcp", "udp")
-WAITS = ("spin", "block", "busypoll")
+WAITS = ("spin", "adaptive", "block", "busypoll")
 
 _T = TypeVar("_T")
 
@@ -46,7 +46,7 @@ def parse_subjects(transports: str, waits: str) -> tuple[Subject, ...]:
     subjects = [Subject(transport, wait) for transport in chosen_transports for wait in chosen_waits]
     possible = tuple(subject for subject in subjects if subject.wait != "busypoll" or subject.transport in BUSYPOLLED)
     if not possible:
-        raise WrongUse(f"only {' and '.join(BUSYPOLLED)} can be busy-polled; choose --wait spin or block")
+        raise WrongUse(f"only {' and '.join(BUSYPOLLED)} can be busy-polled; choose --wait spin, adaptive or block")
     return possible
 
 

@@ -54,7 +54,7 @@ _MARKERS = {
     "llc3": "hexagon",
     "floor": "cross-thin-open",
 }
-_WAITING_DASH = {"": "solid", "block": "dot", "busypoll": "dashdot"}
+_WAITING_DASH = {"": "solid", "adaptive": "longdash", "block": "dot", "busypoll": "dashdot"}
 _LABELLED_MAX = 12
 # Even steps, and the tail that a mean hides.
 _PROBABILITIES = [*np.linspace(0, 0.99, 100).round(3).tolist(), 0.995, 0.999, 0.9999, 1.0]

@@ -37,7 +37,7 @@ _NAMES = {
     "llc3": "LLC 3",
     "floor": "floor",
 }
-_WAITING = {"block": "blocking", "busypoll": "busy-polled"}
+_WAITING = {"adaptive": "adaptive", "block": "blocking", "busypoll": "busy-polled"}
 _KIB = 1024
 
 

@@ -65,7 +65,7 @@ fn exchange(
 ) -> Result<Option<u32>, ProbeError> {
     let limit_ns = if side.transport.is_lossy() { LOSS_PATIENCE_NS } else { SILENCE_PATIENCE_NS };
     let (mut done, mut sent, mut received) = (0, false, false);
-    let mut idle = Idle::new(side.wait, side.give_way);
+    let mut idle = Idle::new(&side.waiting);
     while !(sent && received) {
         let before = done;
         if !sent {
@@ -73,7 +73,7 @@ fn exchange(
         }
         if !received {
             // Asleep only when there is nothing else to do: while the rest cannot be sent, a short look.
-            let patience = if sent { side.patience() } else { Duration::ZERO };
+            let patience = if sent { idle.patience() } else { Duration::ZERO };
             match side.transport.receive(side.inbox.place(0), patience)? {
                 Some(got) if got.wrapping_sub(sequence) <= u32::MAX / 2 => {
                     received = true;
@@ -95,5 +95,6 @@ fn exchange(
             }
         }
     }
+    side.waiting.learn(&idle);
     Ok(Some(sequence))
 }

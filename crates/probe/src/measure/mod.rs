@@ -3,18 +3,19 @@
 //! trip, and the passive side, which answers, or receives and keeps the time of a stream.
 
 pub mod bidirectional;
+mod idle;
 pub mod pingpong;
 pub mod stream;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use crate::clock::now_ns;
+use self::idle::{Idle, Waiting};
 use crate::control::Channel;
 use crate::error::ProbeError;
 use crate::pattern::{Pattern, Sender};
-use crate::protocol::{Block, Session, Test, Wait};
+use crate::protocol::{Block, Session, Test};
 use crate::transport::{LONGEST_SLEEP, Transport};
 
 /// Set by SIGINT and SIGTERM.
@@ -27,18 +28,13 @@ const SILENCE_PATIENCE_NS: u64 = 10_000_000_000;
 const QUIET_NS: u64 = 20_000_000;
 /// So many messages lost one after the other are no loss but a link that is down.
 const LOST_IN_A_ROW: u32 = 3;
-/// Turns of an idle loop between two looks at the clock, which costs as much as several turns.
-const TURNS_PER_LOOK: u32 = 512;
 /// Sleep between two looks at the control channel.
 const SHORT_SLEEP: Duration = Duration::from_millis(1);
-/// Nothing was received for so long: look whether the transport is still there.
-const CHECK_AFTER_NS: u64 = 1_000_000;
 
 /// One side of a measurement: a transport, how to wait for it, and the memory of its messages.
 pub struct Side {
     pub transport: Box<dyn Transport>,
-    wait: Wait,
-    give_way: bool,
+    waiting: Waiting,
     seed: u64,
     walk_bytes: usize,
     pub pattern: Pattern,
@@ -60,8 +56,7 @@ impl Side {
     pub fn new(transport: Box<dyn Transport>, session: &Session) -> Self {
         Self {
             transport,
-            wait: session.wait,
-            give_way: session.give_way,
+            waiting: Waiting::new(session.wait, session.give_way),
             seed: session.seed,
             walk_bytes: session.walk_bytes,
             pattern: Pattern::new(session.seed, 1, 0),
@@ -99,10 +94,10 @@ impl Side {
     pub fn send(&mut self, sequence: u32, sender: Sender) -> Result<(), ProbeError> {
         let message = self.pattern.message(sequence, sender);
         let mut done = 0;
-        let mut idle = Idle::new(self.wait, self.give_way);
+        let mut idle = Idle::new(&self.waiting);
         while !self.transport.try_send(sequence, message, &mut done)? {
             idle.turn(&mut *self.transport, SILENCE_PATIENCE_NS)?;
-            if self.wait != Wait::Spin {
+            if self.waiting.sleeps() {
                 self.transport.wait_to_send(LONGEST_SLEEP)?;
             }
         }
@@ -113,12 +108,12 @@ impl Side {
     /// or `stop` says that the other side has finished.
     #[inline]
     pub fn receive(&mut self, place: usize, mut stop: impl FnMut() -> bool) -> Result<Option<u32>, ProbeError> {
-        let patience = self.patience();
         let limit_ns = if self.transport.is_lossy() { LOSS_PATIENCE_NS } else { SILENCE_PATIENCE_NS };
         let message = self.inbox.place(place);
-        let mut idle = Idle::new(self.wait, self.give_way);
+        let mut idle = Idle::new(&self.waiting);
         loop {
-            if let Some(sequence) = self.transport.receive(message, patience)? {
+            if let Some(sequence) = self.transport.receive(message, idle.patience())? {
+                self.waiting.learn(&idle);
                 return Ok(Some(sequence));
             }
             if idle.looks(&mut *self.transport)? {
@@ -133,7 +128,7 @@ impl Side {
 
     /// Lets the transport finish what it does behind a call's back, at the end of a block.
     pub fn settle(&mut self) -> Result<(), ProbeError> {
-        let mut idle = Idle::new(self.wait, self.give_way);
+        let mut idle = Idle::new(&self.waiting);
         while !self.transport.settle()? {
             idle.turn(&mut *self.transport, SILENCE_PATIENCE_NS)?;
         }
@@ -147,19 +142,15 @@ impl Side {
             channel.wait_for_news();
             return Ok(());
         }
-        let mut idle = Idle::new(self.wait, self.give_way);
+        let mut idle = Idle::new(&self.waiting);
         while !channel.has_news() {
             self.transport.settle()?;
-            if self.wait != Wait::Spin {
+            if self.waiting.sleeps() {
                 self.transport.wait_to_send(SHORT_SLEEP)?;
             }
             idle.looks(&mut *self.transport)?;
         }
         Ok(())
-    }
-
-    fn patience(&self) -> Duration {
-        if self.wait == Wait::Spin { Duration::ZERO } else { LONGEST_SLEEP }
     }
 }
 
@@ -184,59 +175,6 @@ impl Inbox {
     pub fn place(&mut self, number: usize) -> &mut [u8] {
         let at = number % self.places() * self.message_bytes;
         &mut self.bytes[at..at + self.message_bytes]
-    }
-}
-
-/// An idle loop's sense of time.
-struct Idle {
-    turns: u32,
-    /// Turns between two looks at the clock.
-    stride: u32,
-    give_way: bool,
-    began_ns: u64,
-    checked_ns: u64,
-}
-
-impl Idle {
-    fn new(wait: Wait, give_way: bool) -> Self {
-        // A turn that sleeps or gives way is long; one that spins costs less than reading the clock.
-        let stride = if wait == Wait::Spin && !give_way { TURNS_PER_LOOK } else { 1 };
-        Self { turns: 0, stride, give_way, began_ns: 0, checked_ns: 0 }
-    }
-
-    fn since_ns(&self) -> u64 {
-        if self.began_ns == 0 { 0 } else { now_ns() - self.began_ns }
-    }
-
-    /// One idle turn; `true` now and then, after looking whether the transport is still there.
-    #[inline]
-    fn looks(&mut self, transport: &mut dyn Transport) -> Result<bool, ProbeError> {
-        self.turns += 1;
-        if self.give_way {
-            std::thread::yield_now();
-        }
-        if self.turns < self.stride {
-            return Ok(false);
-        }
-        self.turns = 0;
-        let now = now_ns();
-        if self.began_ns == 0 {
-            (self.began_ns, self.checked_ns) = (now, now);
-        }
-        if now - self.checked_ns < CHECK_AFTER_NS {
-            return Ok(false);
-        }
-        self.checked_ns = now;
-        if INTERRUPTED.load(Ordering::Relaxed) {
-            return Err(ProbeError::Interrupted);
-        }
-        transport.check()?;
-        Ok(true)
-    }
-
-    /// One idle turn of somebody who cannot give up.
-    fn turn(&mut self, transport: &mut dyn Transport, limit_ns: u64) -> Result<(), ProbeError> {
-        if self.looks(transport)? && self.since_ns() > limit_ns { Err(silence()) } else { Ok(()) }
     }
 }
 

@@ -226,7 +226,7 @@ fn wrong_endpoint() -> ProbeError {
 fn sleep_of(wait: Wait) -> Option<Duration> {
     match wait {
         Wait::Spin => None,
-        Wait::Block | Wait::Busypoll => Some(LONGEST_SLEEP),
+        Wait::Adaptive | Wait::Block | Wait::Busypoll => Some(LONGEST_SLEEP),
     }
 }
 
