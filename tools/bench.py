@@ -55,6 +55,11 @@ def promises(scratch: Path) -> Iterator[tuple[str, float, str, float]]:
     llc2, tcp = shaped["llc2", 65536], shaped["tcp", 65536]
     yield "llc2 stream at 1 Gb/s, MTU 1500, against the wire limit", llc2["fraction_of_limit"], "≥", 0.985
     yield "llc2 stream at 1 Gb/s, MTU 1500, against TCP", llc2["median"] / tcp["median"], "≥", 1.0
+    for loss in ("0.1%", "1%"):
+        options = ("--rate", "1gbit", "--loss", loss, "--seconds", "1")
+        lossy = series(scratch / f"loss{loss}", "stream", "--transport", "tcp,llc2", "--sizes", "64KiB", *options)
+        ratio = lossy["llc2", 65536]["median"] / lossy["tcp", 65536]["median"]
+        yield f"llc2 stream at 1 Gb/s with {loss} loss, against TCP", ratio, "≥", 1.0
     short, long = (peak_rss_kib(scratch / f"memory{seconds}", seconds) for seconds in ("5", "60"))
     yield "probe's memory after 60 s against 5 s", long / short, "≤", 1.05
 
