@@ -102,8 +102,13 @@ static void send_message(uint32_t bytes, uint32_t number) {
     size_t part = bytes == END ? 0 : left < payload ? left : payload;
     struct fragment header = {bytes, number, i};
     memcpy(frame + ETH_HLEN, &header, sizeof header);
-    while (send(descriptor, frame, HEADER + part, MSG_DONTWAIT) < 0)
+    uint64_t began = 0;
+    while (send(descriptor, frame, HEADER + part, MSG_DONTWAIT) < 0) {
       if (errno != EAGAIN && errno != ENOBUFS) fail("send");
+      // A link whose other end is down refuses every frame likewise.
+      if (began == 0) began = now_ns();
+      if (now_ns() - began > PATIENCE_S * 1000000000ull) errno = ETIMEDOUT, fail("the link takes no frame");
+    }
     left -= part;
   }
 }

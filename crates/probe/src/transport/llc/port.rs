@@ -30,6 +30,9 @@ const FRAMES_PER_TRANSMIT: u32 = 16;
 /// Looks into the ring between two looks at the clock: the clock costs as much as several.
 const LOOKS_PER_CLOCK: u32 = 32;
 
+/// How long a link may refuse frames before they count as lost: longer than any queue takes to drain.
+const REFUSAL_PATIENCE_NS: u64 = 20_000_000;
+
 /// A slot of the segment.
 pub type Slot = u16;
 
@@ -262,14 +265,16 @@ fn answer(own: Mac, reply: &Reply<'_>) -> Vec<u8> {
     [&ethernet, llc, reply.information].concat()
 }
 
-/// Hands all frames over; a busy link is waited for, because what the engine gave out counts as sent.
+/// Hands all frames over. A busy link is waited for, because what the engine gave out counts as sent; but a link whose
+/// other end is down refuses every frame, and then they are lost, as they would be on the wire.
 fn send_all(link: &mut impl Link, frames: &[Outgoing<'_>]) -> Result<(), ProbeError> {
-    let mut sent = 0;
-    loop {
-        sent += link.send(&frames[sent..])?;
-        if sent == frames.len() {
-            return Ok(());
+    let mut sent = link.send(frames)?;
+    if sent < frames.len() {
+        let deadline_ns = now_ns() + REFUSAL_PATIENCE_NS;
+        while sent < frames.len() && now_ns() < deadline_ns {
+            link.wait_to_send(Duration::from_millis(1))?;
+            sent += link.send(&frames[sent..])?;
         }
-        link.wait_to_send(Duration::from_millis(1))?;
     }
+    Ok(())
 }
