@@ -11,10 +11,10 @@ from itertools import count
 
 import pytest
 
-from barewire.errors import MachineCannot
 from barewire.lab import Lab
-from kernel_llc.guest import Guest, GuestFailed, Order, order, pattern
-from kernel_llc.image import CannotBuild, Image, build
+from kernel_llc.conftest import Boot
+from kernel_llc.guest import Guest, GuestFailed, order, pattern
+from kernel_llc.image import Image
 
 OUR_MAC = bytes.fromhex("020000770099")
 ECHO, SINK, SMALL, DATAGRAM, CLOSING = 0x20, 0x24, 0x28, 0x2C, 0x30
@@ -84,25 +84,7 @@ class Wire:
 
 
 @pytest.fixture(scope="module")
-def image() -> Image:
-    try:
-        return build()
-    except CannotBuild as reason:
-        pytest.skip(f"no guest to test against: {reason}")
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    try:
-        made = Lab.up("pair")
-    except MachineCannot as reason:
-        pytest.skip(str(reason))
-    with made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def guest(image: Image, lab: Lab) -> Iterator[Guest]:
+def guest(boot: Boot) -> Iterator[Guest]:
     orders = [
         order("echo", sap=ECHO),
         order("echo", sap=SINK, echo=0),
@@ -112,7 +94,7 @@ def guest(image: Image, lab: Lab) -> Iterator[Guest]:
         order("refuse", sap=UNBOUND),
         order("echo", sap=LATE, read_ms=READ_MS),
     ]
-    with stand_up(image, lab, *orders) as running:
+    with boot(*orders) as running:
         for number in range(1, len(orders) + 1):
             running.wait("listening", number)
         yield running
@@ -136,14 +118,6 @@ _unused_saps = count(0x40, 2)
 def ours() -> int:
     """Return a SAP for our end that no test has used: the kernel remembers pairs of addresses (see below)."""
     return next(_unused_saps)
-
-
-def stand_up(image: Image, lab: Lab, *orders: Order) -> Guest:
-    try:
-        Guest.check()
-    except GuestFailed as reason:
-        pytest.skip(str(reason))
-    return Guest(image, lab, *orders)
 
 
 def connect(wire: Wire, guest: Guest, sap: int, ours: int) -> dict[str, object]:
@@ -480,7 +454,7 @@ def test_an_order_that_fails_is_an_error_with_the_guests_reason(guest: Guest) ->
 def test_a_guest_that_dies_is_an_error_and_it_leaves_neither_interface_nor_process(image: Image) -> None:
     """The interface lasts as long as the process that holds its descriptor."""
     with Lab.up("pair") as lab:
-        with stand_up(image, lab, order("echo", sap=ECHO)) as guest:
+        with Guest(image, lab, order("echo", sap=ECHO)) as guest:
             assert interfaces(lab) == ["eth0", "lo", guest.interface]
             guest.kill()
             with pytest.raises(GuestFailed, match="has ended"):

@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from itertools import count
 
 import pytest
-from conftest import PROBE, stand_up
+from conftest import PROBE
 
 from barewire.lab import Lab
-from kernel_llc.guest import Guest, GuestFailed, Record, order
-from kernel_llc.image import CannotBuild, build
+from kernel_llc.conftest import Boot
+from kernel_llc.guest import Guest, Record, order
 
 ECHO, HOLDING, CLOSING, UNBOUND = 0x20, 0x24, 0x30, 0x34
 BYTES = 1_000_000
@@ -78,24 +78,13 @@ def assert_echoed(station: "subprocess.Popen[str]", size: int = BYTES) -> Record
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with stand_up("pair") as lab:
-        yield lab
-
-
-@pytest.fixture(scope="module")
-def guest(lab: Lab) -> Iterator[Guest]:
-    try:
-        image = build()
-        Guest.check()
-    except (CannotBuild, GuestFailed) as reason:
-        pytest.skip(f"no guest to test against: {reason}")
+def guest(boot: Boot) -> Iterator[Guest]:
     orders = [
         order("echo", sap=ECHO, limit=16, retry=20),
         order("echo", sap=HOLDING, hold=BYTES, retry=20),
         order("close-after", sap=CLOSING, bytes=CLOSE_AFTER_BYTES),
     ]
-    with Guest(image, lab, *orders) as guest:
+    with boot(*orders) as guest:
         for number in range(1, len(orders) + 1):
             guest.wait("listening", number)
         yield guest

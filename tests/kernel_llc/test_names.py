@@ -5,27 +5,16 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from conftest import PROBE, stand_up
+from conftest import PROBE
 
 from barewire.lab import Lab
-from kernel_llc.guest import Guest, GuestFailed
-from kernel_llc.image import CannotBuild, build
+from kernel_llc.conftest import Boot
+from kernel_llc.guest import Guest
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with stand_up("pair") as lab:
-        yield lab
-
-
-@pytest.fixture(scope="module")
-def guest(lab: Lab) -> Iterator[Guest]:
-    try:
-        image = build()
-        Guest.check()
-    except (CannotBuild, GuestFailed) as reason:
-        pytest.skip(f"no guest to test against: {reason}")
-    with Guest(image, lab) as guest:
+def guest(boot: Boot) -> Iterator[Guest]:
+    with boot() as guest:
         yield guest
 
 

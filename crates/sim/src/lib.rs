@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod goodput;
+pub mod link;
 pub mod model;
 
 mod application;

@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 
 use fastrand::Rng;
 
-use crate::goodput::Link;
+use crate::link::Link;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {

@@ -2,7 +2,8 @@
 //! Faults of the engine that the checkers must catch: this proves the checkers.
 
 use barewire_llc::{AfterLoss, Mutant};
-use barewire_sim::goodput::{Link, config, delivered_with};
+use barewire_sim::goodput::{config, delivered_with};
+use barewire_sim::link::Link;
 use barewire_sim::{Scenario, Violation, run};
 
 /// What a mutant breaks first, in the first of 200 worlds in which it breaks anything.
