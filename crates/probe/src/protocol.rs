@@ -2,9 +2,9 @@
 //! What the two sides of a measurement say to each other on the control channel: one JSON object a
 //! line. The data path carries nothing of this.
 
-use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
 
-use crate::transport::{Counters, Endpoint};
+use serde::{Deserialize, Serialize};
 
 /// Both sides must speak the same version.
 pub const VERSION: u32 = 1;
@@ -119,4 +119,47 @@ pub struct Host {
     pub cpu: Option<usize>,
     pub interface: Option<String>,
     pub ip: Option<String>,
+}
+
+/// Counted, never acted upon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Frames or datagrams of somebody else: other addresses, another session, no header of ours.
+    pub foreign: u64,
+    /// Frames or datagrams with a header of ours and the wrong length.
+    pub malformed: u64,
+    /// Parts of messages that had already been received or given up.
+    pub stale: u64,
+    /// Parts that came twice.
+    pub duplicate: u64,
+    /// Messages of which some parts came and others did not.
+    pub incomplete: u64,
+    /// I PDUs sent again (llc2).
+    pub repeated: u64,
+    /// Frames that found the receive ring full.
+    pub ring_full: u64,
+    /// Times that the transport could not take what was to be sent.
+    pub send_busy: u64,
+}
+
+impl Counters {
+    /// Adds another transport's.
+    pub fn add(&mut self, other: &Self) {
+        self.foreign += other.foreign;
+        self.malformed += other.malformed;
+        self.stale += other.stale;
+        self.duplicate += other.duplicate;
+        self.incomplete += other.incomplete;
+        self.repeated += other.repeated;
+        self.ring_full += other.ring_full;
+        self.send_busy += other.send_busy;
+    }
+}
+
+/// Where a transport's end can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Endpoint {
+    Socket(SocketAddr),
+    Station { address: [u8; 6], mtu: usize },
 }

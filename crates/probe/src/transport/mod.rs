@@ -9,13 +9,13 @@ mod raw;
 mod tcp;
 mod udp;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use barewire_link::MacAddress;
-use serde::{Deserialize, Serialize};
 
 use crate::error::ProbeError;
+pub use crate::protocol::{Counters, Endpoint};
 use crate::protocol::{Kind, Session, Wait};
 
 /// Moves messages. Both calls may be made in turn, so one thread can send and receive at once.
@@ -88,49 +88,6 @@ pub trait Transport {
 
     /// Largest payload of one packet or frame, where the transport knows it.
     fn mtu(&self) -> Option<usize>;
-}
-
-/// Counted, never acted upon.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counters {
-    /// Frames or datagrams of somebody else: other addresses, another session, no header of ours.
-    pub foreign: u64,
-    /// Frames or datagrams with a header of ours and the wrong length.
-    pub malformed: u64,
-    /// Parts of messages that had already been received or given up.
-    pub stale: u64,
-    /// Parts that came twice.
-    pub duplicate: u64,
-    /// Messages of which some parts came and others did not.
-    pub incomplete: u64,
-    /// I PDUs sent again (llc2).
-    pub repeated: u64,
-    /// Frames that found the receive ring full.
-    pub ring_full: u64,
-    /// Times that the transport could not take what was to be sent.
-    pub send_busy: u64,
-}
-
-impl Counters {
-    /// Adds another transport's.
-    pub fn add(&mut self, other: &Self) {
-        self.foreign += other.foreign;
-        self.malformed += other.malformed;
-        self.stale += other.stale;
-        self.duplicate += other.duplicate;
-        self.incomplete += other.incomplete;
-        self.repeated += other.repeated;
-        self.ring_full += other.ring_full;
-        self.send_busy += other.send_busy;
-    }
-}
-
-/// Where a transport's end can be reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Endpoint {
-    Socket(SocketAddr),
-    Station { address: [u8; 6], mtu: usize },
 }
 
 /// What a side itself brings to its end of a transport.
