@@ -148,6 +148,9 @@ class _Session:
             launch(self.site, order, file)
         except (BarewireError, KeyboardInterrupt) as raised:
             error = raised
+        if isinstance(error, WrongUse) and self.launches:
+            # What was right for the launches before is no wrong use: something has changed since.
+            error = MeasurementFailed(str(error))
         if file.exists():
             records = read_records(file, order.number, order.test, order.subject.name, order.pairs)
         else:
