@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // The floor: the least that a program must do to exchange Ethernet frames on this machine, so that
-// every other result can be shown as a fraction of it. One file, no library of ours: an AF_PACKET
-// socket, its mapped ring, `send`, a copy of the payload out of the ring, and a clock.
+// every other result can be shown as a fraction of it. No library of ours: a socket, its ring, a copy of the
+// payload out of the ring, and a clock. Linked with packet.c or xdp.c, which are all that knows how frames move.
 //
-//   barewire-floor active|passive pingpong|bidirectional|stream -i IFACE -p PEER-MAC -c CPU
-//                  -s SIZE[,SIZE…] [-n SAMPLES] [-w WARM-UP] [-t SECONDS-PER-SIZE] [-b STREAM-BLOCKS]
+//   barewire-floor[-xdp] active|passive pingpong|bidirectional|stream -i IFACE -p PEER-MAC -c CPU [-l LINK]
+//                        -s SIZE[,SIZE…] [-n SAMPLES] [-w WARM-UP] [-t SECONDS-PER-SIZE] [-b STREAM-BLOCKS]
 //
 // The frames are those of the probe's raw transport: 12 bytes of header in front of the payload.
 //   | destination 6 | source 6 | EtherType 2 | message bytes 4 | message 4 | fragment 4 | payload …
@@ -12,8 +12,6 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/if_ether.h>
-#include <linux/if_packet.h>
 #include <net/if.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -22,72 +20,54 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "link.h"
+
 enum {
-  ETHER_TYPE = 0x88B6,  // experimental, and not the probe's 0x88B5: the two never meet
   HEADER = ETH_HLEN + 12,
-  BLOCK_BYTES = 1 << 20,  // of the ring
-  RING_BLOCKS = 2,
   STREAM_BLOCK_BYTES = 4 << 20,  // payload in one timed stretch of a stream, as in the probe
   STREAM_BLOCK_MESSAGES = 16384,
   LARGEST_MESSAGE = 64 << 20,
   SIZES = 64,
-  PATIENCE_S = 2,
 };
 static const uint32_t END = UINT32_MAX;  // as message bytes: the other side may go
 
-static int descriptor;
-static uint8_t *ring;
-static size_t slot_bytes, slots, next_slot, mtu;
-static uint8_t frame[HEADER + 65536], message[LARGEST_MESSAGE];
+static size_t mtu;
+static uint8_t header_bytes[HEADER], message[LARGEST_MESSAGE];
 
 struct fragment {
   uint32_t message_bytes, message, fragment;
 };
 
-static void fail(const char *what) {
+void fail(const char *what) {
   fprintf(stderr, "barewire-floor: %s: %s\n", what, strerror(errno));
-  exit(errno == EPERM ? 3 : 1);
+  exit(errno == EPERM || errno == EACCES || errno == EOPNOTSUPP || errno == EBUSY ? 3 : 1);
 }
 
-static uint64_t now_ns(void) {
+uint64_t now_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void open_link(const char *interface, const char *peer) {
+// Whom the frames are from and to.
+static void address_frames(const char *interface, const char *peer) {
   struct ifreq request = {0};
   snprintf(request.ifr_name, sizeof request.ifr_name, "%s", interface);
-  descriptor = socket(AF_PACKET, SOCK_RAW, 0);
-  if (descriptor < 0) fail("socket");
-  if (ioctl(descriptor, SIOCGIFMTU, &request)) fail(interface);
+  int any = socket(AF_INET, SOCK_DGRAM, 0);
+  if (any < 0 || ioctl(any, SIOCGIFMTU, &request)) fail(interface);
   mtu = (size_t)request.ifr_mtu;
-  slot_bytes = (80 + ETH_HLEN + mtu + 63) / 64 * 64;
-  slots = BLOCK_BYTES / slot_bytes * RING_BLOCKS;
-  int version = TPACKET_V2, on = 1;
-  struct tpacket_req geometry = {BLOCK_BYTES, RING_BLOCKS, (unsigned)slot_bytes, (unsigned)slots};
-  if (setsockopt(descriptor, SOL_PACKET, PACKET_VERSION, &version, sizeof version) ||
-      setsockopt(descriptor, SOL_PACKET, PACKET_QDISC_BYPASS, &on, sizeof on) ||
-      setsockopt(descriptor, SOL_PACKET, PACKET_RX_RING, &geometry, sizeof geometry))
-    fail("setsockopt");
-  ring =
-      mmap(NULL, (size_t)BLOCK_BYTES * RING_BLOCKS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor, 0);
-  if (ring == MAP_FAILED) fail("mmap");
-  struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_protocol = htons(ETHER_TYPE)};
-  if (ioctl(descriptor, SIOCGIFINDEX, &request)) fail(interface);
-  address.sll_ifindex = request.ifr_ifindex;
-  if (bind(descriptor, (struct sockaddr *)&address, sizeof address)) fail("bind");
-  if (ioctl(descriptor, SIOCGIFHWADDR, &request)) fail(interface);
-  memcpy(frame + 6, request.ifr_hwaddr.sa_data, 6);
-  if (sscanf(peer, "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx", frame, frame + 1, frame + 2, frame + 3, frame + 4, frame + 5) != 6)
+  if (ioctl(any, SIOCGIFHWADDR, &request)) fail(interface);
+  close(any);
+  uint8_t *to = header_bytes;
+  memcpy(to + 6, request.ifr_hwaddr.sa_data, 6);
+  if (sscanf(peer, "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx", to, to + 1, to + 2, to + 3, to + 4, to + 5) != 6)
     errno = EINVAL, fail(peer);
   uint16_t type = htons(ETHER_TYPE);
-  memcpy(frame + 12, &type, 2);
+  memcpy(to + 12, &type, 2);
 }
 
 static uint32_t fragments(uint32_t bytes) {
@@ -101,36 +81,27 @@ static void send_message(uint32_t bytes, uint32_t number) {
   for (uint32_t i = 0; i < count; i++) {
     size_t part = bytes == END ? 0 : left < payload ? left : payload;
     struct fragment header = {bytes, number, i};
-    memcpy(frame + ETH_HLEN, &header, sizeof header);
-    uint64_t began = 0;
-    while (send(descriptor, frame, HEADER + part, MSG_DONTWAIT) < 0) {
-      if (errno != EAGAIN && errno != ENOBUFS) fail("send");
-      // A link whose other end is down refuses every frame likewise.
-      if (began == 0) began = now_ns();
-      if (now_ns() - began > PATIENCE_S * 1000000000ull) errno = ETIMEDOUT, fail("the link takes no frame");
-    }
+    memcpy(header_bytes + ETH_HLEN, &header, sizeof header);
+    send_frame(header_bytes, HEADER, part, i + 1 == count);
     left -= part;
   }
 }
 
 // Spins for the next fragment and copies its payload; false when none came for `patience_ns`.
 static bool receive(struct fragment *header, uint64_t patience_ns) {
-  size_t per_block = BLOCK_BYTES / slot_bytes;
-  uint8_t *slot = ring + next_slot / per_block * BLOCK_BYTES + next_slot % per_block * slot_bytes;
-  struct tpacket2_hdr *place = (struct tpacket2_hdr *)slot;
   uint64_t began = 0;
-  for (uint32_t turns = 1; !(__atomic_load_n(&place->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER); turns++)
+  size_t bytes;
+  const uint8_t *frame;
+  for (uint32_t turns = 1; !(frame = next_frame(&bytes)); turns++)
     if (turns % (1 << 20) == 0) {
       if (began == 0) began = now_ns();
       if (now_ns() - began > patience_ns) return false;
     }
-  const uint8_t *bytes = slot + place->tp_mac;
-  memcpy(header, bytes + ETH_HLEN, sizeof *header);
-  size_t offset = (size_t)header->fragment * (mtu - 12), length = place->tp_snaplen - HEADER;
+  memcpy(header, frame + ETH_HLEN, sizeof *header);
+  size_t offset = (size_t)header->fragment * (mtu - 12), length = bytes - HEADER;
   if (header->message_bytes != END && offset + length <= sizeof message)
-    memcpy(message + offset, bytes + HEADER, length);
-  __atomic_store_n(&place->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
-  if (++next_slot == slots) next_slot = 0;
+    memcpy(message + offset, frame + HEADER, length);
+  return_frame();
   return true;
 }
 
@@ -207,15 +178,16 @@ static void passive_stream(uint32_t warm_up) {
 }
 
 int main(int argc, char **argv) {
-  const char *interface = NULL, *peer = "ff:ff:ff:ff:ff:ff";
+  const char *interface = NULL, *peer = "ff:ff:ff:ff:ff:ff", *link = "packet";
   size_t samples = 3000, warm_up = 200, blocks = 10, sizes = 0;
   uint32_t size[SIZES];
   double seconds = 0.2;
   int cpu = -1;
-  for (int option; (option = getopt(argc, argv, "i:p:c:s:n:w:t:b:")) != -1;) switch (option) {
+  for (int option; (option = getopt(argc, argv, "i:p:c:l:s:n:w:t:b:")) != -1;) switch (option) {
       case 'i': interface = optarg; break;
       case 'p': peer = optarg; break;
       case 'c': cpu = atoi(optarg); break;
+      case 'l': link = optarg; break;
       case 'n': samples = strtoul(optarg, NULL, 10); break;
       case 'w': warm_up = strtoul(optarg, NULL, 10); break;
       case 't': seconds = atof(optarg); break;
@@ -238,7 +210,8 @@ int main(int argc, char **argv) {
     CPU_SET(cpu, &set);
     if (sched_setaffinity(0, sizeof set, &set)) fail("sched_setaffinity");
   }
-  open_link(interface, peer);
+  address_frames(interface, peer);
+  open_link(interface, mtu, link);
   printf("{\"record\":\"start\",\"schema\":\"barewire-probe/1\",\"transport\":\"floor\",\"mtu\":%zu}\n", mtu);
   printf("{\"record\":\"ready\"}\n");
   fflush(stdout);

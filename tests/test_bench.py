@@ -140,7 +140,7 @@ def test_a_star_measures_between_its_first_two_hosts(tmp_path):
     ("arguments", "said"),
     [
         (("nosuch",), "pingpong, stream, bidirectional"),
-        (("pingpong", "--transport", "ipx"), "tcp, udp, raw, llc1, llc2, llc3"),
+        (("pingpong", "--transport", "ipx"), "tcp, udp, raw, xdp, llc1, llc2, llc3"),
         (("pingpong", "--wait", "dream"), "spin, adaptive, block, busypoll"),
         (("pingpong", "--transport", "raw", "--wait", "busypoll"), "busy-polled"),
         (("pingpong", "--lab", "ring:4"), "pair, star:N"),

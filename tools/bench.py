@@ -44,6 +44,7 @@ def promises(scratch: Path) -> Iterator[tuple[str, float, str, float]]:
         raw, floor = rates["raw", 65536], rates["floor", 65536]
         yield f"raw stream, MTU {mtu}, against the floor's", raw["median"] / floor["median"], "≥", 0.95
         yield f"raw stream, MTU {mtu}, samples without loss", raw["samples"] / raw["samples_measured"], "≥", 0.9
+    yield from xdp_promises(scratch)
     rates = series(scratch / "llc2", "stream", "--transport", "raw,llc2", "--sizes", "64KiB")
     yield "llc2 stream, MTU 1500, against raw", rates["llc2", 65536]["median"] / rates["raw", 65536]["median"], "≥", 0.9
     jumbo = ("--mtu", "9000", "--offloads", "on")
@@ -62,6 +63,19 @@ def promises(scratch: Path) -> Iterator[tuple[str, float, str, float]]:
         yield f"llc2 stream at 1 Gb/s with {loss} loss, against TCP", ratio, "≥", 1.0
     short, long = (peak_rss_kib(scratch / f"memory{seconds}", seconds) for seconds in ("5", "60"))
     yield "probe's memory after 60 s against 5 s", long / short, "≤", 1.05
+
+
+def xdp_promises(scratch: Path) -> Iterator[tuple[str, float, str, float]]:
+    """AF_XDP against a minimal AF_XDP loop, in each mode that a veth has."""
+    for link in ("xdp-generic", "xdp-native"):
+        # Raw frames over AF_XDP have the link's name.
+        options = ("--transport", "raw", "--link", link)
+        latency = series(scratch / f"{link}-latency", "pingpong", *options, "--sizes", "64")
+        ratio = latency[link, 64]["median"] / latency[f"floor+{link}", 64]["median"]
+        yield f"{link} spinning, 64 B one way, against its floor", ratio, "≤", 1.3
+        rates = series(scratch / f"{link}-stream", "stream", *options, "--sizes", "64KiB")
+        ratio = rates[link, 65536]["median"] / rates[f"floor+{link}", 65536]["median"]
+        yield f"{link} stream, MTU 1500, against its floor's", ratio, "≥", 0.9
 
 
 def series(directory: Path, *arguments: str) -> dict[tuple[str, int], dict[str, Any]]:

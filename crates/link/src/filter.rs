@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which frames a process gets: a list of alternatives, compiled to a classic BPF program that the
-//! kernel runs before a frame costs the process anything.
+//! Which frames a process gets: a list of alternatives, compiled to a program that the kernel runs before
+//! a frame costs the process anything: classic BPF here, eBPF for an interface's XDP hook in `xdp/program.rs`.
 
 /// One comparison: the field at `offset`, masked, has this value.
 ///
@@ -46,13 +46,29 @@ impl Field {
         Self { mask: self.mask & mask, value: self.value & mask, ..self }
     }
 
-    const fn end(&self) -> u32 {
+    pub(crate) const fn offset(&self) -> u32 {
         self.offset
-            + match self.width {
-                Width::One => 1,
-                Width::Two => 2,
-                Width::Four => 4,
-            }
+    }
+
+    pub(crate) const fn width_bytes(&self) -> u32 {
+        match self.width {
+            Width::One => 1,
+            Width::Two => 2,
+            Width::Four => 4,
+        }
+    }
+
+    /// The bits compared, or `None` where all are.
+    pub(crate) fn partial_mask(&self) -> Option<u32> {
+        (self.mask != full_mask(self.width)).then_some(self.mask)
+    }
+
+    pub(crate) const fn value(&self) -> u32 {
+        self.value
+    }
+
+    const fn end(&self) -> u32 {
+        self.offset + self.width_bytes()
     }
 }
 
@@ -88,14 +104,18 @@ impl Filter {
         self
     }
 
+    /// Each alternative's fields, and the bytes that a frame must have to hold them all.
+    pub(crate) fn alternatives(&self) -> impl Iterator<Item = (&[Field], u32)> {
+        self.alternatives.iter().map(|fields| (&fields[..], fields.iter().map(Field::end).max().unwrap_or(0)))
+    }
+
     /// The kernel's program: returns all bytes of a frame that matches, none of one that does not.
     ///
     /// A load behind the end of a frame ends a BPF program with "no", also where a later
     /// alternative would say yes; so each alternative first asks for the length that it needs.
     pub(crate) fn compile(&self) -> Vec<libc::sock_filter> {
         let mut program = Vec::new();
-        for fields in &self.alternatives {
-            let needed_bytes = fields.iter().map(Field::end).max().unwrap_or(0);
+        for (fields, needed_bytes) in self.alternatives() {
             let mut steps = vec![(vec![load_length()], JUMP_IF_AT_LEAST, needed_bytes)];
             steps.extend(fields.iter().map(|field| (load(field), JUMP_IF_EQUAL, field.value)));
             // What is left of this alternative: each step's loads and jump, and the return.
@@ -126,8 +146,8 @@ fn load(field: &Field) -> Vec<libc::sock_filter> {
         Width::Four => libc::BPF_W,
     };
     let mut loads = vec![instruction(libc::BPF_LD | width | libc::BPF_ABS, field.offset)];
-    if field.mask != full_mask(field.width) {
-        loads.push(instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, field.mask));
+    if let Some(mask) = field.partial_mask() {
+        loads.push(instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, mask));
     }
     loads
 }

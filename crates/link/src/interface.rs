@@ -46,21 +46,53 @@ impl Interface {
     }
 }
 
+impl Interface {
+    /// The driver's name; empty where it does not say.
+    pub(crate) fn driver(&self) -> String {
+        /// `struct ethtool_drvinfo`: the command, the name, and 160 bytes of other things.
+        #[repr(C)]
+        struct DriverInfo {
+            command: u32,
+            driver: [u8; 32],
+            _other: [u8; 160],
+        }
+        const ETHTOOL_GDRVINFO: u32 = 3;
+        let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], _other: [0; 160] };
+        // SAFETY: socket() takes no pointers.
+        let descriptor = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        let Ok(socket) = owned(descriptor) else { return String::new() };
+        let Ok(mut request) = named_request(&self.name) else { return String::new() };
+        request.ifr_ifru.ifru_data = (&raw mut info).cast();
+        // SAFETY: the request names `info`, which is as long as the kernel's structure and outlives the call.
+        if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as libc::Ioctl, &raw mut request) } != 0 {
+            return String::new();
+        }
+        let end = info.driver.iter().position(|byte| *byte == 0).unwrap_or(info.driver.len());
+        String::from_utf8_lossy(&info.driver[..end]).into_owned()
+    }
+}
+
+/// An interface request with a name in it.
+fn named_request(name: &str) -> Result<libc::ifreq, LinkError> {
+    // SAFETY: an ifreq of zeros is a valid value.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    // One byte stays zero behind the name; a longer name cannot exist.
+    if name.is_empty() || name.len() >= request.ifr_name.len() {
+        return Err(LinkError::NoSuchInterface(name.to_owned()));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    Ok(request)
+}
+
 fn query(
     socket: &OwnedFd,
     name: &str,
     request: libc::Ioctl,
     operation: &'static str,
 ) -> Result<libc::ifreq, LinkError> {
-    // SAFETY: an ifreq of zeros is a valid value.
-    let mut question: libc::ifreq = unsafe { mem::zeroed() };
-    // One byte stays zero behind the name; a longer name cannot exist.
-    if name.is_empty() || name.len() >= question.ifr_name.len() {
-        return Err(LinkError::NoSuchInterface(name.to_owned()));
-    }
-    for (to, from) in question.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
+    let mut question = named_request(name)?;
     // SAFETY: the three requests used here read the name from, and write the answer into, this ifreq.
     match unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut question) } {
         0 => Ok(question),

@@ -2,8 +2,8 @@
 //! Ethernet frames in and out of a program.
 //!
 //! A [`Link`] moves opaque frames: it knows addresses and lengths, and nothing of what a frame
-//! carries. [`PacketLink`] is the real one, over AF_PACKET with a receive ring mapped into the
-//! program; [`MemoryLink`] is a pair of ends in one process that loses, duplicates, reorders,
+//! carries. [`PacketLink`] is for every interface, over AF_PACKET with a receive ring mapped into the
+//! program; [`XdpLink`] takes a queue of an interface for itself, over AF_XDP; [`MemoryLink`] is a pair of ends in one process that loses, duplicates, reorders,
 //! corrupts and delays on request.
 
 mod address;
@@ -13,6 +13,8 @@ mod interface;
 mod memory;
 mod packet;
 mod ring;
+mod socket;
+mod xdp;
 
 use std::time::Duration;
 
@@ -22,6 +24,7 @@ pub use filter::{Field, Filter};
 pub use interface::Interface;
 pub use memory::{Faults, MemoryLink};
 pub use packet::{PacketConfig, PacketLink};
+pub use xdp::{BusyPoll, XdpConfig, XdpLink, XdpMode};
 
 /// Bytes of an Ethernet header without a VLAN tag: destination, source, EtherType or length.
 pub const ETHERNET_HEADER_BYTES: usize = 14;

@@ -4,11 +4,11 @@
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::ptr;
 use std::time::Duration;
 
 use crate::interface::{owned, system};
-use crate::ring::{ReceiveRing, set_option, set_option_at};
+use crate::ring::ReceiveRing;
+use crate::socket::{self, TROUBLE, get_option, set_option};
 use crate::{Counters, Filter, Incoming, Interface, Link, LinkError, MacAddress, Outgoing};
 
 /// How to open a [`PacketLink`].
@@ -62,8 +62,9 @@ impl PacketLink {
         let socket = owned(descriptor).map_err(failed("socket(AF_PACKET)"))?;
         attach_filter(&socket, &config.filter).map_err(failed("SO_ATTACH_FILTER"))?;
         let on: libc::c_int = 1;
-        set_option(&socket, libc::PACKET_IGNORE_OUTGOING, &on).map_err(failed("PACKET_IGNORE_OUTGOING"))?;
-        set_option(&socket, libc::PACKET_QDISC_BYPASS, &on).map_err(failed("PACKET_QDISC_BYPASS"))?;
+        set_option(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &on)
+            .map_err(failed("PACKET_IGNORE_OUTGOING"))?;
+        set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &on).map_err(failed("PACKET_QDISC_BYPASS"))?;
         let ring = ReceiveRing::attach(&socket, interface.mtu, config.ring_bytes)
             .map_err(|(operation, source)| system(operation, &config.interface, source))?;
         bind(&socket, interface.index, config.protocol).map_err(failed("bind"))?;
@@ -127,23 +128,11 @@ impl PacketLink {
     }
 
     fn poll(&mut self, events: libc::c_short, timeout: Duration) -> Result<bool, LinkError> {
-        let mut request = libc::pollfd { fd: self.socket.as_raw_fd(), events, revents: 0 };
-        let timeout = libc::timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
-        // SAFETY: one pollfd, a timespec and no signal mask, all outliving the call.
-        let ready = unsafe { libc::ppoll(&raw mut request, 1, &raw const timeout, ptr::null()) };
-        if ready < 0 {
-            let error = io::Error::last_os_error();
-            // A signal ends the wait early; the caller decides whether to go on.
-            return if error.kind() == io::ErrorKind::Interrupted {
-                Ok(false)
-            } else {
-                Err(self.failed("ppoll", error))
-            };
-        }
-        if request.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0 {
+        let came = socket::poll(&self.socket, events, timeout).map_err(|error| self.failed("ppoll", error))?;
+        if came & TROUBLE != 0 {
             self.check()?;
         }
-        Ok(request.revents & events != 0)
+        Ok(came & events != 0)
     }
 
     fn failed(&self, operation: &'static str, source: io::Error) -> LinkError {
@@ -204,11 +193,7 @@ impl Link for PacketLink {
     }
 
     fn check(&mut self) -> Result<(), LinkError> {
-        match get_option::<libc::c_int>(&self.socket, libc::SOL_SOCKET, libc::SO_ERROR) {
-            Ok(0) => Ok(()),
-            Ok(code) => Err(self.failed("SO_ERROR", io::Error::from_raw_os_error(code))),
-            Err(error) => Err(self.failed("SO_ERROR", error)),
-        }
+        socket::pending_error(&self.socket).map_err(|error| self.failed("SO_ERROR", error))
     }
 
     fn counters(&mut self) -> Result<Counters, LinkError> {
@@ -226,7 +211,7 @@ fn attach_filter(socket: &OwnedFd, filter: &Filter) -> io::Result<()> {
         len: u16::try_from(program.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?,
         filter: program.as_mut_ptr(),
     };
-    set_option_at(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
 fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
@@ -235,22 +220,5 @@ fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
     address.sll_family = libc::AF_PACKET as libc::sa_family_t;
     address.sll_protocol = protocol.to_be();
     address.sll_ifindex = index;
-    let length = libc::socklen_t::try_from(size_of_val(&address)).expect("addresses are small");
-    // SAFETY: pointer and length describe `address`.
-    match unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-fn get_option<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int) -> io::Result<T> {
-    let mut length = libc::socklen_t::try_from(size_of::<T>()).expect("options are small");
-    let mut value = mem::MaybeUninit::<T>::zeroed();
-    // SAFETY: pointer and length describe `value`, of which the kernel writes at most that much.
-    match unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, value.as_mut_ptr().cast(), &raw mut length) } {
-        // SAFETY: zeroed at first, then written by the kernel; only called for plain C integers and
-        // structures of them.
-        0 => Ok(unsafe { value.assume_init() }),
-        _ => Err(io::Error::last_os_error()),
-    }
+    socket::bind(socket, &address)
 }

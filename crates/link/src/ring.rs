@@ -16,6 +16,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::socket::set_option;
 use crate::{ETHERNET_HEADER_BYTES, Incoming, VlanTag};
 
 /// The ring's memory and the place of the next slot to read.
@@ -96,8 +97,10 @@ impl ReceiveRing {
             tp_frame_nr: narrow(geometry.slots()),
         };
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
-        set_option(socket, libc::PACKET_VERSION, &version).map_err(|error| ("PACKET_VERSION", error))?;
-        set_option(socket, libc::PACKET_RX_RING, &request).map_err(|error| ("PACKET_RX_RING", error))?;
+        set_option(socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)
+            .map_err(|error| ("PACKET_VERSION", error))?;
+        set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)
+            .map_err(|error| ("PACKET_RX_RING", error))?;
         // SAFETY: a new shared mapping of the ring that the socket now has; the result is checked.
         let memory = unsafe {
             libc::mmap(
@@ -173,21 +176,6 @@ impl Drop for ReceiveRing {
     fn drop(&mut self) {
         // SAFETY: unmaps exactly what `attach` mapped, once.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.geometry.bytes()) };
-    }
-}
-
-/// Sets an option of the packet level.
-pub(crate) fn set_option<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
-    set_option_at(socket, libc::SOL_PACKET, option, value)
-}
-
-/// Sets an option of any level.
-pub(crate) fn set_option_at<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
-    let length = libc::socklen_t::try_from(size_of::<T>()).expect("options are small");
-    // SAFETY: pointer and length describe `value`, which outlives the call.
-    match unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, ptr::from_ref(value).cast(), length) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
     }
 }
 

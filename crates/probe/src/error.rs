@@ -41,8 +41,16 @@ impl From<LinkError> for ProbeError {
     fn from(error: LinkError) -> Self {
         let text = error.to_string();
         match error {
-            LinkError::NotPermitted => Self::MachineCannot(text),
-            LinkError::NoSuchInterface(_) | LinkError::NotEthernet { .. } => Self::WrongUse(text),
+            LinkError::NotPermitted
+            | LinkError::XdpNotPermitted
+            | LinkError::NoXdp
+            | LinkError::XdpTaken(_)
+            | LinkError::XdpMode { .. }
+            | LinkError::MemoryNotLocked { .. } => Self::MachineCannot(text),
+            LinkError::NoSuchInterface(_)
+            | LinkError::NotEthernet { .. }
+            | LinkError::NoSuchQueue { .. }
+            | LinkError::MtuTooLarge { .. } => Self::WrongUse(text),
             LinkError::InterfaceDown(_) | LinkError::FrameTooLong { .. } | LinkError::System { .. } => {
                 Self::Failed(text)
             }

@@ -29,7 +29,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use control::Address;
 use error::ProbeError;
 use measure::INTERRUPTED;
-use protocol::{Kind, Session, Test, VERSION, Wait};
+use protocol::{Kind, LinkKind, Session, Test, VERSION, Wait};
 use schedule::{Plan, draw_session, must_give_way};
 use transport::Place;
 
@@ -70,6 +70,9 @@ struct PlaceArguments {
     /// Interface for frames [default, of a test: the one of the peer's name in the hosts file]
     #[arg(long)]
     interface: Option<String>,
+    /// The interface's receive queue for AF_XDP
+    #[arg(long, default_value_t = 0)]
+    queue: u16,
     /// Own IP address for TCP and UDP [default: the control channel's]
     #[arg(long)]
     address: Option<IpAddr>,
@@ -114,6 +117,9 @@ struct TestArguments {
     file: names::FileArguments,
     #[arg(long, value_enum, default_value = "tcp")]
     transport: Kind,
+    /// What carries the frames of raw and llc [default: packet; of transport xdp: xdp]
+    #[arg(long, value_enum)]
+    link: Option<LinkKind>,
     /// How to wait for a message
     #[arg(long, value_enum, default_value = "spin")]
     wait: Wait,
@@ -214,7 +220,7 @@ fn serve(arguments: ServeArguments) -> Result<(), ProbeError> {
     let (place, announce) = (arguments.place, arguments.announce);
     let config = server::Config {
         listen: arguments.listen,
-        place: Place { interface: place.interface, ip: place.address },
+        place: Place { interface: place.interface, queue: place.queue, ip: place.address },
         cpus: place.cpus.map(|cpus| cpus.0),
     };
     server::serve(&config, |address| {
@@ -226,8 +232,11 @@ fn serve(arguments: ServeArguments) -> Result<(), ProbeError> {
 
 fn measure(test: Test, arguments: TestArguments) -> Result<(), ProbeError> {
     let needs_frames = !matches!(arguments.transport, Kind::Tcp | Kind::Udp);
-    if needs_frames && arguments.wait == Wait::Busypoll {
-        return Err(ProbeError::WrongUse("only tcp and udp have busypoll: choose --wait spin or block".to_owned()));
+    let link = choose_link(&arguments)?;
+    if needs_frames && link == LinkKind::Packet && arguments.wait == Wait::Busypoll {
+        return Err(ProbeError::WrongUse(
+            "only tcp, udp and AF_XDP have busypoll: choose --wait spin or block, or --link xdp".to_owned(),
+        ));
     }
     if arguments.samples == 0 || arguments.blocks == 0 || arguments.seconds.is_nan() || arguments.seconds <= 0.0 {
         return Err(ProbeError::WrongUse("--samples, --blocks and --seconds must be more than 0".to_owned()));
@@ -244,11 +253,12 @@ fn measure(test: Test, arguments: TestArguments) -> Result<(), ProbeError> {
     };
     let plan = Plan {
         peer: route.control,
-        place: Place { interface: route.interface, ip: arguments.place.address },
+        place: Place { interface: route.interface, queue: arguments.place.queue, ip: arguments.place.address },
         test,
         session: Session {
             version: VERSION,
             transport: arguments.transport,
+            link,
             wait: arguments.wait,
             seed: arguments.seed,
             session: draw_session(),
@@ -266,6 +276,21 @@ fn measure(test: Test, arguments: TestArguments) -> Result<(), ProbeError> {
         rate_bit_s: arguments.rate,
     };
     schedule::run(&plan, &mut std::io::stdout().lock())
+}
+
+/// The link that a transport goes over; what does not go together is refused.
+fn choose_link(arguments: &TestArguments) -> Result<LinkKind, ProbeError> {
+    let refuse = |text: &str| Err(ProbeError::WrongUse(text.to_owned()));
+    let link = match (arguments.transport, arguments.link) {
+        (Kind::Xdp, None) => LinkKind::Xdp,
+        (Kind::Xdp, Some(LinkKind::Packet)) => return refuse("transport xdp over --link packet is transport raw"),
+        (Kind::Tcp | Kind::Udp, Some(_)) => return refuse("tcp and udp have no --link: they go through the kernel"),
+        (_, link) => link.unwrap_or_default(),
+    };
+    if link != LinkKind::Packet && arguments.pairs > 1 {
+        return refuse("AF_XDP takes an interface's queue for one pair: use --pairs 1, or --link packet");
+    }
+    Ok(link)
 }
 
 fn parse_sizes(arguments: &SizeArguments) -> Result<Vec<u32>, ProbeError> {

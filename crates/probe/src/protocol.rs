@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 /// Both sides must speak the same version.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// From the active side, which drives.
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,6 +39,9 @@ pub enum Reply {
 pub struct Session {
     pub version: u32,
     pub transport: Kind,
+    /// Missing from version 1, whose refusal shall be about the version.
+    #[serde(default)]
+    pub link: LinkKind,
     pub wait: Wait,
     pub seed: u64,
     /// Random, the same in all pairs of a run but for the lowest byte, which is the pair.
@@ -58,9 +61,28 @@ pub enum Kind {
     Tcp,
     Udp,
     Raw,
+    /// As raw, over AF_XDP.
+    Xdp,
     Llc1,
     Llc2,
     Llc3,
+}
+
+/// What carries the frames of raw and LLC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkKind {
+    /// AF_PACKET: shares the interface with everybody.
+    #[default]
+    Packet,
+    /// AF_XDP, the best way that the interface has.
+    Xdp,
+    /// AF_XDP behind the driver: every interface.
+    XdpGeneric,
+    /// AF_XDP in the driver, with a copy.
+    XdpNative,
+    /// AF_XDP in the driver, without a copy.
+    XdpZerocopy,
 }
 
 /// How a side waits for a message.
@@ -73,7 +95,7 @@ pub enum Wait {
     Adaptive,
     /// Sleep in the kernel.
     Block,
-    /// Sleep in the kernel, which polls the device for a while first (TCP and UDP).
+    /// Sleep in the kernel, which polls the device for a while first (TCP, UDP and AF_XDP).
     Busypoll,
 }
 

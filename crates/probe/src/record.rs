@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::error::ProbeError;
-use crate::protocol::{Host, Kind, Test, Wait};
+use crate::protocol::{Host, Kind, LinkKind, Test, Wait};
 use crate::transport::Counters;
 
 pub const SCHEMA: &str = "barewire-probe/1";
@@ -27,6 +27,7 @@ pub struct Start<'a> {
     pub version: &'a str,
     pub test: Test,
     pub transport: Kind,
+    pub link: LinkKind,
     pub wait: Wait,
     pub pairs: u8,
     pub seed: u64,

@@ -153,6 +153,7 @@ impl<W: Write> Schedule<'_, W> {
             version: env!("CARGO_PKG_VERSION"),
             test: plan.test,
             transport: plan.session.transport,
+            link: plan.session.link,
             wait: plan.session.wait,
             pairs: plan.session.pairs,
             seed: plan.session.seed,

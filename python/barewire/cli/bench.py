@@ -20,6 +20,7 @@ from barewire.lab import Lab, LinkSpec, parse_loss, parse_rate, parse_topology
 from barewire.measure import LabSite, Plan, RemoteSite, Site, measure, parse_subjects, parse_tests
 from barewire.measure.launch import Effort
 from barewire.measure.programs import expand_sizes
+from barewire.models.naming import PACKET
 from barewire.report.terminal import print_run
 from barewire.results import Run
 
@@ -31,8 +32,12 @@ _EFFORT = "How much to measure"
 def bench(
     tests: Annotated[str, typer.Argument(metavar="TEST[,TEST]", help="pingpong, stream, bidirectional")],
     transport: Annotated[
-        str, typer.Option(help="tcp, udp, raw, llc1, llc2, llc3; several with commas")
+        str, typer.Option(help="tcp, udp, raw, xdp, llc1, llc2, llc3; several with commas")
     ] = "tcp,udp,raw",
+    link: Annotated[
+        str,
+        typer.Option(help="of raw and llc: packet, xdp, xdp-generic, xdp-native, xdp-zerocopy; or several"),
+    ] = PACKET,
     wait: Annotated[str, typer.Option(help="spin, adaptive, block, busypoll; several with commas")] = "spin",
     sizes: Annotated[str, typer.Option(help="message sizes: 64,1400,4KiB or 1..64KiB, which doubles")] = "64,1400",
     perturbation: Annotated[int, typer.Option(min=0, help="around each size of a range also so many bytes")] = 0,
@@ -85,7 +90,7 @@ def bench(
     launches_min, launches_max = _parse_launches(launches)
     plan = Plan(
         tests=parse_tests(tests),
-        subjects=parse_subjects(transport, wait),
+        subjects=parse_subjects(transport, wait, link),
         sizes=expand_sizes(sizes, perturbation),
         seed=secrets.randbits(32) if seed is None else seed,
         pairs=pairs,

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from barewire.errors import BarewireError, MachineCannot, MeasurementFailed, WrongUse
-from barewire.measure.programs import FLOOR, PROBE, find_program
+from barewire.measure.programs import FLOOR, PROBE, XDP_FLOOR, find_program
 from barewire.measure.sites import Site, Station
-from barewire.measure.subjects import FLOOR as FLOOR_SUBJECT
-from barewire.measure.subjects import Subject
+from barewire.measure.subjects import SOCKETS, Subject
+from barewire.models.naming import PACKET
 
 READY_TIMEOUT_S = 20.0
 # A side that has done its part ends by itself; waiting longer would only hide that it does not.
@@ -53,7 +53,7 @@ def launch(site: Site, order: Order, samples_file: Path) -> None:
     Raises what the programs ended with: MeasurementFailed, WrongUse or MachineCannot, with their own message.
     Whatever ends this, both programs are ended and the samples so far stay.
     """
-    run = _run_floor if order.subject == FLOOR_SUBJECT else _run_probe
+    run = _run_floor if order.subject.is_floor else _run_probe
     with tempfile.TemporaryFile("w+") as errors:
         try:
             run(site, order, samples_file, errors)
@@ -79,14 +79,15 @@ def _run_probe(site: Site, order: Order, samples_file: Path, errors: IO[str]) ->
 
 
 def _run_floor(site: Site, order: Order, samples_file: Path, errors: IO[str]) -> None:
-    floor = find_program(FLOOR)
+    link = order.subject.link
+    program = [find_program(FLOOR)] if link == PACKET else [find_program(XDP_FLOOR), "-l", link]
     effort = order.effort
     common = ["-s", ",".join(map(str, order.sizes)), "-w", str(effort.warmup), "-b", str(effort.blocks)]
 
     def command(role: str, own: Station, peer: Station) -> list[str]:
         place = ["-i", str(own.interface), "-p", str(peer.mac), "-c", str(own.cpus[0])]
         amount = ["-n", str(effort.samples), "-t", str(effort.seconds)]
-        return [floor, *place, *common, *amount, role, order.test]
+        return [*program, *place, *common, *amount, role, order.test]
 
     # The side that holds the clock: the receiver of a stream, else the one that waits for the answer.
     with tempfile.NamedTemporaryFile("w") as other, samples_file.open("w") as samples:
@@ -116,6 +117,7 @@ def _probe_arguments(site: Site, order: Order, peer: str) -> list[str]:
     options: dict[str, object] = {
         "--peer": peer,
         "--transport": order.subject.transport,
+        "--link": None if order.subject.transport in SOCKETS else order.subject.link,
         "--wait": order.subject.wait,
         "--sizes": ",".join(map(str, order.sizes)),
         "--pairs": order.pairs,
@@ -189,6 +191,6 @@ def _raise_failure(code: int, errors: IO[str]) -> None:
     lines = [line.strip() for line in errors.read().splitlines() if line.strip()]
     # The active side speaks last, and its message includes what the passive one told it.
     message = lines[-1] if lines else f"the program ended with code {code} and no message"
-    for prefix in (f"{PROBE}: ", f"{FLOOR}: "):
+    for prefix in (f"{PROBE}: ", f"{FLOOR}: ", f"{XDP_FLOOR}: "):
         message = message.removeprefix(prefix)
     raise _ERRORS.get(code, MeasurementFailed)(message)

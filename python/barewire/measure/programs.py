@@ -10,6 +10,7 @@ from barewire.errors import MachineCannot, WrongUse
 
 PROBE = "barewire-probe"
 FLOOR = "barewire-floor"
+XDP_FLOOR = "barewire-floor-xdp"
 
 
 def find_program(name: str) -> str:

@@ -18,7 +18,7 @@ from barewire.measure.environment import describe_environment
 from barewire.measure.launch import Effort, Order, launch
 from barewire.measure.records import LaunchRecords, read_records
 from barewire.measure.sites import Site
-from barewire.measure.subjects import FLOOR, Subject
+from barewire.measure.subjects import Subject, floors_of
 from barewire.results import SAMPLE_SCHEMA, Launch, Run, Series, Stop, series_from_samples, series_key, write_run
 from barewire.results.series import Key
 from barewire.stats import is_precise
@@ -192,21 +192,21 @@ class _Session:
 
 def launch_file_name(number: int, test: str, subject: str) -> str:
     """The name of a launch's own file; `parse_launch_file_name` reads it."""
-    return f"{number:04d}-{test}-{subject.replace('/', '+')}.jsonl"
+    return f"{number:04d}-{test}-{subject.replace('+', '~').replace('/', '+')}.jsonl"
 
 
 def parse_launch_file_name(name: str) -> tuple[int, str, str] | None:
     """Number, test and subject of a launch's file; None for any other name."""
-    match = re.fullmatch(r"(\d{4,})-([a-z]+)-([a-z0-9+]+)\.jsonl", name)
-    return None if match is None else (int(match[1]), match[2], match[3].replace("+", "/"))
+    match = re.fullmatch(r"(\d{4,})-([a-z]+)-([a-z0-9+~-]+)\.jsonl", name)
+    return None if match is None else (int(match[1]), match[2], match[3].replace("+", "/").replace("~", "+"))
 
 
 def _rounds(site: Site, plan: Plan) -> Iterator[list[Order]]:
     """Rounds of launches in an order drawn from the seed; each launch has payloads of its own."""
     generator = random.Random(plan.seed)
-    # The floor is one pair's, and stands for a link without a rate of its own.
+    # A floor is one pair's, and stands for a link without a rate of its own.
     with_floor = site.can_run_floor and plan.pairs == 1
-    subjects = (*plan.subjects, *((FLOOR,) if with_floor else ()))
+    subjects = (*plan.subjects, *(floors_of(plan.subjects) if with_floor else ()))
     number = 0
     for _ in range(plan.launches_max):
         cells = [(test, subject) for test in plan.tests for subject in subjects]

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What is measured: a transport and how its user waits; and by which tests."""
+"""What is measured: a transport, what carries its frames, how its user waits; and by which tests."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from barewire.errors import WrongUse
+from barewire.models.naming import FLOOR, LINKS, PACKET, SubjectName
 
 TESTS = ("pingpong", "stream", "bidirectional")
-TRANSPORTS = ("tcp", "udp", "raw", "llc1", "llc2", "llc3")
-BUSYPOLLED = ("tcp", "udp")
+TRANSPORTS = ("tcp", "udp", "raw", "xdp", "llc1", "llc2", "llc3")
+SOCKETS = ("tcp", "udp")
 WAITS = ("spin", "adaptive", "block", "busypoll")
 
 _T = TypeVar("_T")
@@ -17,18 +18,26 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Subject:
-    """A transport of the probe with a way of waiting; or the floor, which is a program of its own and spins."""
+    """A transport of the probe over a link, with a way of waiting; or a floor, a program of its own that spins."""
 
     transport: str
     wait: str = "spin"
+    link: str = PACKET
 
     @property
     def name(self) -> str:
         """`tcp` for a spinning one, `tcp/block` for any other: spinning is what message passing does."""
-        return self.transport if self.wait == "spin" else f"{self.transport}/{self.wait}"
+        return str(SubjectName(self.transport, self.link, self.wait))
+
+    @property
+    def is_floor(self) -> bool:
+        """Whether this is a minimal program and no transport."""
+        return self.transport == FLOOR
 
 
-FLOOR = Subject("floor")
+def floors_of(subjects: Iterable[Subject]) -> tuple[Subject, ...]:
+    """The floors that limit these subjects: one for each link."""
+    return _unique(Subject(FLOOR, link=subject.link) for subject in subjects)
 
 
 def parse_tests(text: str) -> tuple[str, ...]:
@@ -36,18 +45,39 @@ def parse_tests(text: str) -> tuple[str, ...]:
     return _unique(_known(name, TESTS, "test") for name in text.split(","))
 
 
-def parse_subjects(transports: str, waits: str) -> tuple[Subject, ...]:
-    """Read lists of transports and waits and combine them; WrongUse names those there are.
+def parse_subjects(transports: str, waits: str, links: str = PACKET) -> tuple[Subject, ...]:
+    """Read lists of transports, waits and links and combine them; WrongUse names those there are.
 
+    TCP and UDP go through the kernel and are measured once, whatever the links; `xdp` is raw over AF_XDP.
     What cannot be busy-polled is left out where other subjects are asked for as well.
     """
     chosen_transports = _unique(_known(name, TRANSPORTS, "transport") for name in transports.split(","))
     chosen_waits = _unique(_known(name, WAITS, "way of waiting") for name in waits.split(","))
-    subjects = [Subject(transport, wait) for transport in chosen_transports for wait in chosen_waits]
-    possible = tuple(subject for subject in subjects if subject.wait != "busypoll" or subject.transport in BUSYPOLLED)
+    chosen_links = _unique(_known(name, LINKS, "link") for name in links.split(","))
+    subjects = _unique(
+        Subject("raw" if transport == "xdp" else transport, wait, link)
+        for transport in chosen_transports
+        for link in _links_of(transport, chosen_links)
+        for wait in chosen_waits
+    )
+    possible = tuple(subject for subject in subjects if subject.wait != "busypoll" or _has_busypoll(subject))
     if not possible:
-        raise WrongUse(f"only {' and '.join(BUSYPOLLED)} can be busy-polled; choose --wait spin, adaptive or block")
+        raise WrongUse(
+            f"only {', '.join(SOCKETS)} and AF_XDP can be busy-polled; choose --wait spin, adaptive or block"
+        )
     return possible
+
+
+def _links_of(transport: str, chosen: tuple[str, ...]) -> tuple[str, ...]:
+    if transport in SOCKETS:
+        return (PACKET,)
+    if transport == "xdp":
+        return tuple(link for link in chosen if link != PACKET) or ("xdp",)
+    return chosen
+
+
+def _has_busypoll(subject: Subject) -> bool:
+    return subject.transport in SOCKETS or subject.link != PACKET
 
 
 def _known(name: str, names: tuple[str, ...], what: str) -> str:

@@ -3,6 +3,7 @@
 
 from typing import Literal
 
+from barewire.models.naming import read_subject
 from barewire.models.wire import Protocol
 
 Verdict = Literal["ok", "impossible", "faster than floor", "no limit known", "no loss-free sample"]
@@ -22,7 +23,7 @@ _PROTOCOLS: dict[str, Protocol] = {
 
 def protocol_of(subject: str) -> Protocol | None:
     """The protocol that a subject's frames follow ("tcp/block" → "tcp"), or None when no model knows it."""
-    return _PROTOCOLS.get(subject.split("/")[0])
+    return _PROTOCOLS.get(read_subject(subject).transport)
 
 
 def fraction_of_limit(median: float, limit: float, *, lower_is_better: bool) -> float:

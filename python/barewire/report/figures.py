@@ -12,11 +12,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from barewire.models.naming import FLOOR, is_floor, read_subject
 from barewire.models.verdict import protocol_of
 from barewire.report.versus import MARGIN, Versus
 from barewire.report.words import message_size, subject_name, unit_name
 from barewire.results import Series
-from barewire.results.series import FLOOR, SUBJECT_ORDER
+from barewire.results.series import SUBJECT_ORDER
 
 Figure = dict[str, Any]
 
@@ -26,9 +27,13 @@ _COLOURS = {
     "tcp": "#D55E00",
     "udp": "#009E73",
     "raw": "#0072B2",
+    "xdp": "#E69F00",
     "llc1": "#56B4E9",
     "llc2": "#CC79A7",
     "llc3": "#B8860B",
+    "llc1+xdp": "#117733",
+    "llc2+xdp": "#882255",
+    "llc3+xdp": "#999933",
     "floor": "#6B7682",
 }
 _OTHERS = ("#CC79A7", "#B58900", "#2E8FC9")
@@ -43,12 +48,19 @@ DARK = {
     "#CC79A7": "#E79CC6",
     "#B58900": "#E3B93C",
     "#2E8FC9": "#8FD0FA",
+    "#56B4E9": "#8FD3F8",
+    "#B8860B": "#E0B040",
+    "#E69F00": "#FFC24A",
+    "#117733": "#4CC27A",
+    "#882255": "#D96BA0",
+    "#999933": "#D6D65C",
 }
 _BAND_ALPHA = "38"  # hexadecimal, of 255
 _MARKERS = {
     "tcp": "square",
     "udp": "diamond",
     "raw": "circle",
+    "xdp": "pentagon",
     "llc1": "triangle-up",
     "llc2": "star",
     "llc3": "hexagon",
@@ -196,9 +208,9 @@ def _distribution(subject: str, samples: NDArray[np.float64], unit: str) -> dict
 
 
 def _style(subject: str) -> dict[str, Any]:
-    protocol, _, waiting = subject.partition("/")
-    dash = "dash" if subject == FLOOR else _WAITING_DASH.get(waiting, "longdashdot")
-    symbol = _MARKERS.get(protocol, "triangle-up")
+    base, _, waiting = subject.partition("/")
+    dash = "dash" if is_floor(subject) else _WAITING_DASH.get(waiting, "longdashdot")
+    symbol = _MARKERS.get(base) or _MARKERS.get(read_subject(subject).transport, "triangle-up")
     return {
         "type": "scatter",
         "mode": "lines+markers",
@@ -214,9 +226,9 @@ def _style(subject: str) -> dict[str, Any]:
 
 
 def _colour(subject: str) -> str:
-    protocol = subject.split("/")[0]
+    base = subject.split("/")[0]
     # By name, not by place: a subject keeps its colour in every figure.
-    return _COLOURS.get(protocol, _OTHERS[sum(protocol.encode()) % len(_OTHERS)])
+    return _COLOURS["floor"] if is_floor(subject) else _COLOURS.get(base, _OTHERS[sum(base.encode()) % len(_OTHERS)])
 
 
 def _size_axis(series: Iterable[Series]) -> dict[str, Any]:

@@ -3,10 +3,11 @@
 
 from collections.abc import Callable, Sequence
 
+from barewire.models.naming import is_floor
 from barewire.report.versus import Versus
 from barewire.report.words import message_size, number, quantity, subject_name
 from barewire.results import Run, Series
-from barewire.results.series import FLOOR, subject_order
+from barewire.results.series import subject_order
 from barewire.stats import LAUNCHES_FOR_INTERVAL
 
 _LATENCY_BYTES = 64  # where a frame is still as short as it can be, and programs send most
@@ -18,7 +19,7 @@ def headlines(run: Run, comparisons: Sequence[Versus]) -> list[str]:
     sentences = []
     for test, sentence in (("pingpong", _latency_sentence), ("stream", _rate_sentence)):
         series = [one for one in run.series if one.test == test and one.pairs == 1 and one.median is not None]
-        contestants = [one for one in series if one.subject != FLOOR]
+        contestants = [one for one in series if not is_floor(one.subject)]
         if not contestants:
             continue
         subject = _told_about({one.subject for one in contestants}, comparisons)

@@ -12,12 +12,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline.offline import get_plotlyjs
 
+from barewire.models.naming import is_floor
 from barewire.report import words
 from barewire.report.figures import DARK, Figure, against_size, distributions, ratios
 from barewire.report.findings import headlines, warnings
 from barewire.report.versus import MARGIN, Versus, compare_in_run, flatten
 from barewire.results import Run, Series
-from barewire.results.series import FLOOR
 from barewire.stats.comparison import RESAMPLES
 from barewire.stats.intervals import LAUNCHES_FOR_INTERVAL
 
@@ -32,7 +32,7 @@ def render(run: Run, frame: pl.DataFrame, *, baseline: str = "tcp") -> str:
     comparisons: list[Versus] = []
     if any(one.subject == baseline for one in run.series):
         # The floor is a reference, not a contestant.
-        comparisons = [one for one in compare_in_run(run, baseline) if one.a.subject != FLOOR]
+        comparisons = [one for one in compare_in_run(run, baseline) if not is_floor(one.a.subject)]
     environment = Environment(
         loader=FileSystemLoader(_ASSETS),
         autoescape=True,

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from barewire.models.naming import is_floor
 from barewire.report.versus import Versus, compare_in_run
 from barewire.report.words import (
     MARKS,
@@ -23,7 +24,6 @@ from barewire.report.words import (
     unit_name,
 )
 from barewire.results import Run, Series
-from barewire.results.series import FLOOR
 
 _SIZE_COLUMNS = 10
 _RATIO_COLUMNS = 24  # "0.331 [0.330, 0.333]" under a heading
@@ -44,7 +44,7 @@ def print_run(console: Console, run: Run, *, baseline: str = "tcp") -> None:
         console.print("[dim]No interval where fewer than 6 launches were made.[/]")
     if any(one.subject == baseline for one in run.series):
         # The floor is a reference, not a contestant.
-        comparisons = [one for one in compare_in_run(run, baseline) if one.a.subject != FLOOR]
+        comparisons = [one for one in compare_in_run(run, baseline) if not is_floor(one.a.subject)]
         for table in ratio_tables(comparisons, width=console.width):
             console.print(table)
 
@@ -135,7 +135,7 @@ def _cell(one: Series) -> Text:
         cell.append(number(one.median), style="bold")
         cell.append(f" {interval(one.ci95)}" if one.ci95 else "")
     details = [f"p99 {number(one.p99)}"] if one.lower_is_better and one.p99 is not None else []
-    if one.fraction_of_limit is not None and one.subject != FLOOR:
+    if one.fraction_of_limit is not None and not is_floor(one.subject):
         details.append(f"{one.fraction_of_limit:.0%}")
     marks = marks_of(one)
     if not (details or marks):

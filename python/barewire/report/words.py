@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """How numbers, sizes, units and subjects are written; one place, so terminal and page say the same."""
 
+from barewire.models.naming import PACKET, read_subject
 from barewire.results import Series
 
 TEST_TITLES = {
@@ -37,7 +38,13 @@ _NAMES = {
     "llc3": "LLC 3",
     "floor": "floor",
 }
-_WAITING = {"adaptive": "adaptive", "block": "blocking", "busypoll": "busy-polled"}
+_LINKS = {
+    "xdp": "AF_XDP",
+    "xdp-generic": "generic AF_XDP",
+    "xdp-native": "native AF_XDP",
+    "xdp-zerocopy": "zero-copy AF_XDP",
+}
+_WAITING = {"spin": "", "adaptive": "adaptive", "block": "blocking", "busypoll": "busy-polled"}
 _KIB = 1024
 
 
@@ -74,10 +81,13 @@ def message_size(message_bytes: int) -> str:
 
 
 def subject_name(subject: str) -> str:
-    """`raw/block` → raw Ethernet, blocking."""
-    name, _, waiting = subject.partition("/")
-    readable = _NAMES.get(name, name)
-    return f"{readable}, {_WAITING.get(waiting, waiting)}" if waiting else readable
+    """`raw/block` → raw Ethernet, blocking; `llc2+xdp` → LLC 2 over AF_XDP."""
+    transport, link, wait = read_subject(subject)
+    readable, link = _NAMES.get(transport, transport), _LINKS.get(link, link if link != PACKET else "")
+    if link:
+        readable = link if transport == "raw" else f"{readable} over {link}"
+    waiting = _WAITING.get(wait, wait)
+    return f"{readable}, {waiting}" if waiting else readable
 
 
 def unit_name(unit: str) -> str:

@@ -8,14 +8,14 @@ from typing import cast
 import numpy as np
 import polars as pl
 
+from barewire.models.naming import FLOOR, PACKET, is_floor, read_subject
 from barewire.models.verdict import floor_verdict, fraction_of_limit, protocol_of, wire_verdict
 from barewire.models.wire import Link, Test, wire_limit
 from barewire.results.run import TIME_UNITS, Series, Stop
 from barewire.stats import is_precise, mean_interval, median_interval
 
-FLOOR = "floor"
 TEST_ORDER = ("pingpong", "stream", "bidirectional")
-SUBJECT_ORDER = ("tcp", "udp", "raw", "llc1", "llc2", "llc3")  # a subject not listed follows, the floor is last
+SUBJECT_ORDER = ("tcp", "udp", "raw", "xdp", "llc1", "llc2", "llc3")  # a subject not listed follows, the floor is last
 
 _KEY = ["test", "subject", "pairs", "message_bytes"]
 Key = tuple[str, str, int, int]
@@ -31,22 +31,27 @@ def series_from_samples(
 
     Warm-up is left out. Samples without a finite value are not used, nor is a goodput sample that lost messages:
     a rate must be free of loss. With several pairs a goodput sample is the sum over the pairs of one block.
-    The limit is the wire's where `link` has a rate, else the subject `floor` of the same test, pairs and size.
+    The limit is the wire's where `link` has a rate, else the floor over the same link for the same test, pairs, size.
     `stops` says why measuring ended, by (test, subject, pairs, message_bytes); where it does not, it is "converged"
     if the launches are precise and "budget" otherwise. ValueError when one series mixes units.
     """
     measured = frame.filter(pl.col("phase") == "measure")
     parts = measured.partition_by(_KEY, as_dict=True, maintain_order=True)
     unjudged = sorted((_summary(cast(Key, key), part) for key, part in parts.items()), key=_order)
-    floors = {(one.test, one.pairs, one.message_bytes): one for one in unjudged if one.subject == FLOOR}
+    floors = {_floor_key(one): one for one in unjudged if is_floor(one.subject)}
     stops = stops or {}
-    judged = [_judge(one, link, floors.get((one.test, one.pairs, one.message_bytes))) for one in unjudged]
+    judged = [_judge(one, link, floors.get(_floor_key(one))) for one in unjudged]
     return [replace(one, stop=stops.get(series_key(one), one.stop)) for one in judged]
 
 
 def series_key(one: Series) -> Key:
     """What identifies a series in its run."""
     return one.test, one.subject, one.pairs, one.message_bytes
+
+
+def _floor_key(one: Series) -> tuple[str, int, int, str]:
+    """What a series and the floor that limits it have in common."""
+    return one.test, one.pairs, one.message_bytes, read_subject(one.subject).link
 
 
 def _summary(key: Key, part: pl.DataFrame) -> Series:
@@ -144,7 +149,8 @@ def _order(one: Series) -> tuple[int, str, int, int, str, int]:
 
 def subject_order(subject: str) -> tuple[int, str]:
     """Sorting key: tcp, udp, raw with their variants, others, the floor."""
-    if subject == FLOOR:
+    transport, link, _ = read_subject(subject)
+    if transport == FLOOR:
         return len(SUBJECT_ORDER) + 1, subject
-    name = subject.split("/")[0]
+    name = "xdp" if transport == "raw" and link != PACKET else transport
     return SUBJECT_ORDER.index(name) if name in SUBJECT_ORDER else len(SUBJECT_ORDER), subject

@@ -3,6 +3,7 @@
 //! measured. The tests in [`crate::measure`] drive them and know nothing of how they work.
 
 mod datagram;
+pub mod links;
 pub mod llc;
 mod pace;
 mod raw;
@@ -95,6 +96,8 @@ pub trait Transport {
 pub struct Place {
     /// For frames.
     pub interface: Option<String>,
+    /// The interface's receive queue, for links that take one.
+    pub queue: u16,
     /// For sockets: the address to bind to.
     pub ip: Option<IpAddr>,
 }
@@ -126,7 +129,7 @@ impl Listening {
                 let (listening, endpoint) = udp::Listening::new(place)?;
                 (Self::Udp(listening), endpoint)
             }
-            Kind::Raw => {
+            Kind::Raw | Kind::Xdp => {
                 let (listening, endpoint) = raw::Listening::new(session, place)?;
                 (Self::Raw(listening), endpoint)
             }
@@ -142,7 +145,7 @@ impl Listening {
             (Self::Tcp(listening), Endpoint::Socket(peer)) => Box::new(listening.accept(session, peer)?),
             (Self::Udp(listening), Endpoint::Socket(peer)) => Box::new(listening.accept(session, peer)?),
             (Self::Raw(listening), Endpoint::Station { address, mtu }) => {
-                Box::new(listening.accept(session, MacAddress(address), mtu))
+                listening.accept(session, MacAddress(address), mtu)
             }
             (Self::Llc(listening), Endpoint::Station { address, mtu }) => {
                 listening.accept(session, MacAddress(address), mtu)?
@@ -163,9 +166,9 @@ pub fn connect(session: &Session, place: &Place, peer: Endpoint) -> Result<(Box<
             let (transport, endpoint) = udp::connect(session, place, peer)?;
             (Box::new(transport), endpoint)
         }
-        (Kind::Raw, Endpoint::Station { address, mtu }) => {
+        (Kind::Raw | Kind::Xdp, Endpoint::Station { address, mtu }) => {
             let (listening, endpoint) = raw::Listening::new(session, place)?;
-            (Box::new(listening.accept(session, MacAddress(address), mtu)), endpoint)
+            (listening.accept(session, MacAddress(address), mtu), endpoint)
         }
         (Kind::Llc1 | Kind::Llc2 | Kind::Llc3, Endpoint::Station { address, mtu }) => {
             let (listening, endpoint) = llc::Listening::new(session, place)?;

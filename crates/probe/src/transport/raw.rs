@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
-use barewire_link::{
-    ETHERNET_HEADER_BYTES, Field, Filter, Link, MINIMUM_FRAME_BYTES, MacAddress, Outgoing, PacketConfig, PacketLink,
-};
+use barewire_link::{ETHERNET_HEADER_BYTES, Field, Filter, Link, MINIMUM_FRAME_BYTES, MacAddress, Outgoing};
 
 use super::datagram::{Accepted, HEADER_BYTES, Header, Reassembly};
+use super::links::{self, OpenLink};
 use super::pace::Pacer;
 use super::{Counters, Endpoint, Place, Transport};
 use crate::error::ProbeError;
@@ -23,7 +22,7 @@ const WIRE_OVERHEAD_BYTES: usize = 8 + 4 + 12;
 
 /// A link that is open before its peer is known.
 pub struct Listening {
-    link: PacketLink,
+    link: OpenLink,
 }
 
 impl Listening {
@@ -33,18 +32,15 @@ impl Listening {
             // The pair is the session's last byte. With one pair strangers' frames come in, to be counted.
             fields.push(Field::byte(17, session.pair));
         }
-        let link = PacketLink::open(&PacketConfig {
-            interface: place.interface()?.to_owned(),
-            protocol: ETHER_TYPE,
-            filter: Filter::all_of(&fields),
-            ring_bytes: PacketConfig::DEFAULT_RING_BYTES,
-        })?;
-        let endpoint = Endpoint::Station { address: link.address().0, mtu: link.mtu() };
+        let (link, endpoint) = links::open(session, place, ETHER_TYPE, Filter::all_of(&fields))?;
         Ok((Self { link }, endpoint))
     }
 
-    pub fn accept(self, session: &Session, peer: MacAddress, peer_mtu: usize) -> Raw<PacketLink> {
-        Raw::new(self.link, session.session, peer, peer_mtu)
+    pub fn accept(self, session: &Session, peer: MacAddress, peer_mtu: usize) -> Box<dyn Transport> {
+        match self.link {
+            OpenLink::Packet(link) => Box::new(Raw::new(link, session.session, peer, peer_mtu)),
+            OpenLink::Xdp(link) => Box::new(Raw::new(*link, session.session, peer, peer_mtu)),
+        }
     }
 }
 

@@ -220,12 +220,13 @@ fn failed(error: Errno) -> ProbeError {
 mod tests {
     use super::*;
     use crate::pattern::{Pattern, Sender};
-    use crate::protocol::Kind;
+    use crate::protocol::{Kind, LinkKind};
 
     fn pair() -> (Udp, Udp) {
         let session = Session {
             version: 1,
             transport: Kind::Udp,
+            link: LinkKind::Packet,
             wait: Wait::Spin,
             seed: 1,
             session: 77,
@@ -234,7 +235,7 @@ mod tests {
             walk_bytes: 0,
             give_way: false,
         };
-        let place = Place { interface: None, ip: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)) };
+        let place = Place { interface: None, queue: 0, ip: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)) };
         let (listening, endpoint) = Listening::new(&place).unwrap();
         let Endpoint::Socket(address) = endpoint else { panic!("{endpoint:?}") };
         let (a, endpoint) = connect(&session, &place, address).unwrap();

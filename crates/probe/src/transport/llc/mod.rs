@@ -6,11 +6,12 @@ pub mod framing;
 pub mod port;
 pub mod reliable;
 
-use barewire_link::{Filter, Link, MacAddress, PacketConfig, PacketLink};
+use barewire_link::{Filter, Link, MacAddress, PacketLink};
 use barewire_llc::{Lsap, Peer};
 
 use self::datagram::Datagrams;
 use self::reliable::Reliable;
+use super::links::{self, OpenLink};
 use super::{Endpoint, Place, Transport};
 use crate::error::ProbeError;
 use crate::protocol::{Kind, Session};
@@ -25,28 +26,25 @@ fn sap_of(pair: u8) -> Lsap {
     numbers.nth(usize::from(pair)).and_then(Lsap::new).expect("there are more numbers than pairs")
 }
 
-/// A link for LLC PDUs.
+/// The packet link's protocol for LLC PDUs.
 ///
-/// Not for ETH_P_802_2, although that is where most of them are: the kernel's own handler of length frames would get
+/// Not ETH_P_802_2, although that is where most of them are: the kernel's own handler of length frames would get
 /// each frame first, and a copy of its head. Who listens to all protocols comes before it.
+const PROTOCOL: u16 = libc::ETH_P_ALL as u16;
+
+/// A packet link for LLC PDUs.
 pub fn open_link(interface: &str, filter: Filter) -> Result<PacketLink, ProbeError> {
-    Ok(PacketLink::open(&PacketConfig {
-        interface: interface.to_owned(),
-        protocol: libc::ETH_P_ALL as u16,
-        filter,
-        ring_bytes: PacketConfig::DEFAULT_RING_BYTES,
-    })?)
+    links::open_packet(interface, PROTOCOL, filter)
 }
 
 /// A link that is open before its peer is known.
 pub struct Listening {
-    link: PacketLink,
+    link: OpenLink,
 }
 
 impl Listening {
     pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), ProbeError> {
-        let link = open_link(place.interface()?, framing::filter(sap_of(session.pair)))?;
-        let endpoint = Endpoint::Station { address: link.address().0, mtu: link.mtu() };
+        let (link, endpoint) = links::open(session, place, PROTOCOL, framing::filter(sap_of(session.pair)))?;
         Ok((Self { link }, endpoint))
     }
 
@@ -77,13 +75,26 @@ impl Listening {
         peer_mtu: usize,
         connects: bool,
     ) -> Result<Box<dyn Transport>, ProbeError> {
-        let sap = sap_of(session.pair);
-        let peer = Peer { local: sap, mac: peer.0, remote: sap };
-        let mtu = self.link.mtu().min(peer_mtu);
-        Ok(match session.transport {
-            Kind::Llc1 => Box::new(Datagrams::new(self.link, session.session, peer, mtu)?),
-            Kind::Llc2 => Box::new(Reliable::connection(self.link, peer, mtu, connects)?),
-            _ => Box::new(Reliable::acknowledged(self.link, peer, mtu)?),
-        })
+        match self.link {
+            OpenLink::Packet(link) => transport(link, session, peer, peer_mtu, connects),
+            OpenLink::Xdp(link) => transport(*link, session, peer, peer_mtu, connects),
+        }
     }
+}
+
+fn transport<L: Link + 'static>(
+    link: L,
+    session: &Session,
+    peer: MacAddress,
+    peer_mtu: usize,
+    connects: bool,
+) -> Result<Box<dyn Transport>, ProbeError> {
+    let sap = sap_of(session.pair);
+    let peer = Peer { local: sap, mac: peer.0, remote: sap };
+    let mtu = link.mtu().min(peer_mtu);
+    Ok(match session.transport {
+        Kind::Llc1 => Box::new(Datagrams::new(link, session.session, peer, mtu)?),
+        Kind::Llc2 => Box::new(Reliable::connection(link, peer, mtu, connects)?),
+        _ => Box::new(Reliable::acknowledged(link, peer, mtu)?),
+    })
 }

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Options of a socket, and waiting for it.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr;
+use std::time::Duration;
+
+/// Sets an option.
+pub(crate) fn set_option<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(size_of::<T>()).expect("options are small");
+    // SAFETY: pointer and length describe `value`, which outlives the call.
+    match unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, ptr::from_ref(value).cast(), length) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Reads an option; `T` is a plain C integer or a structure of them.
+pub(crate) fn get_option<T: Copy>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int) -> io::Result<T> {
+    let mut length = libc::socklen_t::try_from(size_of::<T>()).expect("options are small");
+    let mut value = mem::MaybeUninit::<T>::zeroed();
+    // SAFETY: pointer and length describe `value`, of which the kernel writes at most that much.
+    match unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, value.as_mut_ptr().cast(), &raw mut length) } {
+        // SAFETY: zeroed at first, then written by the kernel; only called for plain C integers and
+        // structures of them.
+        0 => Ok(unsafe { value.assume_init() }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The error that the socket has kept for whoever asks, such as that its interface went down.
+pub(crate) fn pending_error(socket: &OwnedFd) -> io::Result<()> {
+    match get_option::<libc::c_int>(socket, libc::SOL_SOCKET, libc::SO_ERROR)? {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
+/// Binds to an address of any family.
+pub(crate) fn bind<T>(socket: &OwnedFd, address: &T) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(size_of::<T>()).expect("addresses are small");
+    // SAFETY: pointer and length describe `address`.
+    match unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(address).cast(), length) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Sleeps until one of `events` has come or `timeout` is up; what came, errors included. A signal ends the wait
+/// early, with nothing.
+pub(crate) fn poll(socket: &OwnedFd, events: libc::c_short, timeout: Duration) -> io::Result<libc::c_short> {
+    let mut request = libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 };
+    let timeout = libc::timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
+    // SAFETY: one pollfd, a timespec and no signal mask, all outliving the call.
+    if unsafe { libc::ppoll(&raw mut request, 1, &raw const timeout, ptr::null()) } < 0 {
+        let error = io::Error::last_os_error();
+        return if error.kind() == io::ErrorKind::Interrupted { Ok(0) } else { Err(error) };
+    }
+    Ok(request.revents)
+}
+
+/// Events that mean that something is wrong with the socket.
+pub(crate) const TROUBLE: libc::c_short = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;

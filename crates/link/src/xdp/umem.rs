@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The memory that program and kernel share for frames, cut into chunks of one size.
+//!
+//! ```text
+//! | receive chunk 0 | … | receive chunk n−1 | send chunk 0 | … |
+//!   chunk: 256 bytes of the kernel's (receive only) | frame
+//! ```
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::ptr::{self, NonNull};
+
+use crate::socket::set_option;
+
+/// What the kernel keeps for itself at the start of a chunk that it receives into (`XDP_PACKET_HEADROOM`).
+const KERNEL_BYTES: usize = 256;
+/// Chunks are powers of two from 2 KiB up to a page.
+const CHUNK_BYTES: [usize; 2] = [2048, 4096];
+/// As a receive ring of the packet link: stays in the cache, and holds a millisecond at 10 Gb/s.
+pub(super) const RECEIVE_CHUNKS: u32 = 1024;
+/// Frames on their way out. Few, because the chunk used last is used again first, while it is in the cache.
+pub(super) const SEND_CHUNKS: u32 = 256;
+
+const _: () = assert!(RECEIVE_CHUNKS.is_power_of_two() && SEND_CHUNKS.is_power_of_two(), "they are also rings' sizes");
+
+/// A private mapping of this process.
+pub(super) struct Mapping {
+    memory: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a mapping belongs to the process and not to the thread that made it.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Fresh memory, all zeros, present at once.
+    pub(super) fn anonymous(bytes: usize) -> io::Result<Self> {
+        Self::map(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+    }
+
+    /// A part of what `descriptor` offers to share.
+    pub(super) fn shared(bytes: usize, descriptor: i32, offset: libc::off_t) -> io::Result<Self> {
+        Self::map(bytes, libc::MAP_SHARED, descriptor, offset)
+    }
+
+    fn map(bytes: usize, flags: libc::c_int, descriptor: i32, offset: libc::off_t) -> io::Result<Self> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice; the result is checked.
+        let memory =
+            unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags | libc::MAP_POPULATE, descriptor, offset) };
+        match NonNull::new(memory.cast::<u8>()) {
+            Some(memory) if memory.as_ptr().cast() != libc::MAP_FAILED => Ok(Self { memory, bytes }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// The address `offset` bytes from the start, of `length` bytes inside the mapping.
+    #[inline]
+    pub(super) fn at(&self, offset: usize, length: usize) -> *mut u8 {
+        assert!(offset.checked_add(length).is_some_and(|end| end <= self.bytes), "outside of the mapping");
+        // SAFETY: just checked to be inside.
+        unsafe { self.memory.as_ptr().add(offset) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: unmaps exactly what was mapped, once.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Size of the chunks for frames of that many bytes, or `None` if no chunk holds them.
+pub(super) fn chunk_bytes(frame_bytes: usize) -> Option<usize> {
+    CHUNK_BYTES.into_iter().find(|chunk| KERNEL_BYTES + frame_bytes <= *chunk)
+}
+
+/// The longest frame that any chunk holds.
+pub(super) const LONGEST_FRAME_BYTES: usize = CHUNK_BYTES[1] - KERNEL_BYTES;
+
+/// The registered memory. Addresses in it are offsets from its start, as in the rings.
+pub(super) struct Umem {
+    mapping: Mapping,
+    chunk_bytes: usize,
+}
+
+impl Umem {
+    /// Bytes of all chunks of that size.
+    pub(super) fn bytes(chunk_bytes: usize) -> usize {
+        chunk_bytes * (RECEIVE_CHUNKS + SEND_CHUNKS) as usize
+    }
+
+    /// Memory of chunks of that size, registered with `socket`, which locks it.
+    pub(super) fn register(socket: &OwnedFd, chunk_bytes: usize) -> Result<Self, (&'static str, io::Error)> {
+        let bytes = Self::bytes(chunk_bytes);
+        let mapping = Mapping::anonymous(bytes).map_err(|error| ("mmap", error))?;
+        let request = libc::xdp_umem_reg {
+            addr: mapping.at(0, bytes) as u64,
+            len: bytes as u64,
+            chunk_size: chunk_bytes as u32,
+            headroom: 0,
+            flags: 0,
+            tx_metadata_len: 0,
+        };
+        set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &request).map_err(|error| ("XDP_UMEM_REG", error))?;
+        Ok(Self { mapping, chunk_bytes })
+    }
+
+    /// Addresses of the chunks to receive into.
+    pub(super) fn receive_chunks(&self) -> impl Iterator<Item = u64> + use<> {
+        let chunk_bytes = self.chunk_bytes as u64;
+        (0..u64::from(RECEIVE_CHUNKS)).map(move |chunk| chunk * chunk_bytes)
+    }
+
+    /// Addresses of the chunks to send from.
+    pub(super) fn send_chunks(&self) -> impl Iterator<Item = u64> + use<> {
+        let chunk_bytes = self.chunk_bytes as u64;
+        (u64::from(RECEIVE_CHUNKS)..u64::from(RECEIVE_CHUNKS + SEND_CHUNKS)).map(move |chunk| chunk * chunk_bytes)
+    }
+
+    /// Address of the chunk that an address lies in.
+    #[inline]
+    pub(super) fn chunk_of(&self, address: u64) -> u64 {
+        address & !(self.chunk_bytes as u64 - 1)
+    }
+
+    /// The bytes of a frame.
+    ///
+    /// # Safety
+    /// The chunk is the caller's (given by the kernel and not given back), and no other slice of it is alive.
+    #[inline]
+    pub(super) unsafe fn frame_mut(&mut self, address: u64, length: usize) -> &mut [u8] {
+        // SAFETY: inside the mapping, as `at` checks, whose bytes are always initialised; the caller is the only
+        // one to use them.
+        unsafe { std::slice::from_raw_parts_mut(self.mapping.at(address as usize, length), length) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_gets_the_smallest_chunk_that_holds_it_with_the_kernels_part() {
+        assert_eq!(chunk_bytes(1518), Some(2048));
+        assert_eq!(chunk_bytes(2048 - 256), Some(2048));
+        assert_eq!(chunk_bytes(2048 - 255), Some(4096));
+        assert_eq!(chunk_bytes(LONGEST_FRAME_BYTES), Some(4096));
+        assert_eq!(chunk_bytes(LONGEST_FRAME_BYTES + 1), None);
+    }
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The links that frames can go over.
+
+use barewire_link::{BusyPoll, Filter, Link, PacketConfig, PacketLink, XdpConfig, XdpLink, XdpMode};
+
+use super::{Endpoint, Place};
+use crate::error::ProbeError;
+use crate::protocol::{LinkKind, Session, Wait};
+
+/// A link of one of the kinds.
+pub enum OpenLink {
+    Packet(PacketLink),
+    Xdp(Box<XdpLink>),
+}
+
+/// Opens the session's kind of link for the frames that `filter` wants; `protocol` is for the packet link alone.
+pub fn open(
+    session: &Session,
+    place: &Place,
+    protocol: u16,
+    filter: Filter,
+) -> Result<(OpenLink, Endpoint), ProbeError> {
+    let interface = place.interface()?;
+    let mode = match session.link {
+        LinkKind::Packet => {
+            let link = open_packet(interface, protocol, filter)?;
+            let endpoint = endpoint(&link);
+            return Ok((OpenLink::Packet(link), endpoint));
+        }
+        LinkKind::Xdp => XdpMode::Auto,
+        LinkKind::XdpGeneric => XdpMode::Generic,
+        LinkKind::XdpNative => XdpMode::Native,
+        LinkKind::XdpZerocopy => XdpMode::ZeroCopy,
+    };
+    let busy_poll = (session.wait == Wait::Busypoll).then(BusyPoll::default);
+    let config = XdpConfig { interface: interface.to_owned(), filter, queue: place.queue, mode, busy_poll };
+    let link = XdpLink::open(&config)?;
+    let endpoint = endpoint(&link);
+    Ok((OpenLink::Xdp(Box::new(link)), endpoint))
+}
+
+/// A packet link with the ring that suits measurements.
+pub fn open_packet(interface: &str, protocol: u16, filter: Filter) -> Result<PacketLink, ProbeError> {
+    let ring_bytes = PacketConfig::DEFAULT_RING_BYTES;
+    Ok(PacketLink::open(&PacketConfig { interface: interface.to_owned(), protocol, filter, ring_bytes })?)
+}
+
+fn endpoint(link: &impl Link) -> Endpoint {
+    Endpoint::Station { address: link.address().0, mtu: link.mtu() }
+}
