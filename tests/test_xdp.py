@@ -14,6 +14,7 @@ import pytest
 from conftest import PROBE, eventually, stand_up
 from test_probe import drive, place, records, remove_interface, serve
 
+from barewire.doctor.xdp import xdp_findings
 from barewire.errors import MeasurementFailed
 from barewire.lab import Lab, LinkSpec
 from barewire.measure import LabSite, Plan, Subject, measure
@@ -255,3 +256,12 @@ def test_an_mtu_beyond_a_chunk_is_refused_with_the_largest_that_goes():
     with stand_up("pair", LinkSpec(mtu=9000)) as lab:
         code, error = refused(lab, "--transport", "xdp")
     assert code == 2 and "ip link set eth0 mtu" in error, error
+
+
+def test_the_doctor_tells_which_modes_an_interface_has(pair):
+    [finding] = xdp_findings([])
+    assert "generic, native works" in finding.detail and "no zero-copy" in finding.detail
+    assert not programs(pair, "h1")
+    with running(pair):
+        done = pair.run("h1", [PROBE, "xdp-modes", "--interface", "eth0"], capture_output=True, text=True, check=False)
+    assert done.returncode == 3 and "in use" in done.stderr
