@@ -15,7 +15,6 @@
 #include "link.h"
 
 enum {
-  CHUNK_BYTES = 2048,
   RECEIVE_CHUNKS = 1024,
   SEND_CHUNKS = 256,
   BATCH = 32,
@@ -28,6 +27,7 @@ struct ring {
 };
 
 static int descriptor;
+static size_t chunk_bytes;
 static uint8_t *memory;
 static struct ring fill, complete, receive, transmit;
 static uint64_t spare[SEND_CHUNKS];
@@ -100,21 +100,22 @@ static void attach_program(unsigned interface, unsigned flags) {
 }
 
 void open_link(const char *interface, size_t mtu, const char *kind) {
-  if (mtu + ETH_HLEN + XDP_PACKET_HEADROOM > CHUNK_BYTES) errno = EMSGSIZE, fail(interface);
+  chunk_bytes = mtu + ETH_HLEN + XDP_PACKET_HEADROOM > 2048 ? 4096 : 2048;
+  if (mtu + ETH_HLEN + XDP_PACKET_HEADROOM > chunk_bytes) errno = EMSGSIZE, fail(interface);
   descriptor = socket(AF_XDP, SOCK_RAW, 0);
   if (descriptor < 0) fail("socket");
-  size_t bytes = (size_t)CHUNK_BYTES * (RECEIVE_CHUNKS + SEND_CHUNKS);
+  size_t bytes = chunk_bytes * (RECEIVE_CHUNKS + SEND_CHUNKS);
   memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (memory == MAP_FAILED) fail("mmap");
-  struct xdp_umem_reg area = {.addr = (uintptr_t)memory, .len = bytes, .chunk_size = CHUNK_BYTES};
+  struct xdp_umem_reg area = {.addr = (uintptr_t)memory, .len = bytes, .chunk_size = (uint32_t)chunk_bytes};
   if (setsockopt(descriptor, SOL_XDP, XDP_UMEM_REG, &area, sizeof area)) fail("umem");
   fill = RING(XDP_UMEM_FILL_RING, RECEIVE_CHUNKS, uint64_t, XDP_UMEM_PGOFF_FILL_RING, fr);
   complete = RING(XDP_UMEM_COMPLETION_RING, SEND_CHUNKS, uint64_t, XDP_UMEM_PGOFF_COMPLETION_RING, cr);
   receive = RING(XDP_RX_RING, RECEIVE_CHUNKS, struct xdp_desc, XDP_PGOFF_RX_RING, rx);
   transmit = RING(XDP_TX_RING, SEND_CHUNKS, struct xdp_desc, XDP_PGOFF_TX_RING, tx);
-  for (uint64_t i = 0; i < RECEIVE_CHUNKS; i++) ((uint64_t *)fill.entries)[i] = i * CHUNK_BYTES;
+  for (uint64_t i = 0; i < RECEIVE_CHUNKS; i++) ((uint64_t *)fill.entries)[i] = i * chunk_bytes;
   __atomic_store_n(fill.producer, fill.own = RECEIVE_CHUNKS, __ATOMIC_RELEASE);
-  for (uint64_t i = 0; i < SEND_CHUNKS; i++) spare[spares++] = (RECEIVE_CHUNKS + i) * CHUNK_BYTES;
+  for (uint64_t i = 0; i < SEND_CHUNKS; i++) spare[spares++] = (RECEIVE_CHUNKS + i) * chunk_bytes;
   // Floors run in labs, whose veth is faster in generic mode.
   bool native = strcmp(kind, "xdp-native") == 0 || strcmp(kind, "xdp-zerocopy") == 0;
   struct sockaddr_xdp address = {.sxdp_family = AF_XDP, .sxdp_ifindex = if_nametoindex(interface)};
@@ -170,6 +171,6 @@ const uint8_t *next_frame(size_t *bytes) {
 }
 
 void return_frame(void) {
-  ((uint64_t *)fill.entries)[fill.own++ % RECEIVE_CHUNKS] = entry()->addr / CHUNK_BYTES * CHUNK_BYTES;
+  ((uint64_t *)fill.entries)[fill.own++ % RECEIVE_CHUNKS] = entry()->addr & ~(uint64_t)(chunk_bytes - 1);
   if (++receive.own % GROUP == 0) give_back();
 }

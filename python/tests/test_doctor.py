@@ -15,6 +15,7 @@ from barewire.doctor.features import judge_attempts
 from barewire.doctor.interfaces import Interface, judge, summarise_offloads
 from barewire.doctor.machine import decode_capabilities, decode_cpu_list, decode_release, machine_findings
 from barewire.doctor.software import describe_version, libfabric_version
+from barewire.doctor.xdp import judge_modes
 
 GOOD = Finding("kernel", "veth", Status.OK, "tried: works", essential=True)
 POOR = Finding("cores", "SMT", Status.WARNING, "on", "echo off > control")
@@ -45,6 +46,14 @@ def test_kernel_releases_are_read(release: str, version: tuple[int, int]) -> Non
 def test_a_complaint_without_a_fix_cannot_be_made() -> None:
     with pytest.raises(ValueError, match="without a fix"):
         Finding("cores", "SMT", Status.WARNING, "on")
+
+
+def test_modes_of_af_xdp_are_told_with_why_the_others_do_not_work() -> None:
+    some = judge_modes("eth0", {"generic": "", "native": "", "zero-copy": "Operation not supported"})
+    assert some.status is Status.OK
+    assert some.detail == "tried: generic, native works; no zero-copy (Operation not supported)"
+    none = judge_modes("eth0", {"generic": "no such thing"})
+    assert none.status is Status.MISSING and "nothing works" in none.detail and none.fix
 
 
 def test_only_what_is_essential_and_missing_ends_with_code_3() -> None:

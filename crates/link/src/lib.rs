@@ -51,7 +51,8 @@ pub trait Link {
     /// system says, such as [`LinkError::InterfaceDown`].
     fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError>;
 
-    /// The next frame that has arrived, or `None` if there is none now. Makes no system call.
+    /// The next frame that has arrived, or `None` if there is none now. Makes no system call, unless a driver
+    /// that shares its memory asks for one.
     ///
     /// The frame is lent until the next call on this link.
     fn receive(&mut self) -> Option<Incoming<'_>>;

@@ -8,6 +8,7 @@ mod cpu;
 mod error;
 mod lossy;
 mod measure;
+mod modes;
 mod names;
 mod pattern;
 mod protocol;
@@ -58,6 +59,8 @@ enum Command {
     Hosts(names::HostsCommand),
     /// Answer to this host's name until interrupted; serve and station echo do it besides
     Announce(names::AnnounceCommand),
+    /// Try which modes of AF_XDP an interface has
+    XdpModes(modes::ModesCommand),
     /// Be an LLC station for a foreign peer, and measure nothing
     #[command(subcommand)]
     Station(station::Role),
@@ -203,6 +206,7 @@ fn run(command: Command) -> Result<(), ProbeError> {
             interrupt_on_signals()?;
             station::run(&role)
         }
+        Command::XdpModes(command) => modes::run(&command),
         Command::Pingpong(arguments) => measure(Test::Pingpong, arguments),
         Command::Stream(arguments) => measure(Test::Stream, arguments),
         Command::Bidirectional(arguments) => measure(Test::Bidirectional, arguments),

@@ -15,15 +15,21 @@ from barewire.doctor import Finding, Status, collect, exit_code, to_document, ve
 _STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "red"}
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> None:
+def doctor(
+    try_xdp: Annotated[
+        str, typer.Option(help="interfaces to try AF_XDP on, with commas; may interrupt their link for a moment")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
     """Examine this machine: cores, kernel, privilege, network, software; each finding with its fix."""
     console = Console(highlight=False)
+    named = [name.strip() for name in try_xdp.split(",") if name.strip()]
     if as_json:
-        findings = collect()
+        findings = collect(named)
         typer.echo(json.dumps(to_document(findings), indent=2, ensure_ascii=False))
     else:
         with console.status("examining this machine"):
-            findings = collect()
+            findings = collect(named)
         console.print(render(findings))
         console.print(verdict(findings), markup=False)
     raise typer.Exit(exit_code(findings))

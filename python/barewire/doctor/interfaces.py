@@ -63,6 +63,7 @@ def judge(interface: Interface) -> Finding:
     if interface.ring_rx is not None:
         facts.append(f"receive ring {interface.ring_rx[0]} of {interface.ring_rx[1]}")
     facts.append(f"offloads: {', '.join(summarise_offloads(interface.offloads)) or 'none'}")
+    facts.append(f"AF_XDP: `barewire doctor --try-xdp {interface.name}` tries it")
     delays = interface.rx_coalesce_us or interface.adaptive_rx
     if delays and not interface.virtual:
         fix = f"ethtool -C {interface.name} adaptive-rx off rx-usecs 0"

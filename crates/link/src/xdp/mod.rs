@@ -244,8 +244,8 @@ impl XdpLink {
                 }
             }
             let left = self.transmit.pending();
+            // Without a copy the device takes its time; with one it is full.
             if left == pending {
-                self.counters.send_busy += 1;
                 break;
             }
             pending = left;
@@ -260,6 +260,22 @@ impl XdpLink {
         let result =
             unsafe { libc::sendto(self.socket.as_raw_fd(), ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Makes a driver that ran out of chunks look for new ones. What goes wrong shows in [`Link::check`].
+    #[cold]
+    fn wake_receiver(&self) {
+        // SAFETY: a null pointer with no length, which is how an AF_XDP socket's driver is woken.
+        unsafe {
+            libc::recvfrom(
+                self.socket.as_raw_fd(),
+                ptr::null_mut(),
+                0,
+                libc::MSG_DONTWAIT,
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        };
     }
 
     fn poll(&mut self, events: libc::c_short, timeout: Duration) -> Result<bool, LinkError> {
@@ -321,6 +337,9 @@ impl Link for XdpLink {
             if self.fill.unpublished() > 0 {
                 self.settle();
             }
+            if self.mode == XdpMode::ZeroCopy && self.fill.needs_wakeup() {
+                self.wake_receiver();
+            }
             return None;
         };
         self.counters.received += 1;
@@ -357,7 +376,9 @@ impl Link for XdpLink {
         socket::pending_error(&self.socket).map_err(|error| self.failed("SO_ERROR", error))?;
         // An interface that is down has no word of its own: asking for a look at the ring tells.
         match self.wake() {
-            Err(error) if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS)) => {
+            Err(error)
+                if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR)) =>
+            {
                 Err(self.failed("sendto", error))
             }
             _ => Ok(()),

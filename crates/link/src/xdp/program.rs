@@ -113,6 +113,11 @@ impl Assembler {
         }
     }
 
+    fn pass(&mut self) {
+        self.push(MOVE_VALUE, 0, 0, 0, XDP_PASS);
+        self.push(EXIT, 0, 0, 0, 0);
+    }
+
     /// Redirects if an alternative matches, with everything behind the addresses `tag_bytes` later.
     fn match_any(&mut self, filter: &Filter, tag_bytes: i16) {
         for (fields, needed_bytes) in filter.alternatives() {
@@ -140,6 +145,11 @@ impl Assembler {
 /// The program for a filter: the same frames as for the packet link, so a VLAN tag counts as not there.
 fn assemble(filter: &Filter, map: i32) -> Vec<Instruction> {
     let mut code = Assembler::default();
+    if filter.alternatives().next().is_none() {
+        // The kernel refuses a program with instructions that are never reached.
+        code.pass();
+        return code.program;
+    }
     code.push(LOAD_WORD, QUEUE, CONTEXT, CONTEXT_QUEUE, 0);
     code.push(LOAD_WORD, FRAME, CONTEXT, CONTEXT_DATA, 0);
     code.push(LOAD_WORD, FRAME_END, CONTEXT, CONTEXT_DATA_END, 0);
@@ -159,8 +169,7 @@ fn assemble(filter: &Filter, map: i32) -> Vec<Instruction> {
     code.push(CALL, 0, 0, 0, REDIRECT_MAP);
     code.push(EXIT, 0, 0, 0, 0);
     code.place(Label::Pass);
-    code.push(MOVE_VALUE, 0, 0, 0, XDP_PASS);
-    code.push(EXIT, 0, 0, 0, 0);
+    code.pass();
     debug_assert!(code.jumps.is_empty());
     code.program
 }

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What `XdpLink` refuses before it asks for any privilege. What needs two hosts is in `tests/test_xdp.py`.
+
+use barewire_link::{Filter, Interface, LinkError, XdpConfig, XdpLink, XdpMode};
+
+fn open(interface: &str) -> LinkError {
+    let config = XdpConfig {
+        interface: interface.to_owned(),
+        filter: Filter::default(),
+        queue: 0,
+        mode: XdpMode::Auto,
+        busy_poll: None,
+    };
+    XdpLink::open(&config).err().expect("this cannot be opened")
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_named() {
+    assert!(matches!(open("nosuch0"), LinkError::NoSuchInterface(name) if name == "nosuch0"));
+}
+
+#[test]
+fn an_mtu_beyond_a_chunk_is_refused_with_the_largest_that_goes() {
+    let lo = Interface::by_name("lo").unwrap();
+    assert!(lo.mtu > 4096, "the loopback interface's MTU is {}", lo.mtu);
+    let error = open("lo");
+    assert!(matches!(&error, LinkError::MtuTooLarge { mtu, most: 3822, .. } if *mtu == lo.mtu), "{error}");
+}
