@@ -12,6 +12,7 @@ mod filter;
 mod interface;
 mod memory;
 mod packet;
+mod restricted;
 mod ring;
 
 use std::time::Duration;
@@ -22,6 +23,7 @@ pub use filter::{Field, Filter};
 pub use interface::Interface;
 pub use memory::{Faults, MemoryLink};
 pub use packet::{PacketConfig, PacketLink};
+pub use restricted::open_restricted;
 
 /// Bytes of an Ethernet header without a VLAN tag: destination, source, EtherType or length.
 pub const ETHERNET_HEADER_BYTES: usize = 14;

@@ -43,9 +43,10 @@ impl From<LinkError> for ProbeError {
         match error {
             LinkError::NotPermitted => Self::MachineCannot(text),
             LinkError::NoSuchInterface(_) | LinkError::NotEthernet { .. } => Self::WrongUse(text),
-            LinkError::InterfaceDown(_) | LinkError::FrameTooLong { .. } | LinkError::System { .. } => {
-                Self::Failed(text)
-            }
+            LinkError::InterfaceDown(_)
+            | LinkError::FrameTooLong { .. }
+            | LinkError::ForeignSocket { .. }
+            | LinkError::System { .. } => Self::Failed(text),
         }
     }
 }

@@ -10,6 +10,7 @@ mod tcp;
 mod udp;
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use barewire_link::MacAddress;
@@ -140,6 +141,8 @@ pub struct Place {
     pub interface: Option<String>,
     /// For sockets: the address to bind to.
     pub ip: Option<IpAddr>,
+    /// For frames: who has the privilege for them.
+    pub broker: Option<PathBuf>,
 }
 
 impl Place {

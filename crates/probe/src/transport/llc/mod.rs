@@ -3,13 +3,15 @@
 
 mod datagram;
 pub mod framing;
+pub mod open;
 pub mod port;
 pub mod reliable;
 
-use barewire_link::{Filter, Link, MacAddress, PacketConfig, PacketLink};
+use barewire_link::{Link, MacAddress, PacketLink};
 use barewire_llc::{Lsap, Peer};
 
 use self::datagram::Datagrams;
+use self::open::{Hears, open_link};
 use self::reliable::Reliable;
 use super::{Endpoint, Place, Transport};
 use crate::error::ProbeError;
@@ -25,19 +27,6 @@ fn sap_of(pair: u8) -> Lsap {
     numbers.nth(usize::from(pair)).and_then(Lsap::new).expect("there are more numbers than pairs")
 }
 
-/// A link for LLC PDUs.
-///
-/// Not for ETH_P_802_2, although that is where most of them are: the kernel's own handler of length frames would get
-/// each frame first, and a copy of its head. Who listens to all protocols comes before it.
-pub fn open_link(interface: &str, filter: Filter) -> Result<PacketLink, ProbeError> {
-    Ok(PacketLink::open(&PacketConfig {
-        interface: interface.to_owned(),
-        protocol: libc::ETH_P_ALL as u16,
-        filter,
-        ring_bytes: PacketConfig::DEFAULT_RING_BYTES,
-    })?)
-}
-
 /// A link that is open before its peer is known.
 pub struct Listening {
     link: PacketLink,
@@ -45,7 +34,8 @@ pub struct Listening {
 
 impl Listening {
     pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), ProbeError> {
-        let link = open_link(place.interface()?, framing::filter(sap_of(session.pair)))?;
+        let sap = sap_of(session.pair);
+        let link = open_link(place.interface()?, sap, Hears::Sap, place.broker.as_deref())?;
         let endpoint = Endpoint::Station { address: link.address().0, mtu: link.mtu() };
         Ok((Self { link }, endpoint))
     }
