@@ -193,6 +193,12 @@ station = true
     }
 
     #[test]
+    fn the_example_is_a_policy() {
+        let policy = Policy::parse(include_str!("../broker.toml"), |name| (name == "root").then_some(0)).unwrap();
+        assert_eq!(policy.at_most(1000, &request("eth1", 0x10, false)), Some(8));
+    }
+
+    #[test]
     fn a_mistake_has_its_line_and_says_what_would_be_right() {
         for (from, to, line, reason) in [
             ("\"alice\"", "\"bob\"", 3, "no user 'bob'"),
