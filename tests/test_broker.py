@@ -428,6 +428,7 @@ promiscuous = struct.pack("iHH8s", index, 1, 0, bytes(8))
 attempt("promiscuous", lambda: link.setsockopt(SOL_PACKET, 1, promiscuous))
 attempt("own outgoing frames", lambda: link.setsockopt(SOL_PACKET, 23, struct.pack("i", 0)))
 attempt("bind to lo", lambda: link.bind(("lo", 3)))
+attempt("another's group", lambda: link.setsockopt(SOL_PACKET, 18, struct.pack("I", 77)))
 attempt("bind to eth0", lambda: link.bind(("eth0", 3)))
 print(json.dumps(done), flush=True)
 mine = link.getsockname()[4]
@@ -474,6 +475,8 @@ def test_a_holder_cannot_widen_what_it_receives(site: Site) -> None:
         "a socket of its own",
     )
     assert {name: tried.pop(name) for name in refused} == dict.fromkeys(refused, "EPERM")
+    in_a_group = {"bind to lo": "EINVAL", "bind to eth0": "EINVAL", "another's group": "EALREADY"}
+    assert {name: tried.pop(name) for name in in_a_group} == in_a_group
     assert set(tried.values()) == {"works"}, f"documented in docs/security.md as possible: {tried}"
     assert [frame[:12] for frame in got] == [mine] and got[0][24:30] == "000320", got
 

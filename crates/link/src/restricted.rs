@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! AF_PACKET sockets for a process that may not make them: filtered once and for all before they are handed over.
 //!
-//! Whoever holds such a socket can bind it anew, ask for promiscuous mode and for its host's outgoing frames, all
-//! without a capability. So the filter itself says which interface, and that the frame was for this host. What is
-//! sent is not filtered; the socket's mark lets a rule at the interface's egress tell it from others.
+//! Whoever holds such a socket could bind it anew, were it in no group, and can ask for promiscuous mode and for its
+//! host's outgoing frames, all without a capability. So the filter itself says which interface, and that the frame was
+//! for this host. What is sent is not filtered; the socket's mark lets a rule at the interface's egress tell it from others.
 
 use std::io;
 use std::mem;
@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use crate::filter::instruction;
 use crate::interface::{owned, system};
 use crate::packet::{attach_filter, bind, get_option};
-use crate::ring::set_option_at;
+use crate::ring::{set_option, set_option_at};
 use crate::{Filter, Interface, LinkError};
 
 /// Opens a socket on an interface that receives what the filter keeps, for this host, of that interface, for ever;
@@ -34,7 +34,32 @@ pub fn open_restricted(interface: &Interface, protocol: u16, filter: &Filter, ma
     set_option_at(&socket, libc::SOL_SOCKET, libc::SO_LOCK_FILTER, &on).map_err(failed("SO_LOCK_FILTER"))?;
     set_option_at(&socket, libc::SOL_SOCKET, libc::SO_MARK, &mark).map_err(failed("SO_MARK"))?;
     bind(&socket, interface.index, protocol).map_err(failed("bind"))?;
+    // An interface that is down binds without complaint; a group of it cannot be made.
+    match get_option::<libc::c_int>(&socket, libc::SOL_SOCKET, libc::SO_ERROR).map_err(failed("SO_ERROR"))? {
+        0 => {}
+        code => return Err(failed("bind")(io::Error::from_raw_os_error(code))),
+    }
+    set_option(&socket, libc::PACKET_FANOUT, &Fanout::ALONE).map_err(failed("PACKET_FANOUT"))?;
     Ok(socket)
+}
+
+// linux/if_packet.h; libc has none of them.
+const FANOUT_CPU: u16 = 2;
+const FANOUT_UNIQUE_ID: u16 = 0x2000;
+const FANOUT_IGNORE_OUTGOING: u16 = 0x4000;
+
+/// `struct fanout_args`: a group of sockets that share what comes.
+#[repr(C)]
+struct Fanout {
+    id: u16,
+    kind: u16,
+    members_max: u32,
+}
+
+impl Fanout {
+    /// A group of one, which nobody can join. A socket in a group cannot be bound anew, nor join another's group and
+    /// take frames away there. By processor, since that is the cheapest way to choose among one.
+    const ALONE: Self = Self { id: 0, kind: FANOUT_CPU | FANOUT_UNIQUE_ID | FANOUT_IGNORE_OUTGOING, members_max: 1 };
 }
 
 /// The beginning of a program: ends it with "no" for frames of other interfaces, for other hosts, or of our own.
