@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Fuzz targets for the protocol engine and for names: each takes any bytes, and panics if a promise is broken.
+//! Fuzz targets for the protocol engine, for names and for the broker's messages: each takes any bytes, and panics if a promise is broken.
 //!
 //! `cargo test` replays the corpus and some thousand mutations of it (`tests/smoke.rs`); `tools/fuzz.sh`
 //! searches for hours, guided by coverage.
 
 #![forbid(unsafe_code)]
 
+mod broker;
 mod checker;
 mod input;
 mod message;
@@ -25,6 +26,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("pair", pair::pair),
     ("message", message::message),
     ("names", names::names),
+    ("broker", broker::broker),
 ];
 
 /// The target of this name.

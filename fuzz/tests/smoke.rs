@@ -45,6 +45,11 @@ fn names_survives() {
 }
 
 #[test]
+fn broker_survives() {
+    survives("broker");
+}
+
+#[test]
 fn every_target_has_a_corpus_and_every_corpus_a_target() {
     let mut folders: Vec<_> = fs::read_dir(corpus_folder())
         .expect("the corpus")

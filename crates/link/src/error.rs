@@ -89,6 +89,14 @@ pub enum LinkError {
         /// The interface's largest payload.
         mtu: usize,
     },
+    /// A socket that was handed over is not what it should be.
+    #[error("the descriptor handed over is no AF_PACKET socket bound to '{interface}': {reason}")]
+    ForeignSocket {
+        /// The interface that it should be bound to.
+        interface: String,
+        /// What it is instead.
+        reason: String,
+    },
     /// Any other failure of a system call.
     #[error("{operation} on interface '{interface}' failed: {source}")]
     System {

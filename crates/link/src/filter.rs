@@ -160,7 +160,7 @@ const fn full_mask(width: Width) -> u32 {
     }
 }
 
-fn instruction(code: u32, k: u32) -> libc::sock_filter {
+pub(crate) fn instruction(code: u32, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: u16::try_from(code).expect("BPF codes have 16 bits"), jt: 0, jf: 0, k }
 }
 

@@ -12,6 +12,7 @@ mod filter;
 mod interface;
 mod memory;
 mod packet;
+mod restricted;
 mod ring;
 mod socket;
 mod xdp;
@@ -24,6 +25,7 @@ pub use filter::{Field, Filter};
 pub use interface::Interface;
 pub use memory::{Faults, MemoryLink};
 pub use packet::{PacketConfig, PacketLink};
+pub use restricted::open_restricted;
 pub use xdp::{BusyPoll, XdpConfig, XdpLink, XdpMode};
 
 /// Bytes of an Ethernet header without a VLAN tag: destination, source, EtherType or length.

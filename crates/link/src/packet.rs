@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use crate::interface::{owned, system};
+use crate::restricted;
 use crate::ring::ReceiveRing;
 use crate::socket::{self, TROUBLE, get_option, set_option};
 use crate::{Counters, Filter, Incoming, Interface, Link, LinkError, MacAddress, Outgoing};
@@ -39,6 +40,8 @@ pub struct PacketLink {
     interface: Interface,
     counters: Counters,
     short_frame: Box<[u8; COPIED_BYTES]>,
+    /// Closed after the socket: see [`adopt`](Self::adopt).
+    _lease: Option<OwnedFd>,
 }
 
 /// Up to here a single frame is put together in one buffer: `send` of one piece costs the kernel less
@@ -60,19 +63,45 @@ impl PacketLink {
         // SAFETY: socket() takes no pointers.
         let descriptor = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
         let socket = owned(descriptor).map_err(failed("socket(AF_PACKET)"))?;
-        attach_filter(&socket, &config.filter).map_err(failed("SO_ATTACH_FILTER"))?;
+        attach_filter(&socket, config.filter.compile()).map_err(failed("SO_ATTACH_FILTER"))?;
+        let mut link = Self::with_ring(socket, interface, config.ring_bytes)?;
+        bind(&link.socket, link.interface.index, config.protocol).map_err(failed("bind"))?;
+        // An interface that is down binds without complaint; the socket's error tells.
+        link.check()?;
+        Ok(link)
+    }
+
+    /// Goes on with a socket that somebody with CAP_NET_RAW bound and filtered, such as one of
+    /// [`open_restricted`](crate::open_restricted); needs no capability. `lease` is closed once the socket is:
+    /// whoever has its other end learns that the link is gone.
+    ///
+    /// # Errors
+    /// [`LinkError::ForeignSocket`] unless it is an AF_PACKET socket bound to that interface; otherwise as
+    /// [`open`](Self::open).
+    pub fn adopt(
+        socket: OwnedFd,
+        interface: &str,
+        ring_bytes: usize,
+        lease: Option<OwnedFd>,
+    ) -> Result<Self, LinkError> {
+        let interface = Interface::by_name(interface)?;
+        restricted::verify(&socket, &interface)?;
+        let mut link = Self { _lease: lease, ..Self::with_ring(socket, interface, ring_bytes)? };
+        link.check()?;
+        Ok(link)
+    }
+
+    fn with_ring(socket: OwnedFd, interface: Interface, ring_bytes: usize) -> Result<Self, LinkError> {
+        let name = &interface.name;
+        let failed = |operation| move |source| system(operation, name, source);
         let on: libc::c_int = 1;
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &on)
             .map_err(failed("PACKET_IGNORE_OUTGOING"))?;
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &on).map_err(failed("PACKET_QDISC_BYPASS"))?;
-        let ring = ReceiveRing::attach(&socket, interface.mtu, config.ring_bytes)
-            .map_err(|(operation, source)| system(operation, &config.interface, source))?;
-        bind(&socket, interface.index, config.protocol).map_err(failed("bind"))?;
-        let mut link =
-            Self { ring, socket, interface, counters: Counters::default(), short_frame: Box::new([0; COPIED_BYTES]) };
-        // An interface that is down binds without complaint; the socket's error tells.
-        link.check()?;
-        Ok(link)
+        let ring = ReceiveRing::attach(&socket, interface.mtu, ring_bytes)
+            .map_err(|(operation, source)| system(operation, &interface.name, source))?;
+        let (counters, short_frame) = (Counters::default(), Box::new([0; COPIED_BYTES]));
+        Ok(Self { ring, socket, interface, counters, short_frame, _lease: None })
     }
 
     /// The interface as it was when the link was opened.
@@ -205,8 +234,7 @@ impl Link for PacketLink {
     }
 }
 
-fn attach_filter(socket: &OwnedFd, filter: &Filter) -> io::Result<()> {
-    let mut program = filter.compile();
+pub(crate) fn attach_filter(socket: &OwnedFd, mut program: Vec<libc::sock_filter>) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: u16::try_from(program.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?,
         filter: program.as_mut_ptr(),
@@ -214,7 +242,7 @@ fn attach_filter(socket: &OwnedFd, filter: &Filter) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
-fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
+pub(crate) fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
     // SAFETY: zeros are a valid link-layer address.
     let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
     address.sll_family = libc::AF_PACKET as libc::sa_family_t;

@@ -2,10 +2,12 @@
 //! `PacketLink` on the loopback interface, where every frame sent comes back in: two links with
 //! filters of their own are two stations on one wire. Needs CAP_NET_RAW.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use barewire_link::{Field, Filter, Link, LinkError, Outgoing, PacketConfig, PacketLink, VlanTag};
+use barewire_link::{
+    Field, Filter, Interface, Link, LinkError, Outgoing, PacketConfig, PacketLink, VlanTag, open_restricted,
+};
 
 const ETHER_TYPE: u16 = 0x88b5;
 
@@ -154,4 +156,42 @@ fn an_interface_that_is_not_there_is_named() {
         ring_bytes: 1,
     };
     assert!(matches!(PacketLink::open(&config), Err(LinkError::NoSuchInterface(name)) if name == "nosuch0"));
+}
+
+/// A socket that came from elsewhere works as one of our own, and its end closes the lease, not before.
+#[test]
+fn a_restricted_socket_is_adopted_and_its_lease_ends_with_the_link() {
+    let Some(mut sender) = open(40, 1 << 20) else { return };
+    let lo = Interface::by_name("lo").unwrap();
+    let filter = Filter::all_of(&[Field::word(12, ETHER_TYPE), Field::byte(14, 41)]);
+    let socket = open_restricted(&lo, libc::ETH_P_ALL as u16, &filter, 7).unwrap();
+    let (lease, mut other_end) = std::os::unix::net::UnixStream::pair().unwrap();
+    other_end.set_nonblocking(true).unwrap();
+    let mut link = PacketLink::adopt(socket, "lo", 1 << 20, Some(lease.into())).unwrap();
+    for (test, expected) in [(40, false), (41, true)] {
+        send_all(&mut sender, &[Outgoing { header: &header(test), payload: &[5; 50] }]);
+        assert_eq!(link.wait_to_receive(Duration::from_millis(100)).unwrap(), expected);
+    }
+    assert_eq!(link.receive().unwrap().bytes[15..], [5; 50]);
+    assert_eq!(other_end.read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    drop(link);
+    assert_eq!(other_end.read(&mut [0]).unwrap(), 0);
+}
+
+#[test]
+fn a_socket_that_is_not_of_this_interface_is_not_adopted() {
+    let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let file = std::fs::File::open("/dev/null").unwrap();
+    for (foreign, reason) in [(udp.into(), "domain 2"), (file.into(), "Socket operation on non-socket")] {
+        let Err(error) = PacketLink::adopt(foreign, "lo", 1 << 20, None) else { panic!("adopted") };
+        assert!(matches!(error, LinkError::ForeignSocket { .. }) && error.to_string().contains(reason), "{error}");
+    }
+    if open(42, 1 << 20).is_none() {
+        return;
+    }
+    let lo = Interface::by_name("lo").unwrap();
+    let nowhere = Interface { index: 0, ..lo };
+    let unbound = open_restricted(&nowhere, 0, &Filter::default(), 0).unwrap();
+    let Err(error) = PacketLink::adopt(unbound, "lo", 1 << 20, None) else { panic!("adopted") };
+    assert!(error.to_string().contains("its interface is number 0"), "{error}");
 }

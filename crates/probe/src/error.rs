@@ -51,9 +51,10 @@ impl From<LinkError> for ProbeError {
             | LinkError::NotEthernet { .. }
             | LinkError::NoSuchQueue { .. }
             | LinkError::MtuTooLarge { .. } => Self::WrongUse(text),
-            LinkError::InterfaceDown(_) | LinkError::FrameTooLong { .. } | LinkError::System { .. } => {
-                Self::Failed(text)
-            }
+            LinkError::InterfaceDown(_)
+            | LinkError::FrameTooLong { .. }
+            | LinkError::ForeignSocket { .. }
+            | LinkError::System { .. } => Self::Failed(text),
         }
     }
 }

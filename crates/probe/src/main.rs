@@ -21,6 +21,7 @@ mod station;
 mod transport;
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -79,6 +80,11 @@ struct PlaceArguments {
     /// Own IP address for TCP and UDP [default: the control channel's]
     #[arg(long)]
     address: Option<IpAddr>,
+    /// Broker to get the sockets of llc1, llc2 and llc3 from
+    ///
+    /// [default: its usual place, where the system refuses a socket of our own]
+    #[arg(long, value_name = "PATH")]
+    broker: Option<PathBuf>,
     /// Cores to run on, one pair each, such as 0,2-3 [default: wherever the system puts it]
     #[arg(long, value_parser = parse_cpus)]
     cpus: Option<Cpus>,
@@ -224,7 +230,7 @@ fn serve(arguments: ServeArguments) -> Result<(), ProbeError> {
     let (place, announce) = (arguments.place, arguments.announce);
     let config = server::Config {
         listen: arguments.listen,
-        place: Place { interface: place.interface, queue: place.queue, ip: place.address },
+        place: Place { interface: place.interface, queue: place.queue, ip: place.address, broker: place.broker },
         cpus: place.cpus.map(|cpus| cpus.0),
     };
     server::serve(&config, |address| {
@@ -257,7 +263,12 @@ fn measure(test: Test, arguments: TestArguments) -> Result<(), ProbeError> {
     };
     let plan = Plan {
         peer: route.control,
-        place: Place { interface: route.interface, queue: arguments.place.queue, ip: arguments.place.address },
+        place: Place {
+            interface: route.interface,
+            queue: arguments.place.queue,
+            ip: arguments.place.address,
+            broker: arguments.place.broker,
+        },
         test,
         session: Session {
             version: VERSION,

@@ -5,6 +5,7 @@
 //! number of connections at once; `ask` sends XID and TEST. What happens comes out as JSON Lines.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -22,9 +23,10 @@ use crate::error::ProbeError;
 use crate::lossy::Lossy;
 use crate::measure::INTERRUPTED;
 use crate::names::{AnnounceArguments, PeerArguments};
+use crate::transport::llc::framing;
+use crate::transport::llc::open::{Hears, open_link};
 use crate::transport::llc::port::Port;
 use crate::transport::llc::reliable::describe;
-use crate::transport::llc::{framing, open_link};
 
 /// Bytes of an I PDU besides its information.
 const LLC_HEADER_BYTES: usize = 4;
@@ -65,6 +67,9 @@ struct HereArguments {
     /// Seed of the losses and of the pattern
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Broker to get the frames' socket from [default: its usual place, where the system refuses a socket of our own]
+    #[arg(long, value_name = "PATH")]
+    broker: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -134,7 +139,7 @@ type StationPort = Port<Lossy<PacketLink>>;
 
 /// A station on the interface, its SAP active, and the bytes of information that a frame holds.
 fn open(here: &HereArguments, interface: &str) -> Result<(StationPort, usize), ProbeError> {
-    let link = open_link(interface, framing::station_filter(here.sap))?;
+    let link = open_link(interface, here.sap, Hears::Station, here.broker.as_deref())?;
     let information_max = (link.mtu() - LLC_HEADER_BYTES).min(usize::from(u16::MAX));
     let connection = ConnectionConfig {
         information_max: information_max as u16,

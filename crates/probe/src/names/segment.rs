@@ -30,7 +30,7 @@ impl Segment {
         let link = PacketLink::open(&PacketConfig {
             interface: interface.to_owned(),
             protocol: libc::ETH_P_802_2 as u16,
-            filter: framing::filter(SAP),
+            filter: barewire_broker::sap_filter(SAP),
             ring_bytes: PacketConfig::DEFAULT_RING_BYTES,
         })?;
         Ok(Self { link })

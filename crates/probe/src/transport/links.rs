@@ -23,9 +23,7 @@ pub fn open(
     let interface = place.interface()?;
     let mode = match session.link {
         LinkKind::Packet => {
-            let link = open_packet(interface, protocol, filter)?;
-            let endpoint = endpoint(&link);
-            return Ok((OpenLink::Packet(link), endpoint));
+            return Ok(packet(open_packet(interface, protocol, filter)?));
         }
         LinkKind::Xdp => XdpMode::Auto,
         LinkKind::XdpGeneric => XdpMode::Generic,
@@ -37,6 +35,12 @@ pub fn open(
     let link = XdpLink::open(&config)?;
     let endpoint = endpoint(&link);
     Ok((OpenLink::Xdp(Box::new(link)), endpoint))
+}
+
+/// A packet link that is open.
+pub fn packet(link: PacketLink) -> (OpenLink, Endpoint) {
+    let endpoint = endpoint(&link);
+    (OpenLink::Packet(link), endpoint)
 }
 
 /// A packet link with the ring that suits measurements.

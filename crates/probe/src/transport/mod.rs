@@ -11,6 +11,7 @@ mod tcp;
 mod udp;
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use barewire_link::MacAddress;
@@ -100,6 +101,8 @@ pub struct Place {
     pub queue: u16,
     /// For sockets: the address to bind to.
     pub ip: Option<IpAddr>,
+    /// For frames: who has the privilege for them.
+    pub broker: Option<PathBuf>,
 }
 
 impl Place {

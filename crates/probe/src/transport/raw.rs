@@ -27,6 +27,10 @@ pub struct Listening {
 
 impl Listening {
     pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), ProbeError> {
+        if place.broker.is_some() {
+            let text = "the broker hands out LLC service access points, no raw frames: choose llc1, llc2 or llc3";
+            return Err(ProbeError::WrongUse(text.to_owned()));
+        }
         let mut fields = vec![Field::word(12, ETHER_TYPE)];
         if session.pairs > 1 {
             // The pair is the session's last byte. With one pair strangers' frames come in, to be counted.

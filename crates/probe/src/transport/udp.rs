@@ -235,7 +235,7 @@ mod tests {
             walk_bytes: 0,
             give_way: false,
         };
-        let place = Place { interface: None, queue: 0, ip: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)) };
+        let place = Place { interface: None, queue: 0, ip: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), broker: None };
         let (listening, endpoint) = Listening::new(&place).unwrap();
         let Endpoint::Socket(address) = endpoint else { panic!("{endpoint:?}") };
         let (a, endpoint) = connect(&session, &place, address).unwrap();

@@ -6,8 +6,8 @@
 //! | destination 6 | source 6 | 0x8870   | DSAP 1 | SSAP 1 | control 1 or 2 | information …           |
 //! ```
 
-use barewire_link::{ETHERNET_HEADER_BYTES, Field, Filter};
-use barewire_llc::{Destination, Lsap, Mac};
+use barewire_link::ETHERNET_HEADER_BYTES;
+use barewire_llc::Mac;
 
 /// The longest LLC PDU that the length field can tell (IEEE 802.3, clause 3.2.6).
 const LENGTH_MAX: usize = 1500;
@@ -39,26 +39,6 @@ pub fn parse(frame: &[u8]) -> Option<(Mac, Mac, &[u8])> {
     let llc = if kind == ETHER_TYPE_LLC { rest } else { rest.get(..usize::from(kind))? };
     let is_llc = kind == ETHER_TYPE_LLC || usize::from(kind) <= LENGTH_MAX;
     is_llc.then_some(([d0, d1, d2, d3, d4, d5], [s0, s1, s2, s3, s4, s5], llc))
-}
-
-/// Frames with an LLC PDU for one service access point.
-pub fn filter(sap: Lsap) -> Filter {
-    or_for(Filter::default(), sap.into())
-}
-
-/// These, and frames for the station itself and for all of its service access points.
-pub fn station_filter(sap: Lsap) -> Filter {
-    [sap.into(), Destination::Null, Destination::Global].into_iter().fold(Filter::default(), or_for)
-}
-
-fn or_for(filter: Filter, destination: Destination) -> Filter {
-    let dsap = Field::byte(ETHERNET_HEADER_BYTES as u32, destination.byte());
-    // Lengths are below 0x0600, where EtherTypes begin: their upper seven bits are 0, 1 or 2.
-    [0x0000, 0x0200, 0x0400]
-        .into_iter()
-        .fold(filter.or_all_of(&[Field::word(12, ETHER_TYPE_LLC), dsap]), |filter, length| {
-            filter.or_all_of(&[Field::word(12, length).masked(0xfe00), dsap])
-        })
 }
 
 #[cfg(test)]

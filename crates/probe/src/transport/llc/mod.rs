@@ -3,18 +3,21 @@
 
 mod datagram;
 pub mod framing;
+pub mod open;
 pub mod port;
 pub mod reliable;
 
-use barewire_link::{Filter, Link, MacAddress, PacketLink};
+use barewire_broker::sap_filter;
+use barewire_link::{Link, MacAddress};
 use barewire_llc::{Lsap, Peer};
 
 use self::datagram::Datagrams;
+use self::open::{Hears, open_link};
 use self::reliable::Reliable;
 use super::links::{self, OpenLink};
 use super::{Endpoint, Place, Transport};
 use crate::error::ProbeError;
-use crate::protocol::{Kind, Session};
+use crate::protocol::{Kind, LinkKind, Session};
 
 /// Both sides of a pair use the same service access point number.
 ///
@@ -26,17 +29,6 @@ fn sap_of(pair: u8) -> Lsap {
     numbers.nth(usize::from(pair)).and_then(Lsap::new).expect("there are more numbers than pairs")
 }
 
-/// The packet link's protocol for LLC PDUs.
-///
-/// Not ETH_P_802_2, although that is where most of them are: the kernel's own handler of length frames would get
-/// each frame first, and a copy of its head. Who listens to all protocols comes before it.
-const PROTOCOL: u16 = libc::ETH_P_ALL as u16;
-
-/// A packet link for LLC PDUs.
-pub fn open_link(interface: &str, filter: Filter) -> Result<PacketLink, ProbeError> {
-    links::open_packet(interface, PROTOCOL, filter)
-}
-
 /// A link that is open before its peer is known.
 pub struct Listening {
     link: OpenLink,
@@ -44,7 +36,15 @@ pub struct Listening {
 
 impl Listening {
     pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), ProbeError> {
-        let (link, endpoint) = links::open(session, place, PROTOCOL, framing::filter(sap_of(session.pair)))?;
+        let sap = sap_of(session.pair);
+        let (link, endpoint) = match (session.link, place.broker.as_deref()) {
+            (LinkKind::Packet, broker) => links::packet(open_link(place.interface()?, sap, Hears::Sap, broker)?),
+            (_, None) => links::open(session, place, open::PROTOCOL, sap_filter(sap))?,
+            (_, Some(_)) => {
+                let text = "the broker hands out sockets for the packet link: leave --link out, or --broker";
+                return Err(ProbeError::WrongUse(text.to_owned()));
+            }
+        };
         Ok((Self { link }, endpoint))
     }
 

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The audit log: a JSON object per line, in a file or on standard error, where systemd's journal takes it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use crate::bounds::{REFUSALS_LOGGED, REFUSED_USERS};
+
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// Where lines go.
+pub struct Audit {
+    path: Option<PathBuf>,
+    file: Option<File>,
+    /// Refusals of each user in this window; whoever is refused in a loop shall not fill the disk.
+    refusals: BTreeMap<u32, u32>,
+    began: Instant,
+}
+
+impl Audit {
+    /// # Errors
+    /// If the file cannot be opened for appending.
+    pub fn open(path: Option<PathBuf>) -> io::Result<Self> {
+        let mut audit = Self { path, file: None, refusals: BTreeMap::new(), began: Instant::now() };
+        audit.reopen()?;
+        Ok(audit)
+    }
+
+    /// After the file was moved away.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); lines go where they went.
+    pub fn reopen(&mut self) -> io::Result<()> {
+        if let Some(path) = &self.path {
+            self.file = Some(File::options().create(true).append(true).open(path)?);
+        }
+        Ok(())
+    }
+
+    /// One line. Its time is in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// If it cannot be written: then nothing may be granted.
+    pub fn write(&mut self, event: &str, mut fields: Value) -> io::Result<()> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        fields["time_ms"] = json!(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+        fields["event"] = json!(event);
+        let line = format!("{fields}\n");
+        match &mut self.file {
+            Some(file) => file.write_all(line.as_bytes()),
+            None => io::stderr().write_all(line.as_bytes()),
+        }
+    }
+
+    /// A line that nothing depends on; if it cannot be written, nobody is left to be told.
+    pub fn note(&mut self, event: &str, fields: Value) {
+        let _ = self.write(event, fields);
+    }
+
+    /// A refusal's line, unless the user had many in this second: those are counted.
+    pub fn refuse(&mut self, user: u32, fields: Value) {
+        let user =
+            if self.refusals.len() < REFUSED_USERS || self.refusals.contains_key(&user) { user } else { u32::MAX };
+        let count = self.refusals.entry(user).or_default();
+        *count = count.saturating_add(1);
+        if *count <= REFUSALS_LOGGED {
+            self.note("refusal", fields);
+        }
+    }
+
+    /// Ends the window when it is over; the time until that if there is something to tell then.
+    pub fn tick(&mut self, now: Instant) -> Option<Duration> {
+        let left = WINDOW.saturating_sub(now.saturating_duration_since(self.began));
+        if !left.is_zero() {
+            return (!self.refusals.is_empty()).then_some(left);
+        }
+        self.began = now;
+        for (user, count) in std::mem::take(&mut self.refusals) {
+            if let Some(more) = count.checked_sub(REFUSALS_LOGGED).filter(|more| *more > 0) {
+                self.note("refusals not logged", json!({ "user": user, "count": more }));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_who_is_refused_in_a_loop_fills_no_disk_and_is_counted() {
+        let path = std::env::temp_dir().join(format!("barewire-audit-{}", std::process::id()));
+        let mut audit = Audit::open(Some(path.clone())).unwrap();
+        for _ in 0..1000 {
+            audit.refuse(7, json!({ "user": 7 }));
+        }
+        audit.refuse(8, json!({ "user": 8 }));
+        let over = Instant::now() + WINDOW * 2;
+        assert!(audit.tick(Instant::now()).is_some() && audit.tick(over).is_none());
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), REFUSALS_LOGGED as usize + 2);
+        assert_eq!(lines.last().unwrap()["count"], 1000 - REFUSALS_LOGGED);
+    }
+}

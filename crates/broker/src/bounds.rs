@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the broker bears, each bound with why this value.
+
+use std::time::Duration;
+
+/// Connections in all: several per core of a large machine, and two descriptors each stay within usual limits.
+pub const CONNECTIONS: usize = 1024;
+/// Of one user whom the policy names: there are no more service access points on an interface than 126.
+pub const CONNECTIONS_OF_USER: usize = 256;
+/// Of all users together whom the policy does not name: enough to tell each of them no.
+pub const CONNECTIONS_OF_STRANGERS: usize = 64;
+/// Descriptors of a connection (itself, its process) and for a moment the socket it asks for.
+pub const DESCRIPTORS_OF_CONNECTION: usize = 2;
+/// Descriptors for all else: standard streams, listener, signals, audit log, files in the making.
+pub const DESCRIPTORS_OF_OURS: usize = 32;
+/// A connection that asks nothing for so long is closed: asking takes a client microseconds.
+pub const REQUEST_PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is looked whether a socket without a connection is still open somewhere.
+pub const LOOK: Duration = Duration::from_millis(250);
+/// Pause after a failed accept (no descriptors left), so that it does not become a loop.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Refusals of one user per second that the audit log gets line by line; the others are counted.
+pub const REFUSALS_LOGGED: u32 = 20;
+/// Users whose refusals are counted apart; beyond, they share one count. Bounds memory.
+pub const REFUSED_USERS: usize = 1024;
+
+const _: () = assert!(CONNECTIONS_OF_USER + CONNECTIONS_OF_STRANGERS < CONNECTIONS);

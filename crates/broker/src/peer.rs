@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The broker's end of the Unix socket: listening, who is there, messages without waiting.
+
+use std::fs;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use barewire_broker::{MESSAGE_BYTES_MAX, Reply};
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, Backlog, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, accept4, bind, getsockopt, listen,
+    recv, sendmsg, socket, sockopt,
+};
+
+/// A process that has connected, as it was then: its numbers cannot be forged.
+pub struct Peer {
+    pub socket: OwnedFd,
+    pub user: u32,
+    /// 0 for a process of a PID namespace that we do not see into.
+    pub process: i32,
+    /// Readable once the process has ended; none if it has already, or is not seen.
+    pub pidfd: Option<OwnedFd>,
+}
+
+/// What came.
+pub enum Received {
+    /// At most one byte more than a message may have.
+    Message(Vec<u8>),
+    Nothing,
+    End,
+}
+
+/// Listens at `path`, for everybody: the policy decides. Whoever connects meets the old broker's socket or this one.
+///
+/// # Errors
+/// What the system says.
+pub fn listen_at(path: &Path) -> io::Result<OwnedFd> {
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(".new");
+    match fs::remove_file(&fresh) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let listener = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)?;
+    bind(listener.as_raw_fd(), &UnixAddr::new(fresh.as_os_str())?)?;
+    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o666))?;
+    listen(&listener, Backlog::MAXCONN)?;
+    fs::rename(&fresh, path)?;
+    Ok(listener)
+}
+
+/// The next connection, if there is one.
+///
+/// # Errors
+/// What the system says, such as that there are no descriptors left.
+pub fn accept(listener: &OwnedFd) -> Result<Option<Peer>, Errno> {
+    let descriptor = match accept4(listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK) {
+        Err(Errno::EAGAIN | Errno::ECONNABORTED | Errno::EINTR) => return Ok(None),
+        accepted => accepted?,
+    };
+    // SAFETY: the kernel has just made this descriptor for us and nobody else knows it.
+    let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    let credentials = getsockopt(&socket, sockopt::PeerCredentials)?;
+    // Before Linux 6.5 by number: should the process have ended meanwhile, the connection tells.
+    let pidfd = match getsockopt(&socket, sockopt::PeerPidfd) {
+        Err(Errno::ENOPROTOOPT) => open_process(credentials.pid()),
+        pidfd => pidfd.ok(),
+    };
+    Ok(Some(Peer { socket, user: credentials.uid(), process: credentials.pid(), pidfd }))
+}
+
+fn open_process(process: i32) -> Option<OwnedFd> {
+    // SAFETY: pidfd_open() takes no pointers.
+    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
+    let descriptor = i32::try_from(descriptor).ok().filter(|descriptor| *descriptor >= 0)?;
+    // SAFETY: the kernel has just made this descriptor for us and nobody else knows it.
+    Some(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// The next message. Descriptors that come with it are dropped by the kernel.
+pub fn receive(socket: &OwnedFd) -> Received {
+    let mut bytes = vec![0; MESSAGE_BYTES_MAX + 1];
+    match recv(socket.as_raw_fd(), &mut bytes, MsgFlags::MSG_DONTWAIT) {
+        Ok(0) => Received::End,
+        Ok(length) => {
+            bytes.truncate(length);
+            Received::Message(bytes)
+        }
+        Err(Errno::EAGAIN | Errno::EINTR) => Received::Nothing,
+        Err(_) => Received::End,
+    }
+}
+
+/// A reply, with a socket if that is granted.
+///
+/// # Errors
+/// If the peer has gone or reads nothing.
+pub fn reply(to: &OwnedFd, reply: &Reply, socket: Option<&OwnedFd>) -> Result<(), Errno> {
+    let bytes = reply.encode();
+    let descriptors: Vec<_> = socket.into_iter().map(AsRawFd::as_raw_fd).collect();
+    let rights = [ControlMessage::ScmRights(&descriptors)];
+    let control = if descriptors.is_empty() { &[][..] } else { &rights[..] };
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+    sendmsg::<()>(to.as_raw_fd(), &[IoSlice::new(&bytes)], control, flags, None).map(|_| ())
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A link for LLC PDUs: a socket of our own, or the broker's where we may not have one.
+
+use std::path::Path;
+
+use barewire_broker::{AskError, DEFAULT_SOCKET, Request, Status, ask, sap_filter, station_filter};
+use barewire_link::{LinkError, PacketConfig, PacketLink};
+use barewire_llc::Lsap;
+
+use crate::error::ProbeError;
+
+/// Which frames.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Hears {
+    /// Those for one service access point.
+    Sap,
+    /// And those for the station itself and for all of its service access points.
+    Station,
+}
+
+/// The packet link's protocol for LLC PDUs.
+///
+/// Not ETH_P_802_2, although that is where most of them are: the kernel's own handler of length frames would get
+/// each frame first, and a copy of its head. Who listens to all protocols comes before it.
+pub const PROTOCOL: u16 = libc::ETH_P_ALL as u16;
+
+/// A link for a service access point's PDUs.
+pub fn open_link(interface: &str, sap: Lsap, hears: Hears, broker: Option<&Path>) -> Result<PacketLink, ProbeError> {
+    if let Some(broker) = broker {
+        return from_broker(broker, interface, sap, hears);
+    }
+    let opened = PacketLink::open(&PacketConfig {
+        interface: interface.to_owned(),
+        protocol: PROTOCOL,
+        filter: if hears == Hears::Station { station_filter(sap) } else { sap_filter(sap) },
+        ring_bytes: PacketConfig::DEFAULT_RING_BYTES,
+    });
+    match opened {
+        Err(LinkError::NotPermitted) if Path::new(DEFAULT_SOCKET).exists() => {
+            from_broker(Path::new(DEFAULT_SOCKET), interface, sap, hears)
+        }
+        opened => Ok(opened?),
+    }
+}
+
+fn from_broker(broker: &Path, interface: &str, sap: Lsap, hears: Hears) -> Result<PacketLink, ProbeError> {
+    let request = Request { interface: interface.to_owned(), sap, station: hears == Hears::Station };
+    let grant = ask(broker, &request).map_err(|error| {
+        let text = error.to_string();
+        match error {
+            AskError::Request(_) => ProbeError::WrongUse(text),
+            AskError::Refused { status: Status::NoInterface | Status::Taken, .. } => ProbeError::WrongUse(text),
+            AskError::Refused { status: Status::NotAllowed | Status::TooMany, .. } | AskError::Nobody { .. } => {
+                ProbeError::MachineCannot(text)
+            }
+            AskError::Refused { .. } | AskError::Broken { .. } => ProbeError::Failed(text),
+        }
+    })?;
+    Ok(PacketLink::adopt(grant.socket, interface, PacketConfig::DEFAULT_RING_BYTES, Some(grant.lease))?)
+}
