@@ -10,6 +10,7 @@ from barewire.errors import MachineCannot, WrongUse
 
 PROBE = "barewire-probe"
 FLOOR = "barewire-floor"
+HOST = "barewire-host"
 
 
 def find_program(name: str) -> str:

@@ -130,7 +130,7 @@ class _Session:
         """Make the series, write everything, and drop the launches' own files once they are in the samples."""
         frame = pl.concat(self.frames) if self.frames else pl.DataFrame(schema=SAMPLE_SCHEMA)
         series = tuple(self._stamped(one) for one in series_from_samples(frame, self.site.link))
-        reason = None if stopped_by is None else _reason(stopped_by)
+        reason = None if stopped_by is None else reason_of(stopped_by)
         self.run = replace(
             self.run, complete=stopped_by is None, stopped_by=reason, launches=tuple(self.launches), series=series
         )
@@ -170,7 +170,7 @@ class _Session:
                 subject=order.subject.name,
                 test=order.test,
                 complete=complete,
-                error=None if error is None else _reason(error),
+                error=None if error is None else reason_of(error),
                 started=started,
                 details=details,
             )
@@ -260,5 +260,6 @@ def _new_run(site: Site, plan: Plan, command: list[str], lab: dict[str, Any] | N
     )
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
+    """Why a run ended early, for its record."""
     return "interrupt" if isinstance(error, KeyboardInterrupt) else str(error)
