@@ -2,13 +2,15 @@
 """A host's records become samples, the samples a document, the document the reference of another run and a page."""
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from barewire.errors import MeasurementFailed, WrongUse
-from barewire.measure.host import HostPlan
+from barewire.cli import host as cli_host
+from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
+from barewire.measure.host import HostPlan, _orders
 from barewire.measure.host_records import HOST_RECORDS_SCHEMA, read_host_records
 from barewire.report.host import bar_figure, chosen_for_bars, print_host
 from barewire.report.html import render_host
@@ -117,6 +119,22 @@ def test_what_is_no_reference_and_what_are_no_records_is_refused(tmp_path):
     path.write_text('{"record": "start", "schema": "barewire-probe/1"}\n')
     with pytest.raises(MeasurementFailed, match="barewire-probe/1"):
         read_host_records(path, 0)
+
+
+def test_a_machine_without_a_lab_says_so_and_measures_the_rest(monkeypatch, capsys):
+    def refuse(*_):
+        raise MachineCannot("user namespaces are off")
+
+    monkeypatch.setattr(cli_host.Lab, "up", refuse)
+    with ExitStack() as stack:
+        lab, warnings = cli_host._lab(stack, HostPlan(("syscall", "send"), 6, 0.03, 1))
+        assert lab is None and "no copy crossover: user namespaces are off" in warnings[0]
+        assert warnings[0] in capsys.readouterr().err
+        with pytest.raises(MachineCannot):
+            cli_host._lab(stack, HostPlan(("send",), 6, 0.03, 1))
+    orders = _orders(HostPlan(("syscall", "file", "send"), 3, 0.03, 1), with_send=False)
+    assert [test for _, test, _ in orders].count("syscall") == 3 and "send" not in {test for _, test, _ in orders}
+    assert [number for number, _, _ in orders] == list(range(6))
 
 
 def test_the_stored_reference_is_whole():

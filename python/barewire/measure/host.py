@@ -74,8 +74,9 @@ def measure_host(
     files = directory / LAUNCHES_DIRECTORY
     try:
         files.mkdir(exist_ok=True)
-        for number, test, seed in _orders(plan, with_send=lab is not None):
-            progress(number, plan.launches * (len(plan.tests)), test)
+        orders = _orders(plan, with_send=lab is not None)
+        for number, test, seed in orders:
+            progress(number, len(orders), test)
             file = files / launch_file_name(number, test, SUBJECT)
             started = datetime.now(UTC).isoformat(timespec="milliseconds")
             try:

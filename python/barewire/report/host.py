@@ -114,7 +114,7 @@ def _sizes_table(test: str, measures: Sequence[Measure]) -> Table:
 def _median(one: Measure) -> str:
     if one.ci95 is None:
         return number(one.median)
-    return f"{number(one.median)} [dim]±{(one.ci95[1] - one.ci95[0]) / 2 / one.median:3.0%}[/]"
+    return f"{number(one.median)} [dim]±{(one.ci95[1] - one.ci95[0]) / 2 / one.median:.0%}[/]"
 
 
 def _times_table(measures: Sequence[Measure]) -> Table:
