@@ -3,57 +3,22 @@
 
 import json
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 from rich.console import Console
+from synthetic_host import synthetic_host
 
 from barewire.cli import host as cli_host
 from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
 from barewire.measure.host import HostPlan, _orders
-from barewire.measure.host_records import HOST_RECORDS_SCHEMA, read_host_records
+from barewire.measure.host_records import read_host_records
 from barewire.report.host import bar_figure, chosen_for_bars, print_host
 from barewire.report.html import render_host
-from barewire.results import Run, series_from_samples
 from barewire.results.host import STORED_REFERENCE, host_crossovers, host_document, host_measures, read_reference
 
 
-def write_launch(path: Path, test: str, samples: list[tuple[str, int, str, str, int, list[int]]]) -> Path:
-    """One launch's file; a sample is (subject, block, phase, quantity, operations, values)."""
-    names = ("subject", "block_bytes", "phase", "quantity", "operations", "values")
-    records = [{"record": "start", "schema": HOST_RECORDS_SCHEMA, "test": test}]
-    records += [{"record": "samples", "unit": "ns", **dict(zip(names, one, strict=True))} for one in samples]
-    records.append({"record": "end", "complete": True})
-    path.write_text("".join(json.dumps(one) + "\n" for one in records))
-    return path
-
-
-def synthetic(directory: Path, launches: int = 6, slowdown: float = 1.0) -> tuple[Run, object]:
-    """A run of `launches` launches of memory, wakeup and send, all times multiplied by `slowdown`."""
-    import polars as pl
-
-    frames = []
-    for number in range(launches):
-        noise = slowdown * (1 + 0.001 * number)
-        memory = [("read", size, "measure", "bandwidth", 10, [int(size * rate * noise)] * 5)
-                  for size, rate in ((8192, 1), (1 << 26, 10))]  # fmt: skip
-        wakeup = [("pipe/same", 0, "measure", "time", 10, [int(10_000 * noise)] * 5),
-                  ("pipe/self", 0, "measure", "time", 20, [int(6_000 * noise)] * 5),
-                  ("pipe/same", 0, "warmup", "time", 1, [99_000])]  # fmt: skip
-        send = [(way, size, "measure", "time", 20, [int(20 * (fixed + size * each) * noise)] * 5)
-                for way, fixed, each in (("copied", 450, 0.05), ("gathered", 500, 0.04))
-                for size in (64, 1024, 4096, 8192)]  # fmt: skip
-        for test, samples in (("memory", memory), ("wakeup", wakeup), ("send", send)):
-            file = write_launch(directory / f"{number}-{test}.jsonl", test, samples)
-            frames.append(read_host_records(file, 3 * number + len(frames) % 3).samples)
-    frame = pl.concat(frames)
-    run = Run("synthetic", "2026-01-02T03:04:05Z", ("barewire", "bench", "host"), 1, True, None, {"kind": "host"},
-              {"cpu": "Test", "kernel": "1"}, None, (), tuple(series_from_samples(frame)))  # fmt: skip
-    return run, frame
-
-
 def test_a_stretch_becomes_a_rate_or_the_time_of_one_operation(tmp_path):
-    run, _ = synthetic(tmp_path)
+    run, _ = synthetic_host(tmp_path)
     found = {(one.name, one.block_bytes): one for one in host_measures(run)}
     read = found["memory/read", 8192]
     assert read.unit == "MB/s" and read.median == pytest.approx(10_000, rel=0.01) and read.launches == 6
@@ -65,20 +30,20 @@ def test_a_stretch_becomes_a_rate_or_the_time_of_one_operation(tmp_path):
 
 
 def test_the_crossover_is_found_with_its_interval(tmp_path):
-    (one,) = host_crossovers(synthetic(tmp_path)[1])
+    (one,) = host_crossovers(synthetic_host(tmp_path)[1])
     assert (one.name, one.first, one.second, one.launches) == ("copy crossover", "copied", "gathered", 6)
     assert one.bytes == pytest.approx(5000, rel=0.02)
     assert one.ci95 is not None and one.ci95[0] <= one.bytes <= one.ci95[1]
-    (few,) = host_crossovers(synthetic(tmp_path, launches=2)[1])
+    (few,) = host_crossovers(synthetic_host(tmp_path, launches=2)[1])
     assert few.ci95 is None
 
 
 def test_a_document_is_a_reference_for_another_run_and_times_are_better_when_they_are_less(tmp_path):
-    run, frame = synthetic(tmp_path)
+    run, frame = synthetic_host(tmp_path)
     path = tmp_path / "document.json"
     path.write_text(json.dumps(host_document(run, frame), allow_nan=False))
     reference = read_reference(path)
-    slower, _ = synthetic(tmp_path, slowdown=2.0)
+    slower, _ = synthetic_host(tmp_path, slowdown=2.0)
     for one in host_measures(slower, reference):
         assert one.times_reference == pytest.approx(0.5, rel=0.01), one
     assert all(one.times_reference == pytest.approx(1) for one in host_measures(run, reference))
@@ -89,7 +54,7 @@ def test_a_document_is_a_reference_for_another_run_and_times_are_better_when_the
 
 
 def test_terminal_and_page_show_every_measure(tmp_path):
-    run, frame = synthetic(tmp_path)
+    run, frame = synthetic_host(tmp_path)
     path = tmp_path / "document.json"
     path.write_text(json.dumps(host_document(run, frame)))
     reference = read_reference(path)
