@@ -186,7 +186,9 @@ class _Session:
         """Why this series ended: itself precise, or for lack of budget, or because the run broke off."""
         if self._stop_reason == "incomplete":
             return replace(one, stop="incomplete")
-        precise = is_precise(self._medians[series_key(one)], self.plan.precision)
+        # Where every sample of every launch was lost, there is no median to be precise.
+        medians = self._medians.get(series_key(one))
+        precise = medians is not None and is_precise(medians, self.plan.precision)
         return replace(one, stop="converged" if precise else "budget")
 
 
