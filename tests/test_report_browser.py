@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 from synthetic import synthetic_run
+from synthetic_host import synthetic_host
 
-from barewire.cli.report import write_report
+from barewire.cli.report import REFERENCE_FILE, write_report
 from barewire.models.wire import Link
 from barewire.report import words
+from barewire.results import write_run
+from barewire.results.host import host_document
 
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 FLAGS = (
@@ -64,13 +67,17 @@ def report(request, tmp_path_factory) -> Path:
 @pytest.fixture(params=list(WIDTHS))
 def page(request, browser, report):
     """The browser showing the report at one width, its log emptied before."""
+    show(browser, report, request.param)
+    return browser
+
+
+def show(browser, report: Path, device: str) -> None:
     browser.get_log("browser")
-    width = WIDTHS[request.param]
-    device = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": request.param == "phone"}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", device)
+    width = WIDTHS[device]
+    screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": device == "phone"}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
     browser.get(report.as_uri())
     assert browser.execute_script("return innerWidth") == width
-    return browser
 
 
 def test_the_browser_has_nothing_to_complain_about(page):
@@ -152,3 +159,30 @@ def test_nothing_was_fetched(page):
     assert (
         page.execute_script("return performance.getEntriesByType('resource').filter(e => !/^data:/.test(e.name))") == []
     )
+
+
+@pytest.mark.parametrize("device", list(WIDTHS))
+def test_the_page_of_a_host_is_drawn_at_every_width(browser, tmp_path, device):
+    """The reference is twice as fast, so that all bars go left from 1."""
+    run, frame = synthetic_host(tmp_path, slowdown=2.0)
+    write_run(tmp_path, run, frame)
+    (tmp_path / REFERENCE_FILE).write_text(json.dumps(host_document(*synthetic_host(tmp_path))))
+    show(browser, write_report(tmp_path), device)
+    assert browser.get_log("browser") == []
+    wide, window = browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+    assert wide <= window
+    plots = browser.execute_script(
+        "return [...document.querySelectorAll('.plot')].map(p => ({"
+        "lines: p.querySelectorAll('.scatterlayer .trace').length, bars: p.querySelectorAll('.bars .point').length,"
+        "inside: p.querySelector('svg').getBoundingClientRect().right <= p.parentElement.getBoundingClientRect().right,"
+        "height: p.clientHeight, labels: p.querySelectorAll('.ytick text').length}))"
+    )
+    bars, *lines = plots
+    assert bars["bars"] == bars["labels"] == 9 and bars["lines"] == 0, (
+        "each of memory, send with its smallest and largest"
+    )
+    assert [one["lines"] for one in lines] == [2, 4], "a band and a line for each subject of memory and send"
+    assert all(one["inside"] and one["height"] > 200 for one in plots)
+    text = browser.execute_script("return document.body.innerText")
+    for said in ("switch/process", "Copy crossover", "Against the reference"):
+        assert said.lower() in text.lower()

@@ -3,14 +3,29 @@
 
 import signal
 import sys
+from typing import Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
-from barewire.cli import bench, compare, doctor, lab, report
+from barewire.cli import bench, compare, doctor, host, lab, report
 from barewire.errors import BarewireError
 
+_BENCH_HOST = "bench host"
+
+
+class _Commands(TyperGroup):
+    """`bench` takes tests as arguments, but `bench host` measures another thing and has options of its own."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if " ".join(args[:2]) == _BENCH_HOST:
+            return _BENCH_HOST, self.get_command(ctx, _BENCH_HOST), args[2:]
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -20,6 +35,7 @@ app = typer.Typer(
 app.command()(doctor.doctor)
 app.add_typer(lab.app, name="lab")
 app.command()(bench.bench)
+app.command(_BENCH_HOST)(host.host)
 app.command()(compare.compare)
 app.command()(report.report)
 

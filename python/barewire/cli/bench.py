@@ -4,7 +4,6 @@
 import json
 import secrets
 import sys
-from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
@@ -12,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from barewire.cli.lab import OnOff
+from barewire.cli.progress import progress_bar
 from barewire.errors import BarewireError, WrongUse
 from barewire.lab import Lab, LinkSpec, parse_loss, parse_rate, parse_topology
 from barewire.measure import LabSite, Plan, RemoteSite, Site, measure, parse_subjects, parse_tests
@@ -30,7 +29,12 @@ _EFFORT = "How much to measure"
 
 
 def bench(
-    tests: Annotated[str, typer.Argument(metavar="TEST[,TEST]", help="pingpong, stream, bidirectional")],
+    tests: Annotated[
+        str,
+        typer.Argument(
+            metavar="TEST[,TEST]", help="pingpong, stream, bidirectional; or host, which has a --help of its own"
+        ),
+    ],
     transport: Annotated[
         str, typer.Option(help="tcp, udp, raw, xdp, llc1, llc2, llc3; several with commas")
     ] = "tcp,udp,raw",
@@ -110,7 +114,7 @@ def bench(
             (RemoteSite.parse(hosts, interface, remote_shell, port=port, rate_bit_s=parse_rate(rate), mtu=mtu), None)
         )
     directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{'-'.join(plan.tests)}"
-    with place as (site, lab_facts), _progress(quiet=as_json) as progress:
+    with place as (site, lab_facts), progress_bar(quiet=as_json) as progress:
         try:
             run = measure(site, plan, directory, command=sys.argv, lab=lab_facts, progress=progress)
         except (BarewireError, KeyboardInterrupt):
@@ -138,24 +142,6 @@ def _in_lab(topology: str, link: LinkSpec) -> AbstractContextManager[tuple[Site,
             yield LabSite(lab), facts
 
     return made()
-
-
-@contextmanager
-def _progress(*, quiet: bool) -> Any:
-    """A bar on standard error, moved between launches only: a thread that draws would be measured too."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield lambda done, total, doing: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, auto_refresh=False, transient=True) as bar:
-        task = bar.add_task("measuring")
-
-        def show(done: int, total: int, doing: str) -> None:
-            bar.update(task, completed=done, total=total, description=doing, refresh=True)
-
-        shown: Callable[[int, int, str], None] = show
-        yield shown
 
 
 def _print(run: Run, directory: Path, as_json: bool) -> None:

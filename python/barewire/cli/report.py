@@ -9,11 +9,14 @@ import typer
 
 from barewire.errors import MeasurementFailed
 from barewire.measure import recover_run
-from barewire.report.html import render
+from barewire.report.html import render, render_host
 from barewire.results import samples
+from barewire.results.host import read_reference
 from barewire.results.store import write_atomically
 
 REPORT_FILE = "report.html"
+# What `barewire bench host` compared a run with, kept beside it.
+REFERENCE_FILE = "reference.json"
 
 
 def report(
@@ -33,7 +36,12 @@ def report(
 
 def write_report(directory: Path, output: Path | None = None) -> Path:
     """Render the run in `directory` into `output` (default: its report.html) and return where it is."""
-    page = render(recover_run(directory), samples(directory))
+    run, frame = recover_run(directory), samples(directory)
+    if run.is_host:
+        stored = directory / REFERENCE_FILE
+        page = render_host(run, frame, read_reference(stored) if stored.exists() else None)
+    else:
+        page = render(run, frame)
     path = output or directory / REPORT_FILE
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

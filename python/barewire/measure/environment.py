@@ -23,6 +23,24 @@ def describe_environment(site: Site, lab: dict[str, Any] | None) -> dict[str, An
     What the system does not tell is None. Facts of a remote machine are in its launches' start records.
     """
     facts: dict[str, Any] = {
+        **_machine(),
+        "active": _describe_station(site.active),
+        "passive": _describe_station(site.passive),
+        "lab": {key: value for key, value in (lab or {}).items() if key != "id"} or None,
+        "link": {"rate_bit_s": site.link.rate_bit_s, "mtu": site.link.mtu},
+        "interface": _describe_interface(site, lab),
+    }
+    return {**facts, "versions": _versions(), "fingerprint": _fingerprint(facts)}
+
+
+def describe_machine() -> dict[str, Any]:
+    """The same of this machine alone."""
+    facts = _machine()
+    return {**facts, "versions": _versions(), "fingerprint": _fingerprint(facts)}
+
+
+def _machine() -> dict[str, Any]:
+    return {
         "kernel": platform.release(),
         "system": _os_name(),
         "architecture": platform.machine(),
@@ -33,15 +51,12 @@ def describe_environment(site: Site, lab: dict[str, Any] | None) -> dict[str, An
         "smt": _read("/sys/devices/system/cpu/smt/control"),
         "hypervisor": "hypervisor" in _cpu_flags(),
         "memory_kib": _memory_kib(),
-        "active": _describe_station(site.active),
-        "passive": _describe_station(site.passive),
-        "lab": {key: value for key, value in (lab or {}).items() if key != "id"} or None,
-        "link": {"rate_bit_s": site.link.rate_bit_s, "mtu": site.link.mtu},
-        "interface": _describe_interface(site, lab),
-        "versions": {"barewire": __version__, "python": platform.python_version(), **_package_versions()},
     }
-    compared = json.dumps({key: facts[key] for key in _FINGERPRINT}, sort_keys=True)
-    return {**facts, "fingerprint": hashlib.sha256(compared.encode()).hexdigest()[:16]}
+
+
+def _fingerprint(facts: dict[str, Any]) -> str:
+    compared = json.dumps({key: facts[key] for key in _FINGERPRINT if key in facts}, sort_keys=True)
+    return hashlib.sha256(compared.encode()).hexdigest()[:16]
 
 
 def _describe_station(station: Station) -> dict[str, Any]:
@@ -65,8 +80,8 @@ def _describe_interface(site: Site, lab: dict[str, Any] | None) -> dict[str, Any
     }
 
 
-def _package_versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
+def _versions() -> dict[str, str | None]:
+    found: dict[str, str | None] = {"barewire": __version__, "python": platform.python_version()}
     for name in _PACKAGES:
         try:
             found[name] = version(name)

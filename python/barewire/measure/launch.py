@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from barewire.errors import BarewireError, MachineCannot, MeasurementFailed, WrongUse
-from barewire.measure.programs import FLOOR, PROBE, XDP_FLOOR, find_program
+from barewire.measure.programs import FLOOR, HOST, PROBE, XDP_FLOOR, find_program
 from barewire.measure.sites import Site, Station
 from barewire.measure.subjects import SOCKETS, Subject
 from barewire.models.naming import PACKET
@@ -75,7 +75,7 @@ def _run_probe(site: Site, order: Order, samples_file: Path, errors: IO[str]) ->
         _wait_until_ready(passive, Path(ready.name), errors)
         with _running(site, site.active, drive, samples, errors) as active:
             active.wait()
-        _raise_failure(active.returncode, errors)
+        raise_failure(active.returncode, errors)
 
 
 def _run_floor(site: Site, order: Order, samples_file: Path, errors: IO[str]) -> None:
@@ -98,7 +98,7 @@ def _run_floor(site: Site, order: Order, samples_file: Path, errors: IO[str]) ->
             active_command = command("active", site.active, site.passive)
             with _running(site, site.active, active_command, outputs[1], errors) as active:
                 active.wait()
-            _raise_failure(active.returncode, errors)
+            raise_failure(active.returncode, errors)
             _wait_for_end(passive)
 
 
@@ -149,10 +149,11 @@ def _running(
         assert process.stdin is not None
         with contextlib.suppress(OSError):
             process.stdin.close()
-        _end(process)
+        end_process(process)
 
 
-def _end(process: "subprocess.Popen[Any]") -> None:
+def end_process(process: "subprocess.Popen[Any]") -> None:
+    """Wait for a program's end, ask for it, force it: a second each."""
     for stop in (None, process.terminate, process.kill):
         if stop is not None:
             stop()
@@ -176,13 +177,14 @@ def _wait_until_ready(process: "subprocess.Popen[Any]", output: Path, errors: IO
     deadline = time.monotonic() + READY_TIMEOUT_S
     while '"ready"' not in output.read_text():
         if process.poll() is not None:
-            _raise_failure(process.returncode or 1, errors)
+            raise_failure(process.returncode or 1, errors)
         if time.monotonic() > deadline:
             raise MeasurementFailed(f"the passive side did not start within {READY_TIMEOUT_S:.0f} s")
         time.sleep(0.003)
 
 
-def _raise_failure(code: int, errors: IO[str]) -> None:
+def raise_failure(code: int, errors: IO[str]) -> None:
+    """Raise what a program ended with, by its exit code and the last line of `errors`; nothing for 0."""
     if code == 0:
         return
     if code == 130:
@@ -191,6 +193,6 @@ def _raise_failure(code: int, errors: IO[str]) -> None:
     lines = [line.strip() for line in errors.read().splitlines() if line.strip()]
     # The active side speaks last, and its message includes what the passive one told it.
     message = lines[-1] if lines else f"the program ended with code {code} and no message"
-    for prefix in (f"{PROBE}: ", f"{FLOOR}: ", f"{XDP_FLOOR}: "):
+    for prefix in (f"{PROBE}: ", f"{FLOOR}: ", f"{XDP_FLOOR}: ", f"{HOST}: "):
         message = message.removeprefix(prefix)
     raise _ERRORS.get(code, MeasurementFailed)(message)

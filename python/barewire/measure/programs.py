@@ -11,6 +11,7 @@ from barewire.errors import MachineCannot, WrongUse
 PROBE = "barewire-probe"
 FLOOR = "barewire-floor"
 XDP_FLOOR = "barewire-floor-xdp"
+HOST = "barewire-host"
 
 
 def find_program(name: str) -> str:

@@ -34,7 +34,7 @@ def read_records(path: Path, launch: int, test: str, subject: str, pairs: int) -
     end: dict[str, Any] = {}
     corrupt = 0
     columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
-    for record in _records(path):
+    for record in records_in(path):
         match record.get("record"):
             case "start":
                 start = record
@@ -80,7 +80,8 @@ def _append(columns: dict[str, list[Any]], record: dict[str, Any]) -> None:
         columns[name] += [record[name]] * len(values)
 
 
-def _records(path: Path) -> Iterator[dict[str, Any]]:
+def records_in(path: Path) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file, one a line; a last line that a crash cut short is left out."""
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     for number, line in enumerate(lines, 1):
         try:

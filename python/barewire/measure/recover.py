@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
+from barewire.measure.host_records import read_host_records
 from barewire.measure.records import read_records
 from barewire.measure.runner import LAUNCHES_DIRECTORY, parse_launch_file_name
 from barewire.models.wire import Link
@@ -27,13 +28,17 @@ def recover_run(directory: Path) -> Run:
         if named is None:
             continue
         number, test, subject = named
-        records = read_records(file, number, test, subject, run.parameters["pairs"])
+        if run.is_host:
+            records = read_host_records(file, number)
+        else:
+            records = read_records(file, number, test, subject, run.parameters["pairs"])
         complete = bool(records.end.get("complete"))
         error = None if complete else "the run was killed"
         launches.append(Launch(number, subject, test, complete, error, details={"start": records.start}))
         frames.append(records.samples)
     frame = pl.concat(frames)
-    series = series_from_samples(frame, Link(run.parameters["rate_bit_s"], run.parameters["mtu"]))
+    link = None if run.is_host else Link(run.parameters["rate_bit_s"], run.parameters["mtu"])
+    series = series_from_samples(frame, link)
     recovered = replace(
         run,
         stopped_by="the run was killed",

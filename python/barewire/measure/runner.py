@@ -130,7 +130,7 @@ class _Session:
         """Make the series, write everything, and drop the launches' own files once they are in the samples."""
         frame = pl.concat(self.frames) if self.frames else pl.DataFrame(schema=SAMPLE_SCHEMA)
         series = tuple(self._stamped(one) for one in series_from_samples(frame, self.site.link))
-        reason = None if stopped_by is None else _reason(stopped_by)
+        reason = None if stopped_by is None else reason_of(stopped_by)
         self.run = replace(
             self.run, complete=stopped_by is None, stopped_by=reason, launches=tuple(self.launches), series=series
         )
@@ -170,7 +170,7 @@ class _Session:
                 subject=order.subject.name,
                 test=order.test,
                 complete=complete,
-                error=None if error is None else _reason(error),
+                error=None if error is None else reason_of(error),
                 started=started,
                 details=details,
             )
@@ -186,7 +186,9 @@ class _Session:
         """Why this series ended: itself precise, or for lack of budget, or because the run broke off."""
         if self._stop_reason == "incomplete":
             return replace(one, stop="incomplete")
-        precise = is_precise(self._medians[series_key(one)], self.plan.precision)
+        # Where every sample of every launch was lost, there is no median to be precise.
+        medians = self._medians.get(series_key(one))
+        precise = medians is not None and is_precise(medians, self.plan.precision)
         return replace(one, stop="converged" if precise else "budget")
 
 
@@ -260,5 +262,6 @@ def _new_run(site: Site, plan: Plan, command: list[str], lab: dict[str, Any] | N
     )
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
+    """Why a run ended early, for its record."""
     return "interrupt" if isinstance(error, KeyboardInterrupt) else str(error)

@@ -35,6 +35,16 @@ _COLOURS = {
     "llc2+xdp": "#882255",
     "llc3+xdp": "#999933",
     "floor": "#6B7682",
+    # A host's ways to do something.
+    "read": "#0072B2",
+    "write": "#D55E00",
+    "stream": "#CC79A7",
+    "copy": "#009E73",
+    "memcpy": "#B8860B",
+    "map": "#D55E00",
+    "mapped": "#009E73",
+    "copied": "#0072B2",
+    "gathered": "#D55E00",
 }
 _OTHERS = ("#CC79A7", "#B58900", "#2E8FC9")
 DARK = {
@@ -66,13 +76,13 @@ _MARKERS = {
     "llc3": "hexagon",
     "floor": "cross-thin-open",
 }
-_WAITING_DASH = {"": "solid", "adaptive": "longdash", "block": "dot", "busypoll": "dashdot"}
+_WAITING_DASH = {"": "solid", "adaptive": "longdash", "block": "dot", "busypoll": "dashdot", "cold": "dot"}
 _LABELLED_MAX = 12
 # Even steps, and the tail that a mean hides.
 _PROBABILITIES = [*np.linspace(0, 0.99, 100).round(3).tolist(), 0.995, 0.999, 0.9999, 1.0]
 
 
-def against_size(series: Sequence[Series], what: str) -> Figure:
+def against_size(series: Sequence[Series], what: str, *, size: str = "message size") -> Figure:
     """Median against message size, log-log: a band for the 95 % interval, the limit dashed; one test, one unit."""
     traces: list[dict[str, Any]] = []
     for subject in dict.fromkeys(one.subject for one in series):
@@ -80,7 +90,7 @@ def against_size(series: Sequence[Series], what: str) -> Figure:
         traces += _line(subject, points) if points else []
     traces += _wire_limits(series)
     unit = unit_name(series[0].unit)
-    return {"data": traces, "layout": _layout(_size_axis(series), _log_axis(f"{what}, {unit}", traces, "y"))}
+    return {"data": traces, "layout": _layout(_size_axis(series, size), _log_axis(f"{what}, {unit}", traces, "y"))}
 
 
 def ratios(comparisons: Sequence[Versus]) -> Figure:
@@ -149,6 +159,31 @@ def distributions(frame: pl.DataFrame, series: Sequence[Series]) -> Figure:
     # All traces share their y, and a page with many sizes would be twice as large with it in each.
     shared = {"choices": choices, "shared_y": _PROBABILITIES}
     return {"data": [], "layout": layout, **shared, "chosen": sizes.index(64) if 64 in sizes else 0}
+
+
+def bars(labels: Sequence[str], values: Sequence[float], colours: Sequence[str], what: str) -> Figure:
+    """One bar from 1 for each value, the first on top; a logarithmic axis, so that half and double are as far."""
+    logs = [math.log10(value) for value in values]
+    far = max([math.log10(2), *map(abs, logs)]) * 1.08
+    trace = {
+        "type": "bar",
+        "orientation": "h",
+        # Bars of logarithms start at 0, which is 1; on plotly's own logarithmic axis they would start at nothing.
+        "x": [_short(log) for log in logs],
+        "y": list(labels),
+        "text": [f"{value:.3g} ×" for value in values],
+        "textposition": "auto",
+        "marker": {"color": list(colours)},
+        "hovertemplate": "%{y}: %{text}<extra></extra>",
+        "showlegend": False,
+    }
+    ticks = [tick for tick in (0.1, 0.2, 0.25, 0.5, 0.8, 1, 1.25, 2, 4, 5, 10) if abs(math.log10(tick)) <= far]
+    axis = {**_axis(what), "tickvals": [math.log10(tick) for tick in ticks], "ticktext": [f"{t:g}" for t in ticks]}
+    layout = _layout({**axis, "range": [-far, far]}, {**_axis(""), "autorange": "reversed"})
+    layout["hovermode"] = "closest"
+    line = {"type": "line", "yref": "paper", "x0": 0, "x1": 0, "y0": 0, "y1": 1}
+    layout["shapes"] = [{**line, "line": {"color": INK, "width": 1.5}}]
+    return {"data": [trace], "layout": layout, "height_px": 60 + 22 * len(labels)}
 
 
 def _line(subject: str, points: Sequence[Series]) -> list[dict[str, Any]]:
@@ -231,12 +266,12 @@ def _colour(subject: str) -> str:
     return _COLOURS["floor"] if is_floor(subject) else _COLOURS.get(base, _OTHERS[sum(base.encode()) % len(_OTHERS)])
 
 
-def _size_axis(series: Iterable[Series]) -> dict[str, Any]:
+def _size_axis(series: Iterable[Series], title: str = "message size") -> dict[str, Any]:
     sizes = sorted({one.message_bytes for one in series if one.message_bytes})
     round_sizes = [size for size in sizes if size & (size - 1) == 0]
     # Of many sizes only the round ones have a label: the others are these, perturbed.
     ticks = round_sizes if len(sizes) > _LABELLED_MAX and len(round_sizes) > 3 else sizes
-    return {**_axis("message size"), "type": "log", "tickvals": ticks, "ticktext": [message_size(n) for n in ticks]}
+    return {**_axis(title), "type": "log", "tickvals": ticks, "ticktext": [message_size(n) for n in ticks]}
 
 
 def _log_axis(title: str, traces: Iterable[dict[str, Any]], axis: str) -> dict[str, Any]:

@@ -13,11 +13,12 @@ from markupsafe import Markup
 from plotly.offline.offline import get_plotlyjs
 
 from barewire.models.naming import is_floor
-from barewire.report import words
+from barewire.report import host, words
 from barewire.report.figures import DARK, Figure, against_size, distributions, ratios
 from barewire.report.findings import headlines, warnings
 from barewire.report.versus import MARGIN, Versus, compare_in_run, flatten
 from barewire.results import Run, Series
+from barewire.results.host import HOST_TEST_ORDER, Measure, Reference, host_crossovers, host_measures
 from barewire.stats.comparison import RESAMPLES
 from barewire.stats.intervals import LAUNCHES_FOR_INTERVAL
 
@@ -33,15 +34,8 @@ def render(run: Run, frame: pl.DataFrame, *, baseline: str = "tcp") -> str:
     if any(one.subject == baseline for one in run.series):
         # The floor is a reference, not a contestant.
         comparisons = [one for one in compare_in_run(run, baseline) if not is_floor(one.a.subject)]
-    environment = Environment(
-        loader=FileSystemLoader(_ASSETS),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["inline_json"] = _inline_json
-    return environment.get_template("report.html.j2").render(
+    return _page(
+        "report.html.j2",
         run=run,
         headlines=headlines(run, comparisons),
         warnings=warnings(run),
@@ -57,6 +51,55 @@ def render(run: Run, frame: pl.DataFrame, *, baseline: str = "tcp") -> str:
         few=LAUNCHES_FOR_INTERVAL,
         margin_percent=round(MARGIN * 100),
         resamples=RESAMPLES,
+    )
+
+
+def render_host(run: Run, frame: pl.DataFrame, reference: Reference | None) -> str:
+    """The page of a run that characterises a machine; `frame` holds its raw samples, columns of `SAMPLE_SCHEMA`."""
+    measures, crossovers = host_measures(run, reference), host_crossovers(frame)
+    compared = host.chosen_for_bars(measures)
+    return _page(
+        "host.html.j2",
+        run=run,
+        headlines=host.headlines(measures, crossovers, reference),
+        warnings=warnings(run),
+        reference=reference,
+        bars=host.bar_figure(compared) if compared else None,
+        tests=[_host_test(test, run, measures) for test in HOST_TEST_ORDER if any(s.test == test for s in run.series)],
+        crossovers=[(one.name, host.sentence(one), one.launches) for one in crossovers],
+        command=shlex.join(run.command),
+        environment=_rows(run.environment),
+        parameters=_rows(run.parameters),
+        launches=len(run.launches),
+        measured=int((frame["phase"] == "measure").sum()),
+        warmup=int((frame["phase"] == "warmup").sum()),
+        few=LAUNCHES_FOR_INTERVAL,
+    )
+
+
+def _host_test(test: str, run: Run, measures: Sequence[Measure]) -> dict[str, Any]:
+    series = [one for one in run.series if one.test == test and one.message_bytes and one.median is not None]
+    what = "time" if series and series[0].lower_is_better else "bandwidth"
+    return {
+        "id": test,
+        "title": words.test_title(test),
+        "explanation": words.TEST_EXPLANATIONS.get(test, ""),
+        "figure": against_size(series, f"median {what}", size="block size") if series else None,
+        "measures": [one for one in measures if one.name.partition("/")[0] == test],
+    }
+
+
+def _page(template: str, **content: Any) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(_ASSETS),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["inline_json"] = _inline_json
+    return environment.get_template(template).render(
+        **content,
         dark=DARK,
         words=words,
         style=Markup((_ASSETS / "report.css").read_text(encoding="utf-8")),

@@ -8,11 +8,24 @@ TEST_TITLES = {
     "pingpong": "Latency, one way",
     "stream": "Bandwidth, one direction",
     "bidirectional": "Bandwidth, both directions together",
+    "memory": "Memory bandwidth by block size",
+    "syscall": "System calls",
+    "switch": "Context switch",
+    "wakeup": "Waking another process",
+    "file": "Copy against map: a file in the page cache",
+    "send": "Sending a message: copied into one piece, or gathered from two",
 }
 TEST_EXPLANATIONS = {
     "pingpong": "Half the round trip of one message, in µs; less is better.",
     "stream": "Goodput of back-to-back messages, timed at the receiver, in Mbit/s (10⁶); more is better.",
     "bidirectional": "Goodput of both directions at once, added, in Mbit/s (10⁶); more is better.",
+    "memory": "Bytes of the block read, written or copied per second, in MB/s (10⁶); more is better. "
+    "write and copy use ordinary stores, stream stores past the caches, memcpy is the C library's.",
+    "syscall": "One call, in ns; less is better. clock reads the clock without entering the kernel.",
+    "switch": "A hop through a pipe between two processes on one core, less the same byte without a switch, in ns.",
+    "wakeup": "One hop, half a round trip, in ns; less is better. self is one process alone.",
+    "file": "Every word looked at, in MB/s (10⁶); more is better. map includes mapping and unmapping, mapped does not.",
+    "send": "One frame handed to the kernel, in ns; less is better. cold: the message is not in the near caches.",
 }
 UNITS = {"us": "µs"}
 MARKS = {

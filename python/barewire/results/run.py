@@ -13,7 +13,7 @@ SCHEMA_VERSION = 1
 SCHEMA = f"{SCHEMA_NAME}/{SCHEMA_VERSION}"
 
 Stop = Literal["converged", "budget", "incomplete"]
-TIME_UNITS = ("us",)
+TIME_UNITS = ("us", "ns")
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,11 @@ class Run:
     launches: tuple[Launch, ...]
     series: tuple[Series, ...]
     warnings: tuple[str, ...] = ()
+
+    @property
+    def is_host(self) -> bool:
+        """Whether this run characterises a machine; else it measures transports between two."""
+        return self.parameters.get("kind") == "host"
 
     def to_json(self) -> dict[str, Any]:
         """The content of `run.json`, schema version first."""

@@ -43,7 +43,7 @@
     const named = data.filter((trace) => trace.showlegend !== false).length;
     const rows = narrow.matches ? named : Math.ceil(named / 4);
     // A phone's legend stands below the plot, one row per entry, and must not eat the plot.
-    figure.layout.height = 340 + LEGEND_ROW_PX * (rows + 1);
+    figure.layout.height = (figure.height_px || 340) + LEGEND_ROW_PX * (rows + 1);
     thinTicks(figure.layout.xaxis, data, card.clientWidth - AXIS_PX);
     figure.layout.margin.t = narrow.matches ? 10 : MODE_BAR_PX;
     figure.layout.dragmode = narrow.matches ? false : "zoom";

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The one clock: `CLOCK_MONOTONIC`, read without a system call.
+
+use std::sync::LazyLock;
+use std::time::Instant;
+
+static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// Nanoseconds since the first call in this process.
+#[inline]
+pub fn now_ns() -> u64 {
+    let elapsed = ORIGIN.elapsed();
+    elapsed.as_secs() * 1_000_000_000 + u64::from(elapsed.subsec_nanos())
+}
+
+/// What a launch found out about its clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    /// Median time of one reading.
+    pub read_ns: u64,
+    /// Smallest step between two readings that differ.
+    pub step_ns: u64,
+}
+
+impl Clock {
+    /// From 1001 pairs of readings.
+    pub fn examine() -> Self {
+        let mut steps: Vec<u64> = (0..1001)
+            .map(|_| {
+                let began = now_ns();
+                now_ns() - began
+            })
+            .collect();
+        steps.sort_unstable();
+        let step_ns = steps.iter().copied().find(|step| *step > 0).unwrap_or(1);
+        Self { read_ns: steps[500], step_ns }
+    }
+
+    /// What two readings cannot tell apart.
+    pub fn resolution_ns(self) -> u64 {
+        self.read_ns.max(self.step_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_resolution_is_known_and_below_a_microsecond_or_so() {
+        let clock = Clock::examine();
+        assert!((1..100_000).contains(&clock.resolution_ns()), "{clock:?}");
+    }
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Why a launch stops early, sorted by whose fault it is; each is an exit code.
+
+use barewire_link::LinkError;
+use thiserror::Error;
+
+/// The text says what to do.
+#[derive(Debug, Error)]
+pub enum HostError {
+    /// The measured thing failed.
+    #[error("{0}")]
+    Failed(String),
+    /// The caller asked for what does not exist or does not fit.
+    #[error("{0}")]
+    WrongUse(String),
+    /// This machine lacks something.
+    #[error("{0}")]
+    MachineCannot(String),
+    /// A signal asked for the end.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl HostError {
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Failed(_) => 1,
+            Self::WrongUse(_) => 2,
+            Self::MachineCannot(_) => 3,
+            Self::Interrupted => 130,
+        }
+    }
+
+    /// The error of a failed system call.
+    pub fn system(operation: &str, error: impl std::fmt::Display) -> Self {
+        Self::Failed(format!("{operation}: {error}"))
+    }
+
+    /// The error of the system call that failed last.
+    pub fn last(operation: &str) -> Self {
+        Self::system(operation, std::io::Error::last_os_error())
+    }
+}
+
+impl From<LinkError> for HostError {
+    fn from(error: LinkError) -> Self {
+        let text = error.to_string();
+        match error {
+            LinkError::NotPermitted => Self::MachineCannot(text),
+            LinkError::NoSuchInterface(_) | LinkError::NotEthernet { .. } => Self::WrongUse(text),
+            LinkError::InterfaceDown(_) | LinkError::FrameTooLong { .. } | LinkError::System { .. } => {
+                Self::Failed(text)
+            }
+        }
+    }
+}

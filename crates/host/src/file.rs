@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Copy against map: a file that is in the page cache, read and looked at word by word.
+
+use std::fs::{File, OpenOptions};
+use std::hint::black_box;
+use std::io::Write;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use crate::error::HostError;
+use crate::memory;
+use crate::record::Quantity;
+use crate::region::Region;
+use crate::stretch::{Contender, Effort, measure};
+
+/// What a program reads at once; it stays in the second-level cache.
+const CHUNK_BYTES: usize = 64 << 10;
+const SIZES: [usize; 8] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20];
+
+pub fn run(
+    directory: &Path,
+    random: &mut fastrand::Rng,
+    effort: Effort,
+    output: &mut dyn Write,
+) -> Result<(), HostError> {
+    let file = nameless_file(directory, SIZES[SIZES.len() - 1])?;
+    let mut chunk = Region::anonymous(CHUNK_BYTES)?;
+    let mut sizes = SIZES;
+    random.shuffle(&mut sizes);
+    for bytes in sizes {
+        let kept = Region::of_file(&file, bytes)?;
+        let read = |times| {
+            for _ in 0..times {
+                let mut offset = 0;
+                while offset < bytes {
+                    let words = &mut chunk.words_mut()[..(bytes - offset).min(CHUNK_BYTES) / size_of::<u64>()];
+                    offset += read_at(&file, words, offset)?;
+                    black_box(memory::read(black_box(words)));
+                }
+            }
+            Ok(())
+        };
+        let map = |times| {
+            for _ in 0..times {
+                let mapped = Region::of_file(&file, bytes)?;
+                black_box(memory::read(black_box(mapped.words())));
+            }
+            Ok(())
+        };
+        let mapped = |times| {
+            for _ in 0..times {
+                black_box(memory::read(black_box(kept.words())));
+            }
+            Ok(())
+        };
+        let mut contenders = [
+            Contender { subject: "read", operations: 1, repeat: Box::new(read) },
+            Contender { subject: "map", operations: 1, repeat: Box::new(map) },
+            Contender { subject: "mapped", operations: 1, repeat: Box::new(mapped) },
+        ];
+        measure(&mut contenders, bytes, Quantity::Bandwidth, effort, output)?;
+    }
+    Ok(())
+}
+
+/// Fills `words` from the file.
+fn read_at(file: &File, words: &mut [u64], offset: usize) -> Result<usize, HostError> {
+    let length = size_of_val(words);
+    // SAFETY: the same memory seen as bytes; any bytes are valid words.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), length) };
+    file.read_exact_at(bytes, offset as u64).map_err(|error| HostError::system("read of the file", error))?;
+    Ok(length)
+}
+
+/// A file of that length without a name, so that nothing is left of it; written back before anything is timed.
+fn nameless_file(directory: &Path, bytes: usize) -> Result<File, HostError> {
+    let failed = |error| HostError::system(&format!("a file in {}", directory.display()), error);
+    // Named for a moment only: not every file system has files without a name from the start.
+    let path = directory.join(format!(".barewire-host-{}", std::process::id()));
+    let mut file =
+        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
+    std::fs::remove_file(&path).map_err(failed)?;
+    let part: Vec<u8> = (0..1_u32 << 18).flat_map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect();
+    for _ in 0..bytes / part.len() {
+        file.write_all(&part).map_err(failed)?;
+    }
+    file.sync_all().map_err(failed)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_reads_alike_both_ways_and_has_no_name() {
+        let directory = std::env::temp_dir();
+        let file = nameless_file(&directory, 1 << 20).unwrap();
+        let mapped = Region::of_file(&file, 1 << 20).unwrap();
+        let mut words = vec![0; (1 << 20) / 8];
+        assert_eq!(read_at(&file, &mut words, 0).unwrap(), 1 << 20);
+        assert_eq!(mapped.words(), words);
+        use std::os::unix::fs::MetadataExt;
+        assert_eq!(file.metadata().unwrap().nlink(), 0);
+    }
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `barewire-host` measures what this machine gives a program: one launch of one test, recorded and not judged.
+
+mod clock;
+mod cpu;
+mod error;
+mod file;
+mod memory;
+mod record;
+mod region;
+mod send;
+mod stretch;
+mod syscall;
+mod wakeup;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use clap::{Args, Parser, Subcommand};
+
+use clock::Clock;
+use error::HostError;
+use record::{End, Record, SCHEMA, Start, write};
+use stretch::{Effort, INTERRUPTED};
+
+/// Measures what this machine gives a program; samples come out as JSON Lines.
+///
+/// Exit codes: 0 done, 1 the measured thing failed, 2 wrong use, 3 this machine cannot, 130 interrupted.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Bandwidth of reading, writing and copying memory, by block size
+    Memory {
+        /// Largest block in bytes [default: four times the last cache, at most an eighth of the available memory]
+        #[arg(long)]
+        largest_block: Option<usize>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Time of system calls
+    Syscall {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Time until another process runs: pipe, Unix socket, futex; on the same core and across cores
+    Wakeup {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Bandwidth of a file in the page cache: read against map
+    File {
+        /// Where the file is made
+        #[arg(long, default_value = ".")]
+        directory: PathBuf,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Time to send a frame: copied into one piece, or gathered from two
+    Send {
+        /// Interface to send through, to nobody; needs CAP_NET_RAW
+        #[arg(long)]
+        interface: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Answer another process of this program
+    #[command(hide = true)]
+    Answer {
+        means: wakeup::Means,
+        #[arg(long)]
+        cpu: usize,
+    },
+}
+
+#[derive(Args)]
+struct Common {
+    /// Core to run on [default: the first of those allowed]
+    #[arg(long)]
+    cpu: Option<usize>,
+    /// Core of who answers across cores [default: the next of those allowed]
+    #[arg(long)]
+    other_cpu: Option<usize>,
+    /// Time for each subject and size, in seconds
+    #[arg(long, default_value_t = 0.03)]
+    seconds: f64,
+    /// Of the order of what is measured
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("barewire-host: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), HostError> {
+    match command {
+        Command::Answer { means, cpu } => wakeup::answer(means, cpu),
+        Command::Memory { largest_block, common } => {
+            let launch = Launch::prepare(common)?;
+            let largest = largest_block
+                .unwrap_or_else(|| memory::default_largest_block(&cpu::caches(launch.cpu), cpu::available_memory()));
+            let mut blocks = memory::Blocks::new(largest)?;
+            launch.record("memory", cpu::huge_page_bytes(), |launch, random, output| {
+                memory::run(&mut blocks, largest, random, launch.effort, output).map(|()| 0)
+            })
+        }
+        Command::Syscall { common } => Launch::prepare(common)?
+            .record("syscall", None, |launch, _, output| syscall::run(launch.effort, output).map(|()| 0)),
+        Command::Wakeup { common } => Launch::prepare(common)?.record("wakeup", None, |launch, _, output| {
+            wakeup::run(launch.cpu, launch.other_cpu, launch.effort, output).map(|()| 0)
+        }),
+        Command::File { directory, common } => {
+            Launch::prepare(common)?.record("file", None, |launch, random, output| {
+                file::run(&directory, random, launch.effort, output).map(|()| 0)
+            })
+        }
+        Command::Send { interface, common } => {
+            Launch::prepare(common)?
+                .record("send", None, |launch, random, output| send::run(&interface, random, launch.effort, output))
+        }
+    }
+}
+
+/// What all tests need.
+struct Launch {
+    cpu: usize,
+    other_cpu: Option<usize>,
+    clock: Clock,
+    effort: Effort,
+    seconds: f64,
+    seed: u64,
+}
+
+impl Launch {
+    fn prepare(common: Common) -> Result<Self, HostError> {
+        if common.seconds.is_nan() || common.seconds <= 0.0 || common.seconds > 3600.0 {
+            return Err(HostError::WrongUse("--seconds must be more than 0, and an hour at most".to_owned()));
+        }
+        interrupt_on_signals()?;
+        let allowed = cpu::allowed();
+        let cpu = common.cpu.or(allowed.first().copied()).unwrap_or(0);
+        let other_cpu = common.other_cpu.or_else(|| allowed.iter().copied().find(|other| *other != cpu));
+        cpu::pin(cpu)?;
+        let clock = Clock::examine();
+        let effort = Effort::new(clock, common.seconds);
+        Ok(Self { cpu, other_cpu, clock, effort, seconds: common.seconds, seed: common.seed })
+    }
+
+    /// Prints start, samples and end; `test` returns how many sends the system refused for the moment.
+    fn record(
+        &self,
+        test: &str,
+        huge_page_bytes: Option<usize>,
+        measure: impl FnOnce(&Self, &mut fastrand::Rng, &mut dyn std::io::Write) -> Result<u64, HostError>,
+    ) -> Result<(), HostError> {
+        let mut output = std::io::stdout().lock();
+        let start = Start {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION"),
+            test,
+            seed: self.seed,
+            cpu: self.cpu,
+            other_cpu: self.other_cpu,
+            clock_read_ns: self.clock.read_ns,
+            clock_step_ns: self.clock.step_ns,
+            stretch_ns: self.effort.stretch_ns,
+            seconds: self.seconds,
+            cache_bytes: cpu::caches(self.cpu),
+            vector_bytes: memory::vector_bytes(),
+            huge_page_bytes,
+        };
+        write(&mut output, &Record::Start(start))?;
+        let mut result = measure(self, &mut fastrand::Rng::with_seed(self.seed), &mut output);
+        // The same signal has ended who answers, which shows as an error of another kind.
+        if result.is_err() && INTERRUPTED.load(Ordering::Relaxed) {
+            result = Err(HostError::Interrupted);
+        }
+        let end = End {
+            complete: result.is_ok(),
+            error: result.as_ref().err().map(ToString::to_string),
+            peak_rss_kib: record::peak_rss_kib(),
+            send_busy: result.as_ref().copied().unwrap_or(0),
+        };
+        write(&mut output, &Record::End(end))?;
+        result.map(|_| ())
+    }
+}
+
+/// The first SIGINT or SIGTERM ends the launch in order; a second one ends it at once.
+fn interrupt_on_signals() -> Result<(), HostError> {
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&INTERRUPTED))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&INTERRUPTED)))
+            .map_err(|error| HostError::system("signal handler", error))?;
+    }
+    Ok(())
+}

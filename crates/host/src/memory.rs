@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Memory bandwidth by block size: read, write, copy.
+//!
+//! Ordinary (temporal) stores bring a line into the cache before they change it; streaming (non-temporal) ones do
+//! not. The C library's memcpy chooses by size. So each has a name of its own here.
+
+use std::hint::black_box;
+use std::io::Write;
+
+use crate::error::HostError;
+use crate::record::Quantity;
+use crate::region::Region;
+use crate::stretch::{Contender, Effort, Repeat, measure};
+
+/// Half or less of the smallest first-level data cache in use.
+const SMALLEST_BLOCK_BYTES: usize = 8 << 10;
+const STEP: usize = 4;
+/// Without knowledge of the caches.
+const USUAL_LAST_CACHE_BYTES: usize = 32 << 20;
+/// Two blocks at once, and others want memory as well.
+const SHARE_OF_MEMORY: usize = 8;
+/// Words that one turn of a loop handles: 256 bytes, eight vectors of 32.
+const TURN: usize = 32;
+
+/// 8 KiB, four times that, and so on; and `largest` in whole turns.
+pub fn block_sizes(largest: usize) -> Vec<usize> {
+    let largest = (largest / (TURN * size_of::<u64>()) * (TURN * size_of::<u64>())).max(SMALLEST_BLOCK_BYTES);
+    let growing = std::iter::successors(Some(SMALLEST_BLOCK_BYTES), |size| size.checked_mul(STEP));
+    growing.take_while(|size| *size < largest).chain([largest]).collect()
+}
+
+/// Four times the last cache, as far as memory allows.
+pub fn default_largest_block(caches: &[usize], available_memory: usize) -> usize {
+    let wanted = 4 * caches.last().copied().unwrap_or(USUAL_LAST_CACHE_BYTES);
+    if available_memory == 0 { wanted } else { wanted.min(available_memory / SHARE_OF_MEMORY) }
+}
+
+/// Memory for [`run`].
+pub struct Blocks {
+    from: Region,
+    to: Region,
+}
+
+impl Blocks {
+    pub fn new(largest: usize) -> Result<Self, HostError> {
+        let bytes = *block_sizes(largest).last().expect("there is always a size");
+        Ok(Self { from: Region::anonymous(bytes)?, to: Region::anonymous(bytes)? })
+    }
+}
+
+pub fn run(
+    blocks: &mut Blocks,
+    largest: usize,
+    random: &mut fastrand::Rng,
+    effort: Effort,
+    output: &mut dyn Write,
+) -> Result<(), HostError> {
+    let mut points: Vec<(usize, &'static str)> = block_sizes(largest)
+        .into_iter()
+        .flat_map(|size| SUBJECTS.iter().map(move |subject| (size, *subject)))
+        .collect();
+    random.shuffle(&mut points);
+    for (bytes, subject) in points {
+        let words = bytes / size_of::<u64>();
+        let (from, to) = (&blocks.from.words()[..words], &mut blocks.to.words_mut()[..words]);
+        let mut contender = [Contender { subject, operations: 1, repeat: kernel(subject, from, to) }];
+        measure(&mut contender, bytes, Quantity::Bandwidth, effort, output)?;
+    }
+    Ok(())
+}
+
+#[cfg(target_arch = "x86_64")]
+const SUBJECTS: &[&str] = &["read", "write", "stream", "copy", "memcpy"];
+#[cfg(not(target_arch = "x86_64"))]
+const SUBJECTS: &[&str] = &["read", "write", "copy", "memcpy"];
+
+fn kernel<'a>(subject: &str, from: &'a [u64], to: &'a mut [u64]) -> Repeat<'a> {
+    // A new value for each pass, so that none can be left out; `black_box` says that somebody looks at the memory.
+    let passes = |mut pass: Box<dyn FnMut(u64) + 'a>| -> Repeat<'a> {
+        Box::new(move |times| {
+            (0..times).for_each(&mut pass);
+            Ok(())
+        })
+    };
+    match subject {
+        "read" => passes(Box::new(move |_| {
+            black_box(read(black_box(from)));
+        })),
+        "write" => passes(Box::new(move |pass| {
+            write(to, black_box(pass ^ 0x0123_4567_89ab_cdef));
+            black_box(to.as_mut_ptr());
+        })),
+        #[cfg(target_arch = "x86_64")]
+        "stream" => passes(Box::new(move |pass| {
+            stream(to, black_box(pass ^ 0x0123_4567_89ab_cdef));
+            black_box(to.as_mut_ptr());
+        })),
+        "copy" => passes(Box::new(move |pass| {
+            copy(black_box(from), to, black_box(pass));
+            black_box(to.as_mut_ptr());
+        })),
+        _ => passes(Box::new(move |_| {
+            to.copy_from_slice(black_box(from));
+            black_box(to.as_mut_ptr());
+        })),
+    }
+}
+
+/// Bytes of the vectors that [`read`], [`write`] and [`copy`] use here.
+pub fn vector_bytes() -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        return 32;
+    }
+    16
+}
+
+/// Compiles a function twice, and takes the wider vectors where the processor has them.
+macro_rules! widest {
+    ($name:ident, $plain:ident, ($($argument:ident: $type:ty),*) $(-> $result:ty)?) => {
+        pub fn $name($($argument: $type),*) $(-> $result)? {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2")]
+                fn wide($($argument: $type),*) $(-> $result)? {
+                    $plain($($argument),*)
+                }
+                if is_x86_feature_detected!("avx2") {
+                    // SAFETY: the processor has just been asked for this feature.
+                    return unsafe { wide($($argument),*) };
+                }
+            }
+            $plain($($argument),*)
+        }
+    };
+}
+
+widest!(read, plain_read, (words: &[u64]) -> u64);
+widest!(write, plain_write, (words: &mut [u64], value: u64));
+widest!(copy, plain_copy, (from: &[u64], to: &mut [u64], key: u64));
+
+/// Every word, into something that depends on all of them.
+#[inline(always)]
+fn plain_read(words: &[u64]) -> u64 {
+    let mut sums = [0; TURN];
+    for turn in words.chunks_exact(TURN) {
+        for (sum, word) in sums.iter_mut().zip(turn) {
+            *sum ^= *word;
+        }
+    }
+    sums.iter().fold(0, |all, sum| all ^ sum)
+}
+
+#[inline(always)]
+fn plain_write(words: &mut [u64], value: u64) {
+    for turn in words.chunks_exact_mut(TURN) {
+        for word in turn {
+            *word = value;
+        }
+    }
+}
+
+/// With a key, because a plain copy would be compiled into a call of memcpy.
+#[inline(always)]
+fn plain_copy(from: &[u64], to: &mut [u64], key: u64) {
+    for (from, to) in from.chunks_exact(TURN).zip(to.chunks_exact_mut(TURN)) {
+        for (from, to) in from.iter().zip(to) {
+            *to = *from ^ key;
+        }
+    }
+}
+
+/// Non-temporal stores: past the caches.
+#[cfg(target_arch = "x86_64")]
+fn stream(words: &mut [u64], value: u64) {
+    use std::arch::x86_64::{_mm_set1_epi64x, _mm_sfence, _mm_stream_si128};
+    let vectors = words.chunks_exact_mut(2);
+    // SAFETY: each pointer is to two words of `words`, which starts on a page and so is aligned to 16 bytes; SSE2 is
+    // part of x86-64. The fence at the end makes the stores visible like any others.
+    unsafe {
+        let value = _mm_set1_epi64x(value.cast_signed());
+        for vector in vectors {
+            _mm_stream_si128(vector.as_mut_ptr().cast(), value);
+        }
+        _mm_sfence();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_go_from_the_first_cache_to_the_largest_block() {
+        assert_eq!(block_sizes(1 << 20), [8 << 10, 32 << 10, 128 << 10, 512 << 10, 1 << 20]);
+        assert_eq!(block_sizes(1), [8 << 10]);
+        assert_eq!(block_sizes(10_000), [8 << 10, 9984]);
+        assert_eq!(default_largest_block(&[48 << 10, 2 << 20, 32 << 20], 64 << 30), 128 << 20);
+        assert_eq!(default_largest_block(&[48 << 10, 2 << 20, 32 << 20], 1 << 29), 64 << 20);
+        assert_eq!(default_largest_block(&[], 0), 128 << 20);
+    }
+
+    #[test]
+    fn every_kernel_touches_every_word() {
+        let mut from = Region::anonymous(SMALLEST_BLOCK_BYTES).unwrap();
+        let mut to = Region::anonymous(SMALLEST_BLOCK_BYTES).unwrap();
+        for (word, value) in from.words_mut().iter_mut().zip(1..) {
+            *word = value * 0x9e37_79b9_7f4a_7c15;
+        }
+        let whole = read(from.words());
+        for index in [0, 31, 500, 1023] {
+            from.words_mut()[index] ^= 1;
+            assert_eq!(read(from.words()), whole ^ 1, "word {index}");
+            from.words_mut()[index] ^= 1;
+        }
+        copy(from.words(), to.words_mut(), 5);
+        assert!(from.words().iter().zip(to.words()).all(|(from, to)| from ^ to == 5));
+        write(to.words_mut(), 7);
+        assert!(to.words().iter().all(|word| *word == 7));
+        #[cfg(target_arch = "x86_64")]
+        {
+            stream(to.words_mut(), 9);
+            assert!(to.words().iter().all(|word| *word == 9));
+        }
+        kernel("memcpy", from.words(), to.words_mut())(1).unwrap();
+        assert_eq!(from.words(), to.words());
+    }
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What entering the kernel costs.
+
+use std::fs::OpenOptions;
+use std::hint::black_box;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+
+use crate::clock::now_ns;
+use crate::error::HostError;
+use crate::record::Quantity;
+use crate::stretch::{Contender, Effort, measure};
+
+pub fn run(effort: Effort, output: &mut dyn Write) -> Result<(), HostError> {
+    let null = OpenOptions::new().write(true).open("/dev/null").map_err(|e| HostError::system("/dev/null", e))?;
+    let getppid = |times| {
+        for _ in 0..times {
+            // SAFETY: takes nothing and cannot fail; by number, because a C library may remember the answer.
+            black_box(unsafe { libc::syscall(libc::SYS_getppid) });
+        }
+        Ok(())
+    };
+    let write = |times| {
+        for _ in 0..times {
+            // SAFETY: one byte of a constant.
+            if unsafe { libc::write(null.as_raw_fd(), b"x".as_ptr().cast(), 1) } != 1 {
+                return Err(HostError::last("write to /dev/null"));
+            }
+        }
+        Ok(())
+    };
+    let clock = |times| {
+        for _ in 0..times {
+            black_box(now_ns());
+        }
+        Ok(())
+    };
+    let mut contenders = [
+        Contender { subject: "getppid", operations: 1, repeat: Box::new(getppid) },
+        Contender { subject: "write", operations: 1, repeat: Box::new(write) },
+        Contender { subject: "clock", operations: 1, repeat: Box::new(clock) },
+    ];
+    measure(&mut contenders, 0, Quantity::Time, effort, output)
+}
