@@ -48,9 +48,8 @@ impl From<LinkError> for HostError {
         match error {
             LinkError::NotPermitted => Self::MachineCannot(text),
             LinkError::NoSuchInterface(_) | LinkError::NotEthernet { .. } => Self::WrongUse(text),
-            LinkError::InterfaceDown(_) | LinkError::FrameTooLong { .. } | LinkError::System { .. } => {
-                Self::Failed(text)
-            }
+            // Of a link it asks the description of an interface alone.
+            _ => Self::Failed(text),
         }
     }
 }
