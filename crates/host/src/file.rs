@@ -7,11 +7,11 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use crate::error::HostError;
 use crate::memory;
 use crate::record::Quantity;
 use crate::region::Region;
 use crate::stretch::{Contender, Effort, measure};
+use barewire_recorder::LaunchError;
 
 /// What a program reads at once; it stays in the second-level cache.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -22,7 +22,7 @@ pub fn run(
     random: &mut fastrand::Rng,
     effort: Effort,
     output: &mut dyn Write,
-) -> Result<(), HostError> {
+) -> Result<(), LaunchError> {
     let file = nameless_file(directory, SIZES[SIZES.len() - 1])?;
     let mut chunk = Region::anonymous(CHUNK_BYTES)?;
     let mut sizes = SIZES;
@@ -64,17 +64,17 @@ pub fn run(
 }
 
 /// Fills `words` from the file.
-fn read_at(file: &File, words: &mut [u64], offset: usize) -> Result<usize, HostError> {
+fn read_at(file: &File, words: &mut [u64], offset: usize) -> Result<usize, LaunchError> {
     let length = size_of_val(words);
     // SAFETY: the same memory seen as bytes; any bytes are valid words.
     let bytes = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), length) };
-    file.read_exact_at(bytes, offset as u64).map_err(|error| HostError::system("read of the file", error))?;
+    file.read_exact_at(bytes, offset as u64).map_err(|error| LaunchError::system("read of the file", error))?;
     Ok(length)
 }
 
 /// A file of that length without a name, so that nothing is left of it; written back before anything is timed.
-fn nameless_file(directory: &Path, bytes: usize) -> Result<File, HostError> {
-    let failed = |error| HostError::system(&format!("a file in {}", directory.display()), error);
+fn nameless_file(directory: &Path, bytes: usize) -> Result<File, LaunchError> {
+    let failed = |error| LaunchError::system(&format!("a file in {}", directory.display()), error);
     // Named for a moment only: not every file system has files without a name from the start.
     let path = directory.join(format!(".barewire-host-{}", std::process::id()));
     let mut file =

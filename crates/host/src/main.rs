@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `barewire-host` measures what this machine gives a program: one launch of one test, recorded and not judged.
 
-mod clock;
-mod cpu;
-mod error;
+mod capacity;
 mod file;
 mod memory;
 mod record;
@@ -20,9 +18,9 @@ use std::sync::atomic::Ordering;
 
 use clap::{Args, Parser, Subcommand};
 
-use clock::Clock;
-use error::HostError;
-use record::{End, Record, SCHEMA, Start, write};
+use barewire_recorder::clock::Clock;
+use barewire_recorder::{LaunchError, cpu, peak_rss_kib, write};
+use record::{End, Record, SCHEMA, Start};
 use stretch::{Effort, INTERRUPTED};
 
 /// Measures what this machine gives a program; samples come out as JSON Lines.
@@ -106,15 +104,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<(), HostError> {
+fn run(command: Command) -> Result<(), LaunchError> {
     match command {
         Command::Answer { means, cpu } => wakeup::answer(means, cpu),
         Command::Memory { largest_block, common } => {
             let launch = Launch::prepare(common)?;
-            let largest = largest_block
-                .unwrap_or_else(|| memory::default_largest_block(&cpu::caches(launch.cpu), cpu::available_memory()));
+            let largest = largest_block.unwrap_or_else(|| {
+                memory::default_largest_block(&capacity::caches(launch.cpu), capacity::available_memory())
+            });
             let mut blocks = memory::Blocks::new(largest)?;
-            launch.record("memory", cpu::huge_page_bytes(), |launch, random, output| {
+            launch.record("memory", capacity::huge_page_bytes(), |launch, random, output| {
                 memory::run(&mut blocks, largest, random, launch.effort, output).map(|()| 0)
             })
         }
@@ -146,9 +145,9 @@ struct Launch {
 }
 
 impl Launch {
-    fn prepare(common: Common) -> Result<Self, HostError> {
+    fn prepare(common: Common) -> Result<Self, LaunchError> {
         if common.seconds.is_nan() || common.seconds <= 0.0 || common.seconds > 3600.0 {
-            return Err(HostError::WrongUse("--seconds must be more than 0, and an hour at most".to_owned()));
+            return Err(LaunchError::WrongUse("--seconds must be more than 0, and an hour at most".to_owned()));
         }
         interrupt_on_signals()?;
         let allowed = cpu::allowed();
@@ -165,8 +164,8 @@ impl Launch {
         &self,
         test: &str,
         huge_page_bytes: Option<usize>,
-        measure: impl FnOnce(&Self, &mut fastrand::Rng, &mut dyn std::io::Write) -> Result<u64, HostError>,
-    ) -> Result<(), HostError> {
+        measure: impl FnOnce(&Self, &mut fastrand::Rng, &mut dyn std::io::Write) -> Result<u64, LaunchError>,
+    ) -> Result<(), LaunchError> {
         let mut output = std::io::stdout().lock();
         let start = Start {
             schema: SCHEMA,
@@ -179,7 +178,7 @@ impl Launch {
             clock_step_ns: self.clock.step_ns,
             stretch_ns: self.effort.stretch_ns,
             seconds: self.seconds,
-            cache_bytes: cpu::caches(self.cpu),
+            cache_bytes: capacity::caches(self.cpu),
             vector_bytes: memory::vector_bytes(),
             huge_page_bytes,
         };
@@ -187,12 +186,12 @@ impl Launch {
         let mut result = measure(self, &mut fastrand::Rng::with_seed(self.seed), &mut output);
         // The same signal has ended who answers, which shows as an error of another kind.
         if result.is_err() && INTERRUPTED.load(Ordering::Relaxed) {
-            result = Err(HostError::Interrupted);
+            result = Err(LaunchError::Interrupted);
         }
         let end = End {
             complete: result.is_ok(),
             error: result.as_ref().err().map(ToString::to_string),
-            peak_rss_kib: record::peak_rss_kib(),
+            peak_rss_kib: peak_rss_kib(),
             send_busy: result.as_ref().copied().unwrap_or(0),
         };
         write(&mut output, &Record::End(end))?;
@@ -201,11 +200,11 @@ impl Launch {
 }
 
 /// The first SIGINT or SIGTERM ends the launch in order; a second one ends it at once.
-fn interrupt_on_signals() -> Result<(), HostError> {
+fn interrupt_on_signals() -> Result<(), LaunchError> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&INTERRUPTED))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&INTERRUPTED)))
-            .map_err(|error| HostError::system("signal handler", error))?;
+            .map_err(|error| LaunchError::system("signal handler", error))?;
     }
     Ok(())
 }

@@ -7,10 +7,10 @@
 use std::hint::black_box;
 use std::io::Write;
 
-use crate::error::HostError;
 use crate::record::Quantity;
 use crate::region::Region;
 use crate::stretch::{Contender, Effort, Repeat, measure};
+use barewire_recorder::LaunchError;
 
 /// Half or less of the smallest first-level data cache in use.
 const SMALLEST_BLOCK_BYTES: usize = 8 << 10;
@@ -42,7 +42,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    pub fn new(largest: usize) -> Result<Self, HostError> {
+    pub fn new(largest: usize) -> Result<Self, LaunchError> {
         let bytes = *block_sizes(largest).last().expect("there is always a size");
         Ok(Self { from: Region::anonymous(bytes)?, to: Region::anonymous(bytes)? })
     }
@@ -54,7 +54,7 @@ pub fn run(
     random: &mut fastrand::Rng,
     effort: Effort,
     output: &mut dyn Write,
-) -> Result<(), HostError> {
+) -> Result<(), LaunchError> {
     let mut points: Vec<(usize, &'static str)> = block_sizes(largest)
         .into_iter()
         .flat_map(|size| SUBJECTS.iter().map(move |subject| (size, *subject)))
@@ -205,7 +205,7 @@ mod tests {
         let mut from = Region::anonymous(SMALLEST_BLOCK_BYTES).unwrap();
         let mut to = Region::anonymous(SMALLEST_BLOCK_BYTES).unwrap();
         for (word, value) in from.words_mut().iter_mut().zip(1..) {
-            *word = value * 0x9e37_79b9_7f4a_7c15;
+            *word = u64::wrapping_mul(value, 0x9e37_79b9_7f4a_7c15);
         }
         let whole = read(from.words());
         for index in [0, 31, 500, 1023] {

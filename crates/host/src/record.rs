@@ -2,11 +2,7 @@
 //! What a launch prints: JSON Lines, raw samples and no statistics. `docs/method.md` describes the schema; a change
 //! of meaning raises its version.
 
-use std::io::{self, Write};
-
 use serde::Serialize;
-
-use crate::error::HostError;
 
 pub const SCHEMA: &str = "barewire-host-records/1";
 
@@ -81,23 +77,4 @@ pub struct End {
     pub peak_rss_kib: i64,
     /// Sends that the system refused for the moment and that were tried again.
     pub send_busy: u64,
-}
-
-/// Writes one record as a line.
-///
-/// # Errors
-/// [`HostError::Failed`] when the output cannot be written, such as a full disk.
-pub fn write(output: &mut dyn Write, record: &Record<'_>) -> Result<(), HostError> {
-    let line = serde_json::to_string(record).map_err(io::Error::from);
-    line.and_then(|line| {
-        output.write_all(line.as_bytes())?;
-        output.write_all(b"\n")?;
-        output.flush()
-    })
-    .map_err(|error| HostError::system("samples cannot be written", error))
-}
-
-/// Largest resident memory of this process so far, in KiB.
-pub fn peak_rss_kib() -> i64 {
-    nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF).map_or(0, |usage| usage.max_rss())
 }

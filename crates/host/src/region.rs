@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU32;
 
-use crate::error::HostError;
+use barewire_recorder::LaunchError;
 
 /// A mapping, gone with this value. Its length is a whole number of words.
 pub struct Region {
@@ -18,7 +18,7 @@ const WORD_BYTES: usize = size_of::<u64>();
 
 impl Region {
     /// Memory of our own, every page of it present, in huge pages where the system is willing.
-    pub fn anonymous(bytes: usize) -> Result<Self, HostError> {
+    pub fn anonymous(bytes: usize) -> Result<Self, LaunchError> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let mut region = Self::map(bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1)?;
         // SAFETY: advice on exactly the mapping that was just made; a system that does not take it says so in vain.
@@ -30,17 +30,17 @@ impl Region {
 
     /// The first `bytes` of a file, to read.
     #[inline]
-    pub fn of_file(file: &File, bytes: usize) -> Result<Self, HostError> {
+    pub fn of_file(file: &File, bytes: usize) -> Result<Self, LaunchError> {
         Self::map(bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd())
     }
 
     #[inline]
-    fn map(bytes: usize, protection: i32, flags: i32, descriptor: i32) -> Result<Self, HostError> {
+    fn map(bytes: usize, protection: i32, flags: i32, descriptor: i32) -> Result<Self, LaunchError> {
         assert!(bytes.is_multiple_of(WORD_BYTES) && bytes > 0, "a region holds whole words");
         // SAFETY: a new mapping where the system likes it touches no memory that is in use.
         let memory = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, descriptor, 0) };
         if memory == libc::MAP_FAILED {
-            return Err(HostError::last("mmap"));
+            return Err(LaunchError::last("mmap"));
         }
         Ok(Self { memory: NonNull::new(memory.cast()).expect("a mapping is never at 0"), bytes })
     }
@@ -68,7 +68,7 @@ pub struct Shared(Region);
 impl Shared {
     pub const BYTES: usize = 4096;
 
-    pub fn new(file: &File) -> Result<Self, HostError> {
+    pub fn new(file: &File) -> Result<Self, LaunchError> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         Region::map(Self::BYTES, protection, libc::MAP_SHARED, file.as_raw_fd()).map(Self)
     }

@@ -13,9 +13,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use barewire_link::{ETHERNET_HEADER_BYTES, Interface, LinkError};
 
-use crate::error::HostError;
 use crate::record::Quantity;
 use crate::stretch::{Contender, Effort, Repeat, measure};
+use barewire_recorder::LaunchError;
 
 /// Ethernet's header and a message's own: session, sequence, fragment.
 const HEADER_BYTES: usize = ETHERNET_HEADER_BYTES + 12;
@@ -35,7 +35,7 @@ pub fn run(
     random: &mut fastrand::Rng,
     effort: Effort,
     output: &mut dyn Write,
-) -> Result<u64, HostError> {
+) -> Result<u64, LaunchError> {
     let sender = Sender::open(interface)?;
     let largest = sender.mtu + ETHERNET_HEADER_BYTES - HEADER_BYTES;
     let mut sizes: Vec<usize> = SIZES.into_iter().filter(|size| *size <= largest).collect();
@@ -113,7 +113,7 @@ struct Sender {
 }
 
 impl Sender {
-    fn open(name: &str) -> Result<Self, HostError> {
+    fn open(name: &str) -> Result<Self, LaunchError> {
         let interface = Interface::by_name(name)?;
         // SAFETY: no pointers. Protocol 0: it receives nothing.
         let descriptor = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
@@ -121,7 +121,7 @@ impl Sender {
             let error = io::Error::last_os_error();
             return Err(match error.raw_os_error() {
                 Some(libc::EPERM | libc::EACCES) => LinkError::NotPermitted.into(),
-                _ => HostError::system("socket(AF_PACKET)", error),
+                _ => LaunchError::system("socket(AF_PACKET)", error),
             });
         }
         // SAFETY: just made, and nobody else knows it.
@@ -133,7 +133,7 @@ impl Sender {
             libc::setsockopt(descriptor, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, (&raw const on).cast(), length)
         };
         if set != 0 {
-            return Err(HostError::last("PACKET_QDISC_BYPASS"));
+            return Err(LaunchError::last("PACKET_QDISC_BYPASS"));
         }
         // SAFETY: zeros are a valid link-layer address.
         let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
@@ -142,7 +142,7 @@ impl Sender {
         let length = size_of_val(&address) as libc::socklen_t;
         // SAFETY: pointer and length describe `address`.
         if unsafe { libc::bind(descriptor, (&raw const address).cast(), length) } != 0 {
-            return Err(HostError::last("bind"));
+            return Err(LaunchError::last("bind"));
         }
         let mut header = [0; HEADER_BYTES];
         header[..6].copy_from_slice(&NOBODY);
@@ -152,13 +152,13 @@ impl Sender {
     }
 
     #[inline]
-    fn send_one_piece(&self, frame: &[u8]) -> Result<(), HostError> {
+    fn send_one_piece(&self, frame: &[u8]) -> Result<(), LaunchError> {
         // SAFETY: pointer and length describe `frame`.
         self.until_taken(|socket| unsafe { libc::send(socket, frame.as_ptr().cast(), frame.len(), libc::MSG_DONTWAIT) })
     }
 
     #[inline]
-    fn send_two_pieces(&self, payload: &[u8]) -> Result<(), HostError> {
+    fn send_two_pieces(&self, payload: &[u8]) -> Result<(), LaunchError> {
         let mut parts = [&self.header[..], payload]
             .map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
         // SAFETY: zeros are a valid message without address and pieces.
@@ -170,16 +170,16 @@ impl Sender {
     }
 
     #[inline]
-    fn until_taken(&self, send: impl Fn(i32) -> isize) -> Result<(), HostError> {
+    fn until_taken(&self, send: impl Fn(i32) -> isize) -> Result<(), LaunchError> {
         while send(self.socket.as_raw_fd()) < 0 {
             match io::Error::last_os_error() {
                 error if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR)) => {
                     self.busy.set(self.busy.get() + 1);
                     if crate::stretch::INTERRUPTED.load(std::sync::atomic::Ordering::Relaxed) {
-                        return Err(HostError::Interrupted);
+                        return Err(LaunchError::Interrupted);
                     }
                 }
-                error => return Err(HostError::system("send of a frame", error)),
+                error => return Err(LaunchError::system("send of a frame", error)),
             }
         }
         Ok(())
@@ -203,6 +203,6 @@ mod tests {
 
     #[test]
     fn an_interface_that_is_not_there_is_wrong_use() {
-        assert!(matches!(Sender::open("nosuch0"), Err(HostError::WrongUse(_))));
+        assert!(matches!(Sender::open("nosuch0"), Err(LaunchError::WrongUse(_))));
     }
 }

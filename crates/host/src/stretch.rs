@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::clock::{Clock, now_ns};
-use crate::error::HostError;
-use crate::record::{Phase, Quantity, Record, Values, write};
+use crate::record::{Phase, Quantity, Record, Values};
+use barewire_recorder::clock::{Clock, now_ns};
+use barewire_recorder::{LaunchError, write};
 
 /// Set by a signal: the launch ends in order, between two stretches.
 pub static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
@@ -36,7 +36,7 @@ impl Effort {
 }
 
 /// Does an operation that many times.
-pub type Repeat<'a> = Box<dyn FnMut(u64) -> Result<(), HostError> + 'a>;
+pub type Repeat<'a> = Box<dyn FnMut(u64) -> Result<(), LaunchError> + 'a>;
 
 /// One way to do something.
 pub struct Contender<'a> {
@@ -50,14 +50,14 @@ pub struct Contender<'a> {
 /// disturbs the machine for a while disturbs all of them.
 ///
 /// # Errors
-/// The contenders' own, [`HostError::Interrupted`], or that samples cannot be written.
+/// The contenders' own, [`LaunchError::Interrupted`], or that samples cannot be written.
 pub fn measure(
     contenders: &mut [Contender<'_>],
     block_bytes: usize,
     quantity: Quantity,
     effort: Effort,
     output: &mut dyn Write,
-) -> Result<(), HostError> {
+) -> Result<(), LaunchError> {
     let mut put = |contender: &Contender<'_>, phase, repetitions: u64, values: &[u64]| {
         let operations = repetitions * contender.operations;
         let subject = contender.subject;
@@ -90,8 +90,8 @@ pub fn measure(
 fn calibrate(
     contender: &mut Contender<'_>,
     effort: Effort,
-    mut put: impl FnMut(&Contender<'_>, u64, u64) -> Result<(), HostError>,
-) -> Result<u64, HostError> {
+    mut put: impl FnMut(&Contender<'_>, u64, u64) -> Result<(), LaunchError>,
+) -> Result<u64, LaunchError> {
     const FASTEST_GROWTH: u64 = 16;
     // No first time, with nothing in the cache, is so many times slower than those that follow.
     const SLOWEST_START: u64 = 100;
@@ -115,9 +115,9 @@ fn calibrate(
 }
 
 #[inline]
-fn timed(repeat: &mut Repeat<'_>, times: u64) -> Result<u64, HostError> {
+fn timed(repeat: &mut Repeat<'_>, times: u64) -> Result<u64, LaunchError> {
     if INTERRUPTED.load(Ordering::Relaxed) {
-        return Err(HostError::Interrupted);
+        return Err(LaunchError::Interrupted);
     }
     let began = now_ns();
     repeat(times)?;
@@ -166,7 +166,7 @@ mod tests {
         let fails = Contender {
             subject: "fails",
             operations: 1,
-            repeat: Box::new(|_| Err(HostError::Failed("broken".to_owned()))),
+            repeat: Box::new(|_| Err(LaunchError::Failed("broken".to_owned()))),
         };
         let effort = Effort { stretch_ns: 1000, seconds: 0.001 };
         let error = measure(&mut [fails], 0, Quantity::Time, effort, &mut Vec::new()).unwrap_err();

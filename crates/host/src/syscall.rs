@@ -6,13 +6,13 @@ use std::hint::black_box;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 
-use crate::clock::now_ns;
-use crate::error::HostError;
 use crate::record::Quantity;
 use crate::stretch::{Contender, Effort, measure};
+use barewire_recorder::LaunchError;
+use barewire_recorder::clock::now_ns;
 
-pub fn run(effort: Effort, output: &mut dyn Write) -> Result<(), HostError> {
-    let null = OpenOptions::new().write(true).open("/dev/null").map_err(|e| HostError::system("/dev/null", e))?;
+pub fn run(effort: Effort, output: &mut dyn Write) -> Result<(), LaunchError> {
+    let null = OpenOptions::new().write(true).open("/dev/null").map_err(|e| LaunchError::system("/dev/null", e))?;
     let getppid = |times| {
         for _ in 0..times {
             // SAFETY: takes nothing and cannot fail; by number, because a C library may remember the answer.
@@ -24,7 +24,7 @@ pub fn run(effort: Effort, output: &mut dyn Write) -> Result<(), HostError> {
         for _ in 0..times {
             // SAFETY: one byte of a constant.
             if unsafe { libc::write(null.as_raw_fd(), b"x".as_ptr().cast(), 1) } != 1 {
-                return Err(HostError::last("write to /dev/null"));
+                return Err(LaunchError::last("write to /dev/null"));
             }
         }
         Ok(())

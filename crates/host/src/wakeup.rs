@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use clap::ValueEnum;
 
-use crate::cpu;
-use crate::error::HostError;
 use crate::record::Quantity;
 use crate::region::Shared;
 use crate::stretch::{Contender, Effort, Repeat, measure};
+use barewire_recorder::LaunchError;
+use barewire_recorder::cpu;
 
 /// What the two processes talk through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -31,7 +31,7 @@ pub enum Means {
 const ASKING: u32 = 0;
 const ANSWERING: u32 = 1;
 
-pub fn run(own: usize, other: Option<usize>, effort: Effort, output: &mut dyn Write) -> Result<(), HostError> {
+pub fn run(own: usize, other: Option<usize>, effort: Effort, output: &mut dyn Write) -> Result<(), LaunchError> {
     // The answering sides live as long as these.
     let mut peers = Vec::new();
     let mut contenders = vec![to_itself()?];
@@ -55,15 +55,15 @@ pub fn run(own: usize, other: Option<usize>, effort: Effort, output: &mut dyn Wr
 }
 
 /// A pipe of which both ends are ours.
-fn to_itself() -> Result<(String, Repeat<'static>), HostError> {
-    let (mut reader, mut writer) = std::io::pipe().map_err(|error| HostError::system("pipe", error))?;
+fn to_itself() -> Result<(String, Repeat<'static>), LaunchError> {
+    let (mut reader, mut writer) = std::io::pipe().map_err(|error| LaunchError::system("pipe", error))?;
     let repeat = move |times| (0..times).try_for_each(|_| exchange(&mut writer, &mut reader));
     Ok(("pipe/self".to_owned(), Box::new(repeat)))
 }
 
 /// Starts who answers on that core.
-fn ask(means: Means, core: usize) -> Result<(Peer, Repeat<'static>), HostError> {
-    let failed = |error| HostError::system("making a channel", error);
+fn ask(means: Means, core: usize) -> Result<(Peer, Repeat<'static>), LaunchError> {
+    let failed = |error| LaunchError::system("making a channel", error);
     match means {
         Means::Pipe => {
             let (there, mut writer) = std::io::pipe().map_err(failed)?;
@@ -86,7 +86,7 @@ fn ask(means: Means, core: usize) -> Result<(Peer, Repeat<'static>), HostError> 
             // SAFETY: the name is a C string, and the descriptor that comes back is new.
             let descriptor = unsafe { libc::memfd_create(c"barewire-host".as_ptr(), libc::MFD_CLOEXEC) };
             if descriptor < 0 {
-                return Err(HostError::last("memfd_create"));
+                return Err(LaunchError::last("memfd_create"));
             }
             // SAFETY: just made, and nobody else knows it.
             let file = unsafe { File::from_raw_fd(descriptor) };
@@ -97,7 +97,7 @@ fn ask(means: Means, core: usize) -> Result<(Peer, Repeat<'static>), HostError> 
                 for _ in 0..times {
                     pass(shared.word(), ANSWERING);
                     if !wait_for(shared.word(), ASKING) {
-                        return Err(HostError::Failed("nobody answers a futex for a second".to_owned()));
+                        return Err(LaunchError::Failed("nobody answers a futex for a second".to_owned()));
                     }
                 }
                 Ok(())
@@ -107,24 +107,24 @@ fn ask(means: Means, core: usize) -> Result<(Peer, Repeat<'static>), HostError> 
     }
 }
 
-fn exchange(writer: &mut PipeWriter, reader: &mut PipeReader) -> Result<(), HostError> {
+fn exchange(writer: &mut PipeWriter, reader: &mut PipeReader) -> Result<(), LaunchError> {
     let mut byte = [1];
     writer.write_all(&byte).and_then(|()| reader.read_exact(&mut byte)).map_err(lost)
 }
 
-fn lost(error: std::io::Error) -> HostError {
-    HostError::Failed(format!("the answering process is gone: {error}"))
+fn lost(error: std::io::Error) -> LaunchError {
+    LaunchError::Failed(format!("the answering process is gone: {error}"))
 }
 
 /// The answering process, ended with this value.
 struct Peer(Child);
 
 impl Peer {
-    fn start(means: &str, core: usize, input: Stdio, output: Stdio) -> Result<Self, HostError> {
-        let program = std::env::current_exe().map_err(|error| HostError::system("finding this program", error))?;
+    fn start(means: &str, core: usize, input: Stdio, output: Stdio) -> Result<Self, LaunchError> {
+        let program = std::env::current_exe().map_err(|error| LaunchError::system("finding this program", error))?;
         let mut command = Command::new(program);
         command.args(["answer", means, "--cpu", &core.to_string()]).stdin(input).stdout(output);
-        command.spawn().map(Self).map_err(|error| HostError::system("starting the answering process", error))
+        command.spawn().map(Self).map_err(|error| LaunchError::system("starting the answering process", error))
     }
 }
 
@@ -137,7 +137,7 @@ impl Drop for Peer {
 }
 
 /// The answering side: until its standard input ends, or whoever started it.
-pub fn answer(means: Means, core: usize) -> Result<(), HostError> {
+pub fn answer(means: Means, core: usize) -> Result<(), LaunchError> {
     cpu::pin(core)?;
     // SAFETY: asks for a signal when the parent ends; no pointers.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -161,7 +161,7 @@ pub fn answer(means: Means, core: usize) -> Result<(), HostError> {
 }
 
 /// By plain system calls: the asking side's own are as plain.
-fn echo(input: &File, output: &File) -> Result<(), HostError> {
+fn echo(input: &File, output: &File) -> Result<(), LaunchError> {
     let mut byte = 0_u8;
     loop {
         // SAFETY: one byte, alive during the call.

@@ -5,18 +5,17 @@
 use std::sync::mpsc::{Receiver, Sender as ToSchedule};
 
 use crate::control::{Address, Channel};
-use crate::cpu;
-use crate::error::ProbeError;
 use crate::measure::{Samples, Side, bidirectional, pingpong, stream};
 use crate::pattern::Sender;
 use crate::protocol::{Block, Host, Outcome, Reply, Request, Session, Test};
 use crate::transport::{Counters, Place, connect};
+use barewire_recorder::{LaunchError, cpu};
 
 /// What one pair reports to the schedule.
 pub enum Event {
     Open(Opened),
     Block(BlockResult),
-    Failed(ProbeError),
+    Failed(LaunchError),
 }
 
 /// A session that is ready.
@@ -45,7 +44,7 @@ pub fn run_pair(
     events: &ToSchedule<(u8, Event)>,
 ) {
     let report = |event| events.send((session.pair, event)).is_ok();
-    let run = || -> Result<(), ProbeError> {
+    let run = || -> Result<(), LaunchError> {
         cpu.map_or(Ok(()), cpu::pin)?;
         let mut channel = Channel::connect(peer)?;
         let (mut side, opened) = open(&mut channel, session, place)?;
@@ -65,7 +64,7 @@ pub fn run_pair(
     }
 }
 
-fn open(channel: &mut Channel, session: &Session, place: &Place) -> Result<(Side, Opened), ProbeError> {
+fn open(channel: &mut Channel, session: &Session, place: &Place) -> Result<(Side, Opened), LaunchError> {
     channel.send(&Request::Open(session.clone()))?;
     let (endpoint, host) = match expect(channel)? {
         Reply::Ready { endpoint, host } => (endpoint, host),
@@ -82,7 +81,7 @@ fn open(channel: &mut Channel, session: &Session, place: &Place) -> Result<(Side
     Ok((Side::new(transport, session), opened))
 }
 
-fn run_block(channel: &mut Channel, side: &mut Side, block: &Block) -> Result<BlockResult, ProbeError> {
+fn run_block(channel: &mut Channel, side: &mut Side, block: &Block) -> Result<BlockResult, LaunchError> {
     side.prepare(block, Sender::Active);
     channel.send(&Request::Block(*block))?;
     side.wait_for_news(channel)?;
@@ -113,18 +112,18 @@ fn run_block(channel: &mut Channel, side: &mut Side, block: &Block) -> Result<Bl
 }
 
 /// The next reply; a refusal is the peer's error, with the peer's exit code.
-fn expect(channel: &mut Channel) -> Result<Reply, ProbeError> {
+fn expect(channel: &mut Channel) -> Result<Reply, LaunchError> {
     match channel.receive()? {
         Some(Reply::Refused { reason, exit_code }) => Err(match exit_code {
-            2 => ProbeError::WrongUse(reason),
-            3 => ProbeError::MachineCannot(reason),
-            _ => ProbeError::Failed(reason),
+            2 => LaunchError::WrongUse(reason),
+            3 => LaunchError::MachineCannot(reason),
+            _ => LaunchError::Failed(reason),
         }),
         Some(reply) => Ok(reply),
-        None => Err(ProbeError::Failed("the passive side closed the control channel; did its probe end?".to_owned())),
+        None => Err(LaunchError::Failed("the passive side closed the control channel; did its probe end?".to_owned())),
     }
 }
 
-fn out_of_turn(reply: &Reply) -> ProbeError {
-    ProbeError::Failed(format!("the passive side left the order of control messages: {reply:?}"))
+fn out_of_turn(reply: &Reply) -> LaunchError {
+    LaunchError::Failed(format!("the passive side left the order of control messages: {reply:?}"))
 }

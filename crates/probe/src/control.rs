@@ -15,7 +15,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::ProbeError;
+use barewire_recorder::LaunchError;
 
 pub const DEFAULT_PORT: u16 = 5288;
 /// A longer line is no message of ours.
@@ -71,13 +71,13 @@ enum Stream {
 }
 
 impl Channel {
-    pub fn connect(address: &Address) -> Result<Self, ProbeError> {
+    pub fn connect(address: &Address) -> Result<Self, LaunchError> {
         let stream = match address {
             Address::Tcp(address) => TcpStream::connect(address).map(Stream::Tcp),
             Address::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
         };
         stream.and_then(Self::new).map_err(|error| {
-            ProbeError::Failed(format!(
+            LaunchError::Failed(format!(
                 "no probe answers at {address} ({error}); start `barewire-probe serve` there first"
             ))
         })
@@ -98,22 +98,22 @@ impl Channel {
         Ok(Self { reader: BufReader::new(stream), local_ip })
     }
 
-    pub fn send(&mut self, message: &impl Serialize) -> Result<(), ProbeError> {
-        let mut line = serde_json::to_vec(message).map_err(|error| ProbeError::system("control message", error))?;
+    pub fn send(&mut self, message: &impl Serialize) -> Result<(), LaunchError> {
+        let mut line = serde_json::to_vec(message).map_err(|error| LaunchError::system("control message", error))?;
         line.push(b'\n');
         self.reader.get_mut().write_all(&line).map_err(lost)
     }
 
     /// The next message; `None` once the peer has closed.
-    pub fn receive<T: DeserializeOwned>(&mut self) -> Result<Option<T>, ProbeError> {
+    pub fn receive<T: DeserializeOwned>(&mut self) -> Result<Option<T>, LaunchError> {
         let mut line = Vec::new();
         (&mut self.reader).take(LONGEST_LINE_BYTES).read_until(b'\n', &mut line).map_err(lost)?;
         if line.is_empty() {
             return Ok(None);
         }
-        serde_json::from_slice(&line)
-            .map(Some)
-            .map_err(|error| ProbeError::Failed(format!("the control channel carried no message of a probe ({error})")))
+        serde_json::from_slice(&line).map(Some).map_err(|error| {
+            LaunchError::Failed(format!("the control channel carried no message of a probe ({error})"))
+        })
     }
 
     /// Whether a message, or the end, waits to be received.
@@ -137,8 +137,8 @@ impl Channel {
     }
 }
 
-fn lost(error: io::Error) -> ProbeError {
-    ProbeError::Failed(format!("the control channel to the peer failed: {error}"))
+fn lost(error: io::Error) -> LaunchError {
+    LaunchError::Failed(format!("the control channel to the peer failed: {error}"))
 }
 
 /// Accepts control connections.
@@ -148,12 +148,12 @@ pub enum Listener {
 }
 
 impl Listener {
-    pub fn bind(address: &Address) -> Result<Self, ProbeError> {
+    pub fn bind(address: &Address) -> Result<Self, LaunchError> {
         match address {
             Address::Tcp(address) => TcpListener::bind(address).map(Self::Tcp),
             Address::Unix(path) => UnixListener::bind(path).map(Self::Unix),
         }
-        .map_err(|error| ProbeError::Failed(format!("cannot listen at {address}: {error}")))
+        .map_err(|error| LaunchError::Failed(format!("cannot listen at {address}: {error}")))
     }
 
     /// The address with the port that the system chose, for port 0.

@@ -2,10 +2,8 @@
 //! `barewire-probe` measures one transport between two hosts: `serve` on the one, a test on the other.
 
 mod client;
-mod clock;
 mod control;
-mod cpu;
-mod error;
+mod cpus;
 mod lossy;
 mod measure;
 mod modes;
@@ -28,8 +26,8 @@ use std::sync::Arc;
 use barewire_names::Name;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use barewire_recorder::LaunchError;
 use control::Address;
-use error::ProbeError;
 use measure::INTERRUPTED;
 use protocol::{Kind, LinkKind, Session, Test, VERSION, Wait};
 use schedule::{Plan, draw_session, must_give_way};
@@ -178,7 +176,7 @@ enum Cache {
 struct Cpus(Vec<usize>);
 
 fn parse_cpus(text: &str) -> Result<Cpus, String> {
-    cpu::parse_list(text).map(Cpus)
+    cpus::parse_list(text).map(Cpus)
 }
 
 fn main() -> ExitCode {
@@ -192,7 +190,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<(), ProbeError> {
+fn run(command: Command) -> Result<(), LaunchError> {
     match command {
         Command::Serve(arguments) => serve(arguments),
         Command::Sizes(arguments) => {
@@ -219,7 +217,7 @@ fn run(command: Command) -> Result<(), ProbeError> {
     }
 }
 
-fn serve(arguments: ServeArguments) -> Result<(), ProbeError> {
+fn serve(arguments: ServeArguments) -> Result<(), LaunchError> {
     if arguments.until_eof {
         std::thread::spawn(|| {
             // Whatever comes is of no interest; an error is an end as well.
@@ -240,19 +238,19 @@ fn serve(arguments: ServeArguments) -> Result<(), ProbeError> {
     })
 }
 
-fn measure(test: Test, arguments: TestArguments) -> Result<(), ProbeError> {
+fn measure(test: Test, arguments: TestArguments) -> Result<(), LaunchError> {
     let needs_frames = !matches!(arguments.transport, Kind::Tcp | Kind::Udp);
     let link = choose_link(&arguments)?;
     if needs_frames && link == LinkKind::Packet && arguments.wait == Wait::Busypoll {
-        return Err(ProbeError::WrongUse(
+        return Err(LaunchError::WrongUse(
             "only tcp, udp and AF_XDP have busypoll: choose --wait spin or block, or --link xdp".to_owned(),
         ));
     }
     if arguments.samples == 0 || arguments.blocks == 0 || arguments.seconds.is_nan() || arguments.seconds <= 0.0 {
-        return Err(ProbeError::WrongUse("--samples, --blocks and --seconds must be more than 0".to_owned()));
+        return Err(LaunchError::WrongUse("--samples, --blocks and --seconds must be more than 0".to_owned()));
     }
     if arguments.rate.is_some_and(|rate| rate.is_nan() || rate < 1000.0) {
-        return Err(ProbeError::WrongUse("--rate is in bits per second, at least 1000".to_owned()));
+        return Err(LaunchError::WrongUse("--rate is in bits per second, at least 1000".to_owned()));
     }
     interrupt_on_signals()?;
     let route = names::route(arguments.peer, arguments.place.interface, needs_frames, &arguments.file)?;
@@ -294,8 +292,8 @@ fn measure(test: Test, arguments: TestArguments) -> Result<(), ProbeError> {
 }
 
 /// The link that a transport goes over; what does not go together is refused.
-fn choose_link(arguments: &TestArguments) -> Result<LinkKind, ProbeError> {
-    let refuse = |text: &str| Err(ProbeError::WrongUse(text.to_owned()));
+fn choose_link(arguments: &TestArguments) -> Result<LinkKind, LaunchError> {
+    let refuse = |text: &str| Err(LaunchError::WrongUse(text.to_owned()));
     let link = match (arguments.transport, arguments.link) {
         (Kind::Xdp, None) => LinkKind::Xdp,
         (Kind::Xdp, Some(LinkKind::Packet)) => return refuse("transport xdp over --link packet is transport raw"),
@@ -308,16 +306,16 @@ fn choose_link(arguments: &TestArguments) -> Result<LinkKind, ProbeError> {
     Ok(link)
 }
 
-fn parse_sizes(arguments: &SizeArguments) -> Result<Vec<u32>, ProbeError> {
-    sizes::parse(&arguments.sizes, arguments.perturbation).map_err(ProbeError::WrongUse)
+fn parse_sizes(arguments: &SizeArguments) -> Result<Vec<u32>, LaunchError> {
+    sizes::parse(&arguments.sizes, arguments.perturbation).map_err(LaunchError::WrongUse)
 }
 
 /// The first SIGINT or SIGTERM ends the launch in order; a second one ends it at once.
-fn interrupt_on_signals() -> Result<(), ProbeError> {
+fn interrupt_on_signals() -> Result<(), LaunchError> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&INTERRUPTED))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&INTERRUPTED)))
-            .map_err(|error| ProbeError::system("signal handler", error))?;
+            .map_err(|error| LaunchError::system("signal handler", error))?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use barewire_link::{Filter, LinkError, XdpConfig, XdpLink, XdpMode};
 use clap::Args;
 
-use crate::error::ProbeError;
+use barewire_recorder::LaunchError;
 
 #[derive(Args)]
 pub struct ModesCommand {
@@ -19,7 +19,7 @@ pub struct ModesCommand {
 }
 
 /// Prints one JSON object: for each mode an empty text, or why it does not work.
-pub fn run(command: &ModesCommand) -> Result<(), ProbeError> {
+pub fn run(command: &ModesCommand) -> Result<(), LaunchError> {
     let mut modes = BTreeMap::new();
     for mode in [XdpMode::Generic, XdpMode::Native, XdpMode::ZeroCopy] {
         let config = XdpConfig {

@@ -2,11 +2,8 @@
 //! What the active side prints: JSON Lines, raw samples and no statistics. `docs/method.md` describes
 //! the schema; a change of meaning raises its version.
 
-use std::io::{self, Write};
-
 use serde::Serialize;
 
-use crate::error::ProbeError;
 use crate::protocol::{Host, Kind, LinkKind, Test, Wait};
 use crate::transport::Counters;
 
@@ -87,23 +84,4 @@ pub struct End {
     pub counters: Counters,
     pub peer_counters: Counters,
     pub peak_rss_kib: i64,
-}
-
-/// Writes one record as a line.
-///
-/// # Errors
-/// [`ProbeError::Failed`] when the output cannot be written, such as a full disk.
-pub fn write(output: &mut impl Write, record: &Record<'_>) -> Result<(), ProbeError> {
-    let line = serde_json::to_string(record).map_err(io::Error::from);
-    line.and_then(|line| {
-        output.write_all(line.as_bytes())?;
-        output.write_all(b"\n")?;
-        output.flush()
-    })
-    .map_err(|error| ProbeError::system("samples cannot be written", error))
-}
-
-/// Largest resident memory of this process so far, in KiB.
-pub fn peak_rss_kib() -> i64 {
-    nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF).map_or(0, |usage| usage.max_rss())
 }

@@ -8,16 +8,15 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender};
 
 use crate::client::{BlockResult, Event, Opened, run_pair};
-use crate::clock::{characteristics_ns, now_ns};
 use crate::control::Address;
-use crate::cpu;
-use crate::error::ProbeError;
 use crate::measure::INTERRUPTED;
 use crate::protocol::{Block, Host, Session, Test};
 use crate::rate_search::RateSearch;
-use crate::record::{End, Phase, Quantity, Record, SCHEMA, Start, Values, peak_rss_kib, write};
+use crate::record::{End, Phase, Quantity, Record, SCHEMA, Start, Values};
 use crate::server::describe_host;
 use crate::transport::{Counters, Place};
+use barewire_recorder::clock::{Clock, now_ns};
+use barewire_recorder::{LaunchError, cpu, peak_rss_kib, write};
 
 /// One launch of the active side.
 pub struct Plan {
@@ -55,7 +54,7 @@ const FIRST_MESSAGES: u32 = 4;
 const LOSSY_BLOCKS_FACTOR: u32 = 3;
 
 /// Runs the plan and writes its records. Whatever ends it, an end record says so.
-pub fn run(plan: &Plan, output: &mut impl Write) -> Result<(), ProbeError> {
+pub fn run(plan: &Plan, output: &mut impl Write) -> Result<(), LaunchError> {
     let (event_sender, events) = mpsc::channel();
     std::thread::scope(|scope| {
         let mut blocks = Vec::new();
@@ -100,7 +99,7 @@ struct Schedule<'a, W> {
 }
 
 impl<W: Write> Schedule<'_, W> {
-    fn run(mut self) -> Result<(), ProbeError> {
+    fn run(mut self) -> Result<(), LaunchError> {
         let result = self.measure();
         let (mut own, mut peers) = (Counters::default(), Counters::default());
         for (counters, peer_counters) in self.counters.values() {
@@ -118,7 +117,7 @@ impl<W: Write> Schedule<'_, W> {
         result.and(write(self.output, &Record::End(end)))
     }
 
-    fn measure(&mut self) -> Result<(), ProbeError> {
+    fn measure(&mut self) -> Result<(), LaunchError> {
         let opened = self.wait_until_open()?;
         let lossy = opened.lossy;
         self.write_start(opened)?;
@@ -132,7 +131,7 @@ impl<W: Write> Schedule<'_, W> {
         Ok(())
     }
 
-    fn wait_until_open(&mut self) -> Result<Opened, ProbeError> {
+    fn wait_until_open(&mut self) -> Result<Opened, LaunchError> {
         let mut first = None;
         for _ in 0..self.blocks.len() {
             match self.next_event()? {
@@ -141,12 +140,12 @@ impl<W: Write> Schedule<'_, W> {
                 (_, Event::Block(_)) => unreachable!("no block was asked for yet"),
             }
         }
-        first.ok_or_else(|| ProbeError::WrongUse("there must be at least one pair".to_owned()))
+        first.ok_or_else(|| LaunchError::WrongUse("there must be at least one pair".to_owned()))
     }
 
-    fn write_start(&mut self, opened: Opened) -> Result<(), ProbeError> {
+    fn write_start(&mut self, opened: Opened) -> Result<(), LaunchError> {
         let plan = self.plan;
-        let (clock_read_ns, clock_step_ns) = characteristics_ns();
+        let Clock { read_ns: clock_read_ns, step_ns: clock_step_ns } = Clock::examine();
         let host: Host = describe_host(plan.cpu_of(0), &plan.place);
         let start = Start {
             schema: SCHEMA,
@@ -171,7 +170,7 @@ impl<W: Write> Schedule<'_, W> {
         write(self.output, &Record::Start(start))
     }
 
-    fn measure_round_trips(&mut self, message_bytes: u32) -> Result<(), ProbeError> {
+    fn measure_round_trips(&mut self, message_bytes: u32) -> Result<(), LaunchError> {
         let mut number = 0;
         let mut per_message_ns = self.round_trips(message_bytes, Phase::Warmup, &mut number, FIRST_MESSAGES)?;
         let budget_ns = self.plan.seconds * 1e9;
@@ -198,7 +197,7 @@ impl<W: Write> Schedule<'_, W> {
         phase: Phase,
         number: &mut u32,
         messages: u32,
-    ) -> Result<f64, ProbeError> {
+    ) -> Result<f64, LaunchError> {
         let quantity = if self.plan.test == Test::Pingpong { Quantity::RoundTrip } else { Quantity::Exchange };
         let mut slowest_ns = 1.0_f64;
         for (pair, mut result) in self.run_block(message_bytes, 0, messages)? {
@@ -225,7 +224,7 @@ impl<W: Write> Schedule<'_, W> {
         Ok(slowest_ns)
     }
 
-    fn measure_stream(&mut self, message_bytes: u32, lossy: bool) -> Result<(), ProbeError> {
+    fn measure_stream(&mut self, message_bytes: u32, lossy: bool) -> Result<(), LaunchError> {
         let most = (STREAM_BLOCK_BYTES / message_bytes).clamp(STREAM_LEAST_MESSAGES, STREAM_BLOCK_MESSAGES);
         let mut number = 0;
         let (_, first_ns) = self.stream_block(message_bytes, Phase::Warmup, &mut number, STREAM_LEAST_MESSAGES)?;
@@ -251,7 +250,7 @@ impl<W: Write> Schedule<'_, W> {
         phase: Phase,
         number: &mut u32,
         messages: u32,
-    ) -> Result<(u32, f64), ProbeError> {
+    ) -> Result<(u32, f64), LaunchError> {
         let lead_in = (STREAM_LEAD_IN_BYTES / message_bytes).clamp(1, STREAM_LEAD_IN_MESSAGES);
         let (mut total_lost, mut slowest_ns, mut slowest_bit_s) = (0, 1.0_f64, None::<f64>);
         for (pair, BlockResult { samples, outcome, wire_bytes, .. }) in
@@ -296,7 +295,7 @@ impl<W: Write> Schedule<'_, W> {
         message_bytes: u32,
         lead_in: u32,
         messages: u32,
-    ) -> Result<Vec<(u8, BlockResult)>, ProbeError> {
+    ) -> Result<Vec<(u8, BlockResult)>, LaunchError> {
         let block = Block {
             test: self.plan.test,
             message_bytes,
@@ -321,11 +320,11 @@ impl<W: Write> Schedule<'_, W> {
                 (_, Event::Open(_)) => unreachable!("all pairs were open"),
             }
         }
-        if INTERRUPTED.load(Ordering::Relaxed) { Err(ProbeError::Interrupted) } else { Ok(results) }
+        if INTERRUPTED.load(Ordering::Relaxed) { Err(LaunchError::Interrupted) } else { Ok(results) }
     }
 
-    fn next_event(&self) -> Result<(u8, Event), ProbeError> {
-        self.events.recv().map_err(|_| ProbeError::Failed("a pair ended without a word".to_owned()))
+    fn next_event(&self) -> Result<(u8, Event), LaunchError> {
+        self.events.recv().map_err(|_| LaunchError::Failed("a pair ended without a word".to_owned()))
     }
 }
 

@@ -4,12 +4,11 @@
 use std::net::IpAddr;
 
 use crate::control::{Address, Channel, Listener};
-use crate::cpu;
-use crate::error::ProbeError;
 use crate::measure::{Side, bidirectional, pingpong, stream};
 use crate::pattern::Sender;
 use crate::protocol::{Block, Host, Outcome, Reply, Request, Test, VERSION};
 use crate::transport::{Listening, Place};
+use barewire_recorder::{LaunchError, cpu};
 
 /// How the passive side was started.
 #[derive(Clone, Debug)]
@@ -20,11 +19,11 @@ pub struct Config {
 }
 
 /// Serves until the process is ended. Calls `ready` with the address once connections are accepted.
-pub fn serve(config: &Config, ready: impl FnOnce(&str)) -> Result<(), ProbeError> {
+pub fn serve(config: &Config, ready: impl FnOnce(&str)) -> Result<(), LaunchError> {
     let listener = Listener::bind(&config.listen)?;
-    ready(&listener.address().map_err(|error| ProbeError::system("getsockname", error))?);
+    ready(&listener.address().map_err(|error| LaunchError::system("getsockname", error))?);
     loop {
-        let channel = listener.accept().map_err(|error| ProbeError::system("accept", error))?;
+        let channel = listener.accept().map_err(|error| LaunchError::system("accept", error))?;
         let config = config.clone();
         std::thread::Builder::new()
             .name("session".to_owned())
@@ -33,12 +32,12 @@ pub fn serve(config: &Config, ready: impl FnOnce(&str)) -> Result<(), ProbeError
                     eprintln!("barewire-probe: a session ended early: {error}");
                 }
             })
-            .map_err(|error| ProbeError::system("thread", error))?;
+            .map_err(|error| LaunchError::system("thread", error))?;
     }
 }
 
 /// One session; a refusal goes to the peer, which is the one that a person watches.
-fn serve_session(config: &Config, mut channel: Channel) -> Result<(), ProbeError> {
+fn serve_session(config: &Config, mut channel: Channel) -> Result<(), LaunchError> {
     let result = open_session(config, &mut channel).and_then(|side| match side {
         Some(mut side) => run_blocks(&mut side, &mut channel),
         None => Ok(()),
@@ -51,11 +50,11 @@ fn serve_session(config: &Config, mut channel: Channel) -> Result<(), ProbeError
     result
 }
 
-fn open_session(config: &Config, channel: &mut Channel) -> Result<Option<Side>, ProbeError> {
+fn open_session(config: &Config, channel: &mut Channel) -> Result<Option<Side>, LaunchError> {
     let Some(request) = channel.receive()? else { return Ok(None) };
     let Request::Open(session) = request else { return Err(out_of_turn()) };
     if session.version != VERSION {
-        return Err(ProbeError::WrongUse(format!(
+        return Err(LaunchError::WrongUse(format!(
             "this probe speaks version {VERSION}, the other one {}; install the same on both",
             session.version
         )));
@@ -72,7 +71,7 @@ fn open_session(config: &Config, channel: &mut Channel) -> Result<Option<Side>, 
     Ok(Some(Side::new(transport, &session)))
 }
 
-fn run_blocks(side: &mut Side, channel: &mut Channel) -> Result<(), ProbeError> {
+fn run_blocks(side: &mut Side, channel: &mut Channel) -> Result<(), LaunchError> {
     loop {
         side.wait_for_news(channel)?;
         let Some(request) = channel.receive()? else { return Ok(()) };
@@ -92,7 +91,7 @@ fn run_blocks(side: &mut Side, channel: &mut Channel) -> Result<(), ProbeError> 
     }
 }
 
-fn run_block(side: &mut Side, block: &Block, channel: &Channel) -> Result<Outcome, ProbeError> {
+fn run_block(side: &mut Side, block: &Block, channel: &Channel) -> Result<Outcome, LaunchError> {
     let stop = || channel.has_news();
     match block.test {
         Test::Pingpong => pingpong::passive(side, block, stop),
@@ -101,8 +100,8 @@ fn run_block(side: &mut Side, block: &Block, channel: &Channel) -> Result<Outcom
     }
 }
 
-fn out_of_turn() -> ProbeError {
-    ProbeError::Failed("the active side left the order of control messages".to_owned())
+fn out_of_turn() -> LaunchError {
+    LaunchError::Failed("the active side left the order of control messages".to_owned())
 }
 
 /// What a reader of the results wants to know of the machine on this side.

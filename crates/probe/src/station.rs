@@ -18,8 +18,6 @@ use barewire_names::Name;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::clock::now_ns;
-use crate::error::ProbeError;
 use crate::lossy::Lossy;
 use crate::measure::INTERRUPTED;
 use crate::names::{AnnounceArguments, PeerArguments};
@@ -27,6 +25,8 @@ use crate::transport::llc::framing;
 use crate::transport::llc::open::{Hears, open_link};
 use crate::transport::llc::port::Port;
 use crate::transport::llc::reliable::describe;
+use barewire_recorder::LaunchError;
+use barewire_recorder::clock::now_ns;
 
 /// Bytes of an I PDU besides its information.
 const LLC_HEADER_BYTES: usize = 4;
@@ -126,8 +126,8 @@ pub struct AskArguments {
 /// Plays a role to its end.
 ///
 /// # Errors
-/// [`ProbeError::Failed`] if the peer does not answer, ends early, or sends other bytes than it got.
-pub fn run(role: &Role) -> Result<(), ProbeError> {
+/// [`LaunchError::Failed`] if the peer does not answer, ends early, or sends other bytes than it got.
+pub fn run(role: &Role) -> Result<(), LaunchError> {
     match role {
         Role::Connect(arguments) => connect(arguments),
         Role::Echo(arguments) => echo(arguments),
@@ -138,7 +138,7 @@ pub fn run(role: &Role) -> Result<(), ProbeError> {
 type StationPort = Port<Lossy<PacketLink>>;
 
 /// A station on the interface, its SAP active, and the bytes of information that a frame holds.
-fn open(here: &HereArguments, interface: &str) -> Result<(StationPort, usize), ProbeError> {
+fn open(here: &HereArguments, interface: &str) -> Result<(StationPort, usize), LaunchError> {
     let link = open_link(interface, here.sap, Hears::Station, here.broker.as_deref())?;
     let information_max = (link.mtu() - LLC_HEADER_BYTES).min(usize::from(u16::MAX));
     let connection = ConnectionConfig {
@@ -155,12 +155,12 @@ fn open(here: &HereArguments, interface: &str) -> Result<(StationPort, usize), P
     Ok((port, information_max))
 }
 
-fn connect(arguments: &ConnectArguments) -> Result<(), ProbeError> {
+fn connect(arguments: &ConnectArguments) -> Result<(), LaunchError> {
     let place = arguments.peer.find()?;
     let (mut port, information_max) = open(&arguments.here, &place.interface)?;
     let peer = Peer { local: arguments.here.sap, mac: place.mac.0, remote: arguments.remote_sap };
     let asked = port.station.connect(peer, port.now());
-    let handle = asked.map_err(|error| ProbeError::Failed(error.to_string()))?;
+    let handle = asked.map_err(|error| LaunchError::Failed(error.to_string()))?;
     let mut exchange = Exchange::new(arguments.here.seed, arguments.bytes, arguments.ahead);
     let (deadline_ns, mut is_connected, mut is_ending) = (now_ns() + CONNECT_PATIENCE_NS, false, false);
     let mut counters = ConnectionCounters::default();
@@ -260,25 +260,25 @@ impl Exchange {
         self.received >= self.bytes
     }
 
-    fn verdict(&self, ended: Cause, is_connected: bool, is_ending: bool) -> Result<(), ProbeError> {
+    fn verdict(&self, ended: Cause, is_connected: bool, is_ending: bool) -> Result<(), LaunchError> {
         if !is_connected {
             let hint = "is its service access point bound? Some stations never say that it is not";
             let text = describe(ended);
             let hint = if ended == Cause::NoAnswer { format!("; {hint}") } else { String::new() };
-            return Err(ProbeError::Failed(format!("{text}{hint}")));
+            return Err(LaunchError::Failed(format!("{text}{hint}")));
         }
         if !self.is_intact || self.received > self.bytes {
-            return Err(ProbeError::Failed("the echo differs from what was sent".to_owned()));
+            return Err(LaunchError::Failed("the echo differs from what was sent".to_owned()));
         }
         if !is_ending && !self.is_complete() {
             let text = describe(ended);
-            return Err(ProbeError::Failed(format!("{text} after {} of {} bytes", self.received, self.bytes)));
+            return Err(LaunchError::Failed(format!("{text} after {} of {} bytes", self.received, self.bytes)));
         }
         Ok(())
     }
 }
 
-fn echo(arguments: &EchoArguments) -> Result<(), ProbeError> {
+fn echo(arguments: &EchoArguments) -> Result<(), LaunchError> {
     let (mut port, _) = open(&arguments.here, &arguments.interface)?;
     port.station.listen(arguments.here.sap, true);
     let name = arguments.announce.start(Some(&arguments.interface), None);
@@ -419,7 +419,7 @@ impl Echo {
 }
 
 /// Asks the peer's station, or one of its SAPs, what it is and whether frames of full size reach it.
-fn ask(arguments: &AskArguments) -> Result<(), ProbeError> {
+fn ask(arguments: &AskArguments) -> Result<(), LaunchError> {
     let place = arguments.peer.find()?;
     let (mut port, information_max) = open(&arguments.here, &place.interface)?;
     let (own, destination) = (port.link.address().0, Destination::from(arguments.remote_sap));
@@ -444,7 +444,7 @@ fn ask(arguments: &AskArguments) -> Result<(), ProbeError> {
                 record.is_some()
             })?;
             if now_ns() > began_ns + ASK_PATIENCE_NS {
-                return Err(ProbeError::Failed(format!("no answer to {name} within a second")));
+                return Err(LaunchError::Failed(format!("no answer to {name} within a second")));
             }
             if record.is_none() {
                 rest(&mut port)?;
@@ -502,9 +502,9 @@ fn hear<R>(
 }
 
 /// Sleeps until there is something to do.
-fn rest(port: &mut StationPort) -> Result<(), ProbeError> {
+fn rest(port: &mut StationPort) -> Result<(), LaunchError> {
     if INTERRUPTED.load(Ordering::Relaxed) {
-        return Err(ProbeError::Interrupted);
+        return Err(LaunchError::Interrupted);
     }
     port.sleep(SLEEP)
 }

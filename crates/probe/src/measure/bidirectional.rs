@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use super::{Idle, LOSS_PATIENCE_NS, LossStreak, QUIET_NS, SILENCE_PATIENCE_NS, Samples, Side, silence};
-use crate::clock::now_ns;
-use crate::error::ProbeError;
 use crate::pattern::Sender;
 use crate::protocol::{Block, Outcome};
+use barewire_recorder::LaunchError;
+use barewire_recorder::clock::now_ns;
 
 /// Exchanges messages and keeps the time of each exchange.
-pub fn active(side: &mut Side, block: &Block) -> Result<Samples, ProbeError> {
+pub fn active(side: &mut Side, block: &Block) -> Result<Samples, LaunchError> {
     let mut samples = Samples { values_ns: Vec::with_capacity(block.messages as usize), ..Samples::default() };
     let mut streak = LossStreak::default();
     let mut number = 0;
@@ -36,7 +36,7 @@ pub fn active(side: &mut Side, block: &Block) -> Result<Samples, ProbeError> {
 }
 
 /// Takes part in every exchange, until `stop` says that the active side has finished.
-pub fn passive(side: &mut Side, block: &Block, mut stop: impl FnMut() -> bool) -> Result<Outcome, ProbeError> {
+pub fn passive(side: &mut Side, block: &Block, mut stop: impl FnMut() -> bool) -> Result<Outcome, LaunchError> {
     let mut outcome = Outcome::default();
     let mut number = 0;
     while number < block.messages {
@@ -62,7 +62,7 @@ fn exchange(
     mut sequence: u32,
     sender: Sender,
     mut stop: impl FnMut() -> bool,
-) -> Result<Option<u32>, ProbeError> {
+) -> Result<Option<u32>, LaunchError> {
     let limit_ns = if side.transport.is_lossy() { LOSS_PATIENCE_NS } else { SILENCE_PATIENCE_NS };
     let (mut done, mut sent, mut received) = (0, false, false);
     let mut idle = Idle::new(&side.waiting);

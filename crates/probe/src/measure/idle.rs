@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{INTERRUPTED, silence};
-use crate::clock::now_ns;
-use crate::error::ProbeError;
 use crate::protocol::Wait;
 use crate::transport::{LONGEST_SLEEP, Transport};
+use barewire_recorder::LaunchError;
+use barewire_recorder::clock::now_ns;
 
 /// Turns of an idle loop between two looks at the clock, which costs as much as several turns.
 const TURNS_PER_LOOK: u32 = 512;
@@ -103,7 +103,7 @@ impl Idle {
 
     /// One idle turn; `true` now and then, after looking whether the transport is still there.
     #[inline]
-    pub fn looks(&mut self, transport: &mut dyn Transport) -> Result<bool, ProbeError> {
+    pub fn looks(&mut self, transport: &mut dyn Transport) -> Result<bool, LaunchError> {
         self.turns += 1;
         if self.give_way {
             std::thread::yield_now();
@@ -124,14 +124,14 @@ impl Idle {
         }
         self.checked_ns = now;
         if INTERRUPTED.load(Ordering::Relaxed) {
-            return Err(ProbeError::Interrupted);
+            return Err(LaunchError::Interrupted);
         }
         transport.check()?;
         Ok(true)
     }
 
     /// One idle turn of somebody who cannot give up.
-    pub fn turn(&mut self, transport: &mut dyn Transport, limit_ns: u64) -> Result<(), ProbeError> {
+    pub fn turn(&mut self, transport: &mut dyn Transport, limit_ns: u64) -> Result<(), LaunchError> {
         if self.looks(transport)? && self.since_ns() > limit_ns { Err(silence()) } else { Ok(()) }
     }
 }

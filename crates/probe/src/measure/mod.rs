@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use self::idle::{Idle, Waiting};
 use crate::control::Channel;
-use crate::error::ProbeError;
 use crate::pattern::{Pattern, Sender};
 use crate::protocol::{Block, Session, Test};
 use crate::transport::{LONGEST_SLEEP, Transport};
+use barewire_recorder::LaunchError;
 
 /// Set by SIGINT and SIGTERM.
 pub static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
@@ -91,7 +91,7 @@ impl Side {
 
     /// Sends message `sequence` of `sender`.
     #[inline]
-    pub fn send(&mut self, sequence: u32, sender: Sender) -> Result<(), ProbeError> {
+    pub fn send(&mut self, sequence: u32, sender: Sender) -> Result<(), LaunchError> {
         let message = self.pattern.message(sequence, sender);
         let mut done = 0;
         let mut idle = Idle::new(&self.waiting);
@@ -107,7 +107,7 @@ impl Side {
     /// Receives the next message into `place`; its sequence number, or `None` if none came in time
     /// or `stop` says that the other side has finished.
     #[inline]
-    pub fn receive(&mut self, place: usize, mut stop: impl FnMut() -> bool) -> Result<Option<u32>, ProbeError> {
+    pub fn receive(&mut self, place: usize, mut stop: impl FnMut() -> bool) -> Result<Option<u32>, LaunchError> {
         let limit_ns = if self.transport.is_lossy() { LOSS_PATIENCE_NS } else { SILENCE_PATIENCE_NS };
         let message = self.inbox.place(place);
         let mut idle = Idle::new(&self.waiting);
@@ -127,7 +127,7 @@ impl Side {
     }
 
     /// Lets the transport finish what it does behind a call's back, at the end of a block.
-    pub fn settle(&mut self) -> Result<(), ProbeError> {
+    pub fn settle(&mut self) -> Result<(), LaunchError> {
         let mut idle = Idle::new(&self.waiting);
         while !self.transport.settle()? {
             idle.turn(&mut *self.transport, SILENCE_PATIENCE_NS)?;
@@ -137,7 +137,7 @@ impl Side {
 
     /// Waits for the control channel's next message. Meanwhile the transport answers its peer, which may have
     /// lost what it is waiting for.
-    pub fn wait_for_news(&mut self, channel: &Channel) -> Result<(), ProbeError> {
+    pub fn wait_for_news(&mut self, channel: &Channel) -> Result<(), LaunchError> {
         if !self.transport.is_lazy() {
             channel.wait_for_news();
             return Ok(());
@@ -178,8 +178,8 @@ impl Inbox {
     }
 }
 
-fn silence() -> ProbeError {
-    ProbeError::Failed("the peer no longer answers: is its host down, or the link?".to_owned())
+fn silence() -> LaunchError {
+    LaunchError::Failed("the peer no longer answers: is its host down, or the link?".to_owned())
 }
 
 /// Counts messages lost one after the other, and gives up when it is no longer loss.
@@ -187,7 +187,7 @@ fn silence() -> ProbeError {
 pub struct LossStreak(u32);
 
 impl LossStreak {
-    pub fn note(&mut self, lost: bool) -> Result<(), ProbeError> {
+    pub fn note(&mut self, lost: bool) -> Result<(), LaunchError> {
         self.0 = if lost { self.0 + 1 } else { 0 };
         if self.0 >= LOST_IN_A_ROW { Err(silence()) } else { Ok(()) }
     }

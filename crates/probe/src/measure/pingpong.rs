@@ -2,13 +2,13 @@
 //! Ping-pong: a message there, an equally long one back, the time of both.
 
 use super::{LossStreak, Samples, Side};
-use crate::clock::now_ns;
-use crate::error::ProbeError;
 use crate::pattern::Sender;
 use crate::protocol::{Block, Outcome};
+use barewire_recorder::LaunchError;
+use barewire_recorder::clock::now_ns;
 
 /// Sends, waits for the answer, and keeps the time from the one to the other.
-pub fn active(side: &mut Side, block: &Block) -> Result<Samples, ProbeError> {
+pub fn active(side: &mut Side, block: &Block) -> Result<Samples, LaunchError> {
     let mut samples = Samples { values_ns: Vec::with_capacity(block.messages as usize), ..Samples::default() };
     let mut streak = LossStreak::default();
     for number in 0..block.messages {
@@ -39,7 +39,7 @@ pub fn active(side: &mut Side, block: &Block) -> Result<Samples, ProbeError> {
 /// Answers every message until the last one, or until `stop` says that the active side has finished.
 ///
 /// What came in is checked after the answer has gone, while the active side checks that answer.
-pub fn passive(side: &mut Side, block: &Block, mut stop: impl FnMut() -> bool) -> Result<Outcome, ProbeError> {
+pub fn passive(side: &mut Side, block: &Block, mut stop: impl FnMut() -> bool) -> Result<Outcome, LaunchError> {
     let mut outcome = Outcome::default();
     let last = block.first_sequence.wrapping_add(block.messages).wrapping_sub(1);
     loop {

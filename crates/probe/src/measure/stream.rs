@@ -2,13 +2,13 @@
 //! Stream: messages one way without a pause, timed at the receiver.
 
 use super::{Samples, Side};
-use crate::clock::now_ns;
-use crate::error::ProbeError;
 use crate::pattern::Sender;
 use crate::protocol::{Block, Outcome};
+use barewire_recorder::LaunchError;
+use barewire_recorder::clock::now_ns;
 
 /// Sends the lead-in and the messages. The sample is taken on the other side.
-pub fn active(side: &mut Side, block: &Block) -> Result<Samples, ProbeError> {
+pub fn active(side: &mut Side, block: &Block) -> Result<Samples, LaunchError> {
     let began = now_ns();
     for number in 0..block.lead_in + block.messages {
         side.send(block.first_sequence.wrapping_add(number), Sender::Active)?;
@@ -21,7 +21,7 @@ pub fn active(side: &mut Side, block: &Block) -> Result<Samples, ProbeError> {
 ///
 /// The clock starts with the last message of the lead-in: by then a link's burst allowance is used
 /// up and all caches are warm. What came in is checked when the clock has stopped.
-pub fn passive(side: &mut Side, block: &Block, mut stop: impl FnMut() -> bool) -> Result<Outcome, ProbeError> {
+pub fn passive(side: &mut Side, block: &Block, mut stop: impl FnMut() -> bool) -> Result<Outcome, LaunchError> {
     let total = block.lead_in + block.messages;
     let mut arrived = Vec::with_capacity(total as usize);
     let (mut began, mut ended) = (0, 0);

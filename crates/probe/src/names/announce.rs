@@ -11,8 +11,8 @@ use nix::ifaddrs::getifaddrs;
 use serde_json::{Map, Value, json};
 
 use super::segment::Segment;
-use crate::error::ProbeError;
 use crate::measure::INTERRUPTED;
+use barewire_recorder::LaunchError;
 
 /// Time between two attempts on an interface that does not work.
 const RETRY: Duration = Duration::from_secs(1);
@@ -44,8 +44,8 @@ pub struct AnnounceCommand {
 /// Answers until interrupted, then tells what came.
 ///
 /// # Errors
-/// [`ProbeError::Interrupted`] in the end; before, if the interface cannot be opened.
-pub fn run(command: &AnnounceCommand) -> Result<(), ProbeError> {
+/// [`LaunchError::Interrupted`] in the end; before, if the interface cannot be opened.
+pub fn run(command: &AnnounceCommand) -> Result<(), LaunchError> {
     let mut segment = Segment::open(&command.interface)?;
     let name = own_name(command.name.as_ref())?;
     let interface = segment.interface();
@@ -65,7 +65,7 @@ pub fn run(command: &AnnounceCommand) -> Result<(), ProbeError> {
         "{}",
         json!({"record": "end", "answered": counters.answered, "refused": counters.refused, "ignored": ignored})
     );
-    Err(ProbeError::Interrupted)
+    Err(LaunchError::Interrupted)
 }
 
 impl AnnounceArguments {
@@ -77,12 +77,12 @@ impl AnnounceArguments {
         }
         let started = match interface {
             Some(interface) => self.start_on(interface, listen),
-            None => Err(ProbeError::WrongUse("no --interface was given".to_owned())),
+            None => Err(LaunchError::WrongUse("no --interface was given".to_owned())),
         };
         started.map_err(|error| eprintln!("barewire-probe: this host is not found by name: {error}")).ok()
     }
 
-    fn start_on(&self, interface: &str, listen: Option<SocketAddr>) -> Result<Name, ProbeError> {
+    fn start_on(&self, interface: &str, listen: Option<SocketAddr>) -> Result<Name, LaunchError> {
         let name = own_name(self.name.as_ref())?;
         let mut segment = Segment::open(interface)?;
         let control = listen.and_then(|listen| reachable(listen, interface));
@@ -96,19 +96,19 @@ impl AnnounceArguments {
             }
         };
         let thread = std::thread::Builder::new().name("names".to_owned()).spawn(answer);
-        thread.map_err(|error| ProbeError::system("thread", error))?;
+        thread.map_err(|error| LaunchError::system("thread", error))?;
         Ok(name)
     }
 }
 
 /// The name given, or the host's.
-pub fn own_name(given: Option<&Name>) -> Result<Name, ProbeError> {
+pub fn own_name(given: Option<&Name>) -> Result<Name, LaunchError> {
     if let Some(name) = given {
         return Ok(name.clone());
     }
-    let system = nix::sys::utsname::uname().map_err(|error| ProbeError::system("uname", error))?;
+    let system = nix::sys::utsname::uname().map_err(|error| LaunchError::system("uname", error))?;
     let parsed = system.nodename().to_string_lossy().parse();
-    parsed.map_err(|error| ProbeError::WrongUse(format!("{error}; give another with --name")))
+    parsed.map_err(|error| LaunchError::WrongUse(format!("{error}; give another with --name")))
 }
 
 /// Where others on the interface's segment reach what listens at `listen`: of any address the interface's first,

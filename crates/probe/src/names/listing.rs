@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::announce::own_name;
 use super::segment::{Segment, now};
-use crate::error::ProbeError;
+use barewire_recorder::LaunchError;
 
 /// Where to look, and how to print it.
 #[derive(Args)]
@@ -45,9 +45,9 @@ struct Line {
 ///
 /// # Errors
 /// If an interface cannot be opened.
-pub fn run(command: &HostsCommand) -> Result<(), ProbeError> {
+pub fn run(command: &HostsCommand) -> Result<(), LaunchError> {
     if !(0.01..=3600.0).contains(&command.seconds) {
-        return Err(ProbeError::WrongUse("--seconds must be 0.01 to 3600".to_owned()));
+        return Err(LaunchError::WrongUse("--seconds must be 0.01 to 3600".to_owned()));
     }
     let (mut lines, mut ignored) = (Vec::new(), Ignored::default());
     for interface in &command.interface {

@@ -17,7 +17,7 @@ use clap::Args;
 
 use self::segment::{Segment, now};
 use crate::control::{Address, DEFAULT_PORT};
-use crate::error::ProbeError;
+use barewire_recorder::LaunchError;
 
 pub use announce::{AnnounceArguments, AnnounceCommand, run as announce};
 pub use listing::{HostsCommand, run as list};
@@ -81,16 +81,16 @@ impl PeerArguments {
     /// Finds the peer: in the hosts file, then on the segment of --interface.
     ///
     /// # Errors
-    /// [`ProbeError::WrongUse`] if nobody has the name, with where was looked, or several have.
-    pub fn find(&self) -> Result<StationPlace, ProbeError> {
+    /// [`LaunchError::WrongUse`] if nobody has the name, with where was looked, or several have.
+    pub fn find(&self) -> Result<StationPlace, LaunchError> {
         let place = self.place()?;
         if Interface::by_name(&place.interface)?.address == place.mac {
-            return Err(ProbeError::WrongUse(format!("{} is this host itself: no frame leads there", self.peer)));
+            return Err(LaunchError::WrongUse(format!("{} is this host itself: no frame leads there", self.peer)));
         }
         Ok(place)
     }
 
-    fn place(&self) -> Result<StationPlace, ProbeError> {
+    fn place(&self) -> Result<StationPlace, LaunchError> {
         if let (Peer::Mac(mac), Some(interface)) = (&self.peer, &self.interface) {
             return Ok(StationPlace { mac: *mac, interface: interface.clone() });
         }
@@ -119,14 +119,14 @@ pub struct Route {
 /// The interface is the hosts file's where none is given and frames need one.
 ///
 /// # Errors
-/// [`ProbeError::WrongUse`] if nobody has the name, with where was looked, or several have;
-/// [`ProbeError::Failed`] if no probe is there.
+/// [`LaunchError::WrongUse`] if nobody has the name, with where was looked, or several have;
+/// [`LaunchError::Failed`] if no probe is there.
 pub fn route(
     control: Address,
     interface: Option<String>,
     needs_frames: bool,
     file: &FileArguments,
-) -> Result<Route, ProbeError> {
+) -> Result<Route, LaunchError> {
     let Address::Tcp(text) = &control else { return Ok(Route { control, interface }) };
     let is_mac = text.parse::<MacAddress>().is_ok();
     let (host, port) = text.rsplit_once(':').filter(|_| !is_mac).unwrap_or((text, ""));
@@ -151,7 +151,7 @@ pub fn route(
         (None, Peer::Name(name)) => find_named(name, &interface, &looked)?,
     };
     let Some(control) = found.control else {
-        return Err(ProbeError::Failed(format!(
+        return Err(LaunchError::Failed(format!(
             "{} answers on {interface}, but no probe listens there: start `barewire-probe serve --interface …` \
              there first, where an IP address leads to it",
             both(&peer, found.mac)
@@ -163,7 +163,7 @@ pub fn route(
 }
 
 /// What a station said, from here: an address of the link needs the interface, a port of the user's choice goes first.
-fn reach(mut control: SocketAddr, port: Option<u16>, interface: &str) -> Result<SocketAddr, ProbeError> {
+fn reach(mut control: SocketAddr, port: Option<u16>, interface: &str) -> Result<SocketAddr, LaunchError> {
     control.set_port(port.unwrap_or(control.port()));
     if let SocketAddr::V6(v6) = &mut control
         && v6.ip().is_unicast_link_local()
@@ -174,14 +174,14 @@ fn reach(mut control: SocketAddr, port: Option<u16>, interface: &str) -> Result<
 }
 
 /// The one station of the segment that has a name.
-fn find_named(name: &Name, interface: &str, looked: &[String]) -> Result<Found, ProbeError> {
+fn find_named(name: &Name, interface: &str, looked: &[String]) -> Result<Found, LaunchError> {
     let mut segment = Segment::open(interface)?;
     let mut census = Census::of_name(name.clone(), fastrand::u32(..), PATIENCE, now());
     segment.ask(&mut census)?;
     let mut found = census.found();
     if found.len() > 1 {
         let all: Vec<String> = found.iter().map(|one| one.mac.to_string()).collect();
-        return Err(ProbeError::WrongUse(format!(
+        return Err(LaunchError::WrongUse(format!(
             "{} stations on {interface} answer to '{name}': {}; give the MAC address, or a line in the hosts file",
             all.len(),
             all.join(", ")
@@ -191,12 +191,12 @@ fn find_named(name: &Name, interface: &str, looked: &[String]) -> Result<Found, 
 }
 
 /// What one station says of itself; the one with a probe, if it has several names.
-fn ask_station(peer: &Peer, mac: MacAddress, interface: &str) -> Result<Found, ProbeError> {
+fn ask_station(peer: &Peer, mac: MacAddress, interface: &str) -> Result<Found, LaunchError> {
     let mut segment = Segment::open(interface)?;
     let mut census = Census::of_station(mac, fastrand::u32(..), PATIENCE, now());
     segment.ask(&mut census)?;
     census.found().into_iter().max_by_key(|found| found.control.is_some()).ok_or_else(|| {
-        ProbeError::Failed(format!(
+        LaunchError::Failed(format!(
             "{} does not answer on {interface}: start `barewire-probe serve --interface …` there first",
             both(peer, mac)
         ))
@@ -211,12 +211,12 @@ fn both(peer: &Peer, mac: MacAddress) -> String {
     }
 }
 
-fn nowhere(peer: &Peer, interface: Option<&str>, looked: &[String]) -> ProbeError {
+fn nowhere(peer: &Peer, interface: Option<&str>, looked: &[String]) -> LaunchError {
     let segment = match interface {
         Some(interface) => format!("nor on the segment of {interface} (no answer in {} ms)", PATIENCE.as_millis()),
         None => "and no segment was asked (give --interface)".to_owned(),
     };
-    ProbeError::WrongUse(format!("'{peer}' was not found: not in {}, {segment}", looked.join(", not in ")))
+    LaunchError::WrongUse(format!("'{peer}' was not found: not in {}, {segment}", looked.join(", not in ")))
 }
 
 /// The hosts file, if there is one.
@@ -226,7 +226,7 @@ struct HostsFile {
 }
 
 impl HostsFile {
-    fn read(arguments: &FileArguments) -> Result<Self, ProbeError> {
+    fn read(arguments: &FileArguments) -> Result<Self, LaunchError> {
         let variable = std::env::var_os(FILE_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
         let named = arguments.hosts_file.clone().or(variable);
         let is_named = named.is_some();
@@ -234,13 +234,13 @@ impl HostsFile {
         let hosts = match std::fs::read(&path) {
             Ok(bytes) => Some(Hosts::parse(&String::from_utf8_lossy(&bytes)).map_err(|error| at(&path, &error))?),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_named => None,
-            Err(error) => return Err(ProbeError::WrongUse(format!("the hosts file {}: {error}", path.display()))),
+            Err(error) => return Err(LaunchError::WrongUse(format!("the hosts file {}: {error}", path.display()))),
         };
         Ok(Self { path, hosts })
     }
 
     /// The line of a name or an address; one with an address is looked for on `interface` if that is given.
-    fn host(&self, peer: &Peer, interface: Option<&str>) -> Result<Option<&Host>, ProbeError> {
+    fn host(&self, peer: &Peer, interface: Option<&str>) -> Result<Option<&Host>, LaunchError> {
         let mut hosts = self.hosts.iter().flat_map(Hosts::iter);
         let is_there = |host: &Host| interface.is_none_or(|interface| interface == host.interface);
         let found = match peer {
@@ -248,7 +248,7 @@ impl HostsFile {
             Peer::Mac(mac) => hosts.find(|(_, host)| host.mac == *mac && is_there(host)),
         };
         match found {
-            Some((line, host)) if !is_there(host) => Err(ProbeError::WrongUse(format!(
+            Some((line, host)) if !is_there(host) => Err(LaunchError::WrongUse(format!(
                 "{}:{line}: {peer} is reached through {}; leave --interface out, or correct the line",
                 self.path.display(),
                 host.interface
@@ -268,8 +268,8 @@ impl fmt::Display for HostsFile {
     }
 }
 
-fn at(path: &Path, error: &barewire_names::HostsError) -> ProbeError {
-    ProbeError::WrongUse(format!("{}:{error}", path.display()))
+fn at(path: &Path, error: &barewire_names::HostsError) -> LaunchError {
+    LaunchError::WrongUse(format!("{}:{error}", path.display()))
 }
 
 #[cfg(test)]

@@ -8,10 +8,10 @@ use barewire_link::{Interface, Link, Outgoing, PacketConfig, PacketLink};
 use barewire_llc::{Instant, Mac};
 use barewire_names::{Census, Responder, SAP};
 
-use crate::clock::now_ns;
-use crate::error::ProbeError;
 use crate::measure::INTERRUPTED;
 use crate::transport::llc::framing;
+use barewire_recorder::LaunchError;
+use barewire_recorder::clock::now_ns;
 
 /// Longest sleep: after it the interrupt flag is looked at.
 const SLEEP: Duration = Duration::from_millis(20);
@@ -25,8 +25,8 @@ impl Segment {
     /// Opens an interface.
     ///
     /// # Errors
-    /// [`ProbeError::MachineCannot`] without CAP_NET_RAW, [`ProbeError::WrongUse`] if there is no such interface.
-    pub fn open(interface: &str) -> Result<Self, ProbeError> {
+    /// [`LaunchError::MachineCannot`] without CAP_NET_RAW, [`LaunchError::WrongUse`] if there is no such interface.
+    pub fn open(interface: &str) -> Result<Self, LaunchError> {
         let link = PacketLink::open(&PacketConfig {
             interface: interface.to_owned(),
             protocol: libc::ETH_P_802_2 as u16,
@@ -44,8 +44,8 @@ impl Segment {
     /// Asks until the census is over.
     ///
     /// # Errors
-    /// [`ProbeError::Interrupted`], or when the link no longer works.
-    pub fn ask(&mut self, census: &mut Census) -> Result<(), ProbeError> {
+    /// [`LaunchError::Interrupted`], or when the link no longer works.
+    pub fn ask(&mut self, census: &mut Census) -> Result<(), LaunchError> {
         loop {
             let mut now = now();
             if census.is_over(now) {
@@ -63,7 +63,7 @@ impl Segment {
                 }
             }
             if INTERRUPTED.load(Ordering::Relaxed) {
-                return Err(ProbeError::Interrupted);
+                return Err(LaunchError::Interrupted);
             }
         }
     }
@@ -72,7 +72,7 @@ impl Segment {
     ///
     /// # Errors
     /// When the link does not work now; an interface that was down may work again later.
-    pub fn answer(&mut self, responder: &mut Responder, patience: Duration) -> Result<(), ProbeError> {
+    pub fn answer(&mut self, responder: &mut Responder, patience: Duration) -> Result<(), LaunchError> {
         self.link.wait_to_receive(patience)?;
         while let Some(frame) = self.link.receive() {
             let Some((_, source, llc)) = framing::parse(frame.bytes) else { continue };
@@ -84,7 +84,7 @@ impl Segment {
     }
 
     /// A frame that a busy link does not take is lost, as it may be on the wire: questions are repeated.
-    fn send(&mut self, destination: Mac, llc: &[u8]) -> Result<(), ProbeError> {
+    fn send(&mut self, destination: Mac, llc: &[u8]) -> Result<(), LaunchError> {
         let header = framing::ethernet_header(destination, self.link.address().0, llc.len());
         self.link.send(&[Outgoing { header: &header, payload: llc }])?;
         Ok(())

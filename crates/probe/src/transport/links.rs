@@ -4,8 +4,8 @@
 use barewire_link::{BusyPoll, Filter, Link, PacketConfig, PacketLink, XdpConfig, XdpLink, XdpMode};
 
 use super::{Endpoint, Place};
-use crate::error::ProbeError;
 use crate::protocol::{LinkKind, Session, Wait};
+use barewire_recorder::LaunchError;
 
 /// A link of one of the kinds.
 pub enum OpenLink {
@@ -19,7 +19,7 @@ pub fn open(
     place: &Place,
     protocol: u16,
     filter: Filter,
-) -> Result<(OpenLink, Endpoint), ProbeError> {
+) -> Result<(OpenLink, Endpoint), LaunchError> {
     let interface = place.interface()?;
     let mode = match session.link {
         LinkKind::Packet => {
@@ -44,7 +44,7 @@ pub fn packet(link: PacketLink) -> (OpenLink, Endpoint) {
 }
 
 /// A packet link with the ring that suits measurements.
-pub fn open_packet(interface: &str, protocol: u16, filter: Filter) -> Result<PacketLink, ProbeError> {
+pub fn open_packet(interface: &str, protocol: u16, filter: Filter) -> Result<PacketLink, LaunchError> {
     let ring_bytes = PacketConfig::DEFAULT_RING_BYTES;
     Ok(PacketLink::open(&PacketConfig { interface: interface.to_owned(), protocol, filter, ring_bytes })?)
 }

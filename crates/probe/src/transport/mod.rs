@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use barewire_link::MacAddress;
 
-use crate::error::ProbeError;
 pub use crate::protocol::{Counters, Endpoint};
 use crate::protocol::{Kind, Session, Wait};
+use barewire_recorder::LaunchError;
 
 /// Moves messages. Both calls may be made in turn, so one thread can send and receive at once.
 pub trait Transport {
@@ -26,7 +26,7 @@ pub trait Transport {
     ///
     /// # Errors
     /// When the peer does not take part.
-    fn establish(&mut self) -> Result<(), ProbeError> {
+    fn establish(&mut self) -> Result<(), LaunchError> {
         Ok(())
     }
 
@@ -35,7 +35,7 @@ pub trait Transport {
     ///
     /// # Errors
     /// When the transport no longer works.
-    fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, ProbeError>;
+    fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError>;
 
     /// Goes on receiving a message of exactly `message.len()` bytes into `message`; its sequence
     /// number once it is whole. Until then every call must pass the same memory.
@@ -44,20 +44,20 @@ pub trait Transport {
     ///
     /// # Errors
     /// When the transport no longer works.
-    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, ProbeError>;
+    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError>;
 
     /// Sleeps until it may be possible to send more, or for `patience`.
     ///
     /// # Errors
     /// When the transport no longer works.
-    fn wait_to_send(&mut self, patience: Duration) -> Result<(), ProbeError>;
+    fn wait_to_send(&mut self, patience: Duration) -> Result<(), LaunchError>;
 
     /// Goes on with what was taken and is not acknowledged yet, and answers the peer; `true` once nothing is
     /// left. A lazy transport's caller that has nothing else to do goes on calling: the peer waits likewise.
     ///
     /// # Errors
     /// When the transport no longer works.
-    fn settle(&mut self) -> Result<bool, ProbeError> {
+    fn settle(&mut self) -> Result<bool, LaunchError> {
         Ok(true)
     }
 
@@ -80,13 +80,13 @@ pub trait Transport {
     ///
     /// # Errors
     /// When it no longer does.
-    fn check(&mut self) -> Result<(), ProbeError>;
+    fn check(&mut self) -> Result<(), LaunchError>;
 
     /// What has come in that was not a new message, and what the transport lost itself.
     ///
     /// # Errors
     /// When the system does not tell.
-    fn counters(&mut self) -> Result<Counters, ProbeError>;
+    fn counters(&mut self) -> Result<Counters, LaunchError>;
 
     /// Largest payload of one packet or frame, where the transport knows it.
     fn mtu(&self) -> Option<usize>;
@@ -106,9 +106,9 @@ pub struct Place {
 }
 
 impl Place {
-    fn interface(&self) -> Result<&str, ProbeError> {
+    fn interface(&self) -> Result<&str, LaunchError> {
         self.interface.as_deref().ok_or_else(|| {
-            ProbeError::WrongUse("raw frames need an interface on both sides: give --interface".to_owned())
+            LaunchError::WrongUse("raw frames need an interface on both sides: give --interface".to_owned())
         })
     }
 }
@@ -122,7 +122,7 @@ pub enum Listening {
 }
 
 impl Listening {
-    pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), ProbeError> {
+    pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), LaunchError> {
         Ok(match session.transport {
             Kind::Tcp => {
                 let (listening, endpoint) = tcp::Listening::new(place)?;
@@ -143,7 +143,7 @@ impl Listening {
         })
     }
 
-    pub fn accept(self, session: &Session, peer: Endpoint) -> Result<Box<dyn Transport>, ProbeError> {
+    pub fn accept(self, session: &Session, peer: Endpoint) -> Result<Box<dyn Transport>, LaunchError> {
         Ok(match (self, peer) {
             (Self::Tcp(listening), Endpoint::Socket(peer)) => Box::new(listening.accept(session, peer)?),
             (Self::Udp(listening), Endpoint::Socket(peer)) => Box::new(listening.accept(session, peer)?),
@@ -159,7 +159,11 @@ impl Listening {
 }
 
 /// The active side's end, which knows where the other is.
-pub fn connect(session: &Session, place: &Place, peer: Endpoint) -> Result<(Box<dyn Transport>, Endpoint), ProbeError> {
+pub fn connect(
+    session: &Session,
+    place: &Place,
+    peer: Endpoint,
+) -> Result<(Box<dyn Transport>, Endpoint), LaunchError> {
     Ok(match (session.transport, peer) {
         (Kind::Tcp, Endpoint::Socket(peer)) => {
             let (transport, endpoint) = tcp::connect(session, peer)?;
@@ -181,8 +185,8 @@ pub fn connect(session: &Session, place: &Place, peer: Endpoint) -> Result<(Box<
     })
 }
 
-fn wrong_endpoint() -> ProbeError {
-    ProbeError::Failed("the peer named an endpoint of another transport; are both probes of one version?".to_owned())
+fn wrong_endpoint() -> LaunchError {
+    LaunchError::Failed("the peer named an endpoint of another transport; are both probes of one version?".to_owned())
 }
 
 /// How long a blocking socket call may sleep, or `None` for the spinning ones, which never do.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Keeps a sender without flow control from sending faster than a link carries.
 
-use crate::clock::now_ns;
+use barewire_recorder::clock::now_ns;
 
 /// Allows wire bits at a rate, with little memory of unused time.
 #[derive(Debug, Default)]

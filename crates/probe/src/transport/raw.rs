@@ -9,8 +9,8 @@ use super::datagram::{Accepted, HEADER_BYTES, Header, Reassembly};
 use super::links::{self, OpenLink};
 use super::pace::Pacer;
 use super::{Counters, Endpoint, Place, Transport};
-use crate::error::ProbeError;
 use crate::protocol::Session;
+use barewire_recorder::LaunchError;
 
 /// IEEE 802 local experimental EtherType 1.
 const ETHER_TYPE: u16 = 0x88b5;
@@ -26,10 +26,10 @@ pub struct Listening {
 }
 
 impl Listening {
-    pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), ProbeError> {
+    pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), LaunchError> {
         if place.broker.is_some() {
             let text = "the broker hands out LLC service access points, no raw frames: choose llc1, llc2 or llc3";
-            return Err(ProbeError::WrongUse(text.to_owned()));
+            return Err(LaunchError::WrongUse(text.to_owned()));
         }
         let mut fields = vec![Field::word(12, ETHER_TYPE)];
         if session.pairs > 1 {
@@ -112,7 +112,7 @@ impl<L: Link> Raw<L> {
 
 impl<L: Link> Raw<L> {
     /// Goes on sending a message that takes several frames, many with one system call.
-    fn send_fragments(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, ProbeError> {
+    fn send_fragments(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError> {
         let fragment_bytes = self.reassembly.fragment_bytes();
         while *done < message.len() {
             if !self.pacer.allows() {
@@ -147,7 +147,7 @@ impl<L: Link> Raw<L> {
 
 impl<L: Link> Transport for Raw<L> {
     #[inline]
-    fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, ProbeError> {
+    fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError> {
         if message.len() > self.reassembly.fragment_bytes() {
             return self.send_fragments(sequence, message, done);
         }
@@ -164,7 +164,7 @@ impl<L: Link> Transport for Raw<L> {
     }
 
     #[inline]
-    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, ProbeError> {
+    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
         let mut received = self.take(message);
         if received.is_none() && !patience.is_zero() && self.link.wait_to_receive(patience)? {
             received = self.take(message);
@@ -172,7 +172,7 @@ impl<L: Link> Transport for Raw<L> {
         Ok(received)
     }
 
-    fn wait_to_send(&mut self, patience: Duration) -> Result<(), ProbeError> {
+    fn wait_to_send(&mut self, patience: Duration) -> Result<(), LaunchError> {
         if self.pacer.is_off() {
             self.link.wait_to_send(patience)?;
         }
@@ -193,11 +193,11 @@ impl<L: Link> Transport for Raw<L> {
         true
     }
 
-    fn check(&mut self) -> Result<(), ProbeError> {
+    fn check(&mut self) -> Result<(), LaunchError> {
         Ok(self.link.check()?)
     }
 
-    fn counters(&mut self) -> Result<Counters, ProbeError> {
+    fn counters(&mut self) -> Result<Counters, LaunchError> {
         let link = self.link.counters()?;
         Ok(Counters { ring_full: link.receive_dropped, send_busy: link.send_busy, ..self.counters })
     }

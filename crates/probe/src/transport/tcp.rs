@@ -10,8 +10,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, recv, send};
 
 use super::{Counters, Endpoint, Place, Transport, sleep_of};
-use crate::error::ProbeError;
 use crate::protocol::{Session, Wait};
+use barewire_recorder::LaunchError;
 
 /// How long a connection may take to come in after the peer has said that it is there.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -31,17 +31,17 @@ pub struct Listening {
 }
 
 impl Listening {
-    pub fn new(place: &Place) -> Result<(Self, Endpoint), ProbeError> {
+    pub fn new(place: &Place) -> Result<(Self, Endpoint), LaunchError> {
         let ip = place.ip.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let listener = TcpListener::bind((ip, 0))
-            .map_err(|error| ProbeError::system(&format!("cannot bind TCP to {ip}"), error))?;
+            .map_err(|error| LaunchError::system(&format!("cannot bind TCP to {ip}"), error))?;
         let endpoint = listener.local_addr().map(Endpoint::Socket);
-        Ok((Self { listener }, endpoint.map_err(|error| ProbeError::system("getsockname", error))?))
+        Ok((Self { listener }, endpoint.map_err(|error| LaunchError::system("getsockname", error))?))
     }
 
     /// Takes the connection that comes from `peer` and turns away any other.
-    pub fn accept(self, session: &Session, peer: SocketAddr) -> Result<Tcp, ProbeError> {
-        let failed = |error| ProbeError::system("accept", error);
+    pub fn accept(self, session: &Session, peer: SocketAddr) -> Result<Tcp, LaunchError> {
+        let failed = |error| LaunchError::system("accept", error);
         self.listener.set_nonblocking(true).map_err(failed)?;
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -61,11 +61,11 @@ impl Listening {
 }
 
 /// The route chooses the address to send from, which is the one of the link to the peer.
-pub fn connect(session: &Session, peer: SocketAddr) -> Result<(Tcp, Endpoint), ProbeError> {
+pub fn connect(session: &Session, peer: SocketAddr) -> Result<(Tcp, Endpoint), LaunchError> {
     let stream = TcpStream::connect_timeout(&peer, PATIENCE)
-        .map_err(|error| ProbeError::Failed(format!("no way to {peer} by TCP: {error}")))?;
+        .map_err(|error| LaunchError::Failed(format!("no way to {peer} by TCP: {error}")))?;
     let endpoint =
-        stream.local_addr().map(Endpoint::Socket).map_err(|error| ProbeError::system("getsockname", error))?;
+        stream.local_addr().map(Endpoint::Socket).map_err(|error| LaunchError::system("getsockname", error))?;
     Ok((Tcp::new(stream, session)?, endpoint))
 }
 
@@ -78,8 +78,8 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    fn new(stream: TcpStream, session: &Session) -> Result<Self, ProbeError> {
-        let failed = |error| ProbeError::system("setsockopt", error);
+    fn new(stream: TcpStream, session: &Session) -> Result<Self, LaunchError> {
+        let failed = |error| LaunchError::system("setsockopt", error);
         stream.set_nodelay(true).map_err(failed)?;
         stream.set_read_timeout(sleep_of(session.wait)).map_err(failed)?;
         if session.wait == Wait::Busypoll {
@@ -91,7 +91,7 @@ impl Tcp {
 
 impl Transport for Tcp {
     #[inline]
-    fn try_send(&mut self, _sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, ProbeError> {
+    fn try_send(&mut self, _sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError> {
         while *done < message.len() {
             let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
             match send(self.stream.as_raw_fd(), &message[*done..], flags) {
@@ -107,10 +107,10 @@ impl Transport for Tcp {
     }
 
     #[inline]
-    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, ProbeError> {
+    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
         let flags = if patience.is_zero() { MsgFlags::MSG_DONTWAIT } else { MsgFlags::empty() };
         match recv(self.stream.as_raw_fd(), &mut message[self.received_bytes..], flags) {
-            Ok(0) => return Err(ProbeError::Failed("the peer closed its TCP connection".to_owned())),
+            Ok(0) => return Err(LaunchError::Failed("the peer closed its TCP connection".to_owned())),
             Ok(received) => self.received_bytes += received,
             Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
             Err(error) => return Err(failed(error)),
@@ -123,7 +123,7 @@ impl Transport for Tcp {
         Ok(Some(self.received_messages.wrapping_sub(1)))
     }
 
-    fn wait_to_send(&mut self, patience: Duration) -> Result<(), ProbeError> {
+    fn wait_to_send(&mut self, patience: Duration) -> Result<(), LaunchError> {
         sleep_to_send(&self.stream, patience)
     }
 
@@ -139,14 +139,14 @@ impl Transport for Tcp {
         false
     }
 
-    fn check(&mut self) -> Result<(), ProbeError> {
+    fn check(&mut self) -> Result<(), LaunchError> {
         match self.stream.take_error() {
             Ok(None) => Ok(()),
-            Ok(Some(error)) | Err(error) => Err(ProbeError::system("TCP", error)),
+            Ok(Some(error)) | Err(error) => Err(LaunchError::system("TCP", error)),
         }
     }
 
-    fn counters(&mut self) -> Result<Counters, ProbeError> {
+    fn counters(&mut self) -> Result<Counters, LaunchError> {
         Ok(Counters { send_busy: self.send_busy, ..Counters::default() })
     }
 
@@ -157,22 +157,22 @@ impl Transport for Tcp {
     }
 }
 
-fn failed(error: Errno) -> ProbeError {
-    ProbeError::system("TCP", error)
+fn failed(error: Errno) -> LaunchError {
+    LaunchError::system("TCP", error)
 }
 
 /// Sleeps until the socket takes more, or for `patience`.
-pub fn sleep_to_send(socket: &impl AsFd, patience: Duration) -> Result<(), ProbeError> {
+pub fn sleep_to_send(socket: &impl AsFd, patience: Duration) -> Result<(), LaunchError> {
     let mut descriptors = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
     let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
     match poll(&mut descriptors, patience) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
-        Err(error) => Err(ProbeError::system("poll", error)),
+        Err(error) => Err(LaunchError::system("poll", error)),
     }
 }
 
 /// Lets the kernel poll the device for a while before a process sleeps.
-pub fn enable_busy_poll(socket: &impl AsFd) -> Result<(), ProbeError> {
+pub fn enable_busy_poll(socket: &impl AsFd) -> Result<(), LaunchError> {
     let microseconds = BUSY_POLL_US;
     let length = libc::socklen_t::try_from(size_of_val(&microseconds)).expect("an int is small");
     // SAFETY: pointer and length describe an int; the descriptor is open as long as `socket`.
@@ -187,10 +187,10 @@ pub fn enable_busy_poll(socket: &impl AsFd) -> Result<(), ProbeError> {
     };
     match Errno::result(result) {
         Ok(_) => Ok(()),
-        Err(Errno::EPERM) => Err(ProbeError::MachineCannot(
+        Err(Errno::EPERM) => Err(LaunchError::MachineCannot(
             "busy polling needs CAP_NET_ADMIN outside of user namespaces: run as root, or leave busypoll out"
                 .to_owned(),
         )),
-        Err(error) => Err(ProbeError::system("SO_BUSY_POLL", error)),
+        Err(error) => Err(LaunchError::system("SO_BUSY_POLL", error)),
     }
 }

@@ -13,8 +13,8 @@ use super::datagram::{Accepted, HEADER_BYTES, Header, Reassembly};
 use super::pace::Pacer;
 use super::tcp::{ETHERNET_WIRE_BYTES, IP_HEADER_BYTES, MINIMUM_WIRE_BYTES, enable_busy_poll, sleep_to_send};
 use super::{Counters, Endpoint, Place, Transport, sleep_of};
-use crate::error::ProbeError;
 use crate::protocol::{Session, Wait};
+use barewire_recorder::LaunchError;
 
 /// The largest UDP payload over IPv4, so that a message below it costs what UDP makes it cost.
 const FRAGMENT_BYTES: usize = 65_507 - HEADER_BYTES;
@@ -29,30 +29,30 @@ pub struct Listening {
 }
 
 impl Listening {
-    pub fn new(place: &Place) -> Result<(Self, Endpoint), ProbeError> {
+    pub fn new(place: &Place) -> Result<(Self, Endpoint), LaunchError> {
         let socket = bind(place.ip.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))?;
         let endpoint = local(&socket)?;
         Ok((Self { socket }, endpoint))
     }
 
-    pub fn accept(self, session: &Session, peer: SocketAddr) -> Result<Udp, ProbeError> {
+    pub fn accept(self, session: &Session, peer: SocketAddr) -> Result<Udp, LaunchError> {
         Udp::new(self.socket, session, peer)
     }
 }
 
-pub fn connect(session: &Session, place: &Place, peer: SocketAddr) -> Result<(Udp, Endpoint), ProbeError> {
+pub fn connect(session: &Session, place: &Place, peer: SocketAddr) -> Result<(Udp, Endpoint), LaunchError> {
     let any = if peer.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6([0; 16].into()) };
     let udp = Udp::new(bind(place.ip.unwrap_or(any))?, session, peer)?;
     let endpoint = local(&udp.socket)?;
     Ok((udp, endpoint))
 }
 
-fn bind(ip: IpAddr) -> Result<UdpSocket, ProbeError> {
-    UdpSocket::bind((ip, 0)).map_err(|error| ProbeError::system(&format!("cannot bind UDP to {ip}"), error))
+fn bind(ip: IpAddr) -> Result<UdpSocket, LaunchError> {
+    UdpSocket::bind((ip, 0)).map_err(|error| LaunchError::system(&format!("cannot bind UDP to {ip}"), error))
 }
 
-fn local(socket: &UdpSocket) -> Result<Endpoint, ProbeError> {
-    socket.local_addr().map(Endpoint::Socket).map_err(|error| ProbeError::system("getsockname", error))
+fn local(socket: &UdpSocket) -> Result<Endpoint, LaunchError> {
+    socket.local_addr().map(Endpoint::Socket).map_err(|error| LaunchError::system("getsockname", error))
 }
 
 pub struct Udp {
@@ -65,12 +65,12 @@ pub struct Udp {
 }
 
 impl Udp {
-    fn new(socket: UdpSocket, session: &Session, peer: SocketAddr) -> Result<Self, ProbeError> {
-        socket.connect(peer).map_err(|error| ProbeError::Failed(format!("no way to {peer} by UDP: {error}")))?;
-        let failed = |error| ProbeError::system("setsockopt", error);
+    fn new(socket: UdpSocket, session: &Session, peer: SocketAddr) -> Result<Self, LaunchError> {
+        socket.connect(peer).map_err(|error| LaunchError::Failed(format!("no way to {peer} by UDP: {error}")))?;
+        let failed = |error| LaunchError::system("setsockopt", error);
         nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::RcvBuf, &SOCKET_BUFFER_BYTES)
             .map_err(failed)?;
-        socket.set_read_timeout(sleep_of(session.wait)).map_err(|error| ProbeError::system("SO_RCVTIMEO", error))?;
+        socket.set_read_timeout(sleep_of(session.wait)).map_err(|error| LaunchError::system("SO_RCVTIMEO", error))?;
         if session.wait == Wait::Busypoll {
             enable_busy_poll(&socket)?;
         }
@@ -86,7 +86,7 @@ impl Udp {
     }
 
     /// Takes one datagram; `None` if there is none, else the sequence number of the message that it completes.
-    fn take(&mut self, message: &mut [u8], flags: MsgFlags) -> Result<Option<Option<u32>>, ProbeError> {
+    fn take(&mut self, message: &mut [u8], flags: MsgFlags) -> Result<Option<Option<u32>>, LaunchError> {
         // Where in the message a datagram belongs is known before it is read, so that nothing is
         // copied twice, and nothing of a late datagram lands in a message that is half there.
         let one_datagram = message.len() <= FRAGMENT_BYTES;
@@ -118,7 +118,7 @@ impl Udp {
     }
 
     /// Reads one datagram into two pieces; its whole length, which may be more than they hold.
-    fn read(&self, header: &mut [u8], payload: &mut [u8], flags: MsgFlags) -> Result<Option<usize>, ProbeError> {
+    fn read(&self, header: &mut [u8], payload: &mut [u8], flags: MsgFlags) -> Result<Option<usize>, LaunchError> {
         let mut parts = [IoSliceMut::new(header), IoSliceMut::new(payload)];
         match recvmsg::<()>(self.socket.as_raw_fd(), &mut parts, None, flags | MsgFlags::MSG_TRUNC) {
             Ok(received) => Ok(Some(received.bytes)),
@@ -129,7 +129,7 @@ impl Udp {
 }
 
 impl Transport for Udp {
-    fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, ProbeError> {
+    fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError> {
         while *done < message.len() {
             if !self.pacer.allows() {
                 return Ok(false);
@@ -163,7 +163,7 @@ impl Transport for Udp {
     }
 
     #[inline]
-    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, ProbeError> {
+    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
         let mut flags = if patience.is_zero() { MsgFlags::MSG_DONTWAIT } else { MsgFlags::empty() };
         while let Some(taken) = self.take(message, flags)? {
             if taken.is_some() {
@@ -174,7 +174,7 @@ impl Transport for Udp {
         Ok(None)
     }
 
-    fn wait_to_send(&mut self, patience: Duration) -> Result<(), ProbeError> {
+    fn wait_to_send(&mut self, patience: Duration) -> Result<(), LaunchError> {
         if self.pacer.is_off() { sleep_to_send(&self.socket, patience) } else { Ok(()) }
     }
 
@@ -193,14 +193,14 @@ impl Transport for Udp {
         true
     }
 
-    fn check(&mut self) -> Result<(), ProbeError> {
+    fn check(&mut self) -> Result<(), LaunchError> {
         match self.socket.take_error() {
             Ok(None) => Ok(()),
-            Ok(Some(error)) | Err(error) => Err(ProbeError::system("UDP", error)),
+            Ok(Some(error)) | Err(error) => Err(LaunchError::system("UDP", error)),
         }
     }
 
-    fn counters(&mut self) -> Result<Counters, ProbeError> {
+    fn counters(&mut self) -> Result<Counters, LaunchError> {
         Ok(self.counters)
     }
 
@@ -209,10 +209,10 @@ impl Transport for Udp {
     }
 }
 
-fn failed(error: Errno) -> ProbeError {
+fn failed(error: Errno) -> LaunchError {
     match error {
-        Errno::ECONNREFUSED => ProbeError::Failed("the peer's UDP socket is gone".to_owned()),
-        _ => ProbeError::system("UDP", error),
+        Errno::ECONNREFUSED => LaunchError::Failed("the peer's UDP socket is gone".to_owned()),
+        _ => LaunchError::system("UDP", error),
     }
 }
 

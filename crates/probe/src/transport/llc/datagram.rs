@@ -11,7 +11,7 @@ use super::super::pace::Pacer;
 use super::super::{Counters, Transport};
 use super::framing;
 use super::port::Port;
-use crate::error::ProbeError;
+use barewire_recorder::LaunchError;
 
 /// DSAP, SSAP and the control field of a UI PDU.
 const LLC_BYTES: usize = 3;
@@ -32,7 +32,7 @@ pub struct Datagrams<L> {
 }
 
 impl<L: Link> Datagrams<L> {
-    pub fn new(link: L, session: u32, peer: Peer, mtu: usize) -> Result<Self, ProbeError> {
+    pub fn new(link: L, session: u32, peer: Peer, mtu: usize) -> Result<Self, LaunchError> {
         let own = link.address().0;
         // Type 1 keeps nothing under way, so no slots.
         let mut port = Port::new(link, &StationConfig { connections: 1, backlog: 1, ..StationConfig::default() }, 0)?;
@@ -54,7 +54,7 @@ impl<L: Link> Datagrams<L> {
     }
 
     #[inline]
-    fn take(&mut self, message: &mut [u8]) -> Result<Option<u32>, ProbeError> {
+    fn take(&mut self, message: &mut [u8]) -> Result<Option<u32>, LaunchError> {
         let Self { port, reassembly, counters, session, peer, .. } = self;
         let mut complete = None;
         port.receive(|delivery| {
@@ -91,7 +91,7 @@ fn frame_wire_bytes(part_bytes: usize) -> usize {
 
 impl<L: Link> Transport for Datagrams<L> {
     #[inline]
-    fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, ProbeError> {
+    fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError> {
         let fragment_bytes = self.reassembly.fragment_bytes();
         if message.len() <= fragment_bytes {
             if !self.pacer.allows() {
@@ -135,7 +135,7 @@ impl<L: Link> Transport for Datagrams<L> {
     }
 
     #[inline]
-    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, ProbeError> {
+    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
         let mut received = self.take(message)?;
         if received.is_none() && !patience.is_zero() && self.port.link.wait_to_receive(patience)? {
             received = self.take(message)?;
@@ -143,7 +143,7 @@ impl<L: Link> Transport for Datagrams<L> {
         Ok(received)
     }
 
-    fn wait_to_send(&mut self, patience: Duration) -> Result<(), ProbeError> {
+    fn wait_to_send(&mut self, patience: Duration) -> Result<(), LaunchError> {
         if self.pacer.is_off() {
             self.port.link.wait_to_send(patience)?;
         }
@@ -164,11 +164,11 @@ impl<L: Link> Transport for Datagrams<L> {
         true
     }
 
-    fn check(&mut self) -> Result<(), ProbeError> {
+    fn check(&mut self) -> Result<(), LaunchError> {
         Ok(self.port.link.check()?)
     }
 
-    fn counters(&mut self) -> Result<Counters, ProbeError> {
+    fn counters(&mut self) -> Result<Counters, LaunchError> {
         let link = self.port.link.counters()?;
         let foreign = self.counters.foreign + self.port.foreign;
         Ok(Counters { foreign, ring_full: link.receive_dropped, send_busy: link.send_busy, ..self.counters })

@@ -16,8 +16,8 @@ use self::open::{Hears, open_link};
 use self::reliable::Reliable;
 use super::links::{self, OpenLink};
 use super::{Endpoint, Place, Transport};
-use crate::error::ProbeError;
 use crate::protocol::{Kind, LinkKind, Session};
+use barewire_recorder::LaunchError;
 
 /// Both sides of a pair use the same service access point number.
 ///
@@ -35,14 +35,14 @@ pub struct Listening {
 }
 
 impl Listening {
-    pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), ProbeError> {
+    pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), LaunchError> {
         let sap = sap_of(session.pair);
         let (link, endpoint) = match (session.link, place.broker.as_deref()) {
             (LinkKind::Packet, broker) => links::packet(open_link(place.interface()?, sap, Hears::Sap, broker)?),
             (_, None) => links::open(session, place, open::PROTOCOL, sap_filter(sap))?,
             (_, Some(_)) => {
                 let text = "the broker hands out sockets for the packet link: leave --link out, or --broker";
-                return Err(ProbeError::WrongUse(text.to_owned()));
+                return Err(LaunchError::WrongUse(text.to_owned()));
             }
         };
         Ok((Self { link }, endpoint))
@@ -54,7 +54,7 @@ impl Listening {
         session: &Session,
         peer: MacAddress,
         peer_mtu: usize,
-    ) -> Result<Box<dyn Transport>, ProbeError> {
+    ) -> Result<Box<dyn Transport>, LaunchError> {
         self.open(session, peer, peer_mtu, false)
     }
 
@@ -64,7 +64,7 @@ impl Listening {
         session: &Session,
         peer: MacAddress,
         peer_mtu: usize,
-    ) -> Result<Box<dyn Transport>, ProbeError> {
+    ) -> Result<Box<dyn Transport>, LaunchError> {
         self.open(session, peer, peer_mtu, true)
     }
 
@@ -74,7 +74,7 @@ impl Listening {
         peer: MacAddress,
         peer_mtu: usize,
         connects: bool,
-    ) -> Result<Box<dyn Transport>, ProbeError> {
+    ) -> Result<Box<dyn Transport>, LaunchError> {
         match self.link {
             OpenLink::Packet(link) => transport(link, session, peer, peer_mtu, connects),
             OpenLink::Xdp(link) => transport(*link, session, peer, peer_mtu, connects),
@@ -88,7 +88,7 @@ fn transport<L: Link + 'static>(
     peer: MacAddress,
     peer_mtu: usize,
     connects: bool,
-) -> Result<Box<dyn Transport>, ProbeError> {
+) -> Result<Box<dyn Transport>, LaunchError> {
     let sap = sap_of(session.pair);
     let peer = Peer { local: sap, mac: peer.0, remote: sap };
     let mtu = link.mtu().min(peer_mtu);

@@ -7,7 +7,7 @@ use barewire_broker::{AskError, DEFAULT_SOCKET, Request, Status, ask, sap_filter
 use barewire_link::{LinkError, PacketConfig, PacketLink};
 use barewire_llc::Lsap;
 
-use crate::error::ProbeError;
+use barewire_recorder::LaunchError;
 
 /// Which frames.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Hears {
 pub const PROTOCOL: u16 = libc::ETH_P_ALL as u16;
 
 /// A link for a service access point's PDUs.
-pub fn open_link(interface: &str, sap: Lsap, hears: Hears, broker: Option<&Path>) -> Result<PacketLink, ProbeError> {
+pub fn open_link(interface: &str, sap: Lsap, hears: Hears, broker: Option<&Path>) -> Result<PacketLink, LaunchError> {
     if let Some(broker) = broker {
         return from_broker(broker, interface, sap, hears);
     }
@@ -43,17 +43,17 @@ pub fn open_link(interface: &str, sap: Lsap, hears: Hears, broker: Option<&Path>
     }
 }
 
-fn from_broker(broker: &Path, interface: &str, sap: Lsap, hears: Hears) -> Result<PacketLink, ProbeError> {
+fn from_broker(broker: &Path, interface: &str, sap: Lsap, hears: Hears) -> Result<PacketLink, LaunchError> {
     let request = Request { interface: interface.to_owned(), sap, station: hears == Hears::Station };
     let grant = ask(broker, &request).map_err(|error| {
         let text = error.to_string();
         match error {
-            AskError::Request(_) => ProbeError::WrongUse(text),
-            AskError::Refused { status: Status::NoInterface | Status::Taken, .. } => ProbeError::WrongUse(text),
+            AskError::Request(_) => LaunchError::WrongUse(text),
+            AskError::Refused { status: Status::NoInterface | Status::Taken, .. } => LaunchError::WrongUse(text),
             AskError::Refused { status: Status::NotAllowed | Status::TooMany, .. } | AskError::Nobody { .. } => {
-                ProbeError::MachineCannot(text)
+                LaunchError::MachineCannot(text)
             }
-            AskError::Refused { .. } | AskError::Broken { .. } => ProbeError::Failed(text),
+            AskError::Refused { .. } | AskError::Broken { .. } => LaunchError::Failed(text),
         }
     })?;
     Ok(PacketLink::adopt(grant.socket, interface, PacketConfig::DEFAULT_RING_BYTES, Some(grant.lease))?)

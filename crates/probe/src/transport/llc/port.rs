@@ -15,8 +15,8 @@ use barewire_link::{ETHERNET_HEADER_BYTES, Incoming, Link, Outgoing};
 use barewire_llc::{Delivery, Handled, Header, Instant, Mac, Reply, Station, StationConfig, StationTransmit};
 
 use super::framing;
-use crate::clock::now_ns;
-use crate::error::ProbeError;
+use barewire_recorder::LaunchError;
+use barewire_recorder::clock::now_ns;
 
 /// The longest header of a PDU that has an information field: an I PDU's.
 const LLC_HEADER_BYTES: usize = 4;
@@ -56,10 +56,10 @@ pub struct Port<L> {
 
 impl<L: Link> Port<L> {
     /// A station with `slots` frames of send memory.
-    pub fn new(link: L, config: &StationConfig, slots: u16) -> Result<Self, ProbeError> {
+    pub fn new(link: L, config: &StationConfig, slots: u16) -> Result<Self, LaunchError> {
         let own = link.address().0;
         let now = Instant::from_nanos(now_ns());
-        let station = Station::new(own, config, now).map_err(|error| ProbeError::WrongUse(error.to_string()))?;
+        let station = Station::new(own, config, now).map_err(|error| LaunchError::WrongUse(error.to_string()))?;
         // A slot starts on a cache line of its own.
         let slot_bytes = (ETHERNET_HEADER_BYTES + link.mtu()).next_multiple_of(64);
         Ok(Self {
@@ -113,7 +113,7 @@ impl<L: Link> Port<L> {
     /// none is left. Answers that the engine wants given at once are given. False if nothing came and no
     /// time has passed for the engine, so that there can be nothing new to send or to hear.
     #[inline]
-    pub fn receive(&mut self, mut deliver: impl FnMut(Delivery<'_>) -> bool) -> Result<bool, ProbeError> {
+    pub fn receive(&mut self, mut deliver: impl FnMut(Delivery<'_>) -> bool) -> Result<bool, LaunchError> {
         self.looks += 1;
         let mut is_news = self.looks >= LOOKS_PER_CLOCK;
         if is_news {
@@ -145,7 +145,7 @@ impl<L: Link> Port<L> {
 
     /// Sends the next frame that is due; others stay due.
     #[inline]
-    pub fn transmit_one(&mut self) -> Result<(), ProbeError> {
+    pub fn transmit_one(&mut self) -> Result<(), LaunchError> {
         if self.prepare(0) {
             let frame = self.batch[0].frame(&self.segment);
             send_all(&mut self.link, &[frame])?;
@@ -155,7 +155,7 @@ impl<L: Link> Port<L> {
 
     /// Sends everything that is due.
     #[inline]
-    pub fn transmit(&mut self) -> Result<(), ProbeError> {
+    pub fn transmit(&mut self) -> Result<(), LaunchError> {
         self.handled = 0;
         while self.transmit_batch()? == BATCH_FRAMES {}
         Ok(())
@@ -172,7 +172,7 @@ impl<L: Link> Port<L> {
     }
 
     /// Sleeps until a frame comes, something is due, or for `patience`.
-    pub fn sleep(&mut self, patience: Duration) -> Result<(), ProbeError> {
+    pub fn sleep(&mut self, patience: Duration) -> Result<(), LaunchError> {
         self.tell_time();
         self.transmit()?;
         let until =
@@ -183,7 +183,7 @@ impl<L: Link> Port<L> {
     }
 
     #[inline]
-    fn transmit_batch(&mut self) -> Result<usize, ProbeError> {
+    fn transmit_batch(&mut self) -> Result<usize, LaunchError> {
         let mut count = 0;
         while count < BATCH_FRAMES && self.prepare(count) {
             count += 1;
@@ -267,7 +267,7 @@ fn answer(own: Mac, reply: &Reply<'_>) -> Vec<u8> {
 
 /// Hands all frames over. A busy link is waited for, because what the engine gave out counts as sent; but a link whose
 /// other end is down refuses every frame, and then they are lost, as they would be on the wire.
-fn send_all(link: &mut impl Link, frames: &[Outgoing<'_>]) -> Result<(), ProbeError> {
+fn send_all(link: &mut impl Link, frames: &[Outgoing<'_>]) -> Result<(), LaunchError> {
     let mut sent = link.send(frames)?;
     if sent < frames.len() {
         let deadline_ns = now_ns() + REFUSAL_PATIENCE_NS;

@@ -13,8 +13,8 @@ use barewire_llc::{
 
 use super::super::{Counters, Transport};
 use super::port::Port;
-use crate::clock::now_ns;
-use crate::error::ProbeError;
+use barewire_recorder::LaunchError;
+use barewire_recorder::clock::now_ns;
 
 /// How long a connection may take to come about.
 const CONNECT_PATIENCE_NS: u64 = 10_000_000_000;
@@ -69,7 +69,7 @@ enum Service {
 
 impl<L: Link> Reliable<L> {
     /// Type 2: a connection to the peer.
-    pub fn connection(link: L, peer: Peer, mtu: usize, connects: bool) -> Result<Self, ProbeError> {
+    pub fn connection(link: L, peer: Peer, mtu: usize, connects: bool) -> Result<Self, LaunchError> {
         let connection =
             ConnectionConfig { information_max: information_max(mtu) as u16, ..ConnectionConfig::default() };
         let slots = connection.queue;
@@ -81,7 +81,7 @@ impl<L: Link> Reliable<L> {
     }
 
     /// Type 3: acknowledged datagrams to the peer.
-    pub fn acknowledged(link: L, peer: Peer, mtu: usize) -> Result<Self, ProbeError> {
+    pub fn acknowledged(link: L, peer: Peer, mtu: usize) -> Result<Self, LaunchError> {
         // A side that is off its core for some milliseconds is not gone; the engine knows a repetition for 100.
         let config = StationConfig {
             connections: 1,
@@ -130,7 +130,7 @@ impl<L: Link> Reliable<L> {
 
     /// Takes what the engine has to say.
     #[inline]
-    fn hear(&mut self) -> Result<(), ProbeError> {
+    fn hear(&mut self) -> Result<(), LaunchError> {
         while let Some(event) = self.port.station.poll_event() {
             match event {
                 StationEvent::Connection(_, ConnectionEvent::Acknowledged(slot)) => self.port.free_slot(slot),
@@ -148,13 +148,13 @@ impl<L: Link> Reliable<L> {
             }
         }
         match self.failure.take() {
-            Some(failure) => Err(ProbeError::Failed(failure)),
+            Some(failure) => Err(LaunchError::Failed(failure)),
             None => Ok(()),
         }
     }
 
     /// Looks for frames while there is no buffer to receive into: acknowledgements, and data that must wait.
-    fn receive_for_later(&mut self) -> Result<(), ProbeError> {
+    fn receive_for_later(&mut self) -> Result<(), LaunchError> {
         let Self { port, backlog, spare, .. } = self;
         port.receive(|delivery| {
             if let Some(information) = information_of(&delivery) {
@@ -180,7 +180,7 @@ impl<L: Link> Reliable<L> {
 
     /// Takes fragments, those that waited first, until one completes the message.
     #[inline]
-    fn take(&mut self, message: &mut [u8]) -> Result<Taken, ProbeError> {
+    fn take(&mut self, message: &mut [u8]) -> Result<Taken, LaunchError> {
         while let Some(fragment) = self.backlog.pop_front() {
             let complete = place(&mut self.reassembler, &fragment, message, &mut self.malformed)?;
             self.spare.push(fragment);
@@ -211,12 +211,12 @@ fn information_max(mtu: usize) -> usize {
 }
 
 /// Brings the connection about, as the side that asks or as the one that is asked.
-fn establish<L: Link>(port: &mut Port<L>, peer: Peer, connects: bool) -> Result<ConnectionHandle, ProbeError> {
+fn establish<L: Link>(port: &mut Port<L>, peer: Peer, connects: bool) -> Result<ConnectionHandle, LaunchError> {
     let deadline_ns = now_ns() + CONNECT_PATIENCE_NS;
     let mut handle = None;
     if connects {
         let asked = port.station.connect(peer, port.now());
-        handle = Some(asked.map_err(|error| ProbeError::Failed(error.to_string()))?);
+        handle = Some(asked.map_err(|error| LaunchError::Failed(error.to_string()))?);
     }
     while now_ns() < deadline_ns {
         port.tell_time();
@@ -235,7 +235,7 @@ fn establish<L: Link>(port: &mut Port<L>, peer: Peer, connects: bool) -> Result<
                 }
                 StationEvent::Connection(made, ConnectionEvent::Connected) if Some(made) == handle => return Ok(made),
                 StationEvent::Connection(_, ConnectionEvent::Disconnected(cause)) => {
-                    return Err(ProbeError::Failed(describe(cause)));
+                    return Err(LaunchError::Failed(describe(cause)));
                 }
                 _ => {}
             }
@@ -243,7 +243,7 @@ fn establish<L: Link>(port: &mut Port<L>, peer: Peer, connects: bool) -> Result<
         port.transmit()?;
         std::thread::yield_now();
     }
-    Err(ProbeError::Failed("no LLC connection came about within 10 s".to_owned()))
+    Err(LaunchError::Failed("no LLC connection came about within 10 s".to_owned()))
 }
 
 #[inline]
@@ -260,16 +260,16 @@ fn place(
     fragment: &[u8],
     message: &mut [u8],
     malformed: &mut u64,
-) -> Result<bool, ProbeError> {
+) -> Result<bool, LaunchError> {
     match reassembler.place(fragment, message) {
         Ok(Progress::Partial(_)) => Ok(false),
         Ok(Progress::Complete(bytes)) if bytes as usize == message.len() => Ok(true),
         Ok(Progress::Complete(bytes)) => {
-            Err(ProbeError::Failed(format!("a message of {bytes} bytes came instead of {}", message.len())))
+            Err(LaunchError::Failed(format!("a message of {bytes} bytes came instead of {}", message.len())))
         }
         Err(error) => {
             *malformed += 1;
-            Err(ProbeError::Failed(format!("the peer's fragments do not fit: {error}")))
+            Err(LaunchError::Failed(format!("the peer's fragments do not fit: {error}")))
         }
     }
 }
@@ -290,7 +290,7 @@ pub fn describe(cause: Cause) -> String {
 }
 
 impl<L: Link> Transport for Reliable<L> {
-    fn establish(&mut self) -> Result<(), ProbeError> {
+    fn establish(&mut self) -> Result<(), LaunchError> {
         if let Service::NotConnected { peer, connects } = self.service {
             self.service = Service::Connection(establish(&mut self.port, peer, connects)?);
         }
@@ -298,7 +298,7 @@ impl<L: Link> Transport for Reliable<L> {
     }
 
     #[inline]
-    fn try_send(&mut self, _sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, ProbeError> {
+    fn try_send(&mut self, _sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError> {
         if *done == message.len() {
             return Ok(true);
         }
@@ -341,7 +341,7 @@ impl<L: Link> Transport for Reliable<L> {
     }
 
     #[inline]
-    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, ProbeError> {
+    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
         let mut taken = self.take(message)?;
         if taken != Taken::Complete && !patience.is_zero() {
             self.port.transmit()?;
@@ -366,11 +366,11 @@ impl<L: Link> Transport for Reliable<L> {
         Ok(Some(self.received_messages.wrapping_sub(1)))
     }
 
-    fn wait_to_send(&mut self, patience: Duration) -> Result<(), ProbeError> {
+    fn wait_to_send(&mut self, patience: Duration) -> Result<(), LaunchError> {
         self.port.sleep(patience)
     }
 
-    fn settle(&mut self) -> Result<bool, ProbeError> {
+    fn settle(&mut self) -> Result<bool, LaunchError> {
         self.receive_for_later()?;
         self.port.tell_time();
         self.port.transmit()?;
@@ -396,11 +396,11 @@ impl<L: Link> Transport for Reliable<L> {
         false
     }
 
-    fn check(&mut self) -> Result<(), ProbeError> {
+    fn check(&mut self) -> Result<(), LaunchError> {
         Ok(self.port.link.check()?)
     }
 
-    fn counters(&mut self) -> Result<Counters, ProbeError> {
+    fn counters(&mut self) -> Result<Counters, LaunchError> {
         let link = self.port.link.counters()?;
         let repeated = match self.service {
             Service::Connection(handle) => self.port.station.connection(handle).map(|connection| connection.counters()),

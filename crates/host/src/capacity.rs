@@ -1,24 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which cores there are, and what their caches hold.
-
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::unistd::Pid;
-
-use crate::error::HostError;
-
-/// The cores that this process may use, in ascending order.
-pub fn allowed() -> Vec<usize> {
-    let set = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
-    (0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).collect()
-}
-
-/// Binds the calling thread to one core.
-pub fn pin(cpu: usize) -> Result<(), HostError> {
-    let mut set = CpuSet::new();
-    set.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set)).map_err(|error| {
-        HostError::WrongUse(format!("cannot run on core {cpu} ({error}); allowed are {:?}", allowed()))
-    })
-}
+//! What the cores' caches and the memory hold.
 
 /// Bytes of a core's data and unified caches as the system describes them, smallest first; empty if it does not.
 pub fn caches(cpu: usize) -> Vec<usize> {
@@ -50,19 +31,9 @@ pub fn huge_page_bytes() -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use barewire_recorder::cpu::allowed;
 
-    #[test]
-    fn a_thread_can_be_pinned_to_a_core_that_is_allowed_and_to_no_other() {
-        let cpu = allowed()[0];
-        std::thread::spawn(move || {
-            pin(cpu).unwrap();
-            assert_eq!(allowed(), [cpu]);
-        })
-        .join()
-        .unwrap();
-        assert!(matches!(pin(CpuSet::count() + 1), Err(HostError::WrongUse(_))));
-    }
+    use super::*;
 
     #[test]
     fn caches_grow_and_memory_is_known() {

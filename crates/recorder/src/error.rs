@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Why a probe stops early, sorted by whose fault it is; each is an exit code.
+//! Why a launch stops early, sorted by whose fault it is; each is an exit code.
 
 use barewire_link::LinkError;
 use thiserror::Error;
 
 /// The text says what to do.
 #[derive(Debug, Error)]
-pub enum ProbeError {
+pub enum LaunchError {
     /// The measured thing failed.
     #[error("{0}")]
     Failed(String),
@@ -21,7 +21,9 @@ pub enum ProbeError {
     Interrupted,
 }
 
-impl ProbeError {
+impl LaunchError {
+    /// The exit code of a program that ends with it.
+    #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Failed(_) => 1,
@@ -31,13 +33,19 @@ impl ProbeError {
         }
     }
 
+    /// The error of the system call that failed last.
+    #[must_use]
+    pub fn last(operation: &str) -> Self {
+        Self::system(operation, std::io::Error::last_os_error())
+    }
+
     /// The error of a failed system call.
     pub fn system(operation: &str, error: impl std::fmt::Display) -> Self {
         Self::Failed(format!("{operation}: {error}"))
     }
 }
 
-impl From<LinkError> for ProbeError {
+impl From<LinkError> for LaunchError {
     fn from(error: LinkError) -> Self {
         let text = error.to_string();
         match error {
