@@ -21,10 +21,9 @@ use serde_json::{Value, json};
 use crate::lossy::Lossy;
 use crate::measure::INTERRUPTED;
 use crate::names::{AnnounceArguments, PeerArguments};
-use crate::transport::llc::framing;
-use crate::transport::llc::open::{Hears, open_link};
-use crate::transport::llc::port::Port;
+use crate::transport::links::{launch_error, wrong};
 use crate::transport::llc::reliable::describe;
+use barewire_endpoint::{Hears, Port, framing, open_link};
 use barewire_recorder::LaunchError;
 use barewire_recorder::clock::now_ns;
 
@@ -139,7 +138,7 @@ type StationPort = Port<Lossy<PacketLink>>;
 
 /// A station on the interface, its SAP active, and the bytes of information that a frame holds.
 fn open(here: &HereArguments, interface: &str) -> Result<(StationPort, usize), LaunchError> {
-    let link = open_link(interface, here.sap, Hears::Station, here.broker.as_deref())?;
+    let link = open_link(interface, here.sap, Hears::Station, here.broker.as_deref()).map_err(launch_error)?;
     let information_max = (link.mtu() - LLC_HEADER_BYTES).min(usize::from(u16::MAX));
     let connection = ConnectionConfig {
         information_max: information_max as u16,
@@ -150,7 +149,7 @@ fn open(here: &HereArguments, interface: &str) -> Result<(StationPort, usize), L
     let slots = connection.queue * CONNECTIONS;
     let config =
         StationConfig { connection, connections: CONNECTIONS, backlog: CONNECTIONS, ..StationConfig::default() };
-    let mut port = Port::new(Lossy::new(link, here.loss, here.seed), &config, slots)?;
+    let mut port = Port::new(Lossy::new(link, here.loss, here.seed), &config, slots, None).map_err(wrong)?;
     port.station.activate(here.sap);
     Ok((port, information_max))
 }
@@ -474,10 +473,10 @@ fn answer_of(delivery: &Delivery<'_>, expected: &[u8]) -> Option<Value> {
 
 /// Puts an information field into a connection's send queue; false if that takes none now.
 fn offer(port: &mut StationPort, handle: ConnectionHandle, information: &[u8]) -> bool {
-    let Some(slot) = port.fill_slot(information, &[]) else { return false };
+    let Some(slot) = port.slots.fill(information, &[]) else { return false };
     let now = port.now();
     let refused = port.station.send(handle, slot, now).err();
-    refused.map(|refused| port.free_slot(refused.token)).is_none()
+    refused.map(|refused| port.slots.free(refused.token)).is_none()
 }
 
 /// Takes what the engine has to say: memory comes back, the rest is `consider`ed until that has a result.
@@ -488,7 +487,7 @@ fn hear<R>(
     while let Some(event) = port.station.poll_event() {
         match event {
             StationEvent::Connection(_, ConnectionEvent::Acknowledged(slot) | ConnectionEvent::Dropped(slot)) => {
-                port.free_slot(slot);
+                port.slots.free(slot);
             }
             StationEvent::Connection(handle, event) => {
                 if let Some(result) = consider(handle, event) {
@@ -506,7 +505,7 @@ fn rest(port: &mut StationPort) -> Result<(), LaunchError> {
     if INTERRUPTED.load(Ordering::Relaxed) {
         return Err(LaunchError::Interrupted);
     }
-    port.sleep(SLEEP)
+    Ok(port.sleep(SLEEP)?)
 }
 
 fn say(record: &Value) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The links that frames can go over.
 
+use barewire_broker::{AskError, Status};
+use barewire_endpoint::OpenError;
 use barewire_link::{BusyPoll, Filter, Link, PacketConfig, PacketLink, XdpConfig, XdpLink, XdpMode};
 
 use super::{Endpoint, Place};
@@ -51,4 +53,26 @@ pub fn open_packet(interface: &str, protocol: u16, filter: Filter) -> Result<Pac
 
 fn endpoint(link: &impl Link) -> Endpoint {
     Endpoint::Station { address: link.address().0, mtu: link.mtu() }
+}
+
+/// Whose fault it is that there is no link.
+pub fn launch_error(error: OpenError) -> LaunchError {
+    let error = match error {
+        OpenError::Link(error) => return error.into(),
+        OpenError::Broker(error) => error,
+    };
+    let text = error.to_string();
+    match error {
+        AskError::Request(_) => LaunchError::WrongUse(text),
+        AskError::Refused { status: Status::NoInterface | Status::Taken, .. } => LaunchError::WrongUse(text),
+        AskError::Refused { status: Status::NotAllowed | Status::TooMany, .. } | AskError::Nobody { .. } => {
+            LaunchError::MachineCannot(text)
+        }
+        AskError::Refused { .. } | AskError::Broken { .. } => LaunchError::Failed(text),
+    }
+}
+
+/// A value that does not fit.
+pub fn wrong(error: impl std::fmt::Display) -> LaunchError {
+    LaunchError::WrongUse(error.to_string())
 }

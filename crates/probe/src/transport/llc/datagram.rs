@@ -7,10 +7,10 @@ use barewire_link::{ETHERNET_HEADER_BYTES, Link, MINIMUM_FRAME_BYTES, Outgoing};
 use barewire_llc::{Delivery, Destination, Peer, StationConfig};
 
 use super::super::datagram::{Accepted, HEADER_BYTES, Header, Reassembly};
+use super::super::links::wrong;
 use super::super::pace::Pacer;
 use super::super::{Counters, Transport};
-use super::framing;
-use super::port::Port;
+use barewire_endpoint::{Port, framing};
 use barewire_recorder::LaunchError;
 
 /// DSAP, SSAP and the control field of a UI PDU.
@@ -35,7 +35,8 @@ impl<L: Link> Datagrams<L> {
     pub fn new(link: L, session: u32, peer: Peer, mtu: usize) -> Result<Self, LaunchError> {
         let own = link.address().0;
         // Type 1 keeps nothing under way, so no slots.
-        let mut port = Port::new(link, &StationConfig { connections: 1, backlog: 1, ..StationConfig::default() }, 0)?;
+        let config = StationConfig { connections: 1, backlog: 1, ..StationConfig::default() };
+        let mut port = Port::new(link, &config, 0, None).map_err(wrong)?;
         port.station.activate(peer.local);
         let llc = port.station.datagram(peer.local, Destination::Individual(peer.remote)).expect("the SAP is active");
         let mut header = [0; FRAME_HEADER_BYTES];

@@ -2,9 +2,6 @@
 //! IEEE 802.2 LLC over a link: datagrams (type 1), a connection (type 2), acknowledged datagrams (type 3).
 
 mod datagram;
-pub mod framing;
-pub mod open;
-pub mod port;
 pub mod reliable;
 
 use barewire_broker::sap_filter;
@@ -12,11 +9,11 @@ use barewire_link::{Link, MacAddress};
 use barewire_llc::{Lsap, Peer};
 
 use self::datagram::Datagrams;
-use self::open::{Hears, open_link};
 use self::reliable::Reliable;
-use super::links::{self, OpenLink};
+use super::links::{self, OpenLink, launch_error};
 use super::{Endpoint, Place, Transport};
 use crate::protocol::{Kind, LinkKind, Session};
+use barewire_endpoint::{Hears, PROTOCOL, open_link};
 use barewire_recorder::LaunchError;
 
 /// Both sides of a pair use the same service access point number.
@@ -38,8 +35,10 @@ impl Listening {
     pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), LaunchError> {
         let sap = sap_of(session.pair);
         let (link, endpoint) = match (session.link, place.broker.as_deref()) {
-            (LinkKind::Packet, broker) => links::packet(open_link(place.interface()?, sap, Hears::Sap, broker)?),
-            (_, None) => links::open(session, place, open::PROTOCOL, sap_filter(sap))?,
+            (LinkKind::Packet, broker) => {
+                links::packet(open_link(place.interface()?, sap, Hears::Sap, broker).map_err(launch_error)?)
+            }
+            (_, None) => links::open(session, place, PROTOCOL, sap_filter(sap))?,
             (_, Some(_)) => {
                 let text = "the broker hands out sockets for the packet link: leave --link out, or --broker";
                 return Err(LaunchError::WrongUse(text.to_owned()));

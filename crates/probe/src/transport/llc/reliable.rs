@@ -11,8 +11,9 @@ use barewire_llc::{
     StationEvent,
 };
 
+use super::super::links::wrong;
 use super::super::{Counters, Transport};
-use super::port::Port;
+use barewire_endpoint::Port;
 use barewire_recorder::LaunchError;
 use barewire_recorder::clock::now_ns;
 
@@ -74,7 +75,7 @@ impl<L: Link> Reliable<L> {
             ConnectionConfig { information_max: information_max(mtu) as u16, ..ConnectionConfig::default() };
         let slots = connection.queue;
         let config = StationConfig { connection, connections: 2, backlog: 1, ..StationConfig::default() };
-        let mut port = Port::new(link, &config, slots)?;
+        let mut port = Port::new(link, &config, slots, None).map_err(wrong)?;
         port.station.activate(peer.local);
         port.station.listen(peer.local, !connects);
         Ok(Self::new(port, Service::NotConnected { peer, connects }, mtu))
@@ -91,7 +92,7 @@ impl<L: Link> Reliable<L> {
             datagram_timeout: Duration::from_millis(1),
             ..StationConfig::default()
         };
-        let mut port = Port::new(link, &config, 2)?;
+        let mut port = Port::new(link, &config, 2, None).map_err(wrong)?;
         port.station.activate(peer.local);
         Ok(Self::new(port, Service::Acknowledged(peer), mtu))
     }
@@ -118,14 +119,14 @@ impl<L: Link> Reliable<L> {
     #[inline]
     fn offer(&mut self, fragment: &Fragment, message: &[u8]) -> bool {
         let part = &message[fragment.start as usize..fragment.end as usize];
-        let Some(slot) = self.port.fill_slot(fragment.header(), part) else { return false };
+        let Some(slot) = self.port.slots.fill(fragment.header(), part) else { return false };
         let now = self.port.now();
         let refused = match self.service {
             Service::Connection(handle) => self.port.station.send(handle, slot, now).err().map(|refused| refused.token),
             Service::Acknowledged(peer) => self.port.station.send_datagram(peer, slot, now).err().map(|(slot, _)| slot),
             Service::NotConnected { .. } => Some(slot),
         };
-        refused.map(|slot| self.port.free_slot(slot)).is_none()
+        refused.map(|slot| self.port.slots.free(slot)).is_none()
     }
 
     /// Takes what the engine has to say.
@@ -133,14 +134,14 @@ impl<L: Link> Reliable<L> {
     fn hear(&mut self) -> Result<(), LaunchError> {
         while let Some(event) = self.port.station.poll_event() {
             match event {
-                StationEvent::Connection(_, ConnectionEvent::Acknowledged(slot)) => self.port.free_slot(slot),
+                StationEvent::Connection(_, ConnectionEvent::Acknowledged(slot)) => self.port.slots.free(slot),
                 StationEvent::Datagram(_, slot, outcome) => {
-                    self.port.free_slot(slot);
+                    self.port.slots.free(slot);
                     if outcome == DatagramOutcome::NoAnswer {
                         self.failure = Some("the peer acknowledged no repetition of a datagram".to_owned());
                     }
                 }
-                StationEvent::Connection(_, ConnectionEvent::Dropped(slot)) => self.port.free_slot(slot),
+                StationEvent::Connection(_, ConnectionEvent::Dropped(slot)) => self.port.slots.free(slot),
                 StationEvent::Connection(_, ConnectionEvent::Disconnected(cause) | ConnectionEvent::Reset(cause)) => {
                     self.failure = Some(describe(cause));
                 }
@@ -367,7 +368,7 @@ impl<L: Link> Transport for Reliable<L> {
     }
 
     fn wait_to_send(&mut self, patience: Duration) -> Result<(), LaunchError> {
-        self.port.sleep(patience)
+        Ok(self.port.sleep(patience)?)
     }
 
     fn settle(&mut self) -> Result<bool, LaunchError> {
@@ -375,7 +376,7 @@ impl<L: Link> Transport for Reliable<L> {
         self.port.tell_time();
         self.port.transmit()?;
         self.hear()?;
-        Ok(self.port.has_all_slots())
+        Ok(self.port.slots.are_all_free())
     }
 
     fn is_lazy(&self) -> bool {

@@ -3,11 +3,21 @@
 
 use std::path::Path;
 
-use barewire_broker::{AskError, DEFAULT_SOCKET, Request, Status, ask, sap_filter, station_filter};
+use barewire_broker::{AskError, DEFAULT_SOCKET, Request, ask, sap_filter, station_filter};
 use barewire_link::{LinkError, PacketConfig, PacketLink};
 use barewire_llc::Lsap;
+use thiserror::Error;
 
-use barewire_recorder::LaunchError;
+/// Why there is no link.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The link itself.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The broker, who was asked for it.
+    #[error(transparent)]
+    Broker(#[from] AskError),
+}
 
 /// Which frames.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,8 +34,12 @@ pub enum Hears {
 /// each frame first, and a copy of its head. Who listens to all protocols comes before it.
 pub const PROTOCOL: u16 = libc::ETH_P_ALL as u16;
 
-/// A link for a service access point's PDUs.
-pub fn open_link(interface: &str, sap: Lsap, hears: Hears, broker: Option<&Path>) -> Result<PacketLink, LaunchError> {
+/// A link for a service access point's PDUs: by `broker` if one is named, or if this process may not open one itself
+/// and a broker runs.
+///
+/// # Errors
+/// [`OpenError`].
+pub fn open_link(interface: &str, sap: Lsap, hears: Hears, broker: Option<&Path>) -> Result<PacketLink, OpenError> {
     if let Some(broker) = broker {
         return from_broker(broker, interface, sap, hears);
     }
@@ -43,18 +57,8 @@ pub fn open_link(interface: &str, sap: Lsap, hears: Hears, broker: Option<&Path>
     }
 }
 
-fn from_broker(broker: &Path, interface: &str, sap: Lsap, hears: Hears) -> Result<PacketLink, LaunchError> {
+fn from_broker(broker: &Path, interface: &str, sap: Lsap, hears: Hears) -> Result<PacketLink, OpenError> {
     let request = Request { interface: interface.to_owned(), sap, station: hears == Hears::Station };
-    let grant = ask(broker, &request).map_err(|error| {
-        let text = error.to_string();
-        match error {
-            AskError::Request(_) => LaunchError::WrongUse(text),
-            AskError::Refused { status: Status::NoInterface | Status::Taken, .. } => LaunchError::WrongUse(text),
-            AskError::Refused { status: Status::NotAllowed | Status::TooMany, .. } | AskError::Nobody { .. } => {
-                LaunchError::MachineCannot(text)
-            }
-            AskError::Refused { .. } | AskError::Broken { .. } => LaunchError::Failed(text),
-        }
-    })?;
+    let grant = ask(broker, &request)?;
     Ok(PacketLink::adopt(grant.socket, interface, PacketConfig::DEFAULT_RING_BYTES, Some(grant.lease))?)
 }

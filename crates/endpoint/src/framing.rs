@@ -16,6 +16,7 @@ const ETHER_TYPE_LLC: u16 = 0x8870;
 
 /// The Ethernet header in front of an LLC PDU of `llc_bytes`.
 #[inline]
+#[must_use]
 pub fn ethernet_header(destination: Mac, source: Mac, llc_bytes: usize) -> [u8; ETHERNET_HEADER_BYTES] {
     let mut header = [0; ETHERNET_HEADER_BYTES];
     header[..6].copy_from_slice(&destination);
@@ -26,19 +27,37 @@ pub fn ethernet_header(destination: Mac, source: Mac, llc_bytes: usize) -> [u8; 
 
 /// The last two bytes of that header.
 #[inline]
+#[must_use]
 pub fn length_or_type(llc_bytes: usize) -> [u8; 2] {
     if llc_bytes <= LENGTH_MAX { (llc_bytes as u16).to_be_bytes() } else { ETHER_TYPE_LLC.to_be_bytes() }
 }
 
-/// Destination, source and the LLC PDU of a frame, without padding; `None` if it carries none.
+/// A frame that carries an LLC PDU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// To whom.
+    pub destination: Mac,
+    /// From whom.
+    pub source: Mac,
+    /// The PDU, without padding.
+    pub llc: &'a [u8],
+    /// What lies behind it, such as padding.
+    pub behind: &'a [u8],
+}
+
+/// Takes a frame apart; `None` if it carries no LLC PDU.
 #[inline]
-pub fn parse(frame: &[u8]) -> Option<(Mac, Mac, &[u8])> {
+#[must_use]
+pub fn parse(frame: &[u8]) -> Option<Frame<'_>> {
     let (header, rest) = frame.split_first_chunk::<ETHERNET_HEADER_BYTES>()?;
     let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, high, low] = *header;
     let kind = u16::from_be_bytes([high, low]);
-    let llc = if kind == ETHER_TYPE_LLC { rest } else { rest.get(..usize::from(kind))? };
-    let is_llc = kind == ETHER_TYPE_LLC || usize::from(kind) <= LENGTH_MAX;
-    is_llc.then_some(([d0, d1, d2, d3, d4, d5], [s0, s1, s2, s3, s4, s5], llc))
+    let (llc, behind) = match kind {
+        ETHER_TYPE_LLC => (rest, &[][..]),
+        _ if usize::from(kind) <= LENGTH_MAX => rest.split_at_checked(usize::from(kind))?,
+        _ => return None,
+    };
+    Some(Frame { destination: [d0, d1, d2, d3, d4, d5], source: [s0, s1, s2, s3, s4, s5], llc, behind })
 }
 
 #[cfg(test)]
@@ -51,7 +70,8 @@ mod tests {
     #[test]
     fn padding_is_cut_by_the_length() {
         let frame = [&ethernet_header(B, A, 4)[..], &[1, 2, 3, 4], &[0; 42]].concat();
-        assert_eq!(parse(&frame), Some((B, A, &[1, 2, 3, 4][..])));
+        let expected = Frame { destination: B, source: A, llc: &[1, 2, 3, 4], behind: &[0; 42] };
+        assert_eq!(parse(&frame), Some(expected));
     }
 
     #[test]
@@ -59,7 +79,7 @@ mod tests {
         for bytes in [1500, 1501, 9000] {
             let frame = [&ethernet_header(B, A, bytes)[..], &vec![7; bytes]].concat();
             assert_eq!(frame[12..14] == [0x88, 0x70], bytes > 1500);
-            assert_eq!(parse(&frame).map(|(_, _, llc)| llc.len()), Some(bytes));
+            assert_eq!(parse(&frame).map(|frame| frame.llc.len()), Some(bytes));
         }
     }
 

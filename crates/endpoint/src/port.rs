@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A station of the LLC engine on a link: frames in, frames out, time.
+//!
+//! What is to be sent waits in slots until the peer has acknowledged it: the engine may ask for it again. A slot
+//! holds a whole frame, with room for its headers, or the head of one whose rest lies in the caller's memory.
+//!
+//! ```text
+//! slot  | Ethernet 14 | LLC 4 | job token 8, if any | information …                 |
+//!       (type 3: LLC 3, one byte later)                 | … information in the caller's memory |
+//! ```
+
+use std::time::Duration;
+
+use barewire_link::{ETHERNET_HEADER_BYTES, Incoming, Link, LinkError, Outgoing};
+use barewire_llc::{
+    ConfigError, Delivery, Handled, Header, Instant, Mac, Reply, Station, StationConfig, StationTransmit,
+};
+
+use crate::clock::now;
+use crate::framing::{self, Frame};
+use crate::slots::{Slot, Slots};
+use crate::token::JobToken;
+
+/// Frames handed to the link at once.
+const BATCH_FRAMES: usize = 32;
+/// The longest frame without a slot: Ethernet header, FRMR and token, padded by nobody.
+const CONTROL_BYTES: usize = ETHERNET_HEADER_BYTES + Header::MAX + JobToken::BYTES;
+/// Frames taken before acknowledgements are sent all the same: as many as the engine acknowledges at once.
+const FRAMES_PER_TRANSMIT: u32 = 16;
+/// Looks into the ring between two looks at the clock: the clock costs as much as several.
+const LOOKS_PER_CLOCK: u32 = 32;
+
+/// How long a link may refuse frames before they count as lost: longer than any queue takes to drain.
+const REFUSAL_PATIENCE: Duration = Duration::from_millis(20);
+
+/// A link with a station on it.
+pub struct Port<L> {
+    /// The link; frames besides those of the station may be sent over it.
+    pub link: L,
+    /// The station; a [`Slot`] names what it sends.
+    pub station: Station<Slot>,
+    own: Mac,
+    token: Option<JobToken>,
+    /// Memory for the information fields of what is to be sent.
+    pub slots: Slots,
+    batch: Box<[Prepared; BATCH_FRAMES]>,
+    now: Instant,
+    looks: u32,
+    /// Frames taken since the last look for what is to be sent.
+    handled: u32,
+    /// Frames that carried no LLC PDU, or were cut.
+    pub foreign: u64,
+    /// Frames without the job's token.
+    pub strangers: u64,
+}
+
+impl<L: Link> Port<L> {
+    /// A station with `slots` frames of send memory. With a `token` it hears and says only what carries that.
+    ///
+    /// # Errors
+    /// Which value of `config` is out of its range.
+    pub fn new(link: L, config: &StationConfig, slots: u16, token: Option<JobToken>) -> Result<Self, ConfigError> {
+        let (own, now) = (link.address().0, now());
+        let station = Station::new(own, config, now)?;
+        Ok(Self {
+            own,
+            token,
+            slots: Slots::new(slots, link.mtu(), token_bytes(token.as_ref())),
+            batch: Box::new([Prepared::Slot { slot: 0, llc_bytes: 0 }; BATCH_FRAMES]),
+            now,
+            looks: 0,
+            handled: 0,
+            foreign: 0,
+            strangers: 0,
+            station,
+            link,
+        })
+    }
+
+    /// The time, not older than some looks into the ring.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Bytes of user data that a frame of type 2 carries, between two links of this MTU.
+    #[must_use]
+    pub fn information_max(mtu: usize, token: Option<JobToken>) -> usize {
+        const LLC_BYTES: usize = 4;
+        (mtu - LLC_BYTES).min(usize::from(u16::MAX)) - token.map_or(0, |_| JobToken::BYTES)
+    }
+
+    /// Takes frames from the ring and hands what is for the user to `deliver`, until that says stop or
+    /// none is left. Answers that the engine wants given at once are given. False if nothing came and no
+    /// time has passed for the engine, so that there can be nothing new to send or to hear.
+    ///
+    /// # Errors
+    /// What the link says.
+    #[inline]
+    pub fn receive(&mut self, mut deliver: impl FnMut(Delivery<'_>) -> bool) -> Result<bool, LinkError> {
+        self.looks += 1;
+        let mut is_news = self.looks >= LOOKS_PER_CLOCK;
+        if is_news {
+            self.tell_time();
+        }
+        loop {
+            let Some(frame) = self.link.receive() else { return Ok(is_news) };
+            is_news = true;
+            let Some(frame) = whole(&frame) else {
+                self.foreign += 1;
+                continue;
+            };
+            if self.token.is_some_and(|token| !token.is_in(frame.llc, frame.behind)) {
+                self.strangers += 1;
+                continue;
+            }
+            let Handled { delivery, reply } =
+                self.station.handle_frame(frame.source, frame.destination, frame.llc, self.now);
+            let stop = delivery
+                .is_some_and(|delivery| deliver(if self.token.is_some() { without_token(delivery) } else { delivery }));
+            if let Some(reply) = reply {
+                let answer = answer(self.own, &reply, self.token);
+                send_all(&mut self.link, &[Outgoing { header: &answer, payload: &[] }])?;
+            }
+            // Acknowledgements do not wait until a long message is whole: the peer's window would close.
+            self.handled += 1;
+            if self.handled >= FRAMES_PER_TRANSMIT {
+                self.transmit()?;
+            }
+            if stop {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Sends the next frame that is due; others stay due.
+    ///
+    /// # Errors
+    /// What the link says.
+    #[inline]
+    pub fn transmit_one(&mut self) -> Result<(), LinkError> {
+        if self.prepare(0) {
+            let frame = self.batch[0].frame(&self.slots);
+            send_all(&mut self.link, &[frame])?;
+        }
+        Ok(())
+    }
+
+    /// Sends everything that is due.
+    ///
+    /// # Errors
+    /// What the link says.
+    #[inline]
+    pub fn transmit(&mut self) -> Result<(), LinkError> {
+        self.handled = 0;
+        while self.transmit_batch()? == BATCH_FRAMES {}
+        Ok(())
+    }
+
+    /// Lets the engine know what time it is; when nothing else has.
+    #[inline]
+    pub fn tell_time(&mut self) {
+        self.looks = 0;
+        self.now = now();
+        if self.station.next_deadline().is_some_and(|deadline| deadline <= self.now) {
+            self.station.handle_timeout(self.now);
+        }
+    }
+
+    /// How long there is nothing to do but for frames that come: until something is due, or for `patience`. Sends
+    /// what is due before.
+    ///
+    /// # Errors
+    /// What the link says.
+    pub fn prepare_to_sleep(&mut self, patience: Duration) -> Result<Duration, LinkError> {
+        self.tell_time();
+        self.transmit()?;
+        let due = self.station.next_deadline();
+        let until = due.map_or(u64::MAX, |due| due.as_nanos().saturating_sub(self.now.as_nanos()));
+        Ok(patience.min(Duration::from_nanos(until)))
+    }
+
+    /// Sleeps until a frame comes, something is due, or for `patience`.
+    ///
+    /// # Errors
+    /// What the link says.
+    pub fn sleep(&mut self, patience: Duration) -> Result<(), LinkError> {
+        let patience = self.prepare_to_sleep(patience)?;
+        self.link.wait_to_receive(patience)?;
+        self.tell_time();
+        Ok(())
+    }
+
+    #[inline]
+    fn transmit_batch(&mut self) -> Result<usize, LinkError> {
+        let mut count = 0;
+        while count < BATCH_FRAMES && self.prepare(count) {
+            count += 1;
+        }
+        match count {
+            0 => {}
+            1 => {
+                let frame = self.batch[0].frame(&self.slots);
+                send_all(&mut self.link, &[frame])?;
+            }
+            _ => {
+                let mut frames = [Outgoing::default(); BATCH_FRAMES];
+                for (frame, prepared) in frames.iter_mut().zip(self.batch.iter()).take(count) {
+                    *frame = prepared.frame(&self.slots);
+                }
+                send_all(&mut self.link, &frames[..count])?;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Makes the next frame that is due ready as number `count` of the batch; false if none is.
+    #[inline]
+    fn prepare(&mut self, count: usize) -> bool {
+        let Some(StationTransmit { destination, header, token }) = self.station.poll_transmit(self.now) else {
+            return false;
+        };
+        let llc = header.as_bytes();
+        if let Some(&slot) = token {
+            let bytes = llc.len() + self.slots.information_bytes(slot);
+            self.slots.write_headers(slot, &framing::ethernet_header(destination, self.own, bytes), llc);
+            self.batch[count] = Prepared::Slot { slot, llc_bytes: llc.len() as u8 };
+        } else {
+            self.batch[count] = Prepared::Control(Control::new(self.own, destination, llc, self.token));
+        }
+        true
+    }
+}
+
+/// A frame that is ready: where it lies.
+#[derive(Clone, Copy)]
+enum Prepared {
+    Slot { slot: Slot, llc_bytes: u8 },
+    Control(Control),
+}
+
+impl Prepared {
+    #[inline]
+    fn frame<'a>(&'a self, slots: &'a Slots) -> Outgoing<'a> {
+        match self {
+            Self::Slot { slot, llc_bytes } => slots.frame(*slot, usize::from(*llc_bytes)),
+            Self::Control(control) => control.frame(),
+        }
+    }
+}
+
+/// A whole frame without user data.
+#[derive(Clone, Copy)]
+struct Control {
+    bytes: [u8; CONTROL_BYTES],
+    length: u8,
+}
+
+impl Control {
+    #[inline]
+    fn new(own: Mac, destination: Mac, llc: &[u8], token: Option<JobToken>) -> Self {
+        let mut bytes = [0; CONTROL_BYTES];
+        bytes[..ETHERNET_HEADER_BYTES].copy_from_slice(&framing::ethernet_header(destination, own, llc.len()));
+        let mut end = ETHERNET_HEADER_BYTES + llc.len();
+        bytes[ETHERNET_HEADER_BYTES..end].copy_from_slice(llc);
+        if let Some(token) = token {
+            bytes[end..end + JobToken::BYTES].copy_from_slice(token.bytes());
+            end += JobToken::BYTES;
+        }
+        Self { bytes, length: end as u8 }
+    }
+
+    #[inline]
+    fn frame(&self) -> Outgoing<'_> {
+        Outgoing { header: &self.bytes[..usize::from(self.length)], payload: &[] }
+    }
+}
+
+/// The LLC PDU of a frame that is all there.
+#[inline]
+fn whole<'a>(frame: &Incoming<'a>) -> Option<Frame<'a>> {
+    if frame.is_truncated() { None } else { framing::parse(frame.bytes) }
+}
+
+fn token_bytes(token: Option<&JobToken>) -> &[u8] {
+    token.map_or(&[], |token| token.bytes())
+}
+
+/// What is for the user, without the token before it.
+#[inline]
+fn without_token(delivery: Delivery<'_>) -> Delivery<'_> {
+    match delivery {
+        Delivery::Data { connection, information } => {
+            Delivery::Data { connection, information: &information[JobToken::BYTES..] }
+        }
+        Delivery::Datagram { from, source, destination, information } => {
+            Delivery::Datagram { from, source, destination, information: &information[JobToken::BYTES..] }
+        }
+        Delivery::AcknowledgedDatagram { peer, information } => {
+            Delivery::AcknowledgedDatagram { peer, information: &information[JobToken::BYTES..] }
+        }
+        other @ (Delivery::Identification { .. } | Delivery::Test { .. }) => other,
+    }
+}
+
+fn answer(own: Mac, reply: &Reply<'_>, token: Option<JobToken>) -> Vec<u8> {
+    let llc = reply.header.as_bytes();
+    let ethernet = framing::ethernet_header(reply.destination, own, llc.len() + reply.information.len());
+    [&ethernet, llc, reply.information, token_bytes(token.as_ref())].concat()
+}
+
+/// Hands all frames over. A busy link is waited for, because what the engine gave out counts as sent; but a link whose
+/// other end is down refuses every frame, and then they are lost, as they would be on the wire.
+fn send_all(link: &mut impl Link, frames: &[Outgoing<'_>]) -> Result<(), LinkError> {
+    let mut sent = link.send(frames)?;
+    if sent < frames.len() {
+        let deadline = now() + REFUSAL_PATIENCE;
+        while sent < frames.len() && now() < deadline {
+            link.wait_to_send(Duration::from_millis(1))?;
+            sent += link.send(&frames[sent..])?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The send part of a communication segment: slots, each the frame of one information field, or its head.
+
+use std::ptr;
+use std::slice;
+
+use barewire_link::{ETHERNET_HEADER_BYTES, Outgoing};
+
+/// Names a slot.
+pub type Slot = u16;
+
+/// The longest header of a PDU that has an information field: an I PDU's.
+const LLC_BYTES: usize = 4;
+/// What lies before the information.
+const HEADROOM_BYTES: usize = ETHERNET_HEADER_BYTES + LLC_BYTES;
+
+/// Slots of equal size, free or under way.
+pub struct Slots {
+    memory: Box<[u8]>,
+    slot_bytes: usize,
+    /// Bytes at the front of every information field, written once.
+    front_bytes: usize,
+    entries: Box<[Entry]>,
+    free: Vec<Slot>,
+}
+
+/// What a slot that is under way holds.
+#[derive(Clone, Copy)]
+struct Entry {
+    /// Bytes of information in the slot itself.
+    in_slot: u16,
+    /// What follows, in the caller's memory.
+    lent: Lent,
+}
+
+#[derive(Clone, Copy)]
+struct Lent {
+    memory: *const u8,
+    bytes: usize,
+}
+
+// SAFETY: the memory is only read, and whoever lent it promised that it stays valid and unchanged, for any thread.
+unsafe impl Send for Lent {}
+
+impl Lent {
+    const NOTHING: Self = Self { memory: ptr::null(), bytes: 0 };
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        if self.bytes == 0 {
+            return &[];
+        }
+        // SAFETY: `Slots::lend`'s caller promised that this memory is valid and unchanged until the slot is free;
+        // `frame_of` is only asked for slots under way.
+        unsafe { slice::from_raw_parts(self.memory, self.bytes) }
+    }
+}
+
+impl Slots {
+    /// So many slots for frames of this MTU, each with `front` before its information.
+    pub(crate) fn new(slots: u16, mtu: usize, front: &[u8]) -> Self {
+        // A slot starts on a cache line of its own.
+        let slot_bytes = (ETHERNET_HEADER_BYTES + mtu).next_multiple_of(64);
+        let mut memory = vec![0; slot_bytes * usize::from(slots)].into_boxed_slice();
+        if !front.is_empty() {
+            for slot in memory.chunks_exact_mut(slot_bytes) {
+                slot[HEADROOM_BYTES..HEADROOM_BYTES + front.len()].copy_from_slice(front);
+            }
+        }
+        Self {
+            memory,
+            slot_bytes,
+            front_bytes: front.len(),
+            entries: vec![Entry { in_slot: 0, lent: Lent::NOTHING }; usize::from(slots)].into_boxed_slice(),
+            free: (0..slots).collect(),
+        }
+    }
+
+    /// Copies an information field, in two pieces, into a free slot; `None` if all are under way.
+    #[inline]
+    pub fn fill(&mut self, first: &[u8], second: &[u8]) -> Option<Slot> {
+        let slot = self.free.pop()?;
+        let at = usize::from(slot) * self.slot_bytes + HEADROOM_BYTES + self.front_bytes;
+        let place = &mut self.memory[at..at + first.len() + second.len()];
+        let (a, b) = place.split_at_mut(first.len());
+        a.copy_from_slice(first);
+        b.copy_from_slice(second);
+        let in_slot = (self.front_bytes + first.len() + second.len()) as u16;
+        self.entries[usize::from(slot)] = Entry { in_slot, lent: Lent::NOTHING };
+        Some(slot)
+    }
+
+    /// Copies only the first piece into a free slot, and sends the second from where it lies.
+    ///
+    /// # Safety
+    /// `second` must stay valid and unchanged until the slot is free again, or these slots are dropped.
+    #[inline]
+    pub unsafe fn lend(&mut self, first: &[u8], second: &[u8]) -> Option<Slot> {
+        let slot = self.fill(first, &[])?;
+        self.entries[usize::from(slot)].lent = Lent { memory: second.as_ptr(), bytes: second.len() };
+        Some(slot)
+    }
+
+    /// Gives a slot back once the engine has done with it.
+    #[inline]
+    pub fn free(&mut self, slot: Slot) {
+        self.free.push(slot);
+    }
+
+    /// Whether nothing is under way.
+    #[must_use]
+    pub fn are_all_free(&self) -> bool {
+        self.free.len() == self.entries.len()
+    }
+
+    /// Bytes of a slot's information field.
+    #[inline]
+    pub(crate) fn information_bytes(&self, slot: Slot) -> usize {
+        let entry = &self.entries[usize::from(slot)];
+        usize::from(entry.in_slot) + entry.lent.bytes
+    }
+
+    /// Writes the headers right before a slot's information.
+    #[inline]
+    pub(crate) fn write_headers(&mut self, slot: Slot, ethernet: &[u8; ETHERNET_HEADER_BYTES], llc: &[u8]) {
+        let at = usize::from(slot) * self.slot_bytes + LLC_BYTES - llc.len();
+        let headers = &mut self.memory[at..at + ETHERNET_HEADER_BYTES + llc.len()];
+        let (first, second) = headers.split_at_mut(ETHERNET_HEADER_BYTES);
+        first.copy_from_slice(ethernet);
+        match *llc {
+            // An I PDU, nearly always: a copy of a known length is no call.
+            [dsap, ssap, ns, nr] => second.copy_from_slice(&[dsap, ssap, ns, nr]),
+            _ => second.copy_from_slice(llc),
+        }
+    }
+
+    /// The frame of a slot that is under way, whose LLC header has so many bytes.
+    #[inline]
+    pub(crate) fn frame(&self, slot: Slot, llc_bytes: usize) -> Outgoing<'_> {
+        let entry = &self.entries[usize::from(slot)];
+        let start = usize::from(slot) * self.slot_bytes + LLC_BYTES - llc_bytes;
+        let end = start + ETHERNET_HEADER_BYTES + llc_bytes + usize::from(entry.in_slot);
+        Outgoing { header: &self.memory[start..end], payload: entry.lent.bytes() }
+    }
+}
