@@ -2,12 +2,13 @@
 //! U-Net endpoints: a process's own window onto the network.
 
 mod clock;
-pub mod framing;
+mod framing;
 mod open;
 mod port;
 mod slots;
 mod token;
 
+pub use framing::{Encapsulation, Frame, Framing, parse};
 pub use open::{Hears, OpenError, PROTOCOL, open_link};
 pub use port::Port;
 pub use slots::{Slot, Slots};

@@ -17,7 +17,7 @@ use barewire_llc::{
 };
 
 use crate::clock::now;
-use crate::framing::{self, Frame};
+use crate::framing::{self, Encapsulation, Frame, Framing};
 use crate::slots::{Slot, Slots};
 use crate::token::JobToken;
 
@@ -40,7 +40,7 @@ pub struct Port<L> {
     /// The station; a [`Slot`] names what it sends.
     pub station: Station<Slot>,
     own: Mac,
-    token: Option<JobToken>,
+    framing: Framing,
     /// Memory for the information fields of what is to be sent.
     pub slots: Slots,
     batch: Box<[Prepared; BATCH_FRAMES]>,
@@ -55,17 +55,17 @@ pub struct Port<L> {
 }
 
 impl<L: Link> Port<L> {
-    /// A station with `slots` frames of send memory. With a `token` it hears and says only what carries that.
+    /// A station with `slots` frames of send memory.
     ///
     /// # Errors
     /// Which value of `config` is out of its range.
-    pub fn new(link: L, config: &StationConfig, slots: u16, token: Option<JobToken>) -> Result<Self, ConfigError> {
+    pub fn new(link: L, config: &StationConfig, slots: u16, framing: Framing) -> Result<Self, ConfigError> {
         let (own, now) = (link.address().0, now());
         let station = Station::new(own, config, now)?;
         Ok(Self {
             own,
-            token,
-            slots: Slots::new(slots, link.mtu(), token_bytes(token.as_ref())),
+            framing,
+            slots: Slots::new(slots, link.mtu(), token_bytes(framing.token.as_ref())),
             batch: Box::new([Prepared::Slot { slot: 0, llc_bytes: 0 }; BATCH_FRAMES]),
             now,
             looks: 0,
@@ -109,16 +109,17 @@ impl<L: Link> Port<L> {
                 self.foreign += 1;
                 continue;
             };
-            if self.token.is_some_and(|token| !token.is_in(frame.llc, frame.behind)) {
+            if self.framing.token.is_some_and(|token| !token.is_in(frame.llc, frame.behind)) {
                 self.strangers += 1;
                 continue;
             }
             let Handled { delivery, reply } =
                 self.station.handle_frame(frame.source, frame.destination, frame.llc, self.now);
-            let stop = delivery
-                .is_some_and(|delivery| deliver(if self.token.is_some() { without_token(delivery) } else { delivery }));
+            let stop = delivery.is_some_and(|delivery| {
+                deliver(if self.framing.token.is_some() { without_token(delivery) } else { delivery })
+            });
             if let Some(reply) = reply {
-                let answer = answer(self.own, &reply, self.token);
+                let answer = answer(self.own, &reply, self.framing);
                 send_all(&mut self.link, &[Outgoing { header: &answer, payload: &[] }])?;
             }
             // Acknowledgements do not wait until a long message is whole: the peer's window would close.
@@ -222,10 +223,10 @@ impl<L: Link> Port<L> {
         let llc = header.as_bytes();
         if let Some(&slot) = token {
             let bytes = llc.len() + self.slots.information_bytes(slot);
-            self.slots.write_headers(slot, &framing::ethernet_header(destination, self.own, bytes), llc);
+            self.slots.write_headers(slot, &self.framing.encapsulation.header(destination, self.own, bytes), llc);
             self.batch[count] = Prepared::Slot { slot, llc_bytes: llc.len() as u8 };
         } else {
-            self.batch[count] = Prepared::Control(Control::new(self.own, destination, llc, self.token));
+            self.batch[count] = Prepared::Control(Control::new(self.own, destination, llc, self.framing.token));
         }
         true
     }
@@ -259,7 +260,7 @@ impl Control {
     #[inline]
     fn new(own: Mac, destination: Mac, llc: &[u8], token: Option<JobToken>) -> Self {
         let mut bytes = [0; CONTROL_BYTES];
-        bytes[..ETHERNET_HEADER_BYTES].copy_from_slice(&framing::ethernet_header(destination, own, llc.len()));
+        bytes[..ETHERNET_HEADER_BYTES].copy_from_slice(&Encapsulation::Length.header(destination, own, llc.len()));
         let mut end = ETHERNET_HEADER_BYTES + llc.len();
         bytes[ETHERNET_HEADER_BYTES..end].copy_from_slice(llc);
         if let Some(token) = token {
@@ -302,10 +303,11 @@ fn without_token(delivery: Delivery<'_>) -> Delivery<'_> {
     }
 }
 
-fn answer(own: Mac, reply: &Reply<'_>, token: Option<JobToken>) -> Vec<u8> {
+fn answer(own: Mac, reply: &Reply<'_>, framing: Framing) -> Vec<u8> {
     let llc = reply.header.as_bytes();
-    let ethernet = framing::ethernet_header(reply.destination, own, llc.len() + reply.information.len());
-    [&ethernet, llc, reply.information, token_bytes(token.as_ref())].concat()
+    let bytes = llc.len() + reply.information.len();
+    let ethernet = framing.encapsulation.header(reply.destination, own, bytes);
+    [&ethernet, llc, reply.information, token_bytes(framing.token.as_ref())].concat()
 }
 
 /// Hands all frames over. A busy link is waited for, because what the engine gave out counts as sent; but a link whose

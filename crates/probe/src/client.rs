@@ -82,7 +82,7 @@ fn open(channel: &mut Channel, session: &Session, place: &Place) -> Result<(Side
 }
 
 fn run_block(channel: &mut Channel, side: &mut Side, block: &Block) -> Result<BlockResult, LaunchError> {
-    side.prepare(block, Sender::Active);
+    side.prepare(block, Sender::Active)?;
     channel.send(&Request::Block(*block))?;
     side.wait_for_news(channel)?;
     match expect(channel)? {

@@ -26,9 +26,9 @@ pub struct Pattern {
 
 impl Pattern {
     /// Slots for messages of `message_bytes`, walking through at least `walk_bytes` of memory
-    /// before one is used again (0 keeps messages in the cache).
-    pub fn new(seed: u64, message_bytes: usize, walk_bytes: usize) -> Self {
-        let slots = SLOTS.max(walk_bytes.div_ceil(message_bytes));
+    /// before one is used again (0 keeps messages in the cache), and `borrowed` messages after it.
+    pub fn new(seed: u64, message_bytes: usize, walk_bytes: usize, borrowed: usize) -> Self {
+        let slots = SLOTS.max(walk_bytes.div_ceil(message_bytes)).max(borrowed + 1);
         let mut bytes = vec![0; slots * message_bytes];
         fastrand::Rng::with_seed(seed).fill(&mut bytes);
         Self { seed, slots: bytes, message_bytes }
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn a_message_is_known_by_the_other_side() {
         for bytes in [1, 7, 8, 9, 64, 1500] {
-            let (mut here, there) = (Pattern::new(9, bytes, 0), Pattern::new(9, bytes, 0));
+            let (mut here, there) = (Pattern::new(9, bytes, 0, 0), Pattern::new(9, bytes, 0, 0));
             for sequence in [0, 1, 2, 77] {
                 let message = here.message(sequence, Sender::Active).to_vec();
                 assert!(there.is_intact(&message, sequence, Sender::Active));
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn any_flipped_bit_is_seen() {
-        let mut pattern = Pattern::new(9, 100, 0);
+        let mut pattern = Pattern::new(9, 100, 0, 0);
         for bit in 0..800 {
             let mut message = pattern.message(3, Sender::Active).to_vec();
             message[bit / 8] ^= 1 << (bit % 8);
@@ -99,17 +99,17 @@ mod tests {
 
     #[test]
     fn an_earlier_message_a_reflected_one_and_another_seed_are_seen() {
-        let mut pattern = Pattern::new(9, 64, 0);
+        let mut pattern = Pattern::new(9, 64, 0, 0);
         let message = pattern.message(3, Sender::Active).to_vec();
         assert!(!pattern.is_intact(&message, 5, Sender::Active));
         assert!(!pattern.is_intact(&message, 3, Sender::Passive));
-        assert!(!Pattern::new(10, 64, 0).is_intact(&message, 3, Sender::Active));
+        assert!(!Pattern::new(10, 64, 0, 0).is_intact(&message, 3, Sender::Active));
         assert!(!pattern.is_intact(&message[..63], 3, Sender::Active));
     }
 
     #[test]
     fn walking_uses_as_much_memory_as_asked() {
-        assert_eq!(Pattern::new(1, 1000, 0).slots(), 2);
-        assert_eq!(Pattern::new(1, 1000, 1_000_000).slots(), 1000);
+        assert_eq!(Pattern::new(1, 1000, 0, 0).slots(), 2);
+        assert_eq!(Pattern::new(1, 1000, 1_000_000, 0).slots(), 1000);
     }
 }

@@ -76,7 +76,7 @@ fn run_blocks(side: &mut Side, channel: &mut Channel) -> Result<(), LaunchError>
         side.wait_for_news(channel)?;
         let Some(request) = channel.receive()? else { return Ok(()) };
         let Request::Block(block) = request else { return Err(out_of_turn()) };
-        side.prepare(&block, Sender::Passive);
+        side.prepare(&block, Sender::Passive)?;
         channel.send(&Reply::Started)?;
         let mut outcome = run_block(side, &block, channel)?;
         side.settle()?;

@@ -23,7 +23,7 @@ use crate::measure::INTERRUPTED;
 use crate::names::{AnnounceArguments, PeerArguments};
 use crate::transport::links::{launch_error, wrong};
 use crate::transport::llc::reliable::describe;
-use barewire_endpoint::{Hears, Port, framing, open_link};
+use barewire_endpoint::{Encapsulation, Framing, Hears, Port, open_link};
 use barewire_recorder::LaunchError;
 use barewire_recorder::clock::now_ns;
 
@@ -149,7 +149,8 @@ fn open(here: &HereArguments, interface: &str) -> Result<(StationPort, usize), L
     let slots = connection.queue * CONNECTIONS;
     let config =
         StationConfig { connection, connections: CONNECTIONS, backlog: CONNECTIONS, ..StationConfig::default() };
-    let mut port = Port::new(Lossy::new(link, here.loss, here.seed), &config, slots, None).map_err(wrong)?;
+    let mut port =
+        Port::new(Lossy::new(link, here.loss, here.seed), &config, slots, Framing::default()).map_err(wrong)?;
     port.station.activate(here.sap);
     Ok((port, information_max))
 }
@@ -432,7 +433,7 @@ fn ask(arguments: &AskArguments) -> Result<(), LaunchError> {
     ];
     for (name, header, information) in questions {
         let llc = header.as_bytes();
-        let ethernet = framing::ethernet_header(place.mac.0, own, llc.len() + information.len());
+        let ethernet = Encapsulation::Length.header(place.mac.0, own, llc.len() + information.len());
         let frame = [&ethernet, llc, information].concat();
         let began_ns = now_ns();
         port.link.send(&[Outgoing { header: &frame, payload: &[] }])?;

@@ -65,20 +65,24 @@ fn exchange(
 ) -> Result<Option<u32>, LaunchError> {
     let limit_ns = if side.transport.is_lossy() { LOSS_PATIENCE_NS } else { SILENCE_PATIENCE_NS };
     let (mut done, mut sent, mut received) = (0, false, false);
-    let mut idle = Idle::new(&side.waiting);
+    let Side { transport, pattern, inbox, waiting, .. } = side;
+    let mut idle = Idle::new(waiting);
+    let mut message = pattern.message(sequence, sender);
     while !(sent && received) {
         let before = done;
         if !sent {
-            sent = side.transport.try_send(sequence, side.pattern.message(sequence, sender), &mut done)?;
+            // SAFETY: as in `Side::send`; a message is written before its first call.
+            sent = unsafe { transport.try_send(sequence, message, &mut done)? };
         }
         if !received {
             // Asleep only when there is nothing else to do: while the rest cannot be sent, a short look.
             let patience = if sent { idle.patience() } else { Duration::ZERO };
-            match side.transport.receive(side.inbox.place(0), patience)? {
+            match transport.receive(inbox.place(0), patience)? {
                 Some(got) if got.wrapping_sub(sequence) <= u32::MAX / 2 => {
                     received = true;
                     if got != sequence {
                         (sequence, done, sent) = (got, 0, false);
+                        message = pattern.message(sequence, sender);
                     }
                 }
                 // Nothing, or the answer to an exchange given up earlier.
@@ -88,13 +92,13 @@ fn exchange(
         if sent && received || done != before {
             continue;
         }
-        if idle.looks(&mut *side.transport)? {
-            let over = side.transport.is_lossy() && idle.since_ns() > QUIET_NS && stop();
+        if idle.looks(&mut **transport)? {
+            let over = transport.is_lossy() && idle.since_ns() > QUIET_NS && stop();
             if over || idle.since_ns() > limit_ns {
-                return if side.transport.is_lossy() { Ok(None) } else { Err(silence()) };
+                return if transport.is_lossy() { Ok(None) } else { Err(silence()) };
             }
         }
     }
-    side.waiting.learn(&idle);
+    waiting.learn(&idle);
     Ok(Some(sequence))
 }

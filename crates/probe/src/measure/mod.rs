@@ -33,6 +33,7 @@ const SHORT_SLEEP: Duration = Duration::from_millis(1);
 
 /// One side of a measurement: a transport, how to wait for it, and the memory of its messages.
 pub struct Side {
+    /// Before the pattern, whose memory it may borrow: dropped first.
     pub transport: Box<dyn Transport>,
     waiting: Waiting,
     seed: u64,
@@ -59,20 +60,23 @@ impl Side {
             waiting: Waiting::new(session.wait, session.give_way),
             seed: session.seed,
             walk_bytes: session.walk_bytes,
-            pattern: Pattern::new(session.seed, 1, 0),
+            pattern: Pattern::new(session.seed, 1, 0, 0),
             inbox: Inbox::new(1, 1),
             message_bytes: 0,
         }
     }
 
     /// Makes the memory ready that a block needs, outside of any clock.
-    pub fn prepare(&mut self, block: &Block, sender: Sender) {
+    pub fn prepare(&mut self, block: &Block, sender: Sender) -> Result<(), LaunchError> {
         let message_bytes = block.message_bytes as usize;
         if message_bytes != self.message_bytes {
+            // The transport may still read what it was given.
+            self.settle()?;
             // Free the old memory before asking for the new.
-            self.pattern = Pattern::new(self.seed, 1, 0);
+            self.pattern = Pattern::new(self.seed, 1, 0, 0);
             self.inbox = Inbox::new(1, 1);
-            self.pattern = Pattern::new(self.seed, message_bytes, self.walk_bytes);
+            let borrowed = self.transport.borrows(message_bytes);
+            self.pattern = Pattern::new(self.seed, message_bytes, self.walk_bytes, borrowed);
             self.message_bytes = message_bytes;
         }
         let places = match (block.test, sender) {
@@ -87,6 +91,7 @@ impl Side {
             self.inbox = Inbox::new(message_bytes, places);
         }
         self.transport.set_pace(block.pace_bit_s);
+        Ok(())
     }
 
     /// Sends message `sequence` of `sender`.
@@ -95,7 +100,9 @@ impl Side {
         let message = self.pattern.message(sequence, sender);
         let mut done = 0;
         let mut idle = Idle::new(&self.waiting);
-        while !self.transport.try_send(sequence, message, &mut done)? {
+        // SAFETY: the pattern keeps as many messages unchanged as the transport borrows, and is replaced once that
+        // is settled; the transport is dropped before it.
+        while !unsafe { self.transport.try_send(sequence, message, &mut done)? } {
             idle.turn(&mut *self.transport, SILENCE_PATIENCE_NS)?;
             if self.waiting.sleeps() {
                 self.transport.wait_to_send(LONGEST_SLEEP)?;

@@ -9,7 +9,7 @@ use barewire_llc::{Instant, Mac};
 use barewire_names::{Census, Responder, SAP};
 
 use crate::measure::INTERRUPTED;
-use barewire_endpoint::framing::{self, Frame};
+use barewire_endpoint::{Encapsulation, Frame, parse};
 use barewire_recorder::LaunchError;
 use barewire_recorder::clock::now_ns;
 
@@ -58,7 +58,7 @@ impl Segment {
             let due = Duration::from_nanos(census.next_deadline().as_nanos().saturating_sub(now.as_nanos()));
             self.link.wait_to_receive(due.min(SLEEP))?;
             while let Some(frame) = self.link.receive() {
-                if let Some(Frame { source, llc, .. }) = framing::parse(frame.bytes) {
+                if let Some(Frame { source, llc, .. }) = parse(frame.bytes) {
                     census.handle_pdu(source, llc, self::now());
                 }
             }
@@ -75,7 +75,7 @@ impl Segment {
     pub fn answer(&mut self, responder: &mut Responder, patience: Duration) -> Result<(), LaunchError> {
         self.link.wait_to_receive(patience)?;
         while let Some(frame) = self.link.receive() {
-            let Some(Frame { source, llc, .. }) = framing::parse(frame.bytes) else { continue };
+            let Some(Frame { source, llc, .. }) = parse(frame.bytes) else { continue };
             if let Some(answer) = responder.handle_pdu(source, llc, now()) {
                 self.send(source, &answer)?;
             }
@@ -85,7 +85,7 @@ impl Segment {
 
     /// A frame that a busy link does not take is lost, as it may be on the wire: questions are repeated.
     fn send(&mut self, destination: Mac, llc: &[u8]) -> Result<(), LaunchError> {
-        let header = framing::ethernet_header(destination, self.link.address().0, llc.len());
+        let header = Encapsulation::Length.header(destination, self.link.address().0, llc.len());
         self.link.send(&[Outgoing { header: &header, payload: llc }])?;
         Ok(())
     }

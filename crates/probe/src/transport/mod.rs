@@ -35,7 +35,17 @@ pub trait Transport {
     ///
     /// # Errors
     /// When the transport no longer works.
-    fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError>;
+    ///
+    /// # Safety
+    /// A transport that [borrows](Transport::borrows) reads messages again after this has returned: each must stay
+    /// in place and unchanged until `borrows` messages after it were sent, [`settle`](Transport::settle) said that
+    /// nothing is left, or the transport is dropped.
+    unsafe fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError>;
+
+    /// Messages of a length that are sent and still read from the caller's memory, at most.
+    fn borrows(&self, _message_bytes: usize) -> usize {
+        0
+    }
 
     /// Goes on receiving a message of exactly `message.len()` bytes into `message`; its sequence
     /// number once it is whole. Until then every call must pass the same memory.

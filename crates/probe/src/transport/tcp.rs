@@ -91,7 +91,7 @@ impl Tcp {
 
 impl Transport for Tcp {
     #[inline]
-    fn try_send(&mut self, _sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError> {
+    unsafe fn try_send(&mut self, _sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError> {
         while *done < message.len() {
             let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
             match send(self.stream.as_raw_fd(), &message[*done..], flags) {

@@ -129,7 +129,7 @@ impl Udp {
 }
 
 impl Transport for Udp {
-    fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError> {
+    unsafe fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError> {
         while *done < message.len() {
             if !self.pacer.allows() {
                 return Ok(false);
@@ -247,9 +247,10 @@ mod tests {
     fn messages_below_and_above_the_largest_datagram_arrive_whole() {
         let (mut a, mut b) = pair();
         for (sequence, bytes) in (0..).zip([1, 499, 500, 501, 9000, FRAGMENT_BYTES, FRAGMENT_BYTES + 1, 100_000]) {
-            let mut pattern = Pattern::new(3, bytes, 0);
+            let mut pattern = Pattern::new(3, bytes, 0, 0);
             let mut done = 0;
-            assert!(a.try_send(sequence, pattern.message(sequence, Sender::Active), &mut done).unwrap());
+            // SAFETY: UDP borrows nothing.
+            assert!(unsafe { a.try_send(sequence, pattern.message(sequence, Sender::Active), &mut done) }.unwrap());
             let mut message = vec![0; bytes];
             let received = (0..1_000_000).find_map(|_| b.receive(&mut message, Duration::ZERO).unwrap());
             assert_eq!(received, Some(sequence), "{bytes} bytes");
@@ -266,7 +267,8 @@ mod tests {
         }
         a.socket.send(&[&header[..], &[1; 41]].concat()).unwrap();
         a.socket.send(&[&header[..], &[1; 39]].concat()).unwrap();
-        assert!(a.try_send(0, &[5; 40], &mut 0).unwrap());
+        // SAFETY: UDP borrows nothing.
+        assert!(unsafe { a.try_send(0, &[5; 40], &mut 0) }.unwrap());
         let mut message = [0; 40];
         let received = (0..1_000_000).find_map(|_| b.receive(&mut message, Duration::ZERO).unwrap());
         assert_eq!((received, message), (Some(0), [5; 40]));

@@ -10,7 +10,8 @@ use super::super::datagram::{Accepted, HEADER_BYTES, Header, Reassembly};
 use super::super::links::wrong;
 use super::super::pace::Pacer;
 use super::super::{Counters, Transport};
-use barewire_endpoint::{Port, framing};
+use super::FRAMING;
+use barewire_endpoint::Port;
 use barewire_recorder::LaunchError;
 
 /// DSAP, SSAP and the control field of a UI PDU.
@@ -36,11 +37,11 @@ impl<L: Link> Datagrams<L> {
         let own = link.address().0;
         // Type 1 keeps nothing under way, so no slots.
         let config = StationConfig { connections: 1, backlog: 1, ..StationConfig::default() };
-        let mut port = Port::new(link, &config, 0, None).map_err(wrong)?;
+        let mut port = Port::new(link, &config, 0, FRAMING).map_err(wrong)?;
         port.station.activate(peer.local);
         let llc = port.station.datagram(peer.local, Destination::Individual(peer.remote)).expect("the SAP is active");
         let mut header = [0; FRAME_HEADER_BYTES];
-        header[..ETHERNET_HEADER_BYTES].copy_from_slice(&framing::ethernet_header(peer.mac, own, 0));
+        header[..ETHERNET_HEADER_BYTES].copy_from_slice(&FRAMING.encapsulation.header(peer.mac, own, 0));
         header[ETHERNET_HEADER_BYTES..ETHERNET_HEADER_BYTES + LLC_BYTES].copy_from_slice(llc.as_bytes());
         Ok(Self {
             port,
@@ -81,7 +82,7 @@ impl<L: Link> Datagrams<L> {
 /// Writes what differs from frame to frame: the length, and the fragment's place.
 #[inline]
 fn write_header(header: &mut [u8; FRAME_HEADER_BYTES], fields: Header, part_bytes: usize) {
-    let length = framing::length_or_type(LLC_BYTES + HEADER_BYTES + part_bytes);
+    let length = FRAMING.encapsulation.length_or_type(LLC_BYTES + HEADER_BYTES + part_bytes);
     header[ETHERNET_HEADER_BYTES - 2..ETHERNET_HEADER_BYTES].copy_from_slice(&length);
     header[ETHERNET_HEADER_BYTES + LLC_BYTES..].copy_from_slice(&fields.to_bytes());
 }
@@ -92,7 +93,7 @@ fn frame_wire_bytes(part_bytes: usize) -> usize {
 
 impl<L: Link> Transport for Datagrams<L> {
     #[inline]
-    fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError> {
+    unsafe fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError> {
         let fragment_bytes = self.reassembly.fragment_bytes();
         if message.len() <= fragment_bytes {
             if !self.pacer.allows() {

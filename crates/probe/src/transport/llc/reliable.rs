@@ -13,6 +13,7 @@ use barewire_llc::{
 
 use super::super::links::wrong;
 use super::super::{Counters, Transport};
+use super::FRAMING;
 use barewire_endpoint::Port;
 use barewire_recorder::LaunchError;
 use barewire_recorder::clock::now_ns;
@@ -27,6 +28,10 @@ const BACKLOG_FRAGMENTS: usize = 128;
 
 /// Fragments offered before they are sent: so many are still in the nearest cache when the kernel copies them.
 const FRAGMENTS_PER_TRANSMIT: u32 = 8;
+/// Bytes of messages that may still be read from the caller's memory, or two messages: more than a window of MTU
+/// 1500 holds, and little enough for the nearest cache but one.
+const BORROWED_BYTES: usize = 128 << 10;
+const BORROWED_MESSAGES: usize = 64;
 /// Messages received in a row before events are taken all the same: they free slots.
 const UNHEARD_MESSAGES: u32 = 16;
 
@@ -36,6 +41,7 @@ pub struct Reliable<L> {
     room: u32,
     /// What is being sent.
     cutter: Option<(Cutter, Option<Fragment>)>,
+    borrowed: Borrowed,
     reassembler: Reassembler,
     /// Fragments that came while only sending; their memory is used again.
     backlog: VecDeque<Vec<u8>>,
@@ -57,6 +63,30 @@ enum Taken {
     Complete,
 }
 
+/// Which messages the peer has not acknowledged yet, and so are still read from the caller's memory.
+#[derive(Default)]
+struct Borrowed {
+    /// Fragments that the engine took, and that the peer has, so far.
+    offered: u64,
+    acknowledged: u64,
+    /// Of each message on its way: `offered` at its end.
+    ends: VecDeque<u64>,
+}
+
+impl Borrowed {
+    fn message_ends(&mut self) {
+        self.ends.push_back(self.offered);
+    }
+
+    /// How many.
+    fn messages(&mut self) -> usize {
+        while self.ends.front().is_some_and(|end| *end <= self.acknowledged) {
+            self.ends.pop_front();
+        }
+        self.ends.len()
+    }
+}
+
 #[derive(Clone, Copy)]
 enum Service {
     NotConnected {
@@ -75,7 +105,7 @@ impl<L: Link> Reliable<L> {
             ConnectionConfig { information_max: information_max(mtu) as u16, ..ConnectionConfig::default() };
         let slots = connection.queue;
         let config = StationConfig { connection, connections: 2, backlog: 1, ..StationConfig::default() };
-        let mut port = Port::new(link, &config, slots, None).map_err(wrong)?;
+        let mut port = Port::new(link, &config, slots, FRAMING).map_err(wrong)?;
         port.station.activate(peer.local);
         port.station.listen(peer.local, !connects);
         Ok(Self::new(port, Service::NotConnected { peer, connects }, mtu))
@@ -92,7 +122,7 @@ impl<L: Link> Reliable<L> {
             datagram_timeout: Duration::from_millis(1),
             ..StationConfig::default()
         };
-        let mut port = Port::new(link, &config, 2, None).map_err(wrong)?;
+        let mut port = Port::new(link, &config, 2, FRAMING).map_err(wrong)?;
         port.station.activate(peer.local);
         Ok(Self::new(port, Service::Acknowledged(peer), mtu))
     }
@@ -103,6 +133,7 @@ impl<L: Link> Reliable<L> {
             port,
             service,
             cutter: None,
+            borrowed: Borrowed::default(),
             reassembler: Reassembler::new(),
             backlog: VecDeque::with_capacity(BACKLOG_FRAGMENTS + 1),
             spare: Vec::new(),
@@ -115,18 +146,49 @@ impl<L: Link> Reliable<L> {
         }
     }
 
-    /// Puts a fragment into the engine's queue; false if it takes none now.
+    /// Whether a message is sent from the caller's memory: one that fits a frame costs less to copy than to gather,
+    /// and acknowledged datagrams are too slow for it to matter.
     #[inline]
-    fn offer(&mut self, fragment: &Fragment, message: &[u8]) -> bool {
+    fn lends(&self, message_bytes: usize) -> bool {
+        message_bytes > self.room as usize - FIRST_HEADER && !matches!(self.service, Service::Acknowledged(_))
+    }
+
+    /// Whether one message more may be borrowed.
+    fn may_borrow(&mut self, message_bytes: usize) -> Result<bool, LaunchError> {
+        let most = self.borrows(message_bytes);
+        if self.borrowed.messages() >= most {
+            self.port.transmit()?;
+            self.receive_for_later()?;
+            self.hear()?;
+        }
+        Ok(self.borrowed.messages() < most)
+    }
+
+    /// Puts a fragment into the engine's queue; false if it takes none now.
+    ///
+    /// # Safety
+    /// As [`Transport::try_send`].
+    #[inline]
+    unsafe fn offer(&mut self, fragment: &Fragment, message: &[u8]) -> bool {
         let part = &message[fragment.start as usize..fragment.end as usize];
-        let Some(slot) = self.port.slots.fill(fragment.header(), part) else { return false };
+        let lends = self.lends(message.len());
+        let slots = &mut self.port.slots;
+        let slot = if lends {
+            // SAFETY: the caller leaves the message as it is until `borrowed` knows that all of it is acknowledged.
+            unsafe { slots.lend(fragment.header(), part) }
+        } else {
+            slots.fill(fragment.header(), part)
+        };
+        let Some(slot) = slot else { return false };
         let now = self.port.now();
         let refused = match self.service {
             Service::Connection(handle) => self.port.station.send(handle, slot, now).err().map(|refused| refused.token),
             Service::Acknowledged(peer) => self.port.station.send_datagram(peer, slot, now).err().map(|(slot, _)| slot),
             Service::NotConnected { .. } => Some(slot),
         };
-        refused.map(|slot| self.port.slots.free(slot)).is_none()
+        let is_taken = refused.map(|slot| self.port.slots.free(slot)).is_none();
+        self.borrowed.offered += u64::from(is_taken);
+        is_taken
     }
 
     /// Takes what the engine has to say.
@@ -134,7 +196,10 @@ impl<L: Link> Reliable<L> {
     fn hear(&mut self) -> Result<(), LaunchError> {
         while let Some(event) = self.port.station.poll_event() {
             match event {
-                StationEvent::Connection(_, ConnectionEvent::Acknowledged(slot)) => self.port.slots.free(slot),
+                StationEvent::Connection(_, ConnectionEvent::Acknowledged(slot)) => {
+                    self.port.slots.free(slot);
+                    self.borrowed.acknowledged += 1;
+                }
                 StationEvent::Datagram(_, slot, outcome) => {
                     self.port.slots.free(slot);
                     if outcome == DatagramOutcome::NoAnswer {
@@ -299,7 +364,7 @@ impl<L: Link> Transport for Reliable<L> {
     }
 
     #[inline]
-    fn try_send(&mut self, _sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError> {
+    unsafe fn try_send(&mut self, _sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError> {
         if *done == message.len() {
             return Ok(true);
         }
@@ -308,6 +373,9 @@ impl<L: Link> Transport for Reliable<L> {
         let (mut cutter, mut next) = match self.cutter.take() {
             Some(under_way) => under_way,
             None => {
+                if self.lends(message.len()) && !self.may_borrow(message.len())? {
+                    return Ok(false);
+                }
                 let mut cutter = Cutter::new(message.len() as u32, self.room).expect("an MTU has room for a header");
                 let first = cutter.next();
                 (cutter, first)
@@ -315,12 +383,14 @@ impl<L: Link> Transport for Reliable<L> {
         };
         let mut waiting = 0;
         while let Some(fragment) = &next {
-            if !self.offer(fragment, message) {
+            // SAFETY: the caller's promise.
+            if !unsafe { self.offer(fragment, message) } {
                 // What the peer has acknowledged meanwhile makes room.
                 self.port.transmit()?;
                 self.receive_for_later()?;
                 self.hear()?;
-                if !self.offer(fragment, message) {
+                // SAFETY: the caller's promise.
+                if !unsafe { self.offer(fragment, message) } {
                     self.cutter = Some((cutter, next));
                     return Ok(false);
                 }
@@ -334,11 +404,18 @@ impl<L: Link> Transport for Reliable<L> {
             }
         }
         if is_short {
-            self.port.transmit_one()?
+            self.port.transmit_one()?;
         } else {
-            self.port.transmit()?
+            if self.lends(message.len()) {
+                self.borrowed.message_ends();
+            }
+            self.port.transmit()?;
         }
         Ok(true)
+    }
+
+    fn borrows(&self, message_bytes: usize) -> usize {
+        if self.lends(message_bytes) { (BORROWED_BYTES / message_bytes).clamp(2, BORROWED_MESSAGES) } else { 0 }
     }
 
     #[inline]
@@ -459,13 +536,14 @@ mod tests {
 
     /// Sends messages from one end to the other while both take turns, and checks every byte.
     fn carry(from: &mut Reliable<MemoryLink>, to: &mut Reliable<MemoryLink>, messages: u32, bytes: usize) {
-        let mut pattern = Pattern::new(5, bytes, 0);
+        let mut pattern = Pattern::new(5, bytes, 0, from.borrows(bytes));
         let mut place = vec![0; bytes];
         let (mut sending, mut done, mut received) = (0, 0, 0);
         while received < messages {
             if sending < messages {
-                let message = pattern.message(sending, Sender::Active).to_vec();
-                if from.try_send(sending, &message, &mut done).unwrap() {
+                let message = pattern.message(sending, Sender::Active);
+                // SAFETY: the pattern keeps what is borrowed.
+                if unsafe { from.try_send(sending, message, &mut done) }.unwrap() {
                     (sending, done) = (sending + 1, 0);
                 }
             } else {
@@ -519,7 +597,8 @@ mod tests {
     fn a_peer_that_is_gone_is_an_error_in_bounded_time() {
         let (mut a, b) = acknowledged(Faults { loss: 1.0, ..Faults::default() }, 1);
         let deadline_ns = now_ns() + 5_000_000_000;
-        assert!(a.try_send(0, &[1; 10], &mut 0).unwrap());
+        // SAFETY: the message is a constant.
+        assert!(unsafe { a.try_send(0, &[1; 10], &mut 0) }.unwrap());
         let error = loop {
             if let Err(error) = a.settle() {
                 break error;
@@ -532,21 +611,25 @@ mod tests {
 
     #[test]
     fn both_ends_may_send_at_once_more_than_both_can_hold() {
-        let (mut a, mut b) = connected(Faults::default(), 1);
-        let mut pattern = Pattern::new(5, 200_000, 0);
+        let mut pattern = Pattern::new(5, 200_000, 0, 0);
         let (there, back) = (pattern.message(0, Sender::Active).to_vec(), pattern.message(0, Sender::Passive).to_vec());
+        let (mut a, mut b) = connected(Faults::default(), 1);
         let (mut done_a, mut done_b) = (0, 0);
         // Neither looks for data until it has sent all of its own.
         for _ in 0..1000 {
-            let sent_a = a.try_send(0, &there, &mut done_a).unwrap();
-            let sent_b = b.try_send(0, &back, &mut done_b).unwrap();
+            // SAFETY: both messages outlive both ends.
+            let sent_a = unsafe { a.try_send(0, &there, &mut done_a) }.unwrap();
+            // SAFETY: as above.
+            let sent_b = unsafe { b.try_send(0, &back, &mut done_b) }.unwrap();
             assert!(!sent_a && !sent_b, "both hold less than a message");
         }
         let (mut at_a, mut at_b) = (vec![0; 200_000], vec![0; 200_000]);
         let (mut got_a, mut got_b) = (false, false);
         while !(got_a && got_b) {
-            a.try_send(0, &there, &mut done_a).unwrap();
-            b.try_send(0, &back, &mut done_b).unwrap();
+            // SAFETY: as above.
+            unsafe { a.try_send(0, &there, &mut done_a) }.unwrap();
+            // SAFETY: as above.
+            unsafe { b.try_send(0, &back, &mut done_b) }.unwrap();
             for (end, place, got) in [(&mut a, &mut at_a, &mut got_a), (&mut b, &mut at_b, &mut got_b)] {
                 // Who has its message still answers the other.
                 *got = if *got { end.settle().is_ok() } else { end.receive(place, Duration::ZERO).unwrap().is_some() };
