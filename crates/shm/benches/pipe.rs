@@ -4,6 +4,7 @@
 #![allow(missing_docs)] // criterion's macros
 
 use std::hint::{black_box, spin_loop};
+use std::sync::{Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -116,21 +117,24 @@ fn with_peer(
     let mut door = Door::open(name.as_bytes()).unwrap();
     let mut there = knock(name.as_bytes(), &[], &config).unwrap().unwrap();
     let mut here = door.accept().unwrap().unwrap();
+    let both = Barrier::new(2);
     thread::scope(|scope| {
+        let both = &both;
         scope.spawn(move || {
             pin(1);
-            assert!(there.send(b"here", &[]));
+            both.wait();
             other(&mut there);
         });
         pin(0);
-        take(&mut here, |_| ());
+        // Not by spinning: the other may have to leave this core first.
+        both.wait();
         own(&mut here)
     })
 }
 
 /// Binds the calling thread to one of the cores that it may use, if there are that many.
 fn pin(place: usize) {
-    static ALLOWED: std::sync::OnceLock<CpuSet> = std::sync::OnceLock::new();
+    static ALLOWED: OnceLock<CpuSet> = std::sync::OnceLock::new();
     let allowed = ALLOWED.get_or_init(|| sched_getaffinity(Pid::from_raw(0)).unwrap());
     let Some(cpu) = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)).nth(place) else { return };
     let mut set = CpuSet::new();
