@@ -22,8 +22,9 @@ pub struct PipeConfig {
 }
 
 impl Default for PipeConfig {
+    /// 256 KiB: half of that streams half as fast, twice that no faster (docs/performance.md).
     fn default() -> Self {
-        Self { ring_bytes: 128 << 10 }
+        Self { ring_bytes: 256 << 10 }
     }
 }
 
@@ -230,4 +231,84 @@ fn wake(sleeps: &AtomicU32, socket: &OwnedFd) {
 fn break_off(to: &mut Option<Fault>, socket: &OwnedFd, fault: Fault) {
     *to = Some(fault);
     let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Door, knock};
+
+    fn pair(test: &str, config: &PipeConfig) -> [Pipe; 2] {
+        let name = format!("barewire-shm {test} {}", std::process::id());
+        let mut door = Door::open(name.as_bytes()).unwrap();
+        let knocker = knock(name.as_bytes(), &[], config).unwrap().unwrap();
+        [knocker, door.accept().unwrap().unwrap()]
+    }
+
+    /// Whoever writes anything anywhere into the memory breaks the pipe at most: no end panics, hangs, or says a
+    /// message is longer than it can be; and a broken pipe stays broken.
+    #[test]
+    fn garbage_in_the_memory_breaks_the_pipe_and_nothing_else() {
+        let mut broken = 0;
+        for seed in 0..300 {
+            println!("seed {seed}");
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut ends = pair("garbage", &PipeConfig { ring_bytes: 4096 });
+            for _ in 0..500 {
+                let end = random.usize(..2);
+                if random.u8(..) < 16 {
+                    scribble(&ends[end]._memory, &mut random);
+                }
+                let pipe = &mut ends[end];
+                let was_broken = pipe.fault().is_some();
+                match random.u8(..8) {
+                    0..3 => {
+                        let sent = pipe.send(&[1; 8], &vec![2; random.usize(..=pipe.room() - 8)]);
+                        assert!(!(sent && was_broken));
+                    }
+                    3..6 => {
+                        let room = pipe.room();
+                        let message = pipe.receive();
+                        assert!(message.is_none_or(|message| message.len() <= room && !was_broken));
+                    }
+                    6 => drop(pipe.arm(Awaited::MessageOrRoom(random.usize(..1000)))),
+                    _ => drop(pipe.is_gone()),
+                }
+                assert!(pipe.fault().is_none() || pipe.is_gone());
+            }
+            broken += ends.iter().filter(|end| end.fault().is_some()).count();
+        }
+        assert!(broken > 300, "garbage is found: {broken} of 600 ends");
+    }
+
+    fn scribble(memory: &Memory, random: &mut fastrand::Rng) {
+        let ring = memory.ring(random.usize(..2));
+        let garbage = match random.u8(..4) {
+            0 => random.u64(..),
+            1 => random.u64(..4096),
+            2 => (random.u64(..128) << 32) | (1 << 31) | random.u64(..2048),
+            _ => u64::MAX,
+        };
+        let (words, place) = if random.bool() {
+            (ring.control.cast::<u64>(), random.usize(..3) * 16)
+        } else {
+            (ring.base.cast::<u64>(), random.usize(..2 * ring.bytes / 8))
+        };
+        // SAFETY: inside the controls of the ring or its two mappings; both ends are this thread's.
+        unsafe { words.add(place).write_volatile(garbage) };
+    }
+
+    #[test]
+    fn an_end_that_finds_a_fault_tells_the_other_that_it_is_gone() {
+        let [mut knocker, mut door] = pair("fault", &PipeConfig::default());
+        assert!(knocker.send(b"before", &[]));
+        // SAFETY: the word behind the message, inside the ring; both ends are this thread's.
+        unsafe { knocker._memory.ring(0).base.cast::<u64>().add(8).write_volatile(!0) };
+        assert_eq!(door.receive(), Some(&b"before"[..]));
+        assert!(!knocker.is_gone());
+        assert_eq!(door.receive(), None);
+        assert_eq!(door.fault(), Some(Fault::Word(!0)));
+        assert!(door.is_gone() && door.arm(Awaited::Message) && !door.send(&[], &[]));
+        assert!(knocker.is_gone() && knocker.arm(Awaited::Message));
+    }
 }

@@ -226,3 +226,167 @@ fn word(position: u64, bytes: usize) -> u64 {
 fn lines(bytes: usize) -> u64 {
     (WORD_BYTES + bytes).next_multiple_of(LINE_BYTES) as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::memory::Memory;
+
+    const RING_BYTES: usize = 4096;
+
+    struct Ends {
+        sending: Sending,
+        receiving: Receiving,
+        _memory: Memory,
+    }
+
+    fn ends() -> Ends {
+        let (memory, _file) = Memory::create(RING_BYTES).unwrap();
+        let ring = memory.ring(0);
+        Ends { sending: Sending::new(ring), receiving: Receiving::new(ring), _memory: memory }
+    }
+
+    impl Ends {
+        fn send(&mut self, message: &[u8]) -> bool {
+            self.sending.send(&[], message).unwrap()
+        }
+
+        fn receive(&mut self) -> Option<Vec<u8>> {
+            self.receiving.give_back();
+            self.receiving.receive().unwrap().map(<[u8]>::to_vec)
+        }
+    }
+
+    #[test]
+    fn a_message_that_reaches_beyond_the_end_of_the_ring_is_received_in_one_piece() {
+        let mut ends = ends();
+        let message: Vec<u8> = (0..1000).map(|place| place as u8).collect();
+        // 16 lines each, but 17 with the odd one in front: after some rounds every line has been a beginning.
+        for round in 0..64 * 5 {
+            assert!(ends.send(&message[..500 + round]));
+            assert_eq!(ends.receive().unwrap(), message[..500 + round]);
+        }
+    }
+
+    /// 4096 bytes are 64 lines, one of which holds the zero behind the last message.
+    #[test]
+    fn a_ring_takes_as_many_lines_as_it_has_less_one() {
+        let mut ends = ends();
+        for _ in 0..63 {
+            assert!(ends.send(&[1; LINE_BYTES - WORD_BYTES]));
+        }
+        assert!(!ends.send(&[]));
+        // Told in eighths: eight lines must be back before there is news of any.
+        for taken in 0..=8 {
+            assert!(!ends.sending.has_room(0).unwrap(), "after {taken} messages");
+            assert!(ends.receive().is_some());
+        }
+        assert!(ends.send(&[2; 8 * LINE_BYTES - WORD_BYTES]));
+        assert!(!ends.send(&[]));
+        while let Some(message) = ends.receive() {
+            assert!(matches!((message[0], message.len()), (1, 56) | (2, 504)));
+        }
+        let room = ends.sending.room();
+        assert!(ends.send(&vec![3; room]) && ends.send(&[]), "the longest fits what was not told yet");
+    }
+
+    #[test]
+    fn an_empty_message_is_a_message() {
+        let mut ends = ends();
+        assert_eq!(ends.receive(), None);
+        for _ in 0..1000 {
+            assert!(ends.send(&[]));
+            assert_eq!((ends.receive(), ends.receive()), (Some(vec![]), None));
+        }
+    }
+
+    /// Sends what the words of later rounds look like; none of it is taken for one when its time has come.
+    #[test]
+    fn bytes_of_an_old_message_are_never_taken_for_a_new_one() {
+        let mut ends = ends();
+        for round in 1..20 {
+            for _ in 0..8 {
+                let begin = ends.sending.sent;
+                let bytes = 8 * LINE_BYTES - WORD_BYTES;
+                let words = (1..64).map(|place| word(begin + RING_BYTES as u64 + 8 * (place & !7), 8));
+                let message: Vec<u8> = words.flat_map(u64::to_ne_bytes).take(bytes).collect();
+                assert!(ends.send(&message));
+                assert_eq!(ends.receive(), Some(message));
+                assert_eq!(ends.receive(), None, "round {round}");
+            }
+            assert!(ends.send(&[]) && ends.receive().is_some());
+        }
+    }
+
+    #[test]
+    fn what_the_other_end_cannot_have_written_is_a_fault() {
+        let mut ends = ends();
+        let control = ends.sending.ring;
+        for told in [1, u64::MAX] {
+            control.control().told.0.store(told, Ordering::Relaxed);
+            assert_eq!(ends.sending.look(), Err(Fault::Taken { told, before: 0, sent: 0 }));
+        }
+        for (wrong, fault) in [
+            (1, Fault::Word(1)),
+            (word(64, 3), Fault::Word(word(64, 3))),
+            (word(0, 1017), Fault::Length(1017)),
+            (word(0, (1 << 31) - 1), Fault::Length((1 << 31) - 1)),
+        ] {
+            ends.receiving.ring.word(0).store(wrong, Ordering::Relaxed);
+            assert_eq!(ends.receiving.receive(), Err(fault));
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Send(usize),
+        Receive,
+        Tell,
+    }
+
+    proptest! {
+        /// The ring is a queue: what goes in comes out, in order and whole; and it refuses only when it is rather full.
+        #[test]
+        fn a_ring_is_a_queue(steps in prop::collection::vec(
+            prop_oneof![3 => (0..1017_usize).prop_map(Step::Send), 2 => (0..100_usize).prop_map(Step::Send),
+                        4 => Just(Step::Receive), 1 => Just(Step::Tell)],
+            1..400,
+        )) {
+            let (mut ends, mut queue, mut number) = (ends(), VecDeque::new(), 0_u8);
+            // What the receiver still has lent, and what it has not told.
+            let mut held = 0;
+            for step in steps {
+                match step {
+                    Step::Send(bytes) => {
+                        number = number.wrapping_add(1);
+                        let message = vec![number; bytes];
+                        let used: u64 = queue.iter().map(|message: &Vec<u8>| lines(message.len())).sum();
+                        let (before, behind) = message.split_at(bytes / 3);
+                        if ends.sending.send(before, behind).unwrap() {
+                            queue.push_back(message);
+                            prop_assert!(used + lines(bytes) < RING_BYTES as u64);
+                        } else {
+                            let untold = held + (RING_BYTES / 8) as u64;
+                            prop_assert!(used + untold + lines(bytes) + 64 > RING_BYTES as u64);
+                        }
+                    }
+                    Step::Receive => {
+                        let message = ends.receive();
+                        held = message.as_ref().map_or(0, |message| lines(message.len()));
+                        prop_assert_eq!(message, queue.pop_front());
+                    }
+                    Step::Tell => {
+                        ends.receiving.give_back();
+                        ends.receiving.tell();
+                        held = 0;
+                    }
+                }
+                prop_assert_eq!(ends.receiving.is_ready(), !queue.is_empty());
+            }
+        }
+    }
+}
