@@ -132,3 +132,25 @@ fn no_wake_up_is_lost_both_ways() {
         }
     });
 }
+
+/// Each answers after a delay of the length that arming takes, so that messages come while the other is about to sleep.
+#[test]
+fn no_wake_up_is_lost_between_asking_and_sleeping() {
+    thread::scope(|scope| {
+        for (seed, mut pipe) in (5..).zip(pair("answers")) {
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed);
+                assert!(seed != 5 || pipe.send(&[], &[]));
+                for _ in 0..100_000 {
+                    while pipe.receive().is_none() {
+                        sleep(&mut pipe, Awaited::Message);
+                    }
+                    for _ in 0..random.u32(..400) {
+                        std::hint::spin_loop();
+                    }
+                    assert!(pipe.send(&[], &[]));
+                }
+            });
+        }
+    });
+}
