@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Bounds, each with why this value.
+
+use std::time::Duration;
+
+/// Bytes of a door's name: an abstract Unix address takes 107.
+pub const NAME_BYTES_MAX: usize = 100;
+/// Bytes of what a knocker says: who it is and what it wants to talk to, in a few numbers.
+pub const HELLO_BYTES_MAX: usize = 64;
+/// Bytes of a ring: a knocker decides how much memory the door's process maps, so there must be an end.
+pub const RING_BYTES_MAX: usize = 16 << 20;
+/// Bytes that no two messages share, nor a message and an index: a cache line.
+pub(crate) const LINE_BYTES: usize = 64;
+/// A ring is told free in so many steps: each costs a fence and the transfer of a line.
+pub(crate) const STEPS: usize = 8;
+/// The largest message is this part of a ring, so that one can be written while another is read.
+pub(crate) const MESSAGES: usize = 4;
+/// Knockers half-way in: connected, and nothing said yet. More than processes of one host that start at once do
+/// between two system calls of theirs; each costs a descriptor.
+pub(crate) const HALFWAY_MAX: usize = 64;
+/// How long a knocker may stay half-way in: its hello follows its connection at once, unless it has lost its core.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes taken off the socket at once; the other end has at most one for each way under way unless it is broken.
+pub(crate) const WAKES_MAX: usize = 16;
+
+// What the receiver has not told yet, the next line, and the largest message always fit a ring together; else a sender
+// might wait for room that the receiver has given back already.
+const _: () = assert!(MESSAGES > 1 && STEPS > 2);

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What can go wrong with a pipe: the caller's part, the system's, the other end's.
+
+use std::io;
+
+use thiserror::Error;
+
+use crate::bounds::{HELLO_BYTES_MAX, NAME_BYTES_MAX, RING_BYTES_MAX};
+
+/// Why there is no door or no pipe.
+#[derive(Debug, Error)]
+pub enum ShmError {
+    /// Another door of this network namespace has the name.
+    #[error("the name '{0}' is taken by another process, or another door of this one")]
+    NameTaken(String),
+    /// A door's name has a length that no name has.
+    #[error("a door's name has 1 to {NAME_BYTES_MAX} bytes, not {0}")]
+    NameLength(usize),
+    /// What a knocker says is short.
+    #[error("a hello has at most {HELLO_BYTES_MAX} bytes, not {0}")]
+    HelloLength(usize),
+    /// A ring has a size that none has.
+    #[error("a ring's size is a power of two from {page_bytes} (a page) to {RING_BYTES_MAX}, not {ring_bytes}")]
+    RingBytes {
+        /// What was asked for.
+        ring_bytes: usize,
+        /// The system's.
+        page_bytes: usize,
+    },
+    /// Somebody else's door has the name: nothing was said to it.
+    #[error("the door '{name}' belongs to user {user}, not to ours; choose another name")]
+    Stranger {
+        /// The door's name.
+        name: String,
+        /// Whose it is.
+        user: u32,
+    },
+    /// More knockers wait than the system lets wait.
+    #[error("too many knock at '{0}' at once; try again when its process has had time to accept")]
+    Busy(String),
+    /// A system call failed.
+    #[error("{operation} failed: {source}")]
+    System {
+        /// The call.
+        operation: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl ShmError {
+    /// For `map_err`: that `operation` failed.
+    pub(crate) fn system<E: Into<io::Error>>(operation: &'static str) -> impl FnOnce(E) -> Self {
+        move |error| Self::System { operation, source: error.into() }
+    }
+}
+
+/// What the other end did to the shared memory that no end does. The pipe is of no use any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Fault {
+    /// The word in front of a message is none of this place.
+    #[error("the other end wrote a message's word {0:#018x} that belongs elsewhere")]
+    Word(u64),
+    /// A message is longer than the longest.
+    #[error("the other end wrote a message of {0} bytes, more than there is room for")]
+    Length(usize),
+    /// The other end says to have taken what was not there, or to have given back what it has.
+    #[error("the other end says it has taken {told} bytes, after {before}, of {sent}")]
+    Taken {
+        /// Bytes since the beginning, as it says now.
+        told: u64,
+        /// As it said before.
+        before: u64,
+        /// What was sent.
+        sent: u64,
+    },
+}

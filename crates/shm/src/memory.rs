@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The memory of a pipe: two rings and their controls in one file without a name, whose size can never change.
+//!
+//! ```text
+//! file     │ ring 0 │ ring 1 │ controls │
+//! mapping  │ ring 0 │ ring 0 │ ring 1 │ ring 1 │ controls │
+//! ```
+//! Each ring is mapped twice, so that a message which reaches beyond its end lies in one piece all the same.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, FcntlArg, SealFlag, fallocate, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::stat::fstat;
+use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
+use nix::unistd::{SysconfVar, ftruncate, sysconf};
+
+use crate::bounds::{MESSAGES, RING_BYTES_MAX, STEPS};
+use crate::error::ShmError;
+
+/// A pipe's memory, mapped; gone with this value.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    base: NonNull<u8>,
+    ring_bytes: usize,
+}
+
+/// One direction's part of a [`Memory`]. Usable as long as that lives, which is for whoever keeps both to see to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ring {
+    /// Twice `bytes` can be read and written from here; the second half is the first once more.
+    pub(crate) base: NonNull<u8>,
+    pub(crate) control: NonNull<Control>,
+    /// A power of two and whole pages.
+    pub(crate) bytes: usize,
+}
+
+/// Words of one direction. Two lines for each, since processors fetch lines in pairs. All zero at the beginning.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct Control {
+    /// Bytes of the ring that the receiver has taken since the beginning, as far as it has told; its own word.
+    pub(crate) told: Apart<AtomicU64>,
+    /// 1: the receiver is about to sleep until something comes. It sets it, and the sender takes it back.
+    pub(crate) receiver_sleeps: Apart<AtomicU32>,
+    /// 1: the sender is about to sleep until there is room. It sets it, and the receiver takes it back.
+    pub(crate) sender_sleeps: Apart<AtomicU32>,
+}
+
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub(crate) struct Apart<T>(pub(crate) T);
+
+/// What makes a file safe to map for ever: nobody can cut it, so that no access to it can fail.
+const SEALS: SealFlag = SealFlag::F_SEAL_SHRINK.union(SealFlag::F_SEAL_GROW).union(SealFlag::F_SEAL_SEAL);
+const CONTROLS_BYTES: usize = 2 * size_of::<Control>();
+
+const _: () = assert!(CONTROLS_BYTES <= 4096, "the controls are one page");
+
+// SAFETY: nothing in a mapping is bound to the thread that made it.
+unsafe impl Send for Memory {}
+// SAFETY: a ring is only an address in a mapping. What is done there follows the rules of `ring.rs`.
+unsafe impl Send for Ring {}
+
+impl Memory {
+    /// New memory, all zero, sealed, every page of it present; and the file that another process may map.
+    pub(crate) fn create(ring_bytes: usize) -> Result<(Self, OwnedFd), ShmError> {
+        let page_bytes = page_bytes();
+        if !(ring_bytes.is_power_of_two() && (page_bytes..=RING_BYTES_MAX).contains(&ring_bytes)) {
+            return Err(ShmError::RingBytes { ring_bytes, page_bytes });
+        }
+        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+        let file = memfd_create(c"barewire-pipe", flags).map_err(ShmError::system("memfd_create"))?;
+        let bytes = file_bytes(ring_bytes);
+        ftruncate(&file, bytes).map_err(ShmError::system("ftruncate"))?;
+        // Asked for now: memory that runs out later would end the process that touches it.
+        fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(ShmError::system("fallocate"))?;
+        fcntl(&file, FcntlArg::F_ADD_SEALS(SEALS)).map_err(ShmError::system("F_ADD_SEALS"))?;
+        Ok((Self::map(&file, ring_bytes)?, file))
+    }
+
+    /// Memory that another process has made; none if it is not as [`Memory::create`] makes it.
+    pub(crate) fn adopt(file: &OwnedFd, ring_bytes: usize) -> Result<Option<Self>, ShmError> {
+        if !(ring_bytes.is_power_of_two() && (page_bytes()..=RING_BYTES_MAX).contains(&ring_bytes)) {
+            return Ok(None);
+        }
+        // Only a file without a name on the system's own tmpfs has such seals, or one of huge pages, which can run out.
+        let sealed = fcntl(file, FcntlArg::F_GET_SEALS)
+            .is_ok_and(|seals| SealFlag::from_bits_retain(seals).contains(SEALS))
+            && fstatfs(file).is_ok_and(|system| system.filesystem_type() == TMPFS_MAGIC);
+        if !sealed || !fstat(file).is_ok_and(|status| status.st_size == file_bytes(ring_bytes)) {
+            return Ok(None);
+        }
+        match Self::map(file, ring_bytes) {
+            // Sealed against writing too, or opened for reading only.
+            Err(ShmError::System { source, .. })
+                if matches!(source.raw_os_error(), Some(libc::EPERM | libc::EACCES)) =>
+            {
+                Ok(None)
+            }
+            mapped => mapped.map(Some),
+        }
+    }
+
+    /// The ring of a direction, 0 from knocker to door and 1 from door to knocker.
+    pub(crate) fn ring(&self, direction: usize) -> Ring {
+        assert!(direction < 2);
+        // SAFETY: inside the mapping by the picture above; the controls begin on a page.
+        unsafe {
+            let controls = self.base.add(4 * self.ring_bytes).cast::<Control>();
+            Ring {
+                base: self.base.add(2 * direction * self.ring_bytes),
+                control: controls.add(direction),
+                bytes: self.ring_bytes,
+            }
+        }
+    }
+
+    fn map(file: &OwnedFd, ring_bytes: usize) -> Result<Self, ShmError> {
+        // SAFETY: a new mapping where the system likes it touches no memory that is in use.
+        let base = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            libc::mmap(ptr::null_mut(), mapping_bytes(ring_bytes), libc::PROT_NONE, flags, -1, 0)
+        };
+        if base == libc::MAP_FAILED {
+            return Err(ShmError::system("mmap")(io::Error::last_os_error()));
+        }
+        let base = NonNull::new(base.cast::<u8>()).expect("a mapping is never at 0");
+        // From here on, it is unmapped on every way out.
+        let memory = Self { base, ring_bytes };
+        let places =
+            [(0, 0), (1, 0), (2, 1), (3, 1)].map(|(to, from)| (to * ring_bytes, from * ring_bytes, ring_bytes));
+        for (to, from, bytes) in places.into_iter().chain([(4 * ring_bytes, 2 * ring_bytes, CONTROLS_BYTES)]) {
+            let from = libc::off_t::try_from(from).expect("RING_BYTES_MAX is small");
+            // SAFETY: replaces part of the mapping made above, which nobody has seen yet, by part of the file.
+            let part = unsafe {
+                let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_POPULATE;
+                let protection = libc::PROT_READ | libc::PROT_WRITE;
+                libc::mmap(base.add(to).as_ptr().cast(), bytes, protection, flags, file.as_raw_fd(), from)
+            };
+            if part == libc::MAP_FAILED {
+                return Err(ShmError::system("mmap")(Errno::last()));
+            }
+        }
+        Ok(memory)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: unmaps exactly what `map` mapped, once.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), mapping_bytes(self.ring_bytes)) };
+    }
+}
+
+impl Ring {
+    /// Its largest message; a quarter of it, less the word in front.
+    pub(crate) fn room(self) -> usize {
+        self.bytes / MESSAGES - size_of::<u64>()
+    }
+
+    /// What the receiver takes before it tells.
+    pub(crate) fn step(self) -> u64 {
+        (self.bytes / STEPS) as u64
+    }
+}
+
+fn file_bytes(ring_bytes: usize) -> libc::off_t {
+    libc::off_t::try_from(2 * ring_bytes + CONTROLS_BYTES).expect("RING_BYTES_MAX is small")
+}
+
+fn mapping_bytes(ring_bytes: usize) -> usize {
+    4 * ring_bytes + CONTROLS_BYTES
+}
+
+/// Rings are whole pages, as what is mapped is.
+fn page_bytes() -> usize {
+    let bytes = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().expect("every system has pages");
+    usize::try_from(bytes).expect("a size is positive")
+}

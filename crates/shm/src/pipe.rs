@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A pipe's end: both directions, sleeping and waking, and the other's end.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
+
+use crate::bounds::WAKES_MAX;
+use crate::error::Fault;
+use crate::memory::Memory;
+use crate::ring::{Receiving, Sending, meet};
+
+/// How a pipe is made; the knocker decides.
+#[derive(Clone, Debug)]
+pub struct PipeConfig {
+    /// Bytes of the ring of each direction: a power of two from a page to [`RING_BYTES_MAX`](crate::RING_BYTES_MAX).
+    /// The largest message is a quarter of it, less 8.
+    pub ring_bytes: usize,
+}
+
+impl Default for PipeConfig {
+    /// 256 KiB: half of that streams half as fast, twice that no faster (docs/performance.md).
+    fn default() -> Self {
+        Self { ring_bytes: 256 << 10 }
+    }
+}
+
+/// One end of a pipe. Its descriptor ([`AsFd`]) is only for sleeping, after [`Pipe::arm`].
+#[derive(Debug)]
+pub struct Pipe {
+    sending: Sending,
+    receiving: Receiving,
+    socket: OwnedFd,
+    hello: Vec<u8>,
+    /// The other end has been closed.
+    hung_up: bool,
+    fault: Option<Fault>,
+    /// Last, and so dropped last: the two directions lie in it.
+    _memory: Memory,
+}
+
+/// What a side sleeps for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// Something to receive.
+    Message,
+    /// Room to send a message of so many bytes.
+    Room(usize),
+    /// Either, whichever comes first.
+    MessageOrRoom(usize),
+}
+
+/// Which end it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Knocker,
+    Door,
+}
+
+impl Pipe {
+    pub(crate) fn new(socket: OwnedFd, memory: Memory, side: Side, hello: Vec<u8>) -> Self {
+        let (to, from) = if side == Side::Knocker { (0, 1) } else { (1, 0) };
+        Self {
+            sending: Sending::new(memory.ring(to)),
+            receiving: Receiving::new(memory.ring(from)),
+            socket,
+            hello,
+            hung_up: false,
+            fault: None,
+            _memory: memory,
+        }
+    }
+
+    /// What the knocker said, at the door's end; empty at its own.
+    pub fn hello(&self) -> &[u8] {
+        &self.hello
+    }
+
+    /// Bytes of the largest message.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.sending.room()
+    }
+
+    /// Sends one message, `payload` behind `header`; both are copied. False: there is no room now, or never again
+    /// ([`Pipe::is_gone`]), and nothing was taken.
+    ///
+    /// # Panics
+    /// If both together are longer than [`Pipe::room`].
+    #[inline]
+    pub fn send(&mut self, header: &[u8], payload: &[u8]) -> bool {
+        assert!(header.len() + payload.len() <= self.room(), "a message is no longer than room()");
+        if self.fault.is_some() {
+            return false;
+        }
+        match self.sending.send(header, payload) {
+            Ok(true) => {
+                meet();
+                wake_if(self.sending.receiver_sleeps(), &self.socket);
+                true
+            }
+            Ok(false) => false,
+            Err(fault) => {
+                break_off(&mut self.fault, &self.socket, fault);
+                false
+            }
+        }
+    }
+
+    /// The next message, lent until the next call. Its place in the ring is free for the other then.
+    #[inline]
+    pub fn receive(&mut self) -> Option<&[u8]> {
+        if self.fault.is_some() {
+            return None;
+        }
+        if self.receiving.give_back() {
+            meet();
+            wake_if(self.receiving.sender_sleeps(), &self.socket);
+        }
+        match self.receiving.receive() {
+            Ok(message) => message,
+            Err(fault) => {
+                break_off(&mut self.fault, &self.socket, fault);
+                None
+            }
+        }
+    }
+
+    /// Says that this side is going to sleep. True: it need not, something is there already, if only the pipe's end.
+    /// False: `poll` for reading on the descriptor returns when what is awaited has come, or the other end is gone. It
+    /// may return without; arming again puts that right. What was awaited in an earlier call is not any more.
+    ///
+    /// No wake-up is lost. A sleeper (1) takes old bytes off the socket, (2) sets its flag, (3) fences, (4) looks at the
+    /// other's word: a message's, or what was told. The other (a) writes that word, (b) fences, (c) looks at the flag,
+    /// and if it takes it back from 1 to 0, (d) sends a byte. Of two fences one is first. If the sleeper's, then (c)
+    /// sees what (2) set; taking it back is one atomic step, so exactly one byte follows it, and it follows (1): it is
+    /// on the socket when the sleeper polls. If the other's, then (4) sees what (a) wrote and there is no sleep.
+    /// A flag left over from an earlier sleep costs at most a byte too many. A byte that finds the socket full is not
+    /// missed, because then the sleeper has others to wake up from.
+    pub fn arm(&mut self, awaited: Awaited) -> bool {
+        let (message, room) = match awaited {
+            Awaited::Message => (true, None),
+            Awaited::Room(bytes) => (false, Some(bytes)),
+            Awaited::MessageOrRoom(bytes) => (true, Some(bytes)),
+        };
+        self.take_wakes();
+        self.receiving.give_back();
+        self.receiving.tell();
+        self.receiving.sleeps().store(u32::from(message), Ordering::Relaxed);
+        self.sending.sleeps().store(u32::from(room.is_some()), Ordering::Relaxed);
+        meet();
+        wake_if(self.receiving.sender_sleeps(), &self.socket);
+        let has_room = room.is_some_and(|bytes| {
+            self.sending.has_room(bytes).unwrap_or_else(|fault| {
+                break_off(&mut self.fault, &self.socket, fault);
+                true
+            })
+        });
+        let ready = has_room || (message && self.receiving.is_ready()) || self.hung_up || self.fault.is_some();
+        if ready {
+            self.receiving.sleeps().store(0, Ordering::Relaxed);
+            self.sending.sleeps().store(0, Ordering::Relaxed);
+        }
+        ready
+    }
+
+    /// Whether the other end is closed, its process dead, or the pipe broken, and there is nothing left to receive. A
+    /// system call, for when nothing has come for some time.
+    pub fn is_gone(&mut self) -> bool {
+        if self.fault.is_some() {
+            return true;
+        }
+        if !self.hung_up {
+            let mut descriptors = [PollFd::new(self.socket.as_fd(), PollFlags::empty())];
+            // Asks for nothing, and is told of the end nevertheless.
+            self.hung_up = matches!(poll(&mut descriptors, PollTimeout::ZERO), Ok(1..));
+        }
+        // After the look at the socket: what the other wrote before its end is seen now.
+        self.hung_up && !self.receiving.is_ready()
+    }
+
+    /// What the other end did to break the pipe, if it did.
+    pub fn fault(&self) -> Option<Fault> {
+        self.fault
+    }
+
+    /// Takes what woke this side off the socket.
+    fn take_wakes(&mut self) {
+        let mut byte = [0];
+        // Bounded: another end that sends without end only keeps this one awake.
+        for _ in 0..WAKES_MAX {
+            match recv(self.socket.as_raw_fd(), &mut byte, MsgFlags::MSG_DONTWAIT) {
+                Ok(1..) | Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => return,
+                Ok(0) | Err(_) => {
+                    self.hung_up = true;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl AsFd for Pipe {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Wakes the other if it sleeps.
+#[inline]
+fn wake_if(sleeps: &AtomicU32, socket: &OwnedFd) {
+    if sleeps.load(Ordering::Relaxed) != 0 {
+        wake(sleeps, socket);
+    }
+}
+
+#[cold]
+fn wake(sleeps: &AtomicU32, socket: &OwnedFd) {
+    if sleeps.swap(0, Ordering::AcqRel) != 0 {
+        // Full: it wakes up from the others. Gone: nobody is left to wake.
+        let _ = send(socket.as_raw_fd(), &[0], MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);
+    }
+}
+
+/// Ends the pipe, for the other as well: it sees this end gone.
+#[cold]
+fn break_off(to: &mut Option<Fault>, socket: &OwnedFd, fault: Fault) {
+    *to = Some(fault);
+    let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Door, knock};
+
+    fn pair(test: &str, config: &PipeConfig) -> [Pipe; 2] {
+        let name = format!("barewire-shm {test} {}", std::process::id());
+        let mut door = Door::open(name.as_bytes()).unwrap();
+        let knocker = knock(name.as_bytes(), &[], config).unwrap().unwrap();
+        [knocker, door.accept().unwrap().unwrap()]
+    }
+
+    /// Whoever writes anything anywhere into the memory breaks the pipe at most: no end panics, hangs, or says a
+    /// message is longer than it can be; and a broken pipe stays broken.
+    #[test]
+    fn garbage_in_the_memory_breaks_the_pipe_and_nothing_else() {
+        let mut broken = 0;
+        for seed in 0..300 {
+            println!("seed {seed}");
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut ends = pair("garbage", &PipeConfig { ring_bytes: 4096 });
+            for _ in 0..500 {
+                let end = random.usize(..2);
+                if random.u8(..) < 16 {
+                    scribble(&ends[end]._memory, &mut random);
+                }
+                let pipe = &mut ends[end];
+                let was_broken = pipe.fault().is_some();
+                match random.u8(..8) {
+                    0..3 => {
+                        let sent = pipe.send(&[1; 8], &vec![2; random.usize(..=pipe.room() - 8)]);
+                        assert!(!(sent && was_broken));
+                    }
+                    3..6 => {
+                        let room = pipe.room();
+                        let message = pipe.receive();
+                        assert!(message.is_none_or(|message| message.len() <= room && !was_broken));
+                    }
+                    6 => drop(pipe.arm(Awaited::MessageOrRoom(random.usize(..1000)))),
+                    _ => drop(pipe.is_gone()),
+                }
+                assert!(pipe.fault().is_none() || pipe.is_gone());
+            }
+            broken += ends.iter().filter(|end| end.fault().is_some()).count();
+        }
+        assert!(broken > 300, "garbage is found: {broken} of 600 ends");
+    }
+
+    fn scribble(memory: &Memory, random: &mut fastrand::Rng) {
+        let ring = memory.ring(random.usize(..2));
+        let garbage = match random.u8(..4) {
+            0 => random.u64(..),
+            1 => random.u64(..4096),
+            2 => (random.u64(..128) << 32) | (1 << 31) | random.u64(..2048),
+            _ => u64::MAX,
+        };
+        let (words, place) = if random.bool() {
+            (ring.control.cast::<u64>(), random.usize(..3) * 16)
+        } else {
+            (ring.base.cast::<u64>(), random.usize(..2 * ring.bytes / 8))
+        };
+        // SAFETY: inside the controls of the ring or its two mappings; both ends are this thread's.
+        unsafe { words.add(place).write_volatile(garbage) };
+    }
+
+    #[test]
+    fn an_end_that_finds_a_fault_tells_the_other_that_it_is_gone() {
+        let [mut knocker, mut door] = pair("fault", &PipeConfig::default());
+        assert!(knocker.send(b"before", &[]));
+        // SAFETY: the word behind the message, inside the ring; both ends are this thread's.
+        unsafe { knocker._memory.ring(0).base.cast::<u64>().add(8).write_volatile(!0) };
+        assert_eq!(door.receive(), Some(&b"before"[..]));
+        assert!(!knocker.is_gone());
+        assert_eq!(door.receive(), None);
+        assert_eq!(door.fault(), Some(Fault::Word(!0)));
+        assert!(door.is_gone() && door.arm(Awaited::Message) && !door.send(&[], &[]));
+        assert!(knocker.is_gone() && knocker.arm(Awaited::Message));
+    }
+}

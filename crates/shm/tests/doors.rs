@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Doors and those who knock, in one process: also such as a broken program would be.
+
+use std::io::IoSlice;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+use barewire_shm::{Door, HELLO_BYTES_MAX, PipeConfig, Refused, ShmError, knock};
+use nix::fcntl::{FcntlArg, OFlag, SealFlag, fcntl, open};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, sendmsg, socket,
+};
+use nix::sys::stat::Mode;
+use nix::unistd::ftruncate;
+
+const RING_BYTES: usize = 64 << 10;
+/// Two rings, and three pairs of lines for each.
+const FILE_BYTES: i64 = 2 * (RING_BYTES as i64 + 3 * 128);
+
+fn name(test: &str) -> Vec<u8> {
+    format!("barewire-shm {test} {}", std::process::id()).into_bytes()
+}
+
+/// Connects, and says nothing.
+fn connected(name: &[u8]) -> OwnedFd {
+    let socket = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    connect(socket.as_raw_fd(), &UnixAddr::new_abstract(name).unwrap()).unwrap();
+    socket
+}
+
+fn say(socket: &OwnedFd, bytes: &[u8], descriptors: &[RawFd]) {
+    let rights = [ControlMessage::ScmRights(descriptors)];
+    let control = if descriptors.is_empty() { &[][..] } else { &rights[..] };
+    sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(bytes)], control, MsgFlags::MSG_NOSIGNAL, None).unwrap();
+}
+
+fn greeting(ring_bytes: usize) -> Vec<u8> {
+    [b"bws1", &u32::try_from(ring_bytes).unwrap().to_ne_bytes()[..]].concat()
+}
+
+fn memory(bytes: i64, seals: SealFlag) -> OwnedFd {
+    let file = memfd_create(c"test", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING).unwrap();
+    ftruncate(&file, bytes).unwrap();
+    fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).unwrap();
+    file
+}
+
+fn seals() -> SealFlag {
+    SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL
+}
+
+fn is_readable(descriptor: &impl AsFd) -> bool {
+    let mut descriptors = [PollFd::new(descriptor.as_fd(), PollFlags::POLLIN)];
+    poll(&mut descriptors, PollTimeout::ZERO).unwrap() > 0
+}
+
+#[test]
+fn a_pipe_can_be_sent_into_before_it_is_accepted_and_received_from_after_its_knocker_has_gone() {
+    let name = name("early");
+    let mut door = Door::open(&name).unwrap();
+    assert!(!is_readable(&door) && door.accept().unwrap().is_none());
+    let mut there = knock(&name, b"who", &PipeConfig::default()).unwrap().unwrap();
+    assert!(there.send(b"early", &[]) && there.hello().is_empty() && there.receive().is_none());
+    drop(there);
+    assert!(is_readable(&door));
+    let mut here = door.accept().unwrap().unwrap();
+    assert_eq!(here.hello(), b"who");
+    assert!(!here.is_gone(), "something is left to receive");
+    assert_eq!(here.receive(), Some(&b"early"[..]));
+    assert!(here.is_gone() && here.receive().is_none());
+    assert!(!is_readable(&door) && door.accept().unwrap().is_none());
+}
+
+#[test]
+fn both_directions_are_apart_and_several_pipes_of_one_door_as_well() {
+    let name = name("several");
+    let mut door = Door::open(&name).unwrap();
+    let mut there: Vec<_> =
+        (0..5).map(|number| knock(&name, &[number], &PipeConfig::default()).unwrap().unwrap()).collect();
+    let mut here: Vec<_> = (0..5).map(|_| door.accept().unwrap().unwrap()).collect();
+    for number in 0..5 {
+        assert_eq!(here[number].hello(), [number as u8], "in the order of knocking");
+        assert!(there[number].send(&[number as u8], b" there") && here[number].send(&[number as u8], b" here"));
+    }
+    for number in 0..5_u8 {
+        let (there, here) = (&mut there[usize::from(number)], &mut here[usize::from(number)]);
+        assert_eq!(here.receive().unwrap(), [&[number], &b" there"[..]].concat());
+        assert_eq!(there.receive().unwrap(), [&[number], &b" here"[..]].concat());
+        assert!(here.receive().is_none() && there.receive().is_none() && !here.is_gone() && !there.is_gone());
+    }
+}
+
+#[test]
+fn a_name_is_one_doors_and_free_again_after_it() {
+    let name = name("taken");
+    assert!(knock(&name, &[], &PipeConfig::default()).unwrap().is_none(), "nobody is there");
+    let door = Door::open(&name).unwrap();
+    assert!(matches!(Door::open(&name), Err(ShmError::NameTaken(taken)) if taken.starts_with("barewire-shm taken")));
+    let mut waits = knock(&name, &[], &PipeConfig::default()).unwrap().unwrap();
+    assert!(!waits.is_gone());
+    drop(door);
+    assert!(waits.is_gone(), "nobody will accept it");
+    assert!(knock(&name, &[], &PipeConfig::default()).unwrap().is_none());
+    Door::open(&name).unwrap();
+}
+
+#[test]
+fn what_a_caller_asks_wrongly_is_told() {
+    let name = name("asks");
+    let _door = Door::open(&name).unwrap();
+    assert!(matches!(Door::open(&[]), Err(ShmError::NameLength(0))));
+    assert!(matches!(Door::open(&[1; 101]), Err(ShmError::NameLength(101))));
+    Door::open(&[1; 100]).unwrap();
+    let hello = [0; HELLO_BYTES_MAX + 1];
+    assert!(matches!(knock(&name, &hello, &PipeConfig::default()), Err(ShmError::HelloLength(65))));
+    for ring_bytes in [0, 2048, 100_000, 32 << 20] {
+        let refused = knock(&name, &[], &PipeConfig { ring_bytes });
+        assert!(matches!(refused, Err(ShmError::RingBytes { .. })), "{ring_bytes}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "a message is no longer than room()")]
+fn a_message_that_is_too_long_is_a_mistake_of_the_caller() {
+    let name = name("too long");
+    let _door = Door::open(&name).unwrap();
+    let mut pipe = knock(&name, &[], &PipeConfig::default()).unwrap().unwrap();
+    assert!(pipe.send(&vec![0; pipe.room()], &[]));
+    pipe.send(&vec![0; pipe.room()], &[0]);
+}
+
+#[test]
+fn who_connects_and_says_nothing_keeps_nobody_waiting() {
+    let name = name("silent");
+    let mut door = Door::open(&name).unwrap();
+    let silent: Vec<_> = (0..3).map(|_| connected(&name)).collect();
+    assert!(door.accept().unwrap().is_none());
+    assert!(!is_readable(&door), "a door does not spin because of them");
+    let _there = knock(&name, b"I do", &PipeConfig::default()).unwrap().unwrap();
+    assert_eq!(door.accept().unwrap().unwrap().hello(), b"I do");
+    say(&silent[0], &greeting(RING_BYTES), &[memory(FILE_BYTES, seals()).as_raw_fd()]);
+    assert!(is_readable(&door), "one of them speaks after all");
+    assert!(door.accept().unwrap().is_some() && door.accept().unwrap().is_none());
+    drop(silent);
+    assert!(is_readable(&door) && door.accept().unwrap().is_none() && !is_readable(&door));
+    assert_eq!(door.refused(), Refused { silent: 2, ..Default::default() });
+}
+
+#[test]
+fn more_silent_ones_than_there_is_place_for_push_each_other_out() {
+    let name = name("flood");
+    let mut door = Door::open(&name).unwrap();
+    let _silent: Vec<_> = (0..100).map(|_| connected(&name)).collect();
+    let _there = knock(&name, b"I do", &PipeConfig::default()).unwrap().unwrap();
+    assert_eq!(door.accept().unwrap().unwrap().hello(), b"I do");
+    assert!(door.accept().unwrap().is_none());
+    assert!((37..=38).contains(&door.refused().silent), "{:?}", door.refused());
+}
+
+#[test]
+fn what_is_no_greeting_is_refused_and_its_descriptors_are_closed() {
+    let name = name("noise");
+    let mut door = Door::open(&name).unwrap();
+    let good = memory(FILE_BYTES, seals());
+    let good = good.as_raw_fd();
+    let right = greeting(RING_BYTES);
+    let mut other_version = right.clone();
+    other_version[3] = b'2';
+    let too_long = [&right[..], &[0; HELLO_BYTES_MAX + 1]].concat();
+    let wrong: [(&[u8], &[RawFd]); 7] = [
+        (&right, &[]),
+        (&right, &[good, good]),
+        (&right, &[good; 20]),
+        (&other_version, &[good]),
+        (&right[..7], &[good]),
+        (b"x", &[good]),
+        (&too_long, &[good]),
+    ];
+    let before = open_descriptors();
+    for (count, (bytes, descriptors)) in (1..).zip(wrong) {
+        let socket = connected(&name);
+        say(&socket, bytes, descriptors);
+        assert!(door.accept().unwrap().is_none());
+        assert_eq!(door.refused(), Refused { hellos: count, ..Default::default() });
+    }
+    // Other tests run beside this one; what leaked would be some thirty.
+    assert!(open_descriptors() < before + 20);
+}
+
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[test]
+fn memory_that_could_change_under_its_users_is_refused() {
+    let name = name("memory");
+    let mut door = Door::open(&name).unwrap();
+    let offer = |door: &mut Door, ring_bytes, file: &OwnedFd| {
+        let socket = connected(&name);
+        say(&socket, &greeting(ring_bytes), &[file.as_raw_fd()]);
+        door.accept().unwrap()
+    };
+    let accepted = offer(&mut door, RING_BYTES, &memory(FILE_BYTES, seals()));
+    assert!(accepted.is_some(), "what all others differ from");
+    let sealed = memory(FILE_BYTES, seals());
+    let read_only = open(&*format!("/proc/self/fd/{}", sealed.as_raw_fd()), OFlag::O_RDONLY, Mode::empty()).unwrap();
+    let wrong = [
+        ("not sealed", RING_BYTES, memory(FILE_BYTES, SealFlag::empty())),
+        ("may shrink", RING_BYTES, memory(FILE_BYTES, SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL)),
+        ("may be sealed", RING_BYTES, memory(FILE_BYTES, SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK)),
+        ("may not be written", RING_BYTES, memory(FILE_BYTES, seals() | SealFlag::F_SEAL_WRITE)),
+        ("a page too short", RING_BYTES, memory(FILE_BYTES - 4096, seals())),
+        ("a byte too long", RING_BYTES, memory(FILE_BYTES + 1, seals())),
+        ("of another size", 2 * RING_BYTES, memory(FILE_BYTES, seals())),
+        ("of no size", 0, memory(2 * 3 * 128, seals())),
+        ("of an odd size", 3 << 12, memory(2 * ((3 << 12) + 3 * 128), seals())),
+        ("huge", 1 << 31, memory(2 * ((1 << 31) + 3 * 128), seals())),
+        ("for reading only", RING_BYTES, read_only),
+        ("no memory", RING_BYTES, open("/dev/zero", OFlag::O_RDWR, Mode::empty()).unwrap()),
+    ];
+    for (count, (what, ring_bytes, file)) in (1..).zip(wrong) {
+        assert!(offer(&mut door, ring_bytes, &file).is_none(), "{what}");
+        assert_eq!(door.refused(), Refused { memories: count, ..Default::default() }, "{what}");
+    }
+}
