@@ -17,6 +17,7 @@ mod ring;
 mod socket;
 mod xdp;
 
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 pub use address::{MacAddress, ParseMacAddressError};
@@ -63,7 +64,16 @@ pub trait Link {
     ///
     /// # Errors
     /// As [`check`](Link::check).
-    fn wait_to_receive(&mut self, timeout: Duration) -> Result<bool, LinkError>;
+    fn wait_to_receive(&mut self, timeout: Duration) -> Result<bool, LinkError> {
+        self.wait_to_receive_or(&[], timeout)
+    }
+
+    /// Blocks until a frame can be received or one of `others` can be read, for callers that sleep for both; `false`
+    /// if `timeout` passed first, or without a reason.
+    ///
+    /// # Errors
+    /// As [`check`](Link::check).
+    fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError>;
 
     /// Blocks until a frame can be sent; `false` if `timeout` passed first.
     ///

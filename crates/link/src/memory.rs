@@ -2,6 +2,7 @@
 //! Two ends of a wire in one process, with faults: for tests, and for two threads of one program.
 
 use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -132,7 +133,9 @@ impl Link for MemoryLink {
         Some(Incoming { bytes: &self.lent, frame_bytes: self.lent.len(), vlan: None })
     }
 
-    fn wait_to_receive(&mut self, timeout: Duration) -> Result<bool, LinkError> {
+    /// Has no descriptor of its own, so with others this only sleeps for a moment.
+    fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
+        let timeout = if others.is_empty() { timeout } else { timeout.min(Duration::from_millis(1)) };
         Self::wait_until(&self.inbound, timeout, |wire| !wire.frames.is_empty())
     }
 

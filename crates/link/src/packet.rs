@@ -3,7 +3,7 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use crate::interface::{owned, system};
@@ -156,12 +156,17 @@ impl PacketLink {
         sent as isize
     }
 
-    fn poll(&mut self, events: libc::c_short, timeout: Duration) -> Result<bool, LinkError> {
-        let came = socket::poll(&self.socket, events, timeout).map_err(|error| self.failed("ppoll", error))?;
-        if came & TROUBLE != 0 {
+    fn poll(
+        &mut self,
+        events: libc::c_short,
+        others: &[BorrowedFd<'_>],
+        timeout: Duration,
+    ) -> Result<bool, LinkError> {
+        let woken = socket::poll(&self.socket, events, others, timeout).map_err(|error| self.failed("ppoll", error))?;
+        if woken.events & TROUBLE != 0 {
             self.check()?;
         }
-        Ok(came & events != 0)
+        Ok(woken.events & events != 0 || woken.other)
     }
 
     fn failed(&self, operation: &'static str, source: io::Error) -> LinkError {
@@ -212,13 +217,13 @@ impl Link for PacketLink {
         Some(frame)
     }
 
-    fn wait_to_receive(&mut self, timeout: Duration) -> Result<bool, LinkError> {
+    fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
         self.ring.give_back();
-        self.poll(libc::POLLIN, timeout)
+        self.poll(libc::POLLIN, others, timeout)
     }
 
     fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {
-        self.poll(libc::POLLOUT, timeout)
+        self.poll(libc::POLLOUT, &[], timeout)
     }
 
     fn check(&mut self) -> Result<(), LinkError> {

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::time::Duration;
 
@@ -48,17 +48,34 @@ pub(crate) fn bind<T>(socket: &OwnedFd, address: &T) -> io::Result<()> {
     }
 }
 
-/// Sleeps until one of `events` has come or `timeout` is up; what came, errors included. A signal ends the wait
+/// What ended a sleep.
+pub(crate) struct Woken {
+    /// What came on the socket, errors included.
+    pub(crate) events: libc::c_short,
+    /// One of the others can be read, or is in trouble.
+    pub(crate) other: bool,
+}
+
+/// Sleeps until one of `events` has come, one of `others` can be read, or `timeout` is up. A signal ends the wait
 /// early, with nothing.
-pub(crate) fn poll(socket: &OwnedFd, events: libc::c_short, timeout: Duration) -> io::Result<libc::c_short> {
-    let mut request = libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 };
+pub(crate) fn poll(
+    socket: &OwnedFd,
+    events: libc::c_short,
+    others: &[BorrowedFd<'_>],
+    timeout: Duration,
+) -> io::Result<Woken> {
+    let own = libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 };
+    let others = others.iter().map(|other| libc::pollfd { fd: other.as_raw_fd(), events: libc::POLLIN, revents: 0 });
+    let mut requests: Vec<_> = std::iter::once(own).chain(others).collect();
     let timeout = libc::timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
-    // SAFETY: one pollfd, a timespec and no signal mask, all outliving the call.
-    if unsafe { libc::ppoll(&raw mut request, 1, &raw const timeout, ptr::null()) } < 0 {
+    let count = requests.len() as libc::nfds_t;
+    // SAFETY: `count` pollfds, a timespec and no signal mask, all outliving the call.
+    if unsafe { libc::ppoll(requests.as_mut_ptr(), count, &raw const timeout, ptr::null()) } < 0 {
         let error = io::Error::last_os_error();
-        return if error.kind() == io::ErrorKind::Interrupted { Ok(0) } else { Err(error) };
+        let nothing = Woken { events: 0, other: false };
+        return if error.kind() == io::ErrorKind::Interrupted { Ok(nothing) } else { Err(error) };
     }
-    Ok(request.revents)
+    Ok(Woken { events: requests[0].revents, other: requests[1..].iter().any(|other| other.revents != 0) })
 }
 
 /// Events that mean that something is wrong with the socket.

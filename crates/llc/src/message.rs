@@ -84,6 +84,33 @@ pub struct Reassembler {
     under_way: Option<(u32, u32)>,
 }
 
+/// What a fragment brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece<'a> {
+    /// The length of the whole message.
+    pub total: u32,
+    /// Where in it these bytes belong.
+    pub offset: u32,
+    /// Which may be none, of an empty message.
+    pub bytes: &'a [u8],
+}
+
+impl Piece<'_> {
+    /// Whether a message begins with it.
+    #[inline]
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        self.offset == 0
+    }
+
+    /// Whether the message is complete with it.
+    #[inline]
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        self.offset as usize + self.bytes.len() == self.total as usize
+    }
+}
+
 /// What a fragment did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -149,19 +176,25 @@ impl Reassembler {
     /// Why the fragment does not fit; nothing has changed then.
     #[inline]
     pub fn place(&mut self, fragment: &[u8], buffer: &mut [u8]) -> Result<Progress, BadFragment> {
-        let (total, filled, is_last, data) = self.parse(fragment, buffer.len())?;
-        let end = filled.checked_add(data.len() as u32).filter(|end| *end <= total).ok_or(BadFragment::WrongLength)?;
+        let piece = self.accept(fragment, buffer.len())?;
+        let end = piece.offset as usize + piece.bytes.len();
+        buffer[piece.offset as usize..end].copy_from_slice(piece.bytes);
+        Ok(if piece.is_last() { Progress::Complete(piece.total) } else { Progress::Partial(end as u32) })
+    }
+
+    /// Takes a fragment of a message of at most `longest` bytes, and leaves it to the caller where its bytes go.
+    ///
+    /// # Errors
+    /// Why the fragment does not fit; nothing has changed then.
+    #[inline]
+    pub fn accept<'a>(&mut self, fragment: &'a [u8], longest: usize) -> Result<Piece<'a>, BadFragment> {
+        let (total, offset, is_last, bytes) = self.parse(fragment, longest)?;
+        let end = offset.checked_add(bytes.len() as u32).filter(|end| *end <= total).ok_or(BadFragment::WrongLength)?;
         if is_last != (end == total) {
             return Err(BadFragment::WrongLength);
         }
-        buffer[filled as usize..end as usize].copy_from_slice(data);
-        if is_last {
-            self.under_way = None;
-            Ok(Progress::Complete(total))
-        } else {
-            self.under_way = Some((total, end));
-            Ok(Progress::Partial(end))
-        }
+        self.under_way = (!is_last).then_some((total, end));
+        Ok(Piece { total, offset, bytes })
     }
 
     /// Total length, bytes in place before, whether it is the last, data.

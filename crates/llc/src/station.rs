@@ -46,6 +46,15 @@ pub struct ConnectionHandle {
     generation: u32,
 }
 
+impl ConnectionHandle {
+    /// A number below the station's `connections` that no other connection has at the same time.
+    #[inline]
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self.slot)
+    }
+}
+
 /// Something to put on the wire.
 #[derive(Debug)]
 pub struct StationTransmit<'s, T> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A link that loses frames on purpose, both ways.
 
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use barewire_link::{Counters, Incoming, Link, LinkError, MacAddress, Outgoing};
@@ -56,8 +57,8 @@ impl<L: Link> Link for Lossy<L> {
         self.link.receive()
     }
 
-    fn wait_to_receive(&mut self, timeout: Duration) -> Result<bool, LinkError> {
-        self.link.wait_to_receive(timeout)
+    fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
+        self.link.wait_to_receive_or(others, timeout)
     }
 
     fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {

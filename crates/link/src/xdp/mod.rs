@@ -11,7 +11,7 @@ mod umem;
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::time::{Duration, Instant};
 
@@ -278,12 +278,17 @@ impl XdpLink {
         };
     }
 
-    fn poll(&mut self, events: libc::c_short, timeout: Duration) -> Result<bool, LinkError> {
-        let came = socket::poll(&self.socket, events, timeout).map_err(|error| self.failed("ppoll", error))?;
-        if came & TROUBLE != 0 {
+    fn poll(
+        &mut self,
+        events: libc::c_short,
+        others: &[BorrowedFd<'_>],
+        timeout: Duration,
+    ) -> Result<bool, LinkError> {
+        let woken = socket::poll(&self.socket, events, others, timeout).map_err(|error| self.failed("ppoll", error))?;
+        if woken.events & TROUBLE != 0 {
             self.check()?;
         }
-        Ok(came & events != 0)
+        Ok(woken.events & events != 0 || woken.other)
     }
 
     fn failed(&self, operation: &'static str, source: io::Error) -> LinkError {
@@ -351,10 +356,10 @@ impl Link for XdpLink {
         Some(Incoming { bytes, frame_bytes: bytes.len(), vlan })
     }
 
-    fn wait_to_receive(&mut self, timeout: Duration) -> Result<bool, LinkError> {
+    fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
         self.settle();
         self.kick()?;
-        self.poll(libc::POLLIN, timeout)
+        self.poll(libc::POLLIN, others, timeout)
     }
 
     fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {
