@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A pipe between two threads on a core each: one message there and back, and streams.
+//! A pipe between two threads on a core each: one message there and back, streams, opening.
 
 #![allow(missing_docs)] // criterion's macros
 
@@ -90,6 +90,18 @@ fn stream(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Memory, socket, both ends; in one thread.
+fn opening(criterion: &mut Criterion) {
+    let name = format!("barewire-shm bench of doors {}", std::process::id());
+    let mut door = Door::open(name.as_bytes()).unwrap();
+    criterion.bench_function("knock, accept, close", |bencher| {
+        bencher.iter(|| {
+            let there = knock(name.as_bytes(), &[], &PipeConfig::default()).unwrap().unwrap();
+            (there, door.accept().unwrap().unwrap())
+        });
+    });
+}
+
 /// `SHM_RINGS=16,128` measures rings of 16 and 128 KiB.
 fn ring_sizes() -> Vec<usize> {
     let sizes = std::env::var("SHM_RINGS").unwrap_or_default();
@@ -142,5 +154,5 @@ fn pin(place: usize) {
     sched_setaffinity(Pid::from_raw(0), &set).unwrap();
 }
 
-criterion_group!(benches, pingpong, stream);
+criterion_group!(benches, pingpong, stream, opening);
 criterion_main!(benches);

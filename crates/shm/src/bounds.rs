@@ -23,6 +23,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes taken off the socket at once; the other end has at most one for each way under way unless it is broken.
 pub(crate) const WAKES_MAX: usize = 16;
 
-// What the receiver has not told yet, the next line, and the largest message always fit a ring together; else a sender
-// might wait for room that the receiver has given back already.
-const _: () = assert!(MESSAGES > 1 && STEPS > 2);
+// A message lent, what the receiver has not told yet, and the largest message fit a ring together: a sender never waits
+// for room that only the receiver knows of.
+const _: () = assert!(2 * STEPS + MESSAGES < MESSAGES * STEPS, "2 / MESSAGES + 1 / STEPS < 1");

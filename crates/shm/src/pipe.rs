@@ -168,7 +168,8 @@ impl Pipe {
     }
 
     /// Whether the other end is closed, its process dead, or the pipe broken, and there is nothing left to receive. A
-    /// system call, for when nothing has come for some time.
+    /// system call, for when nothing has come for some time. A child that the other has forked, and that has not called
+    /// `exec`, keeps its end open.
     pub fn is_gone(&mut self) -> bool {
         if self.fault.is_some() {
             return true;

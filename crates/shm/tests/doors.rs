@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Doors and those who knock, in one process: also such as a broken program would be.
 
+use std::fs::metadata;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 
 use barewire_shm::{Door, HELLO_BYTES_MAX, PipeConfig, Refused, ShmError, knock};
 use nix::fcntl::{FcntlArg, OFlag, SealFlag, fcntl, open};
@@ -11,7 +13,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, sendmsg, socket,
 };
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, fstat};
 use nix::unistd::ftruncate;
 
 const RING_BYTES: usize = 64 << 10;
@@ -162,8 +164,8 @@ fn more_silent_ones_than_there_is_place_for_push_each_other_out() {
 fn what_is_no_greeting_is_refused_and_its_descriptors_are_closed() {
     let name = name("noise");
     let mut door = Door::open(&name).unwrap();
-    let good = memory(FILE_BYTES, seals());
-    let good = good.as_raw_fd();
+    let file = memory(FILE_BYTES, seals());
+    let (good, number) = (file.as_raw_fd(), fstat(&file).unwrap().st_ino);
     let right = greeting(RING_BYTES);
     let mut other_version = right.clone();
     other_version[3] = b'2';
@@ -177,19 +179,19 @@ fn what_is_no_greeting_is_refused_and_its_descriptors_are_closed() {
         (b"x", &[good]),
         (&too_long, &[good]),
     ];
-    let before = open_descriptors();
     for (count, (bytes, descriptors)) in (1..).zip(wrong) {
         let socket = connected(&name);
         say(&socket, bytes, descriptors);
         assert!(door.accept().unwrap().is_none());
         assert_eq!(door.refused(), Refused { hellos: count, ..Default::default() });
     }
-    // Other tests run beside this one; what leaked would be some thirty.
-    assert!(open_descriptors() < before + 20);
+    assert_eq!(descriptors_of(number), 1);
 }
 
-fn open_descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
+/// This process's descriptors of a file.
+fn descriptors_of(file: u64) -> usize {
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+    descriptors.filter(|entry| metadata(entry.as_ref().unwrap().path()).is_ok_and(|found| found.ino() == file)).count()
 }
 
 #[test]

@@ -5,6 +5,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
 use barewire_shm::{Awaited, Door, Pipe, PipeConfig, Refused, ShmError, knock};
@@ -96,6 +97,7 @@ fn flood(mut pipe: Pipe) {
         let payload = vec![number as u8; (number * 37 % 20_000) as usize];
         while !pipe.send(&number.to_ne_bytes(), &payload) {
             assert!(!pipe.is_gone());
+            yield_now();
         }
     }
 }
@@ -140,7 +142,8 @@ fn accept(door: &mut Door) -> Pipe {
 #[test]
 fn a_process_that_is_killed_in_the_middle_of_sending_leaves_whole_messages_and_is_gone() {
     for times in 1..=10 {
-        let name = name("killed");
+        // Another each time: a test beside this one that has just forked keeps the last door open until it calls exec.
+        let name = name(&format!("killed {times}"));
         let mut door = Door::open(name.as_bytes()).unwrap();
         let mut other = Other::start("floods", &name);
         let mut pipe = accept(&mut door);
@@ -153,6 +156,8 @@ fn a_process_that_is_killed_in_the_middle_of_sending_leaves_whole_messages_and_i
                 expected += 1;
             } else if killed && pipe.is_gone() {
                 break;
+            } else {
+                yield_now();
             }
             if expected == 500 * times && !killed {
                 other.process.kill().unwrap();
@@ -190,8 +195,8 @@ fn a_pipe_does_not_lead_to_another_user() {
     if !Uid::effective().is_root() {
         return skip("being another user needs root");
     }
-    let name = name("stranger");
     {
+        let name = name("stranger");
         let mut door = Door::open(name.as_bytes()).unwrap();
         let mut other = Other::start("knocks as nobody", &name);
         let said = other.says();
@@ -204,6 +209,7 @@ fn a_pipe_does_not_lead_to_another_user() {
         // Its first knock saw whose door it is, and went away; it was a stranger's as well.
         assert_eq!(door.refused(), Refused { strangers: 2, ..Default::default() });
     }
+    let name = name("strange door");
     let mut other = Other::start("listens as nobody", &name);
     assert_eq!(other.says(), "listens");
     let knocked = knock(name.as_bytes(), b"secret", &PipeConfig::default());
