@@ -1,15 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! U-Net endpoints: a process's own window onto the network.
+//!
+//! An [`Endpoint`] owns a link that hears its tag's frames, a segment of slots to send from, and a queue of send
+//! descriptors; what comes in goes to a [`Sink`], such as an [`Inbox`] with its receive and free queues. Peers of the
+//! same host are reached through shared memory. [`Port`] is the layer below: a station of the LLC engine on a link.
 
+mod address;
+mod channel;
 mod clock;
+mod config;
+mod descriptors;
+mod endpoint;
+mod error;
 mod framing;
+mod inbox;
 mod open;
 mod port;
+mod sink;
 mod slots;
 mod token;
 
+pub use address::Address;
+pub use barewire_llc::message::Piece;
+pub use channel::ChannelId;
+pub use config::Config;
+pub use descriptors::HEAD_MAX;
+pub use endpoint::{Endpoint, EndpointCounters, Event};
+pub use error::{ConnectError, Ending, EndpointError, SendError};
 pub use framing::{Encapsulation, Frame, Framing, parse};
+pub use inbox::{INLINE_BYTES, Inbox, InboxConfig, Origin, Received};
 pub use open::{Hears, OpenError, PROTOCOL, open_link};
 pub use port::Port;
+pub use sink::{Class, Sink};
 pub use slots::{Slot, Slots};
 pub use token::JobToken;

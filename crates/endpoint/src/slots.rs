@@ -33,8 +33,9 @@ struct Entry {
     lent: Lent,
 }
 
+/// Memory of the caller's that is only read.
 #[derive(Clone, Copy)]
-struct Lent {
+pub(crate) struct Lent {
     memory: *const u8,
     bytes: usize,
 }
@@ -45,14 +46,25 @@ unsafe impl Send for Lent {}
 impl Lent {
     const NOTHING: Self = Self { memory: ptr::null(), bytes: 0 };
 
+    /// # Safety
+    /// `bytes` must stay valid and unchanged for as long as this or a part of it is used.
     #[inline]
-    fn bytes(&self) -> &[u8] {
+    pub(crate) const unsafe fn new(bytes: &[u8]) -> Self {
+        Self { memory: bytes.as_ptr(), bytes: bytes.len() }
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
         if self.bytes == 0 {
             return &[];
         }
-        // SAFETY: `Slots::lend`'s caller promised that this memory is valid and unchanged until the slot is free;
-        // `frame_of` is only asked for slots under way.
+        // SAFETY: `new`'s caller promised that the memory is valid and unchanged.
         unsafe { slice::from_raw_parts(self.memory, self.bytes) }
+    }
+
+    #[inline]
+    pub(crate) const fn len(&self) -> usize {
+        self.bytes
     }
 }
 
@@ -97,7 +109,8 @@ impl Slots {
     #[inline]
     pub unsafe fn lend(&mut self, first: &[u8], second: &[u8]) -> Option<Slot> {
         let slot = self.fill(first, &[])?;
-        self.entries[usize::from(slot)].lent = Lent { memory: second.as_ptr(), bytes: second.len() };
+        // SAFETY: the caller's promise.
+        self.entries[usize::from(slot)].lent = unsafe { Lent::new(second) };
         Some(slot)
     }
 
@@ -111,6 +124,13 @@ impl Slots {
     #[must_use]
     pub fn are_all_free(&self) -> bool {
         self.free.len() == self.entries.len()
+    }
+
+    /// The information of a slot that was filled.
+    #[inline]
+    pub(crate) fn information(&self, slot: Slot) -> &[u8] {
+        let at = usize::from(slot) * self.slot_bytes + HEADROOM_BYTES;
+        &self.memory[at + self.front_bytes..at + usize::from(self.entries[usize::from(slot)].in_slot)]
     }
 
     /// Bytes of a slot's information field.

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One peer: how it is reached, what waits to be sent to it, and what comes from it.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use barewire_llc::message::{Piece, Reassembler};
+use barewire_llc::{ConnectionHandle, Instant};
+use barewire_shm::Pipe;
+
+use crate::address::Address;
+use crate::descriptors::DescriptorId;
+use crate::error::Ending;
+
+/// Names a channel of an endpoint; one that has ended is recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ChannelId {
+    pub(crate) index: u16,
+    generation: u32,
+}
+
+impl ChannelId {
+    /// A number below the endpoint's `channels` that no other channel has at the same time.
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self.index)
+    }
+}
+
+/// An open way to a peer, or one that is being opened.
+pub(crate) struct Channel {
+    pub peer: Address,
+    pub way: Way,
+    /// Messages that are not wholly handed to the way yet.
+    pub queue: VecDeque<DescriptorId>,
+    /// Whether it waits for its turn to send.
+    pub in_turn: bool,
+    pub reassembler: Reassembler,
+    /// Pieces that the sink refused.
+    pub parked: VecDeque<Parked>,
+    /// Closed by this side once the queue is empty.
+    pub is_closing: bool,
+    /// Known before the way has ended.
+    pub ending: Option<Ending>,
+}
+
+/// How a peer is reached.
+pub(crate) enum Way {
+    /// Over the link.
+    Wire { handle: ConnectionHandle, is_open: bool },
+    /// On this host, and nobody is there yet: until when it is tried.
+    Knocking { until: Instant },
+    /// On this host. Messages go into the pipe that was there first, and come from both.
+    Local { pipe: Box<Pipe>, other: Option<Box<Pipe>> },
+}
+
+/// A piece that waits, with its bytes.
+pub(crate) struct Parked {
+    total: u32,
+    offset: u32,
+    bytes: Vec<u8>,
+}
+
+impl Parked {
+    pub fn new(piece: Piece<'_>) -> Self {
+        Self { total: piece.total, offset: piece.offset, bytes: piece.bytes.to_vec() }
+    }
+
+    pub fn piece(&self) -> Piece<'_> {
+        Piece { total: self.total, offset: self.offset, bytes: &self.bytes }
+    }
+}
+
+impl Channel {
+    pub fn new(peer: Address, way: Way) -> Self {
+        Self {
+            peer,
+            way,
+            queue: VecDeque::new(),
+            in_turn: false,
+            reassembler: Reassembler::new(),
+            parked: VecDeque::new(),
+            is_closing: false,
+            ending: None,
+        }
+    }
+}
+
+/// All channels of an endpoint, found by number, by the peer's address, and by the engine's connection.
+pub(crate) struct Channels {
+    entries: Vec<(u32, Option<Channel>)>,
+    free: Vec<u16>,
+    by_address: HashMap<Address, u16>,
+    /// By a connection's number: the channel's.
+    by_connection: Vec<u16>,
+}
+
+const NONE: u16 = u16::MAX;
+
+impl Channels {
+    pub fn new(most: u16) -> Self {
+        Self {
+            entries: (0..most).map(|_| (0, None)).collect(),
+            free: (0..most).rev().collect(),
+            by_address: HashMap::new(),
+            by_connection: vec![NONE; usize::from(most)],
+        }
+    }
+
+    /// A new channel; `None` if there is no room.
+    pub fn add(&mut self, channel: Channel) -> Option<ChannelId> {
+        let index = self.free.pop()?;
+        self.by_address.insert(channel.peer, index);
+        if let Way::Wire { handle, .. } = channel.way {
+            self.by_connection[handle.index()] = index;
+        }
+        let entry = &mut self.entries[usize::from(index)];
+        entry.1 = Some(channel);
+        Some(ChannelId { index, generation: entry.0 })
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    /// Takes a channel out; its identifier means nothing any more.
+    pub fn remove(&mut self, index: u16) -> Option<Channel> {
+        let (generation, entry) = &mut self.entries[usize::from(index)];
+        let channel = entry.take()?;
+        *generation = generation.wrapping_add(1);
+        self.by_address.remove(&channel.peer);
+        if let Way::Wire { handle, .. } = channel.way {
+            self.by_connection[handle.index()] = NONE;
+        }
+        self.free.push(index);
+        Some(channel)
+    }
+
+    #[inline]
+    pub fn id(&self, index: u16) -> ChannelId {
+        ChannelId { index, generation: self.entries[usize::from(index)].0 }
+    }
+
+    #[inline]
+    pub fn at(&mut self, index: u16) -> Option<&mut Channel> {
+        self.entries[usize::from(index)].1.as_mut()
+    }
+
+    #[inline]
+    pub fn get(&mut self, id: ChannelId) -> Option<&mut Channel> {
+        let (generation, channel) = self.entries.get_mut(id.index())?;
+        if *generation == id.generation { channel.as_mut() } else { None }
+    }
+
+    /// The connections of all channels over the link.
+    pub fn connections(&self) -> impl Iterator<Item = ConnectionHandle> + '_ {
+        self.entries.iter().filter_map(|(_, channel)| match channel.as_ref()?.way {
+            Way::Wire { handle, .. } => Some(handle),
+            Way::Knocking { .. } | Way::Local { .. } => None,
+        })
+    }
+
+    /// What to sleep on for a channel on this host.
+    pub fn descriptors_of(&self, index: u16) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let way = self.entries[usize::from(index)].1.as_ref().map(|channel| &channel.way);
+        let pipes =
+            if let Some(Way::Local { pipe, other }) = way { [Some(pipe), other.as_ref()] } else { [None, None] };
+        pipes.into_iter().flatten().map(|pipe| pipe.as_fd())
+    }
+
+    pub fn to(&self, peer: Address) -> Option<u16> {
+        self.by_address.get(&peer).copied()
+    }
+
+    #[inline]
+    pub fn of_connection(&self, handle: ConnectionHandle) -> Option<u16> {
+        Some(self.by_connection[handle.index()]).filter(|index| *index != NONE)
+    }
+}

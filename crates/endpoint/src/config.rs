@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a user of endpoints may choose, and why the defaults are what they are.
+
+use barewire_llc::{ConnectionConfig, Lsap};
+use barewire_shm::PipeConfig;
+
+use crate::framing::Framing;
+
+/// How an endpoint is made.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The tag: frames for it, and no others, come in.
+    pub sap: Lsap,
+    /// Encapsulation, and the job's token.
+    pub framing: Framing,
+    /// Messages under way at once, at most; more are refused as [`Full`](crate::SendError::Full).
+    pub send_descriptors: u16,
+    /// Frames under way at once, at most, of all messages; each takes as much memory as a frame.
+    pub slots: u16,
+    /// Peers at once, at most.
+    pub channels: u16,
+    /// Whether peers may connect.
+    pub accepts: bool,
+    /// How connections behave; `information_max` follows from the link.
+    pub connection: ConnectionConfig,
+    /// How to reach processes of this host: through shared memory, or not at all.
+    pub local: Option<PipeConfig>,
+}
+
+impl Config {
+    /// Measured (`docs/performance.md`): a stream of one channel needs two windows of frames.
+    pub const SLOTS: u16 = 256;
+    /// As many short messages as there are slots.
+    pub const SEND_DESCRIPTORS: u16 = 256;
+    /// More than a job of MPI has ranks on a small cluster, at 200 bytes each.
+    pub const CHANNELS: u16 = 1024;
+
+    /// The defaults for a tag.
+    #[must_use]
+    pub fn new(sap: Lsap, framing: Framing) -> Self {
+        Self {
+            sap,
+            framing,
+            send_descriptors: Self::SEND_DESCRIPTORS,
+            slots: Self::SLOTS,
+            channels: Self::CHANNELS,
+            accepts: true,
+            connection: ConnectionConfig::default(),
+            local: Some(PipeConfig::default()),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The send queue's descriptors: one for each message under way.
+
+use barewire_llc::message::{Cutter, Fragment};
+
+use crate::slots::{Lent, Slot};
+
+/// Names a descriptor.
+pub(crate) type DescriptorId = u16;
+
+/// Bytes of a message's head, at most: what a message layer puts before its user's data.
+pub const HEAD_MAX: usize = 64;
+
+/// A message under way.
+#[derive(Clone)]
+pub(crate) struct Descriptor {
+    /// The caller's.
+    pub context: u64,
+    /// To whom, unless it is a datagram.
+    pub channel: Option<u16>,
+    pub content: Content,
+    /// Frames that the peer has not acknowledged.
+    pub outstanding: u32,
+    /// Whether all of it was handed on.
+    pub is_cut: bool,
+    /// A frame of it was given up.
+    pub is_lost: bool,
+}
+
+/// Where a message lies until it is handed on.
+#[derive(Clone)]
+pub(crate) enum Content {
+    /// In a slot, whole, in one fragment.
+    Slot(Slot),
+    /// Its head here, the rest in the caller's memory; and how far it is cut, once that has begun.
+    Lent { head: [u8; HEAD_MAX], head_bytes: u8, body: Lent, cut: Option<(Cutter, Option<Fragment>)> },
+    /// Handed on.
+    Gone,
+}
+
+/// All of them.
+pub(crate) struct Descriptors {
+    entries: Vec<Option<Descriptor>>,
+    free: Vec<DescriptorId>,
+}
+
+impl Descriptors {
+    pub fn new(most: u16) -> Self {
+        Self { entries: vec![None; usize::from(most)], free: (0..most).rev().collect() }
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    #[inline]
+    pub fn add(&mut self, context: u64, channel: Option<u16>, content: Content) -> Option<DescriptorId> {
+        let id = self.free.pop()?;
+        self.entries[usize::from(id)] =
+            Some(Descriptor { context, channel, content, outstanding: 0, is_cut: false, is_lost: false });
+        Some(id)
+    }
+
+    #[inline]
+    pub fn at(&mut self, id: DescriptorId) -> Option<&mut Descriptor> {
+        self.entries[usize::from(id)].as_mut()
+    }
+
+    #[inline]
+    pub fn remove(&mut self, id: DescriptorId) -> Option<Descriptor> {
+        let descriptor = self.entries[usize::from(id)].take()?;
+        self.free.push(id);
+        Some(descriptor)
+    }
+
+    /// Those of a channel.
+    pub fn of_channel(&self, channel: u16) -> Vec<DescriptorId> {
+        let is_its = |descriptor: &Option<Descriptor>| descriptor.as_ref().is_some_and(|d| d.channel == Some(channel));
+        (0..).zip(&self.entries).filter(|(_, entry)| is_its(entry)).map(|(id, _)| id).collect()
+    }
+
+    pub fn are_all_free(&self) -> bool {
+        self.free.len() == self.entries.len()
+    }
+}

@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The endpoint: channels to peers, messages out and in.
+
+mod local;
+mod receive;
+mod send;
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use barewire_link::Link;
+use barewire_llc::{
+    ConnectionConfig, ConnectionEvent, ConnectionHandle, DatagramOutcome, Instant, Peer, StationConfig, StationEvent,
+};
+use barewire_shm::Door;
+
+use crate::address::Address;
+use crate::channel::{Channel, ChannelId, Channels, Way};
+use crate::clock::now;
+use crate::config::Config;
+use crate::descriptors::{Content, DescriptorId, Descriptors, HEAD_MAX};
+use crate::error::{ConnectError, Ending, EndpointError};
+use crate::port::Port;
+use crate::sink::Sink;
+
+/// What an endpoint has to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A peer opened a channel.
+    Opened {
+        /// Which.
+        channel: ChannelId,
+        /// Who.
+        peer: Address,
+    },
+    /// The peer's endpoint has a message; its memory is the caller's again.
+    Sent {
+        /// The message's.
+        context: u64,
+    },
+    /// A message was given up: whether the peer has it is not known. Its memory is the caller's again.
+    Failed {
+        /// The message's.
+        context: u64,
+        /// Why.
+        ending: Ending,
+    },
+    /// A channel has ended; its messages were reported before.
+    Ended {
+        /// Which; it means nothing any more.
+        channel: ChannelId,
+        /// To whom.
+        peer: Address,
+        /// Why.
+        ending: Ending,
+    },
+}
+
+/// What came in that was for nobody, and what was sent again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndpointCounters {
+    /// Frames that carried no LLC PDU, or were cut.
+    pub foreign: u64,
+    /// Frames and neighbours without the job's token.
+    pub strangers: u64,
+    /// Pieces of messages that did not fit; each ended its channel.
+    pub malformed: u64,
+    /// Frames sent more than once.
+    pub repeated: u64,
+    /// Frames received more than once.
+    pub duplicate: u64,
+    /// Frames that found the receive ring full.
+    pub ring_full: u64,
+    /// Times that the link was too busy to take a frame.
+    pub send_busy: u64,
+}
+
+/// Events are taken at least once in so many messages, so that slots become free.
+const UNHEARD_MESSAGES: u32 = 16;
+/// How long somebody who is not there yet is waited for on this host.
+const KNOCK_PATIENCE: Duration = Duration::from_secs(10);
+/// Time between two looks at the door and at who is gone: each is a system call.
+const LOOK_ROUND_EVERY: Duration = Duration::from_micros(500);
+
+/// A process's window onto the network. Nothing happens behind its back: all work is done in its calls.
+pub struct Endpoint<L> {
+    port: Port<L>,
+    config: Config,
+    address: Address,
+    door: Option<Door>,
+    channels: Channels,
+    descriptors: Descriptors,
+    /// Of each slot under way: the message it belongs to.
+    owners: Box<[DescriptorId]>,
+    /// Channels with something to send, each in its turn.
+    turns: VecDeque<u16>,
+    /// Channels whose sink refused a piece.
+    waiting: Vec<u16>,
+    /// Channels to processes of this host.
+    neighbours: Vec<u16>,
+    events: VecDeque<Event>,
+    /// Information that a frame carries.
+    room: usize,
+    unheard: u32,
+    looked_round: Instant,
+    malformed: u64,
+    strangers: u64,
+    /// What the connections that have ended had counted.
+    repeated: u64,
+    duplicate: u64,
+}
+
+impl<L: Link> Endpoint<L> {
+    /// An endpoint on a link that hears its tag's frames; `mtu` is the smallest on the segment, where that is less
+    /// than the link's.
+    ///
+    /// # Errors
+    /// [`EndpointError`].
+    pub fn open(link: L, config: Config, mtu: Option<usize>) -> Result<Self, EndpointError> {
+        let mtu = link.mtu().min(mtu.unwrap_or(usize::MAX));
+        let room = Port::<L>::information_max(mtu, config.framing.token);
+        let least = HEAD_MAX + barewire_llc::message::FIRST_HEADER + 1;
+        if room < least {
+            return Err(EndpointError::MtuTooSmall { mtu, least: least + mtu - room });
+        }
+        let with_token = room + config.framing.token.map_or(0, |_| crate::JobToken::BYTES);
+        let connection = ConnectionConfig { information_max: with_token as u16, ..config.connection.clone() };
+        let station = StationConfig {
+            connection,
+            connections: config.channels,
+            backlog: config.channels.min(128),
+            hash_seed: random_bits(),
+            ..StationConfig::default()
+        };
+        let address = Address { mac: link.address().0, sap: config.sap };
+        let mut port = Port::new(link, &station, config.slots, config.framing)?;
+        port.station.activate(config.sap);
+        port.station.listen(config.sap, config.accepts);
+        let door = config.local.as_ref().map(|_| Door::open(&local::door_name(address))).transpose()?;
+        Ok(Self {
+            port,
+            address,
+            door,
+            channels: Channels::new(config.channels),
+            descriptors: Descriptors::new(config.send_descriptors),
+            owners: vec![0; usize::from(config.slots)].into_boxed_slice(),
+            turns: VecDeque::with_capacity(usize::from(config.channels)),
+            waiting: Vec::new(),
+            neighbours: Vec::new(),
+            events: VecDeque::with_capacity(usize::from(config.send_descriptors)),
+            room,
+            unheard: 0,
+            looked_round: now(),
+            malformed: 0,
+            strangers: 0,
+            repeated: 0,
+            duplicate: 0,
+            config,
+        })
+    }
+
+    /// Its own address.
+    #[must_use]
+    pub fn address(&self) -> Address {
+        self.address
+    }
+
+    /// The link below.
+    #[must_use]
+    pub fn link(&mut self) -> &mut L {
+        &mut self.port.link
+    }
+
+    /// A channel to a peer: the one there is, or a new one, into which can be sent at once. Whether the peer is there
+    /// turns out later.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect(&mut self, peer: Address) -> Result<ChannelId, ConnectError> {
+        if let Some(index) = self.channels.to(peer) {
+            return Ok(self.channels.id(index));
+        }
+        if self.channels.is_full() {
+            return Err(ConnectError::Full(peer));
+        }
+        if self.is_local(peer) {
+            let way = Way::Knocking { until: now() + KNOCK_PATIENCE };
+            let id = self.channels.add(Channel::new(peer, way)).ok_or(ConnectError::Full(peer))?;
+            self.neighbours.push(id.index);
+            self.knock(id.index);
+            return Ok(id);
+        }
+        let at = Peer { local: self.address.sap, mac: peer.mac, remote: peer.sap };
+        let handle = self.port.station.connect(at, self.port.now()).map_err(|_| ConnectError::Full(peer))?;
+        let way = Way::Wire { handle, is_open: false };
+        self.channels.add(Channel::new(peer, way)).ok_or(ConnectError::Full(peer))
+    }
+
+    /// Whom a channel leads to; `None` once it has ended.
+    pub fn peer(&mut self, channel: ChannelId) -> Option<Address> {
+        self.channels.get(channel).map(|channel| channel.peer)
+    }
+
+    /// Ends a channel once all that was given to it is sent. [`Event::Ended`] tells.
+    pub fn close(&mut self, channel: ChannelId) {
+        if let Some(entry) = self.channels.get(channel) {
+            entry.is_closing = true;
+            self.take_turn(channel.index);
+        }
+    }
+
+    /// The next event, until there is none.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Does all there is to do now: takes what has come and gives it to `sink`, sends what can be sent. True if
+    /// something was received or an event waits.
+    ///
+    /// # Errors
+    /// When the link no longer works.
+    #[inline]
+    pub fn progress(&mut self, sink: &mut impl Sink) -> Result<bool, EndpointError> {
+        let mut received = !self.waiting.is_empty() && self.offer_again(sink);
+        let (is_news, of_frames) = self.take_frames(sink)?;
+        received |= of_frames;
+        if !self.neighbours.is_empty() {
+            received |= self.take_local(sink);
+        }
+        if is_news && self.door.is_some() {
+            self.look_round(sink)?;
+        }
+        // A message is handed over first; what else there is to do can wait for a quieter moment, but not for ever.
+        self.unheard += u32::from(received);
+        if (is_news && !received) || self.unheard >= UNHEARD_MESSAGES || !self.turns.is_empty() {
+            self.unheard = 0;
+            self.port.transmit()?;
+            self.hear(sink);
+            self.pump()?;
+            self.port.transmit()?;
+        }
+        Ok(received || !self.events.is_empty())
+    }
+
+    /// Goes on with what was given to the endpoint and is not done, without waiting; true once nothing is left.
+    ///
+    /// # Errors
+    /// When the link no longer works.
+    pub fn settle(&mut self, sink: &mut impl Sink) -> Result<bool, EndpointError> {
+        self.port.tell_time();
+        self.progress(sink)?;
+        self.hear(sink);
+        self.pump()?;
+        self.port.transmit()?;
+        Ok(self.descriptors.are_all_free())
+    }
+
+    /// Sleeps until something comes, something is due, or for `patience`; uses no processor meanwhile.
+    ///
+    /// # Errors
+    /// When the link no longer works.
+    pub fn sleep(&mut self, patience: Duration) -> Result<(), EndpointError> {
+        let patience = self.port.prepare_to_sleep(patience)?;
+        let Some(patience) = self.arm_neighbours(patience) else { return Ok(()) };
+        let mut others: Vec<BorrowedFd<'_>> = Vec::new();
+        others.extend(self.door.as_ref().map(std::os::fd::AsFd::as_fd));
+        for index in &self.neighbours {
+            others.extend(self.channels.descriptors_of(*index));
+        }
+        self.port.link.wait_to_receive_or(&others, patience)?;
+        self.port.tell_time();
+        // The door may be what woke us.
+        self.looked_round = Instant::from_nanos(0);
+        Ok(())
+    }
+
+    /// Asks whether the link still works, for callers that spin.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn check(&mut self) -> Result<(), EndpointError> {
+        Ok(self.port.link.check()?)
+    }
+
+    /// What has been counted so far.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub fn counters(&mut self) -> Result<EndpointCounters, EndpointError> {
+        let link = self.port.link.counters()?;
+        let mut counters = EndpointCounters {
+            foreign: self.port.foreign,
+            strangers: self.port.strangers + self.strangers,
+            malformed: self.malformed,
+            repeated: self.repeated,
+            duplicate: self.duplicate,
+            ring_full: link.receive_dropped,
+            send_busy: link.send_busy,
+        };
+        for handle in self.channels.connections() {
+            let Some(connection) = self.port.station.connection(handle) else { continue };
+            counters.repeated += connection.counters().information_repeated;
+            counters.duplicate += connection.counters().received_again;
+        }
+        Ok(counters)
+    }
+
+    /// Takes what the engine has to say.
+    fn hear(&mut self, sink: &mut impl Sink) {
+        while let Some(event) = self.port.station.poll_event() {
+            match event {
+                StationEvent::Connection(_, ConnectionEvent::Acknowledged(slot)) => self.slot_done(slot, true),
+                StationEvent::Connection(_, ConnectionEvent::Dropped(slot)) => self.slot_done(slot, false),
+                StationEvent::Connection(handle, ConnectionEvent::Incoming) => self.accept(handle),
+                StationEvent::Connection(handle, ConnectionEvent::Connected) => {
+                    let Some(index) = self.channels.of_connection(handle) else { continue };
+                    if let Some(Channel { way: Way::Wire { is_open, .. }, .. }) = self.channels.at(index) {
+                        *is_open = true;
+                    }
+                    self.take_turn(index);
+                }
+                // What was under way is lost: the channel ends, and a new one begins with a new order.
+                StationEvent::Connection(handle, ConnectionEvent::Reset(cause)) => {
+                    self.end_connection(handle, cause.into());
+                }
+                StationEvent::Connection(_, ConnectionEvent::ResetDone) => {}
+                StationEvent::Connection(handle, ConnectionEvent::Disconnected(cause)) => {
+                    if let Some(index) = self.channels.of_connection(handle) {
+                        self.end(index, cause.into(), sink);
+                    }
+                }
+                StationEvent::Datagram(_, slot, outcome) => {
+                    self.port.slots.free(slot);
+                    let Some(message) = self.descriptors.remove(self.owners[usize::from(slot)]) else { continue };
+                    let context = message.context;
+                    self.events.push_back(match outcome {
+                        DatagramOutcome::Answered(status) if status.is_accepted() => Event::Sent { context },
+                        DatagramOutcome::Answered(_) => Event::Failed { context, ending: Ending::Refused },
+                        DatagramOutcome::NoAnswer => Event::Failed { context, ending: Ending::NoAnswer },
+                    });
+                }
+                StationEvent::AddressChecked { .. } => {}
+            }
+        }
+    }
+
+    /// A peer asks for a channel.
+    fn accept(&mut self, handle: ConnectionHandle) {
+        let now = self.port.now();
+        let Some(Peer { mac, remote, .. }) = self.port.station.peer(handle) else { return };
+        let peer = Address { mac, sap: remote };
+        if self.channels.is_full() || !self.port.station.accept(handle, now) {
+            self.port.station.disconnect(handle, now);
+            return;
+        }
+        if let Some(channel) = self.channels.add(Channel::new(peer, Way::Wire { handle, is_open: true })) {
+            self.events.push_back(Event::Opened { channel, peer });
+        }
+    }
+
+    /// Breaks a connection off; the engine says when it has ended.
+    fn end_connection(&mut self, handle: ConnectionHandle, ending: Ending) {
+        if let Some(channel) = self.channels.of_connection(handle).and_then(|index| self.channels.at(index)) {
+            channel.ending = Some(ending);
+        }
+        let now = self.port.now();
+        self.port.station.abort(handle, now);
+    }
+
+    /// The engine has done with a slot.
+    #[inline]
+    fn slot_done(&mut self, slot: crate::Slot, is_acknowledged: bool) {
+        self.port.slots.free(slot);
+        let id = self.owners[usize::from(slot)];
+        let Some(message) = self.descriptors.at(id) else { return };
+        message.outstanding -= 1;
+        message.is_lost |= !is_acknowledged;
+        if message.outstanding == 0 && message.is_cut && !message.is_lost {
+            self.events.push_back(Event::Sent { context: message.context });
+            self.descriptors.remove(id);
+        }
+    }
+
+    /// A channel is no more: its messages are reported, then it.
+    fn end(&mut self, index: u16, ending: Ending, sink: &mut impl Sink) {
+        let id = self.channels.id(index);
+        if let Some(Channel { way: Way::Wire { handle, .. }, .. }) = self.channels.at(index)
+            && let Some(connection) = self.port.station.connection(*handle)
+        {
+            self.repeated += connection.counters().information_repeated;
+            self.duplicate += connection.counters().received_again;
+        }
+        let Some(channel) = self.channels.remove(index) else { return };
+        let ending = channel.ending.unwrap_or(ending);
+        self.waiting.retain(|waiting| *waiting != index);
+        self.neighbours.retain(|neighbour| *neighbour != index);
+        self.turns.retain(|turn| *turn != index);
+        for message in self.descriptors.of_channel(index) {
+            let Some(message) = self.descriptors.remove(message) else { continue };
+            if let Content::Slot(slot) = message.content {
+                self.port.slots.free(slot);
+            }
+            self.events.push_back(Event::Failed { context: message.context, ending });
+        }
+        sink.ended(id);
+        self.events.push_back(Event::Ended { channel: id, peer: channel.peer, ending });
+    }
+
+    /// Queues a channel for sending.
+    #[inline]
+    fn take_turn(&mut self, index: u16) {
+        if let Some(channel) = self.channels.at(index)
+            && !channel.in_turn
+        {
+            channel.in_turn = true;
+            self.turns.push_back(index);
+        }
+    }
+}
+
+/// Bits that strangers do not know.
+fn random_bits() -> u64 {
+    let mut bits = [0; 8];
+    // SAFETY: pointer and length describe `bits`. Should the system have no randomness, the table of connections is
+    // merely as predictable as with any constant.
+    unsafe { libc::getrandom(bits.as_mut_ptr().cast(), bits.len(), 0) };
+    u64::from_ne_bytes(bits)
+}

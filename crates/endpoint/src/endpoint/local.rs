@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Peers on this host, or in this process: through shared memory, without a frame.
+
+use std::time::Duration;
+
+use barewire_link::Link;
+use barewire_shm::{Awaited, Door, Pipe, knock};
+
+use super::receive::{Given, give};
+use super::{Endpoint, Event, LOOK_ROUND_EVERY};
+use crate::JobToken;
+use crate::address::Address;
+use crate::channel::{Channel, Way};
+use crate::clock::now;
+use crate::error::{Ending, EndpointError, SendError};
+use crate::sink::{Class, Sink};
+
+/// What a pipe's message is: its first octet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A fragment of a channel's message.
+    Fragment = 0,
+    /// A datagram of either class.
+    Unreliable = 1,
+    Acknowledged = 3,
+}
+
+/// Messages taken from a pipe before others have their turn.
+const MESSAGES_AT_ONCE: u32 = 16;
+/// Sleep between two attempts to reach somebody who is not there yet.
+const KNOCK_EVERY: Duration = Duration::from_millis(1);
+
+/// What an endpoint's door is called on its host.
+pub(super) fn door_name(address: Address) -> Vec<u8> {
+    [b"barewire-endpoint/", &address.to_bytes()[..]].concat()
+}
+
+impl<L: Link> Endpoint<L> {
+    /// Whether a peer is reached through shared memory: it has the same interface.
+    pub(super) fn is_local(&self, peer: Address) -> bool {
+        self.config.local.is_some() && peer.mac == self.address.mac
+    }
+
+    /// Tries to reach a peer on this host. What stands in the way may pass, so it is tried again until patience ends.
+    pub(super) fn knock(&mut self, index: u16) {
+        let (Some(config), Some(channel)) = (&self.config.local, self.channels.at(index)) else { return };
+        let token = self.config.framing.token;
+        let token = token.as_ref().map_or(&[][..], |token| token.bytes());
+        let hello = [&self.address.to_bytes()[..], token].concat();
+        if let Ok(Some(pipe)) = knock(&door_name(channel.peer), &hello, config) {
+            channel.way = Way::Local { pipe: Box::new(pipe), other: None };
+            self.take_turn(index);
+        }
+    }
+
+    /// Takes what neighbours sent. Whether something was delivered.
+    #[inline]
+    pub(super) fn take_local(&mut self, sink: &mut impl Sink) -> bool {
+        let mut delivered = false;
+        // Backwards, because one may end meanwhile.
+        for place in (0..self.neighbours.len()).rev() {
+            if let Some(index) = self.neighbours.get(place) {
+                delivered |= self.take_from(*index, sink);
+            }
+        }
+        delivered
+    }
+
+    /// Now and then: who knocks, whose neighbour is gone, who is there at last.
+    pub(super) fn look_round(&mut self, sink: &mut impl Sink) -> Result<(), EndpointError> {
+        let now = now();
+        if now < self.looked_round + LOOK_ROUND_EVERY {
+            return Ok(());
+        }
+        self.looked_round = now;
+        while let Some(pipe) = self.door.as_mut().map_or(Ok(None), Door::accept)? {
+            self.let_in(pipe, sink);
+        }
+        for place in (0..self.neighbours.len()).rev() {
+            let index = self.neighbours[place];
+            let Some(channel) = self.channels.at(index) else { continue };
+            let is_done = channel.queue.is_empty() && channel.is_closing;
+            match &mut channel.way {
+                Way::Knocking { .. } if is_done => self.end(index, Ending::Closed, sink),
+                Way::Knocking { until } if now >= *until => self.end(index, Ending::NoAnswer, sink),
+                Way::Knocking { .. } => self.knock(index),
+                Way::Local { .. } if is_done => self.end(index, Ending::Closed, sink),
+                Way::Local { pipe, other } => {
+                    let is_broken = pipe.fault().is_some();
+                    // If each knocked, the peer holds two ends as well, and both are gone with it.
+                    let is_gone = pipe.is_gone() && other.as_mut().is_none_or(|other| other.is_gone());
+                    if is_gone && channel.parked.is_empty() {
+                        self.end(index, if is_broken { Ending::Violation } else { Ending::PeerClosed }, sink);
+                    }
+                }
+                Way::Wire { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes ready to sleep for neighbours, too: for how long, or `None` if one has something already.
+    pub(super) fn arm_neighbours(&mut self, mut patience: Duration) -> Option<Duration> {
+        for index in &self.neighbours {
+            let Some(channel) = self.channels.at(*index) else { continue };
+            let awaits_room = !channel.queue.is_empty();
+            match &mut channel.way {
+                Way::Knocking { .. } => patience = patience.min(KNOCK_EVERY),
+                Way::Local { pipe, other } => {
+                    let room = pipe.room();
+                    let awaited = if awaits_room { Awaited::MessageOrRoom(room) } else { Awaited::Message };
+                    let is_ready = pipe.arm(awaited) | other.as_mut().is_some_and(|other| other.arm(Awaited::Message));
+                    // What is parked waits for the user, not for the peer.
+                    if is_ready && channel.parked.is_empty() {
+                        return None;
+                    }
+                }
+                Way::Wire { .. } => {}
+            }
+        }
+        Some(patience)
+    }
+
+    pub(super) fn send_local_datagram(
+        &mut self,
+        to: Address,
+        class: Class,
+        body: &[u8],
+        context: u64,
+    ) -> Result<(), SendError> {
+        let id = self.connect(to).map_err(|_| SendError::Full)?;
+        let kind = if class == Class::Unreliable { Kind::Unreliable } else { Kind::Acknowledged };
+        let way = self.channels.get(id).map(|channel| &mut channel.way);
+        let is_there = if let Some(Way::Local { pipe, .. }) = way {
+            if !pipe.send(&[kind as u8], body) {
+                return Err(SendError::Full);
+            }
+            true
+        } else {
+            false
+        };
+        if class == Class::Acknowledged {
+            let unanswered = Event::Failed { context, ending: Ending::NoAnswer };
+            self.events.push_back(if is_there { Event::Sent { context } } else { unanswered });
+        }
+        Ok(())
+    }
+
+    /// Ends a channel that this side has closed and of which nothing is left to send; a local one at the next look
+    /// round.
+    pub(super) fn close_if_asked(&mut self, index: u16) {
+        let Some(channel) = self.channels.at(index).filter(|channel| channel.is_closing) else { return };
+        if let Way::Wire { handle, .. } = channel.way {
+            let now = self.port.now();
+            if !self.port.station.finish(handle, now) {
+                self.port.station.disconnect(handle, now);
+            }
+        }
+    }
+
+    /// Somebody on this host opened a pipe to us.
+    fn let_in(&mut self, pipe: Pipe, sink: &mut impl Sink) {
+        let Some(peer) = self.peer_of(pipe.hello()) else {
+            self.strangers += 1;
+            return;
+        };
+        if let Some(index) = self.channels.to(peer)
+            && let Some(Channel { way: Way::Local { pipe: old, .. }, .. }) = self.channels.at(index)
+            && old.is_gone()
+        {
+            self.end(index, Ending::Restarted, sink);
+        }
+        let pipe = Box::new(pipe);
+        if let Some(index) = self.channels.to(peer) {
+            let Some(channel) = self.channels.at(index) else { return };
+            match &mut channel.way {
+                // We knocked at the same time: each sends into its own.
+                Way::Local { other: other @ None, .. } => *other = Some(pipe),
+                way @ Way::Knocking { .. } => *way = Way::Local { pipe, other: None },
+                // A third one is no neighbour of ours.
+                Way::Local { .. } | Way::Wire { .. } => self.strangers += 1,
+            }
+            self.take_turn(index);
+            return;
+        }
+        let channel = Channel::new(peer, Way::Local { pipe, other: None });
+        if let Some(channel) = self.config.accepts.then(|| self.channels.add(channel)).flatten() {
+            self.neighbours.push(channel.index);
+            self.events.push_back(Event::Opened { channel, peer });
+        }
+    }
+
+    /// Who says this hello, if it is one of our job's.
+    fn peer_of(&self, hello: &[u8]) -> Option<Address> {
+        let (address, token) = hello.split_first_chunk::<{ Address::BYTES }>()?;
+        let own = self.config.framing.token;
+        let is_of_job = token == own.as_ref().map_or(&[][..], |token: &JobToken| token.bytes());
+        Address::from_bytes(*address).filter(|peer| is_of_job && peer.mac == self.address.mac)
+    }
+
+    #[inline]
+    fn take_from(&mut self, index: u16, sink: &mut impl Sink) -> bool {
+        let mut delivered = false;
+        for is_other in [false, true] {
+            for _ in 0..MESSAGES_AT_ONCE {
+                let Self { channels, waiting, .. } = self;
+                let Some(channel) = channels.at(index) else { return delivered };
+                let peer = channel.peer;
+                let Way::Local { pipe, other } = &mut channel.way else { return delivered };
+                let pipe = if is_other { other.as_mut() } else { Some(pipe) };
+                // Nothing overtakes what waits.
+                let (Some(pipe), true) = (pipe, channel.parked.is_empty()) else { return delivered };
+                let Some(message) = pipe.receive() else { break };
+                let message: *const [u8] = message;
+                // SAFETY: the message lies in the pipe's shared memory, lent until the pipe's next call. That comes in
+                // the next turn; until the last use of `message` the pipe is neither called nor dropped: `give` touches
+                // other parts of the channel.
+                let message = unsafe { &*message };
+                match message.split_first() {
+                    Some((&kind, fragment)) if kind == Kind::Fragment as u8 => {
+                        match give(channels, waiting, sink, index, fragment) {
+                            Given::Taken => delivered = true,
+                            Given::Parked => return delivered,
+                            Given::Broken => {
+                                self.malformed += 1;
+                                self.end(index, Ending::Violation, sink);
+                                return delivered;
+                            }
+                        }
+                    }
+                    Some((&kind, body)) if kind == Kind::Unreliable as u8 => {
+                        sink.datagram(peer, Class::Unreliable, body);
+                        delivered = true;
+                    }
+                    Some((&kind, body)) if kind == Kind::Acknowledged as u8 => {
+                        sink.datagram(peer, Class::Acknowledged, body);
+                        delivered = true;
+                    }
+                    _ => self.malformed += 1,
+                }
+            }
+        }
+        delivered
+    }
+}

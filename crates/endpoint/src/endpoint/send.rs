@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Messages out: into descriptors, from there into frames or pipes.
+
+use barewire_link::{ETHERNET_HEADER_BYTES, Link, Outgoing};
+use barewire_llc::message::{Cutter, FIRST_HEADER, Fragment};
+use barewire_llc::{ConnectionHandle, Destination, Peer};
+
+use super::local::Kind;
+use super::{Endpoint, Event};
+use crate::JobToken;
+use crate::address::Address;
+use crate::channel::{ChannelId, Way};
+use crate::descriptors::{Content, DescriptorId, HEAD_MAX};
+use crate::error::{EndpointError, SendError};
+use crate::sink::Class;
+use crate::slots::Lent;
+
+/// Frames handed to the engine before they are sent: so many are still in the nearest cache when the kernel copies
+/// them.
+const FRAMES_PER_TRANSMIT: u32 = 8;
+/// Frames that a channel may send before it is another's turn.
+const FRAMES_PER_TURN: u32 = 64;
+/// The longest front of a fragment, behind the octet that a pipe's messages begin with.
+const FRONT_MAX: usize = 1 + FIRST_HEADER + HEAD_MAX;
+
+/// How far a message could be handed on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Handed {
+    All,
+    /// Nothing more can be now.
+    Stuck,
+    /// More could, but it is another's turn.
+    TurnOver,
+}
+
+impl<L: Link> Endpoint<L> {
+    /// Bytes of head and body that [`send`](Self::send) takes: those of one frame.
+    #[inline]
+    #[must_use]
+    pub fn copied_max(&self) -> usize {
+        self.room - FIRST_HEADER
+    }
+
+    /// Bytes of the longest datagram.
+    #[must_use]
+    pub fn datagram_max(&self) -> usize {
+        self.room
+    }
+
+    /// Sends a message that fits one frame; both parts are copied. [`Event::Sent`] tells of `context`.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was taken then.
+    #[inline]
+    pub fn send(&mut self, to: ChannelId, head: &[u8], body: &[u8], context: u64) -> Result<(), SendError> {
+        let bytes = head.len() + body.len();
+        if head.len() > HEAD_MAX || bytes > self.copied_max() {
+            return Err(SendError::TooLong { bytes, most: self.copied_max() });
+        }
+        let channel = self.channels.get(to).filter(|channel| !channel.is_closing).ok_or(SendError::Ended)?;
+        let (_, whole) = begin(bytes, self.room);
+        let front = Front::new(&whole.expect("every message has a first fragment"), head);
+        if let (Way::Local { pipe, .. }, true) = (&mut channel.way, channel.queue.is_empty())
+            && pipe.send(front.after(Kind::Fragment, &mut [0; FRONT_MAX]), body)
+        {
+            self.events.push_back(Event::Sent { context });
+            return Ok(());
+        }
+        if self.descriptors.is_full() {
+            return Err(SendError::Full);
+        }
+        let slot = self.port.slots.fill(front.bytes(), body).ok_or(SendError::Full)?;
+        let added = self.descriptors.add(context, Some(to.index), Content::Slot(slot));
+        self.enqueue(to.index, added.expect("there is a descriptor"));
+        Ok(())
+    }
+
+    /// Sends a message of any length up to 4 GiB from where it lies; only the head is copied.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was taken then.
+    ///
+    /// # Safety
+    /// `body` must stay valid and unchanged until [`Event::Sent`] or [`Event::Failed`] has told of `context`, or the
+    /// endpoint is dropped.
+    pub unsafe fn send_lent(&mut self, to: ChannelId, head: &[u8], body: &[u8], context: u64) -> Result<(), SendError> {
+        let bytes = head.len() + body.len();
+        if head.len() > HEAD_MAX || u32::try_from(bytes).is_err() {
+            return Err(SendError::TooLong { bytes, most: u32::MAX as usize });
+        }
+        self.channels.get(to).filter(|channel| !channel.is_closing).ok_or(SendError::Ended)?;
+        let mut copy = [0; HEAD_MAX];
+        copy[..head.len()].copy_from_slice(head);
+        // SAFETY: the caller's promise.
+        let body = unsafe { Lent::new(body) };
+        let content = Content::Lent { head: copy, head_bytes: head.len() as u8, body, cut: None };
+        let message = self.descriptors.add(context, Some(to.index), content).ok_or(SendError::Full)?;
+        self.enqueue(to.index, message);
+        Ok(())
+    }
+
+    /// Sends a datagram: a message that fits one frame, without a channel. Of an acknowledged one [`Event::Sent`] or
+    /// [`Event::Failed`] tells of `context`; only one to each peer can be under way.
+    ///
+    /// # Errors
+    /// [`SendError`], and nothing was taken then; outside of it, what the link says.
+    pub fn send_datagram(
+        &mut self,
+        to: Address,
+        class: Class,
+        body: &[u8],
+        context: u64,
+    ) -> Result<Result<(), SendError>, EndpointError> {
+        if body.len() > self.datagram_max() {
+            return Ok(Err(SendError::TooLong { bytes: body.len(), most: self.datagram_max() }));
+        }
+        if self.is_local(to) {
+            return Ok(self.send_local_datagram(to, class, body, context));
+        }
+        match class {
+            Class::Unreliable => self.send_unreliable(to, body),
+            Class::Acknowledged => Ok(self.send_acknowledged(to, body, context)),
+        }
+    }
+
+    /// Hands on messages of all channels, as far as they can go now.
+    pub(super) fn pump(&mut self) -> Result<(), EndpointError> {
+        for _ in 0..self.turns.len() {
+            let Some(index) = self.turns.pop_front() else { break };
+            if let Some(channel) = self.channels.at(index) {
+                channel.in_turn = false;
+            }
+            self.pump_channel(index)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a message behind the others of its channel, or hands it on if it is alone.
+    #[inline]
+    fn enqueue(&mut self, index: u16, message: DescriptorId) {
+        let is_alone = self.channels.at(index).is_some_and(|channel| channel.queue.is_empty());
+        // What goes wrong with the link shows in the next progress.
+        if is_alone && self.hand_on(message).is_ok_and(|handed| handed == Handed::All) {
+            return;
+        }
+        if let Some(channel) = self.channels.at(index) {
+            channel.queue.push_back(message);
+        }
+        self.take_turn(index);
+    }
+
+    fn pump_channel(&mut self, index: u16) -> Result<(), EndpointError> {
+        while let Some(message) = self.channels.at(index).and_then(|channel| channel.queue.front().copied()) {
+            if self.hand_on(message)? != Handed::All {
+                self.take_turn(index);
+                return Ok(());
+            }
+            if let Some(channel) = self.channels.at(index) {
+                channel.queue.pop_front();
+            }
+        }
+        self.close_if_asked(index);
+        Ok(())
+    }
+
+    /// Hands on as much of a message as its channel takes now.
+    #[inline]
+    fn hand_on(&mut self, message: DescriptorId) -> Result<Handed, EndpointError> {
+        let Some(index) = self.descriptors.at(message).and_then(|descriptor| descriptor.channel) else {
+            return Ok(Handed::All);
+        };
+        match self.channels.at(index).map(|channel| &channel.way) {
+            Some(Way::Wire { handle, is_open: true }) => {
+                let handle = *handle;
+                self.hand_to_engine(message, handle)
+            }
+            Some(Way::Local { .. }) => Ok(self.hand_to_pipe(message, index)),
+            _ => Ok(Handed::Stuck),
+        }
+    }
+
+    #[inline]
+    fn hand_to_engine(&mut self, message: DescriptorId, handle: ConnectionHandle) -> Result<Handed, EndpointError> {
+        let Self { port, descriptors, owners, room, .. } = self;
+        let Some(descriptor) = descriptors.at(message) else { return Ok(Handed::All) };
+        let now = port.now();
+        let (head, body, cut) = match &mut descriptor.content {
+            Content::Slot(slot) => {
+                let slot = *slot;
+                owners[usize::from(slot)] = message;
+                if port.station.send(handle, slot, now).is_err() {
+                    return Ok(Handed::Stuck);
+                }
+                (descriptor.content, descriptor.outstanding, descriptor.is_cut) = (Content::Gone, 1, true);
+                port.transmit_one()?;
+                return Ok(Handed::All);
+            }
+            Content::Lent { head, head_bytes, body, cut } => (&head[..usize::from(*head_bytes)], *body, cut),
+            Content::Gone => return Ok(Handed::All),
+        };
+        let (cutter, next) = cut.get_or_insert_with(|| begin(head.len() + body.len(), *room));
+        let mut handed = 0;
+        while let Some(fragment) = next
+            && handed < FRAMES_PER_TURN
+        {
+            let (front, part) = Front::of(fragment, head, &body);
+            // SAFETY: the body stays as it is until its owner is told, after all of the message's slots are free.
+            let Some(slot) = (unsafe { port.slots.lend(front.bytes(), part) }) else { break };
+            owners[usize::from(slot)] = message;
+            if port.station.send(handle, slot, now).is_err() {
+                port.slots.free(slot);
+                break;
+            }
+            descriptor.outstanding += 1;
+            *next = cutter.next();
+            handed += 1;
+            if handed % FRAMES_PER_TRANSMIT == 0 {
+                port.transmit()?;
+            }
+        }
+        let is_done = next.is_none();
+        if is_done {
+            (descriptor.content, descriptor.is_cut) = (Content::Gone, true);
+        }
+        port.transmit()?;
+        Ok(match handed {
+            _ if is_done => Handed::All,
+            FRAMES_PER_TURN => Handed::TurnOver,
+            _ => Handed::Stuck,
+        })
+    }
+
+    fn hand_to_pipe(&mut self, message: DescriptorId, index: u16) -> Handed {
+        let Self { port, descriptors, channels, .. } = self;
+        let Some(descriptor) = descriptors.at(message) else { return Handed::All };
+        let Some(Way::Local { pipe, .. }) = channels.at(index).map(|channel| &mut channel.way) else {
+            return Handed::Stuck;
+        };
+        match &mut descriptor.content {
+            Content::Slot(slot) => {
+                let slot = *slot;
+                if !pipe.send(&[Kind::Fragment as u8], port.slots.information(slot)) {
+                    return Handed::Stuck;
+                }
+                port.slots.free(slot);
+            }
+            Content::Lent { head, head_bytes, body, cut } => {
+                let head = &head[..usize::from(*head_bytes)];
+                let (cutter, next) = cut.get_or_insert_with(|| begin(head.len() + body.len(), piece_room(pipe)));
+                let mut handed = 0;
+                while let Some(fragment) = next {
+                    if handed == FRAMES_PER_TURN {
+                        return Handed::TurnOver;
+                    }
+                    let (front, part) = Front::of(fragment, head, body);
+                    if !pipe.send(front.after(Kind::Fragment, &mut [0; FRONT_MAX]), part) {
+                        return Handed::Stuck;
+                    }
+                    *next = cutter.next();
+                    handed += 1;
+                }
+            }
+            Content::Gone => {}
+        }
+        let context = descriptor.context;
+        self.descriptors.remove(message);
+        self.events.push_back(Event::Sent { context });
+        Handed::All
+    }
+
+    fn send_unreliable(&mut self, to: Address, body: &[u8]) -> Result<Result<(), SendError>, EndpointError> {
+        let destination = Destination::Individual(to.sap);
+        let llc = self.port.station.datagram(self.address.sap, destination).expect("the endpoint's SAP is active");
+        let framing = self.config.framing;
+        let token = framing.token.as_ref().map_or(&[][..], |token| token.bytes());
+        let bytes = llc.as_bytes().len() + token.len() + body.len();
+        let ethernet = framing.encapsulation.header(to.mac, self.address.mac, bytes);
+        let mut header = [0; ETHERNET_HEADER_BYTES + 4 + JobToken::BYTES];
+        let mut end = 0;
+        for part in [&ethernet[..], llc.as_bytes(), token] {
+            header[end..end + part.len()].copy_from_slice(part);
+            end += part.len();
+        }
+        let sent = self.port.link.send(&[Outgoing { header: &header[..end], payload: body }])?;
+        Ok(if sent == 1 { Ok(()) } else { Err(SendError::Full) })
+    }
+
+    fn send_acknowledged(&mut self, to: Address, body: &[u8], context: u64) -> Result<(), SendError> {
+        if self.descriptors.is_full() {
+            return Err(SendError::Full);
+        }
+        let slot = self.port.slots.fill(body, &[]).ok_or(SendError::Full)?;
+        let peer = Peer { local: self.address.sap, mac: to.mac, remote: to.sap };
+        let now = self.port.now();
+        if self.port.station.send_datagram(peer, slot, now).is_err() {
+            self.port.slots.free(slot);
+            return Err(SendError::Full);
+        }
+        let added = self.descriptors.add(context, None, Content::Gone);
+        self.owners[usize::from(slot)] = added.expect("there is a descriptor");
+        Ok(())
+    }
+}
+
+/// Bytes of a fragment in a pipe: not much more than the nearest cache holds twice.
+fn piece_room(pipe: &barewire_shm::Pipe) -> usize {
+    (pipe.room() - 1).min(16 << 10)
+}
+
+fn begin(bytes: usize, room: usize) -> (Cutter, Option<Fragment>) {
+    let mut cutter = Cutter::new(bytes as u32, room as u32).expect("there is room for a fragment");
+    let first = cutter.next();
+    (cutter, first)
+}
+
+/// A fragment's header, and what of the message's head belongs to it.
+struct Front {
+    bytes: [u8; FIRST_HEADER + HEAD_MAX],
+    length: usize,
+}
+
+impl Front {
+    #[inline]
+    fn new(fragment: &Fragment, head: &[u8]) -> Self {
+        let header = fragment.header();
+        let mut bytes = [0; FIRST_HEADER + HEAD_MAX];
+        bytes[..header.len()].copy_from_slice(header);
+        let length = header.len() + head.len();
+        bytes[header.len()..length].copy_from_slice(head);
+        Self { bytes, length }
+    }
+
+    /// Of a fragment of a message of head and body: its front, and its part of the body.
+    #[inline]
+    fn of<'a>(fragment: &Fragment, head: &[u8], body: &'a Lent) -> (Self, &'a [u8]) {
+        // The first fragment has room for all of the head.
+        let (start, end) = (fragment.start as usize, fragment.end as usize);
+        let part = &body.bytes()[start.saturating_sub(head.len())..end - head.len()];
+        (Self::new(fragment, if start == 0 { head } else { &[] }), part)
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    /// Behind the octet that a pipe's messages begin with.
+    #[inline]
+    fn after<'a>(&self, kind: Kind, place: &'a mut [u8; FRONT_MAX]) -> &'a [u8] {
+        place[0] = kind as u8;
+        place[1..=self.length].copy_from_slice(self.bytes());
+        &place[..=self.length]
+    }
+}
