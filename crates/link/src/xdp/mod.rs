@@ -278,12 +278,7 @@ impl XdpLink {
         };
     }
 
-    fn poll(
-        &mut self,
-        events: libc::c_short,
-        others: &[BorrowedFd<'_>],
-        timeout: Duration,
-    ) -> Result<bool, LinkError> {
+    fn poll(&mut self, events: libc::c_short, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
         let woken = socket::poll(&self.socket, events, others, timeout).map_err(|error| self.failed("ppoll", error))?;
         if woken.events & TROUBLE != 0 {
             self.check()?;
