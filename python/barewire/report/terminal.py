@@ -37,6 +37,8 @@ def print_run(console: Console, run: Run, *, baseline: str = "tcp") -> None:
     """Print the run's series, then every subject against `baseline` if the run has it."""
     for table in sharing_tables(run) if run.shared else run_tables(run, width=console.width):
         console.print(table)
+    if run.shared:
+        console.print("[dim]Shares: the smallest and the largest process's, by the mean of all in a launch.[/]")
     for key in sorted({mark for one in run.series for mark in marks_of(one)}, key=list(MARKS).index):
         console.print(f"[{_MARK_STYLES[key]}]{MARKS[key][0]}[/] {MARKS[key][1]}")
     if not run.complete:
@@ -74,8 +76,8 @@ def sharing_tables(run: Run) -> list[Table]:
         what = f"{test_title(test)}, {message_size(size)}, {subject_name(subject)}, in {unit_name(rows[0].unit)}"
         table = Table(title=escape(what), title_justify="left", box=SIMPLE_HEAD)
         whole = "in total [95 %]" if is_rate else "all [95 %]"
-        for name in ("processes", whole, "to one [95 %]", "smallest, largest\nshare of the mean", "each [95 %]"):
-            table.add_column(name, justify="right")
+        for name in ("processes", whole, "to one", "shares", "each [95 %]"):
+            table.add_column(name, justify="right", no_wrap=True)
         for one in rows:
             table.add_row(*_sharing_cells(one))
         tables.append(table)
@@ -89,7 +91,7 @@ def _sharing_cells(one: Shared) -> list[str | Text]:
     return [
         str(one.processes),
         Text(f"{number(one.median)} {bounds(one.ci95)}".rstrip(), style="bold"),
-        f"{number(one.ratio_to_one)} {bounds(one.ratio_to_one_ci95)}".rstrip(),
+        number(one.ratio_to_one),
         f"{number(one.smallest_share)}, {number(one.largest_share)}",
         "\n".join(each),
     ]
