@@ -134,7 +134,8 @@ impl Reception {
             self.mark(self.last_ns);
         }
         let last = self.arrived as usize;
-        let corrupt = (last.saturating_sub(self.kept.len())..last).filter(|number| {
+        // The place after the last may hold a part of a message that never became whole.
+        let corrupt = (last.saturating_sub(self.kept.len() - 1)..last).filter(|number| {
             let place = number % self.kept.len();
             !side.pattern.is_intact(side.inbox.place(place), self.kept[place], Sender::Active)
         });
