@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+# Whose processes share an interface.
+SHARING_SUBJECT = "llc2"
 BAREWIRE = str(ROOT / "bin" / "barewire")
 
 
@@ -61,6 +63,7 @@ def promises(scratch: Path) -> Iterator[tuple[str, float, str, float]]:
         lossy = series(scratch / f"loss{loss}", "stream", "--transport", "tcp,llc2", "--sizes", "64KiB", *options)
         ratio = lossy["llc2", 65536]["median"] / lossy["tcp", 65536]["median"]
         yield f"llc2 stream at 1 Gb/s with {loss} loss, against TCP", ratio, "≥", 1.0
+    yield from sharing_promises(scratch)
     short, long = (peak_rss_kib(scratch / f"memory{seconds}", seconds) for seconds in ("5", "60"))
     yield "probe's memory after 60 s against 5 s", long / short, "≤", 1.05
 
@@ -76,6 +79,17 @@ def xdp_promises(scratch: Path) -> Iterator[tuple[str, float, str, float]]:
         rates = series(scratch / f"{link}-stream", "stream", *options, "--sizes", "64KiB")
         ratio = rates[link, 65536]["median"] / rates[f"floor+{link}", 65536]["median"]
         yield f"{link} stream, MTU 1500, against its floor's", ratio, "≥", 0.9
+
+
+def sharing_promises(scratch: Path) -> Iterator[tuple[str, float, str, float]]:
+    """Several processes through one interface: what four get in total, and how evenly."""
+    options = ("--transport", SHARING_SUBJECT, "--sizes", "64KiB", "--processes", "1,4")
+    document = run(scratch / "sharing", "stream", *options)
+    four = next(one for one in document["shared"] if one["processes"] == 4)
+    name = f"{SHARING_SUBJECT} stream of 4 processes"
+    yield f"{name} in total, against one", four["ratio_to_one"], "≥", 1.0
+    yield f"{name}, smallest share of the mean", four["smallest_share"], "≥", 0.9
+    yield f"{name}, largest share of the mean", four["largest_share"], "≤", 1.1
 
 
 def series(directory: Path, *arguments: str) -> dict[tuple[str, int], dict[str, Any]]:

@@ -92,6 +92,8 @@ def _launch_samples(
             "subject": [subject] * count,
             "pairs": [1] * count,
             "pair": [0] * count,
+            "processes": [1] * count,
+            "process": [0] * count,
             "message_bytes": [message_bytes] * count,
             "phase": ["warmup" if n < count // 10 else "measure" for n in range(count)],
             "block": list(range(count)),

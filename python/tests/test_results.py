@@ -184,7 +184,7 @@ def test_raw_frames_clearly_faster_than_their_floor_are_impossible():
 def test_why_measuring_stopped_is_the_runners_word_else_what_the_launches_say():
     frame = _frame([_row(n, 0, 3.0 + 0.001 * n) for n in range(6)])
     assert series_from_samples(frame)[0].stop == "converged"
-    stops = {("pingpong", "raw", 1, 64): "incomplete"}
+    stops = {("pingpong", "raw", 1, 1, 64): "incomplete"}
     assert series_from_samples(frame, stops=stops)[0].stop == "incomplete"
 
 
@@ -199,7 +199,16 @@ def _one(run, test, subject):
 
 
 def _row(launch: int, block: int, value: float, *, test: str = "pingpong", unit: str = "us") -> dict:
-    place = {"launch": launch, "test": test, "subject": "raw", "pairs": 1, "pair": 0, "message_bytes": 64}
+    place = {
+        "launch": launch,
+        "test": test,
+        "subject": "raw",
+        "pairs": 1,
+        "pair": 0,
+        "processes": 1,
+        "process": 0,
+        "message_bytes": 64,
+    }
     return {**place, "phase": "measure", "block": block, "value": value, "unit": unit, "lost": 0}
 
 

@@ -11,8 +11,9 @@ from barewire.results import SAMPLE_SCHEMA, series_from_samples
 
 
 def test_a_series_whose_every_block_lost_a_message_ends_with_the_budget(tmp_path):
-    row = {"launch": 0, "test": "stream", "subject": "llc1", "pairs": 1, "pair": 0, "message_bytes": 100_000,
-           "phase": "measure", "block": 0, "value": 900.0, "unit": "Mbit/s", "lost": 1}  # fmt: skip
+    row = {"launch": 0, "test": "stream", "subject": "llc1", "pairs": 1, "pair": 0, "processes": 1, "process": 0,
+           "message_bytes": 100_000, "phase": "measure", "block": 0, "value": 900.0, "unit": "Mbit/s",
+           "lost": 1}  # fmt: skip
     frame = pl.DataFrame([row]).select(pl.col(name).cast(kind) for name, kind in SAMPLE_SCHEMA.items())
     (one,) = series_from_samples(frame)
     assert one.median is None

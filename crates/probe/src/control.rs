@@ -5,26 +5,26 @@
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use barewire_recorder::LaunchError;
 
 pub const DEFAULT_PORT: u16 = 5288;
-/// A longer line is no message of ours.
-const LONGEST_LINE_BYTES: u64 = 1 << 20;
+/// A longer line is no message of ours. The longest are the samples of a block, from one process to another.
+const LONGEST_LINE_BYTES: u64 = 4 << 20;
 /// A peer that takes longer to answer a control message is gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where the passive side listens: `HOST`, `HOST:PORT` or `unix:PATH`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Address {
     Tcp(String),
     Unix(PathBuf),
@@ -81,6 +81,26 @@ impl Channel {
                 "no probe answers at {address} ({error}); start `barewire-probe serve` there first"
             ))
         })
+    }
+
+    /// Two ends of a channel: one for this process, the other for one that it starts.
+    pub fn pair() -> io::Result<(Self, OwnedFd)> {
+        let (own, other) = UnixStream::pair()?;
+        Ok((Self::new(Stream::Unix(own))?, other.into()))
+    }
+
+    /// The end that this process was started with as its standard input; `is_tcp` says what it is.
+    pub fn inherited(is_tcp: bool) -> io::Result<Self> {
+        let descriptor = io::stdin().as_fd().try_clone_to_owned()?;
+        Self::new(if is_tcp { Stream::Tcp(descriptor.into()) } else { Stream::Unix(descriptor.into()) })
+    }
+
+    /// Gives the descriptor away, to a process that goes on with it; and whether it is TCP.
+    pub fn into_inner(self) -> (OwnedFd, bool) {
+        match self.reader.into_inner() {
+            Stream::Tcp(stream) => (stream.into(), true),
+            Stream::Unix(stream) => (stream.into(), false),
+        }
     }
 
     fn new(stream: Stream) -> io::Result<Self> {

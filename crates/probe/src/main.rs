@@ -6,6 +6,7 @@ mod control;
 mod cpus;
 mod lossy;
 mod measure;
+mod member;
 mod modes;
 mod names;
 mod pattern;
@@ -31,7 +32,7 @@ use control::Address;
 use measure::INTERRUPTED;
 use protocol::{Kind, LinkKind, Session, Test, VERSION, Wait};
 use schedule::{Plan, draw_session, must_give_way};
-use transport::Place;
+use transport::{Place, llc};
 
 /// Measures what a transport gives a program, between two hosts.
 ///
@@ -63,6 +64,9 @@ enum Command {
     /// Be an LLC station for a foreign peer, and measure nothing
     #[command(subcommand)]
     Station(station::Role),
+    /// Be one of several processes that another probe has started
+    #[command(hide = true)]
+    Member { role: String },
     /// Print the sizes that a size list means, and measure nothing
     Sizes(SizeArguments),
 }
@@ -96,6 +100,9 @@ struct ServeArguments {
     /// End when standard input ends, so that this side never outlives whoever started it
     #[arg(long)]
     until_eof: bool,
+    /// Answer each session with a process of its own
+    #[arg(long)]
+    processes: bool,
     #[command(flatten)]
     announce: names::AnnounceArguments,
     #[command(flatten)]
@@ -135,6 +142,9 @@ struct TestArguments {
     /// Pairs that measure at once
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     pairs: u8,
+    /// Processes that measure at once, each with a pair; the other side serves with --processes
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=i64::from(llc::SAP_COUNT)), conflicts_with = "pairs")]
+    processes: Option<u8>,
     /// Keep messages in the cache, or walk through a buffer larger than it
     #[arg(long, value_enum, default_value = "on")]
     cache: Cache,
@@ -211,6 +221,10 @@ fn run(command: Command) -> Result<(), LaunchError> {
             station::run(&role)
         }
         Command::XdpModes(command) => modes::run(&command),
+        Command::Member { role } => {
+            interrupt_on_signals()?;
+            member::run(&role)
+        }
         Command::Pingpong(arguments) => measure(Test::Pingpong, arguments),
         Command::Stream(arguments) => measure(Test::Stream, arguments),
         Command::Bidirectional(arguments) => measure(Test::Bidirectional, arguments),
@@ -230,6 +244,7 @@ fn serve(arguments: ServeArguments) -> Result<(), LaunchError> {
         listen: arguments.listen,
         place: Place { interface: place.interface, queue: place.queue, ip: place.address, broker: place.broker },
         cpus: place.cpus.map(|cpus| cpus.0),
+        processes: arguments.processes,
     };
     server::serve(&config, |address| {
         let name = announce.start(config.place.interface.as_deref(), address.parse().ok());
@@ -239,6 +254,11 @@ fn serve(arguments: ServeArguments) -> Result<(), LaunchError> {
 }
 
 fn measure(test: Test, arguments: TestArguments) -> Result<(), LaunchError> {
+    if test == Test::Bidirectional && arguments.processes.is_some() {
+        let text = "--processes measure pingpong and stream: in both the one side alone says when it ends";
+        return Err(LaunchError::WrongUse(text.to_owned()));
+    }
+    let pairs = arguments.processes.unwrap_or(arguments.pairs);
     let needs_frames = !matches!(arguments.transport, Kind::Tcp | Kind::Udp);
     let link = choose_link(&arguments)?;
     if needs_frames && link == LinkKind::Packet && arguments.wait == Wait::Busypoll {
@@ -275,10 +295,11 @@ fn measure(test: Test, arguments: TestArguments) -> Result<(), LaunchError> {
             wait: arguments.wait,
             seed: arguments.seed,
             session: draw_session(),
-            pairs: arguments.pairs,
+            pairs,
             pair: 0,
+            processes: arguments.processes.is_some(),
             walk_bytes,
-            give_way: arguments.give_way || must_give_way(arguments.pairs, cpus.as_deref()),
+            give_way: arguments.give_way || must_give_way(pairs, cpus.as_deref()),
         },
         cpus,
         sizes: parse_sizes(&arguments.sizes)?,
@@ -300,8 +321,9 @@ fn choose_link(arguments: &TestArguments) -> Result<LinkKind, LaunchError> {
         (Kind::Tcp | Kind::Udp, Some(_)) => return refuse("tcp and udp have no --link: they go through the kernel"),
         (_, link) => link.unwrap_or_default(),
     };
-    if link != LinkKind::Packet && arguments.pairs > 1 {
-        return refuse("AF_XDP takes an interface's queue for one pair: use --pairs 1, or --link packet");
+    if link != LinkKind::Packet && arguments.processes.unwrap_or(arguments.pairs) > 1 {
+        let what = if arguments.processes.is_some() { "--processes 1" } else { "--pairs 1" };
+        return refuse(&format!("AF_XDP takes an interface's queue for one pair: use {what}, or --link packet"));
     }
     Ok(link)
 }

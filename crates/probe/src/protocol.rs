@@ -4,10 +4,12 @@
 
 use std::net::SocketAddr;
 
+use crate::client::Failure;
+use barewire_recorder::clock::now_ns;
 use serde::{Deserialize, Serialize};
 
 /// Both sides must speak the same version.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// From the active side, which drives.
 #[derive(Debug, Serialize, Deserialize)]
@@ -19,8 +21,8 @@ pub enum Request {
     Connect { endpoint: Endpoint },
     /// Take part in one block of messages.
     Block(Block),
-    /// The active side has finished its part of the block.
-    EndBlock,
+    /// The active side has finished its part of the block, and sent so many messages, lead-in included.
+    EndBlock { sent: u32 },
 }
 
 /// From the passive side, one to each request but [`Request::EndBlock`], which ends in [`Reply::Done`].
@@ -31,7 +33,7 @@ pub enum Reply {
     Connected,
     Started,
     Done(Outcome),
-    Refused { reason: String, exit_code: u8 },
+    Refused(Failure),
 }
 
 /// What both sides must agree on before the first message.
@@ -49,6 +51,9 @@ pub struct Session {
     /// How many pairs run at once, and which of them this is.
     pub pairs: u8,
     pub pair: u8,
+    /// Each pair is a process of its own, on both sides.
+    #[serde(default)]
+    pub processes: bool,
     /// Memory to walk through before a buffer is used again; 0 keeps messages in the cache.
     pub walk_bytes: usize,
     /// Give the core away while waiting, because other pairs or hosts need it.
@@ -115,14 +120,37 @@ pub struct Block {
     pub first_sequence: u32,
     /// Messages of a stream that go before the clock starts, without a pause.
     pub lead_in: u32,
-    /// Messages within the clock.
+    /// Messages within the clock; of a block by time no more than these.
     pub messages: u32,
+    /// A block by time ends so long after its first message; 0 is a block by number.
+    pub lasts_ns: u64,
     /// Wire bits per second that a side may send at most.
     pub pace_bit_s: Option<f64>,
 }
 
+impl Block {
+    /// Whether its end is a matter of time, so that several processes end together.
+    pub fn is_by_time(&self) -> bool {
+        self.lasts_ns > 0
+    }
+
+    /// When a block that begins now ends.
+    pub fn deadline_ns(&self) -> u64 {
+        if self.is_by_time() { now_ns() + self.lasts_ns } else { u64::MAX }
+    }
+}
+
+/// How far a receiver was at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// `CLOCK_MONOTONIC` of the receiver's machine.
+    pub at_ns: u64,
+    /// Messages within the clock by then.
+    pub messages: u32,
+}
+
 /// What the passive side saw of a block.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
     /// Messages received of those within the clock.
     pub received: u32,
@@ -130,6 +158,8 @@ pub struct Outcome {
     pub corrupt: u32,
     /// Stream: from the last message of the lead-in to the last message.
     pub duration_ns: u64,
+    /// Stream by time: how far it was, from the end of the lead-in to the last message.
+    pub marks: Vec<Mark>,
     pub counters: Counters,
 }
 

@@ -27,6 +27,7 @@ pub struct Start<'a> {
     pub link: LinkKind,
     pub wait: Wait,
     pub pairs: u8,
+    pub processes: u8,
     pub seed: u64,
     pub session: u32,
     pub sizes: &'a [u32],
@@ -41,7 +42,7 @@ pub struct Start<'a> {
     pub peer: Host,
 }
 
-/// The samples of one block of one pair.
+/// The samples of one block of one pair; where pairs are processes, `pair` is which.
 #[derive(Serialize)]
 pub struct Values<'a> {
     pub pair: u8,
@@ -51,8 +52,8 @@ pub struct Values<'a> {
     pub quantity: Quantity,
     pub unit: &'a str,
     pub values: &'a [u64],
-    /// Stream: messages within the clock.
-    pub messages: u32,
+    /// Stream: messages within the clock; between two marks a part of one.
+    pub messages: f64,
     pub lost: u32,
     pub corrupt: u32,
     pub pace_bit_s: Option<f64>,

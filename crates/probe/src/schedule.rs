@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which blocks run: per size a short one to learn the speed, warm-up, and samples until there are
-//! enough or the time is up. All pairs run the same block at the same time.
+//! enough or the time is up. All pairs run the same block at the same time; pairs that are processes begin and end it
+//! together as well ([`together`]).
+
+mod overlap;
+mod together;
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::process::Child;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender};
 
-use crate::client::{BlockResult, Event, Opened, run_pair};
-use crate::control::Address;
+use crate::client::{BlockResult, Command, Event, Failure, Opened, Orders, run_pair};
+use crate::control::{Address, Channel};
 use crate::measure::INTERRUPTED;
+use crate::member;
 use crate::protocol::{Block, Host, Session, Test};
 use crate::rate_search::RateSearch;
 use crate::record::{End, Phase, Quantity, Record, SCHEMA, Start, Values};
@@ -56,29 +62,92 @@ const LOSSY_BLOCKS_FACTOR: u32 = 3;
 /// Runs the plan and writes its records. Whatever ends it, an end record says so.
 pub fn run(plan: &Plan, output: &mut impl Write) -> Result<(), LaunchError> {
     let (event_sender, events) = mpsc::channel();
-    std::thread::scope(|scope| {
-        let mut blocks = Vec::new();
+    let mut processes = Vec::new();
+    let result = std::thread::scope(|scope| {
+        let mut commands = Vec::new();
         for pair in 0..plan.session.pairs {
             let (sender, receiver) = mpsc::channel();
-            blocks.push(sender);
+            commands.push(sender);
             let session = Session { pair, session: plan.session.session | u32::from(pair), ..plan.session.clone() };
             let cpu = plan.cpu_of(pair);
-            let event_sender = event_sender.clone();
-            scope.spawn(move || run_pair(&plan.peer, &session, &plan.place, cpu, &receiver, &event_sender));
+            let mut thread = Thread { pair, commands: receiver, events: event_sender.clone() };
+            if session.processes {
+                let (process, channel) = match member::drive(&plan.peer, &session, &plan.place, cpu) {
+                    Ok(started) => started,
+                    Err(error) => {
+                        end_all(&mut processes);
+                        return Err(error);
+                    }
+                };
+                processes.push(process);
+                scope.spawn(move || relay(channel, &mut thread));
+            } else {
+                scope.spawn(move || run_pair(&plan.peer, &session, &plan.place, cpu, &mut thread));
+            }
         }
         drop(event_sender);
-        // Dropping the schedule ends the pairs: their channels close.
-        Schedule {
+        let schedule = Schedule {
             plan,
-            blocks,
+            next_sequence: vec![0; commands.len()],
+            commands,
             events,
             output,
+            processes: &mut processes,
             counters: BTreeMap::new(),
-            next_sequence: 0,
             rate: RateSearch::new(plan.rate_bit_s),
+        };
+        // Its end ends the pairs: their channels close.
+        let result = schedule.run();
+        if result.is_err() {
+            end_all(&mut processes);
         }
-        .run()
-    })
+        result
+    });
+    for process in &mut processes {
+        // It has nothing more to do; how it ends is of no interest.
+        let _ = process.wait();
+    }
+    result
+}
+
+/// Ends processes that may be in the middle of a block.
+fn end_all(processes: &mut [Child]) {
+    for process in processes {
+        // One that has ended needs no end.
+        let _ = process.kill();
+    }
+}
+
+/// A pair's thread's way to the schedule.
+struct Thread {
+    pair: u8,
+    commands: Receiver<Command>,
+    events: Sender<(u8, Event)>,
+}
+
+impl Orders for Thread {
+    fn next(&mut self) -> Option<Command> {
+        self.commands.recv().ok()
+    }
+
+    fn report(&mut self, event: Event) -> bool {
+        self.events.send((self.pair, event)).is_ok()
+    }
+}
+
+/// Passes on between the schedule and a process: it answers each command with one event.
+fn relay(mut process: Channel, schedule: &mut impl Orders) {
+    loop {
+        process.wait_for_news();
+        let event = process.receive().ok().flatten().unwrap_or(Event::Lost);
+        let is_last = matches!(event, Event::Failed(_) | Event::Lost);
+        if !schedule.report(event) || is_last {
+            return;
+        }
+        let Some(command) = schedule.next() else { return };
+        // If it is gone, reading tells.
+        let _ = process.send(&command);
+    }
 }
 
 impl Plan {
@@ -89,12 +158,15 @@ impl Plan {
 
 struct Schedule<'a, W> {
     plan: &'a Plan,
-    blocks: Vec<Sender<Block>>,
+    commands: Vec<Sender<Command>>,
     events: Receiver<(u8, Event)>,
     output: &'a mut W,
+    /// By pair, if pairs are processes.
+    processes: &'a mut [Child],
     /// The last that each pair said of its own and its peer's counters.
     counters: BTreeMap<u8, (Counters, Counters)>,
-    next_sequence: u32,
+    /// By pair.
+    next_sequence: Vec<u32>,
     rate: RateSearch,
 }
 
@@ -124,6 +196,7 @@ impl<W: Write> Schedule<'_, W> {
         for &message_bytes in &self.plan.sizes {
             self.rate = RateSearch::new(self.plan.rate_bit_s);
             match self.plan.test {
+                _ if self.plan.session.processes => self.measure_together(message_bytes, lossy)?,
                 Test::Stream => self.measure_stream(message_bytes, lossy)?,
                 Test::Pingpong | Test::Bidirectional => self.measure_round_trips(message_bytes)?,
             }
@@ -133,11 +206,10 @@ impl<W: Write> Schedule<'_, W> {
 
     fn wait_until_open(&mut self) -> Result<Opened, LaunchError> {
         let mut first = None;
-        for _ in 0..self.blocks.len() {
+        for _ in 0..self.commands.len() {
             match self.next_event()? {
                 (_, Event::Open(opened)) => first = first.or(Some(opened)),
-                (_, Event::Failed(error)) => return Err(error),
-                (_, Event::Block(_)) => unreachable!("no block was asked for yet"),
+                (pair, _) => return Err(self.out_of_turn(pair)),
             }
         }
         first.ok_or_else(|| LaunchError::WrongUse("there must be at least one pair".to_owned()))
@@ -154,7 +226,9 @@ impl<W: Write> Schedule<'_, W> {
             transport: plan.session.transport,
             link: plan.session.link,
             wait: plan.session.wait,
-            pairs: plan.session.pairs,
+            // Of each process.
+            pairs: if plan.session.processes { 1 } else { plan.session.pairs },
+            processes: if plan.session.processes { plan.session.pairs } else { 1 },
             seed: plan.session.seed,
             session: plan.session.session,
             sizes: &plan.sizes,
@@ -200,7 +274,7 @@ impl<W: Write> Schedule<'_, W> {
     ) -> Result<f64, LaunchError> {
         let quantity = if self.plan.test == Test::Pingpong { Quantity::RoundTrip } else { Quantity::Exchange };
         let mut slowest_ns = 1.0_f64;
-        for (pair, mut result) in self.run_block(message_bytes, 0, messages)? {
+        for (pair, mut result) in self.run_block(message_bytes, 0, messages, 0)? {
             let samples = &mut result.samples;
             let values = Values {
                 pair,
@@ -210,7 +284,7 @@ impl<W: Write> Schedule<'_, W> {
                 quantity,
                 unit: "ns",
                 values: &samples.values_ns,
-                messages,
+                messages: messages.into(),
                 lost: samples.lost,
                 corrupt: samples.corrupt + result.outcome.corrupt,
                 pace_bit_s: self.rate.pace_bit_s(),
@@ -254,7 +328,7 @@ impl<W: Write> Schedule<'_, W> {
         let lead_in = (STREAM_LEAD_IN_BYTES / message_bytes).clamp(1, STREAM_LEAD_IN_MESSAGES);
         let (mut total_lost, mut slowest_ns, mut slowest_bit_s) = (0, 1.0_f64, None::<f64>);
         for (pair, BlockResult { samples, outcome, wire_bytes, .. }) in
-            self.run_block(message_bytes, lead_in, messages)?
+            self.run_block(message_bytes, lead_in, messages, 0)?
         {
             let lost = messages.saturating_sub(outcome.received);
             let values: &[u64] = if outcome.duration_ns > 0 { &[outcome.duration_ns] } else { &[] };
@@ -266,7 +340,7 @@ impl<W: Write> Schedule<'_, W> {
                 quantity: Quantity::Stream,
                 unit: "ns",
                 values,
-                messages,
+                messages: messages.into(),
                 lost,
                 corrupt: outcome.corrupt,
                 pace_bit_s: self.rate.pace_bit_s(),
@@ -295,36 +369,65 @@ impl<W: Write> Schedule<'_, W> {
         message_bytes: u32,
         lead_in: u32,
         messages: u32,
+        lasts_ns: u64,
     ) -> Result<Vec<(u8, BlockResult)>, LaunchError> {
-        let block = Block {
-            test: self.plan.test,
-            message_bytes,
-            first_sequence: self.next_sequence,
-            lead_in,
-            messages,
-            pace_bit_s: self.rate.pace_bit_s(),
-        };
-        self.next_sequence = self.next_sequence.wrapping_add(lead_in + messages);
-        for sender in &self.blocks {
+        for (sender, &first_sequence) in self.commands.iter().zip(&self.next_sequence) {
+            let block = Block {
+                test: self.plan.test,
+                message_bytes,
+                first_sequence,
+                lead_in,
+                messages,
+                lasts_ns,
+                pace_bit_s: self.rate.pace_bit_s(),
+            };
             // A pair that has ended has said why; that is read below.
-            let _ = sender.send(block);
+            let _ = sender.send(Command::Block(block));
+        }
+        if lasts_ns > 0 {
+            self.begin_together()?;
         }
         let mut results = Vec::new();
-        while results.len() < self.blocks.len() {
+        while results.len() < self.commands.len() {
             match self.next_event()? {
                 (pair, Event::Block(result)) => {
                     self.counters.insert(pair, (result.counters, result.outcome.counters));
+                    let next = &mut self.next_sequence[usize::from(pair)];
+                    *next = next.wrapping_add(result.samples.sent);
                     results.push((pair, result));
                 }
-                (_, Event::Failed(error)) => return Err(error),
-                (_, Event::Open(_)) => unreachable!("all pairs were open"),
+                (pair, _) => return Err(self.out_of_turn(pair)),
             }
         }
         if INTERRUPTED.load(Ordering::Relaxed) { Err(LaunchError::Interrupted) } else { Ok(results) }
     }
 
-    fn next_event(&self) -> Result<(u8, Event), LaunchError> {
-        self.events.recv().map_err(|_| LaunchError::Failed("a pair ended without a word".to_owned()))
+    /// The next that a pair has to tell; its failure is the schedule's.
+    fn next_event(&mut self) -> Result<(u8, Event), LaunchError> {
+        match self.events.recv() {
+            Ok((pair, Event::Failed(Failure { reason, exit_code }))) => {
+                Err(Failure { reason: self.name(pair) + &reason, exit_code }.into())
+            }
+            Ok((pair, Event::Lost)) => {
+                let status = self.processes.get_mut(usize::from(pair)).and_then(|process| process.wait().ok());
+                let status = status.map_or_else(|| "without a word".to_owned(), |status| format!("with {status}"));
+                Err(LaunchError::Failed(format!("{}ended in the middle, {status}", self.name(pair))))
+            }
+            Ok(event) => Ok(event),
+            Err(_) => Err(LaunchError::Failed("a pair ended without a word".to_owned())),
+        }
+    }
+
+    /// Which of several processes something is about.
+    fn name(&self, pair: u8) -> String {
+        if self.processes.is_empty() {
+            return String::new();
+        }
+        format!("process {} of {}: ", pair + 1, self.commands.len())
+    }
+
+    fn out_of_turn(&self, pair: u8) -> LaunchError {
+        LaunchError::Failed(format!("{}it told something out of turn", self.name(pair)))
     }
 }
 

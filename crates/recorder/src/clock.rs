@@ -4,6 +4,10 @@
 use std::sync::LazyLock;
 use std::time::Instant;
 
+use nix::time::{ClockId, clock_gettime};
+
+use crate::LaunchError;
+
 static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Nanoseconds since the first call in this process.
@@ -12,6 +16,17 @@ pub fn now_ns() -> u64 {
     let elapsed = ORIGIN.elapsed();
     // Not `as_nanos`, which is 128 bits wide: this is read twice in every sample.
     elapsed.as_secs() * 1_000_000_000 + u64::from(elapsed.subsec_nanos())
+}
+
+/// What has to be added to [`now_ns`] to get the machine's `CLOCK_MONOTONIC`, which all its processes share; as
+/// exact as two readings follow each other.
+///
+/// # Errors
+/// When the system has no such clock.
+pub fn machine_offset_ns() -> Result<u64, LaunchError> {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(|error| LaunchError::system("clock_gettime", error))?;
+    let machine_ns = time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64;
+    Ok(machine_ns.saturating_sub(now_ns()))
 }
 
 /// What a launch found out about its clock.
@@ -48,6 +63,14 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_machines_clock_and_ours_keep_their_distance() {
+        let first = machine_offset_ns().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        // Loose, because a reading may be interrupted.
+        assert!(machine_offset_ns().unwrap().abs_diff(first) < 4_000_000);
+    }
 
     #[test]
     fn the_resolution_is_known_and_below_a_microsecond_or_so() {

@@ -16,7 +16,7 @@ from barewire.cli.lab import OnOff
 from barewire.cli.progress import progress_bar
 from barewire.errors import BarewireError, WrongUse
 from barewire.lab import Lab, LinkSpec, parse_loss, parse_rate, parse_topology
-from barewire.measure import LabSite, Plan, RemoteSite, Site, measure, parse_subjects, parse_tests
+from barewire.measure import LabSite, Plan, RemoteSite, Site, measure, parse_processes, parse_subjects, parse_tests
 from barewire.measure.launch import Effort
 from barewire.measure.programs import expand_sizes
 from barewire.models.naming import PACKET
@@ -45,7 +45,13 @@ def bench(
     wait: Annotated[str, typer.Option(help="spin, adaptive, block, busypoll; several with commas")] = "spin",
     sizes: Annotated[str, typer.Option(help="message sizes: 64,1400,4KiB or 1..64KiB, which doubles")] = "64,1400",
     perturbation: Annotated[int, typer.Option(min=0, help="around each size of a range also so many bytes")] = 0,
-    pairs: Annotated[int, typer.Option(min=1, max=64, help="pairs that measure at once")] = 1,
+    pairs: Annotated[
+        int, typer.Option(min=1, max=64, help="pairs that measure at once, as threads of one process")
+    ] = 1,
+    processes: Annotated[
+        str | None,
+        typer.Option(help="processes that measure at once, on each side: 1,2,4,8; each number by itself"),
+    ] = None,
     cache: Annotated[OnOff, typer.Option(help="off: walk a buffer larger than the cache")] = OnOff.on,
     walk_bytes: Annotated[int | None, typer.Option(min=1, help="size of that buffer")] = None,
     lab: Annotated[str, typer.Option(help="pair or star:N", rich_help_panel=_LAB)] = "pair",
@@ -98,6 +104,7 @@ def bench(
         sizes=expand_sizes(sizes, perturbation),
         seed=secrets.randbits(32) if seed is None else seed,
         pairs=pairs,
+        processes=None if processes is None else parse_processes(processes),
         cache=cache is OnOff.on,
         walk_bytes=walk_bytes,
         effort=Effort(samples, seconds, warmup, blocks),

@@ -4,7 +4,7 @@
 from barewire.measure.recover import recover_run
 from barewire.measure.runner import Plan, measure
 from barewire.measure.sites import LabSite, RemoteSite, Site
-from barewire.measure.subjects import Subject, parse_subjects, parse_tests
+from barewire.measure.subjects import Subject, parse_processes, parse_subjects, parse_tests
 
 __all__ = [
     "LabSite",
@@ -13,6 +13,7 @@ __all__ = [
     "Site",
     "Subject",
     "measure",
+    "parse_processes",
     "parse_subjects",
     "parse_tests",
     "recover_run",

@@ -39,7 +39,7 @@ def read_host_records(path: Path, launch: int) -> LaunchRecords:
     if start.get("test") == "wakeup" and {"pipe/same", "pipe/self"} <= set(measured):
         _append_switches(columns, measured)
     frame = pl.DataFrame(columns, schema={name: SAMPLE_SCHEMA[name] for name in _COLUMNS})
-    known = {"launch": launch, "pairs": 1, "pair": 0, "lost": 0}
+    known = {"launch": launch, "pairs": 1, "pair": 0, "processes": 1, "process": 0, "lost": 0}
     whole = frame.with_columns(pl.lit(value).alias(name) for name, value in known.items())
     return LaunchRecords(whole.select(pl.col(name).cast(kind) for name, kind in SAMPLE_SCHEMA.items()), start, end)
 

@@ -19,6 +19,7 @@ from barewire.models.naming import PACKET
 READY_TIMEOUT_S = 20.0
 # A side that has done its part ends by itself; waiting longer would only hide that it does not.
 END_TIMEOUT_S = 10.0
+_PASSIVE_SESSION = f"{PROBE}: a session ended early"
 _ERRORS: dict[int, type[BarewireError]] = {2: WrongUse, 3: MachineCannot}
 
 
@@ -42,6 +43,7 @@ class Order:
     sizes: tuple[int, ...]
     seed: int
     pairs: int = 1
+    processes: int | None = None
     cache: bool = True
     walk_bytes: int | None = None
     effort: Effort = Effort()
@@ -66,6 +68,8 @@ def _run_probe(site: Site, order: Order, samples_file: Path, errors: IO[str]) ->
     probe = find_program(PROBE)
     # Not announced: the link carries the measurement alone.
     serve = [probe, "serve", "--until-eof", "--no-announce", "--listen", listen, *_place(site.passive)]
+    if order.processes is not None:
+        serve.append("--processes")
     drive = [probe, *_probe_arguments(site, order, connect), *_place(site.active)]
     with (
         tempfile.NamedTemporaryFile("w") as ready,
@@ -120,7 +124,8 @@ def _probe_arguments(site: Site, order: Order, peer: str) -> list[str]:
         "--link": None if order.subject.transport in SOCKETS else order.subject.link,
         "--wait": order.subject.wait,
         "--sizes": ",".join(map(str, order.sizes)),
-        "--pairs": order.pairs,
+        "--pairs": order.pairs if order.processes is None else None,
+        "--processes": order.processes,
         "--cache": "on" if order.cache else "off",
         "--walk-bytes": order.walk_bytes,
         "--samples": order.effort.samples,
@@ -191,7 +196,8 @@ def raise_failure(code: int, errors: IO[str]) -> None:
         raise KeyboardInterrupt
     errors.seek(0)
     lines = [line.strip() for line in errors.read().splitlines() if line.strip()]
-    # The active side speaks last, and its message includes what the passive one told it.
+    # The active side's message includes what the passive one told it, and speaks last unless processes end with it.
+    lines = [line for line in lines if not line.startswith(_PASSIVE_SESSION)] or lines
     message = lines[-1] if lines else f"the program ended with code {code} and no message"
     for prefix in (f"{PROBE}: ", f"{FLOOR}: ", f"{XDP_FLOOR}: ", f"{HOST}: "):
         message = message.removeprefix(prefix)

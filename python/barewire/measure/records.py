@@ -46,7 +46,13 @@ def read_records(path: Path, launch: int, test: str, subject: str, pairs: int) -
             case "end":
                 end = record
     frame = pl.DataFrame(columns, schema={name: SAMPLE_SCHEMA[name] for name in _COLUMNS})
-    known = {"launch": launch, "test": test, "subject": subject, "pairs": pairs}
+    # Processes have one pair each, and their number in its place.
+    processes = start.get("processes", 1)
+    if pairs == 1:
+        frame = frame.with_columns(pl.col("pair").alias("process"), pl.lit(0).alias("pair"))
+    else:
+        frame = frame.with_columns(pl.lit(0).alias("process"))
+    known = {"launch": launch, "test": test, "subject": subject, "pairs": pairs, "processes": processes}
     whole = frame.with_columns(pl.lit(value).alias(name) for name, value in known.items())
     ordered = whole.select(pl.col(name).cast(kind) for name, kind in SAMPLE_SCHEMA.items())
     return LaunchRecords(ordered, start, end, corrupt)

@@ -10,7 +10,7 @@ from barewire.measure.host_records import read_host_records
 from barewire.measure.records import read_records
 from barewire.measure.runner import LAUNCHES_DIRECTORY, parse_launch_file_name
 from barewire.models.wire import Link
-from barewire.results import SAMPLE_SCHEMA, Launch, Run, read_run, series_from_samples, write_run
+from barewire.results import SAMPLE_SCHEMA, Launch, Run, read_run, series_from_samples, shared_from_samples, write_run
 
 
 def recover_run(directory: Path) -> Run:
@@ -44,6 +44,7 @@ def recover_run(directory: Path) -> Run:
         stopped_by="the run was killed",
         launches=tuple(launches),
         series=tuple(replace(one, stop="incomplete") for one in series),
+        shared=shared_from_samples(frame, series) if run.parameters.get("processes") else (),
     )
     write_run(directory, recovered, frame)
     return recovered

@@ -19,7 +19,18 @@ from barewire.measure.launch import Effort, Order, launch
 from barewire.measure.records import LaunchRecords, read_records
 from barewire.measure.sites import Site
 from barewire.measure.subjects import Subject, floors_of
-from barewire.results import SAMPLE_SCHEMA, Launch, Run, Series, Stop, series_from_samples, series_key, write_run
+from barewire.models.naming import PACKET
+from barewire.results import (
+    SAMPLE_SCHEMA,
+    Launch,
+    Run,
+    Series,
+    Stop,
+    series_from_samples,
+    series_key,
+    shared_from_samples,
+    write_run,
+)
 from barewire.results.series import Key
 from barewire.stats import is_precise
 
@@ -40,6 +51,8 @@ class Plan:
     sizes: tuple[int, ...]
     seed: int
     pairs: int = 1
+    # Numbers of processes that measure at once, each a series of its own; None leaves all pairs in one process.
+    processes: tuple[int, ...] | None = None
     cache: bool = True
     walk_bytes: int | None = None
     effort: Effort = field(default_factory=Effort)
@@ -57,6 +70,16 @@ class Plan:
             )
         if not self.precision > 0 or not self.budget_s > 0:
             raise WrongUse("the precision and the budget must be above 0")
+        if self.processes is not None:
+            self._check_processes(self.processes)
+
+    def _check_processes(self, processes: tuple[int, ...]) -> None:
+        if self.pairs > 1:
+            raise WrongUse("--pairs are threads of one process: choose --pairs or --processes")
+        if "bidirectional" in self.tests:
+            raise WrongUse("--processes measure pingpong and stream, where one side alone says when a block ends")
+        if max(processes) > 1 and any(subject.link != PACKET for subject in self.subjects):
+            raise WrongUse("AF_XDP takes an interface's queue for one process: use --link packet, or --processes 1")
 
 
 def measure(
@@ -116,7 +139,9 @@ class _Session:
         for round_number, orders in enumerate(_rounds(self.site, self.plan)):
             for order in orders:
                 total = self.plan.launches_min * len(orders)
-                progress(len(self.launches), max(total, len(self.launches) + 1), f"{order.test} {order.subject.name}")
+                at_once = "" if order.processes is None else f" × {order.processes}"
+                doing = f"{order.test} {order.subject.name}{at_once}"
+                progress(len(self.launches), max(total, len(self.launches) + 1), doing)
                 self._launch(order)
             if round_number + 1 >= self.plan.launches_min:
                 if self._all_precise():
@@ -132,7 +157,12 @@ class _Session:
         series = tuple(self._stamped(one) for one in series_from_samples(frame, self.site.link))
         reason = None if stopped_by is None else reason_of(stopped_by)
         self.run = replace(
-            self.run, complete=stopped_by is None, stopped_by=reason, launches=tuple(self.launches), series=series
+            self.run,
+            complete=stopped_by is None,
+            stopped_by=reason,
+            launches=tuple(self.launches),
+            series=series,
+            shared=() if self.plan.processes is None else shared_from_samples(frame, series),
         )
         write_run(self.directory, self.run, frame)
         for file in sorted((self.directory / LAUNCHES_DIRECTORY).iterdir()):
@@ -207,18 +237,28 @@ def _rounds(site: Site, plan: Plan) -> Iterator[list[Order]]:
     """Rounds of launches in an order drawn from the seed; each launch has payloads of its own."""
     generator = random.Random(plan.seed)
     # A floor is one pair's, and stands for a link without a rate of its own.
-    with_floor = site.can_run_floor and plan.pairs == 1
+    with_floor = site.can_run_floor and plan.pairs == 1 and plan.processes is None
     subjects = (*plan.subjects, *(floors_of(plan.subjects) if with_floor else ()))
+    at_once: tuple[int | None, ...] = (None,) if plan.processes is None else plan.processes
     number = 0
     for _ in range(plan.launches_max):
-        cells = [(test, subject) for test in plan.tests for subject in subjects]
+        cells = [(test, subject, count) for test in plan.tests for subject in subjects for count in at_once]
         generator.shuffle(cells)
         orders = []
-        for test, subject in cells:
-            seed = generator.getrandbits(32)
-            sizes = plan.sizes
+        for test, subject, count in cells:
             orders.append(
-                Order(number, test, subject, sizes, seed, plan.pairs, plan.cache, plan.walk_bytes, plan.effort)
+                Order(
+                    number,
+                    test,
+                    subject,
+                    plan.sizes,
+                    seed=generator.getrandbits(32),
+                    pairs=plan.pairs,
+                    processes=count,
+                    cache=plan.cache,
+                    walk_bytes=plan.walk_bytes,
+                    effort=plan.effort,
+                )
             )
             number += 1
         yield orders
@@ -231,6 +271,7 @@ def _new_run(site: Site, plan: Plan, command: list[str], lab: dict[str, Any] | N
         "subjects": [subject.name for subject in plan.subjects],
         "sizes": list(plan.sizes),
         "pairs": plan.pairs,
+        "processes": None if plan.processes is None else list(plan.processes),
         "cache": "on" if plan.cache else "off",
         "walk_bytes": plan.walk_bytes,
         "samples": plan.effort.samples,

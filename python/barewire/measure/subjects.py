@@ -12,6 +12,8 @@ TESTS = ("pingpong", "stream", "bidirectional")
 TRANSPORTS = ("tcp", "udp", "raw", "xdp", "llc1", "llc2", "llc3")
 SOCKETS = ("tcp", "udp")
 WAITS = ("spin", "adaptive", "block", "busypoll")
+# So many individual LSAPs are free for users; the probe counts them as well.
+PROCESSES_MAX = 111
 
 _T = TypeVar("_T")
 
@@ -43,6 +45,17 @@ def floors_of(subjects: Iterable[Subject]) -> tuple[Subject, ...]:
 def parse_tests(text: str) -> tuple[str, ...]:
     """Read a list of tests such as `pingpong,stream`; WrongUse names those there are."""
     return _unique(_known(name, TESTS, "test") for name in text.split(","))
+
+
+def parse_processes(text: str) -> tuple[int, ...]:
+    """Read numbers of processes such as `1,2,4`, ascending; WrongUse for anything else."""
+    numbers = [int(part) if part.strip().isdecimal() else 0 for part in text.split(",")]
+    if not all(1 <= number <= PROCESSES_MAX for number in numbers):
+        raise WrongUse(
+            f"'{text}' are no numbers of processes; write 1 to {PROCESSES_MAX} as 1,2,4. "
+            "More have no service access point of their own"
+        )
+    return _unique(sorted(numbers))
 
 
 def parse_subjects(transports: str, waits: str, links: str = PACKET) -> tuple[Subject, ...]:

@@ -16,7 +16,7 @@ from barewire.models.naming import FLOOR, is_floor, read_subject
 from barewire.models.verdict import protocol_of
 from barewire.report.versus import MARGIN, Versus
 from barewire.report.words import message_size, subject_name, unit_name
-from barewire.results import Series
+from barewire.results import Series, Shared
 from barewire.results.series import SUBJECT_ORDER
 
 Figure = dict[str, Any]
@@ -78,6 +78,8 @@ _MARKERS = {
 }
 _WAITING_DASH = {"": "solid", "adaptive": "longdash", "block": "dot", "busypoll": "dashdot", "cold": "dot"}
 _LABELLED_MAX = 12
+# Shares so near the mean are even.
+EVEN_SHARES = 0.1
 # Even steps, and the tail that a mean hides.
 _PROBABILITIES = [*np.linspace(0, 0.99, 100).round(3).tolist(), 0.995, 0.999, 0.9999, 1.0]
 
@@ -91,6 +93,47 @@ def against_size(series: Sequence[Series], what: str, *, size: str = "message si
     traces += _wire_limits(series)
     unit = unit_name(series[0].unit)
     return {"data": traces, "layout": _layout(_size_axis(series, size), _log_axis(f"{what}, {unit}", traces, "y"))}
+
+
+def against_processes(shared: Sequence[Shared], what: str) -> Figure:
+    """What all processes get together against their number: a band for the 95 % interval; one test and size."""
+    traces: list[dict[str, Any]] = []
+    for subject in dict.fromkeys(one.subject for one in shared):
+        points = [one for one in shared if one.subject == subject and one.median is not None]
+        known = [(one.processes, one.median or 0.0, one.ci95) for one in points]
+        traces += _curve(subject, known, unit_name(shared[0].unit)) if known else []
+    axis = _log_axis(f"{what}, {unit_name(shared[0].unit)}", traces, "y")
+    return {"data": traces, "layout": _layout(_processes_axis(shared), axis)}
+
+
+def shares(shared: Sequence[Shared]) -> Figure:
+    """The mean share is 1: each process's, as bars from the smallest to the largest; the lines are ±10 %."""
+    traces = []
+    for subject in dict.fromkeys(one.subject for one in shared):
+        points = [one for one in shared if one.subject == subject and one.smallest_share and one.largest_share]
+        if points:
+            traces.append(
+                {
+                    **_style(subject),
+                    "mode": "markers",
+                    "x": [one.processes for one in points],
+                    "y": [1 for _ in points],
+                    "error_y": {
+                        "type": "data",
+                        "symmetric": False,
+                        "array": [_short((one.largest_share or 1) - 1) for one in points],
+                        "arrayminus": [_short(1 - (one.smallest_share or 1)) for one in points],
+                        "thickness": 1.5,
+                        "width": 5,
+                    },
+                    "customdata": [[_short(one.smallest_share), _short(one.largest_share)] for one in points],
+                    "hovertemplate": "%{customdata[0]:.3g} to %{customdata[1]:.3g}",
+                }
+            )
+    layout = _layout(_processes_axis(shared), {**_axis("share of the mean"), "rangemode": "tozero"})
+    line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "line": {"color": INK, "width": 1}, "layer": "below"}
+    layout["shapes"] = [{**line, "y0": y, "y1": y} for y in (1 - EVEN_SHARES, 1 + EVEN_SHARES)]
+    return {"data": traces, "layout": layout}
 
 
 def ratios(comparisons: Sequence[Versus]) -> Figure:
@@ -138,6 +181,7 @@ def distributions(frame: pl.DataFrame, series: Sequence[Series]) -> Figure:
     """
     unit = unit_name(series[0].unit)
     keep = (pl.col("test") == series[0].test) & (pl.col("pairs") == series[0].pairs)
+    keep &= pl.col("processes") == series[0].processes
     keep &= (pl.col("phase") == "measure") & pl.col("value").is_finite() & (pl.col("value") > 0)
     if not series[0].lower_is_better:
         keep &= pl.col("lost") == 0
@@ -187,9 +231,17 @@ def bars(labels: Sequence[str], values: Sequence[float], colours: Sequence[str],
 
 
 def _line(subject: str, points: Sequence[Series]) -> list[dict[str, Any]]:
+    known = [(one.message_bytes, one.median or 0.0, one.ci95) for one in points]
+    return _curve(subject, known, unit_name(points[0].unit))
+
+
+def _curve(
+    subject: str, points: Sequence[tuple[int, float, tuple[float, float] | None]], unit: str
+) -> list[dict[str, Any]]:
+    """A line through (x, value, interval) and the band of the intervals."""
     style = _style(subject)
-    x = [one.message_bytes for one in points]
-    bounds = [one.ci95 or (one.median or 0.0, one.median or 0.0) for one in points]
+    x = [at for at, _, _ in points]
+    bounds = [ci95 or (value, value) for _, value, ci95 in points]
     band = {
         "type": "scatter",
         "mode": "lines",
@@ -202,8 +254,7 @@ def _line(subject: str, points: Sequence[Series]) -> list[dict[str, Any]]:
         "showlegend": False,
         "legendgroup": subject,
     }
-    unit = unit_name(points[0].unit)
-    line = {**style, "x": x, "y": [_short(one.median) for one in points], "hovertemplate": f"%{{y:.4g}} {unit}"}
+    line = {**style, "x": x, "y": [_short(value) for _, value, _ in points], "hovertemplate": f"%{{y:.4g}} {unit}"}
     return [band, line]
 
 
@@ -272,6 +323,10 @@ def _size_axis(series: Iterable[Series], title: str = "message size") -> dict[st
     # Of many sizes only the round ones have a label: the others are these, perturbed.
     ticks = round_sizes if len(sizes) > _LABELLED_MAX and len(round_sizes) > 3 else sizes
     return {**_axis(title), "type": "log", "tickvals": ticks, "ticktext": [message_size(n) for n in ticks]}
+
+
+def _processes_axis(shared: Iterable[Shared]) -> dict[str, Any]:
+    return {**_axis("processes"), "tickvals": sorted({one.processes for one in shared})}
 
 
 def _log_axis(title: str, traces: Iterable[dict[str, Any]], axis: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from barewire.models.naming import is_floor
 from barewire.report.versus import Versus
 from barewire.report.words import message_size, number, quantity, subject_name
-from barewire.results import Run, Series
+from barewire.results import Run, Series, Shared
 from barewire.results.series import subject_order
 from barewire.stats import LAUNCHES_FOR_INTERVAL
 
@@ -18,7 +18,9 @@ def headlines(run: Run, comparisons: Sequence[Versus]) -> list[str]:
     """One sentence per test that has a result to tell; empty when there is none."""
     sentences = []
     for test, sentence in (("pingpong", _latency_sentence), ("stream", _rate_sentence)):
-        series = [one for one in run.series if one.test == test and one.pairs == 1 and one.median is not None]
+        series = [
+            one for one in run.series if one.test == test and one.pairs == one.processes == 1 and one.median is not None
+        ]
         contestants = [one for one in series if not is_floor(one.subject)]
         if not contestants:
             continue
@@ -26,7 +28,27 @@ def headlines(run: Run, comparisons: Sequence[Versus]) -> list[str]:
         points = [one for one in contestants if one.subject == subject and one.message_bytes]
         if points:
             sentences.append(sentence(points, comparisons))
-    return sentences
+    return sentences + [sentence for sentence in map(_sharing_sentence, _most_told(run)) if sentence]
+
+
+def _most_told(run: Run) -> list[Shared]:
+    """Of each subject's streams of the longest messages, the one of the most processes."""
+    rates = [one for one in run.shared if one.test == "stream" and one.processes > 1 and one.median is not None]
+    found: dict[str, Shared] = {}
+    for one in sorted(rates, key=lambda one: (one.message_bytes, one.processes)):
+        found[one.subject] = one
+    return list(found.values())
+
+
+def _sharing_sentence(one: Shared) -> str:
+    if one.smallest_share is None or one.largest_share is None or one.ratio_to_one is None:
+        return ""
+    name = subject_name(one.subject)
+    return (
+        f"{one.processes} processes over {name} carry {quantity(one.median, one.unit)} in total, "
+        f"{number(one.ratio_to_one)}\u00a0× one process; their shares are {one.smallest_share:.0%} to "
+        f"{one.largest_share:.0%} of the mean."
+    )
 
 
 def warnings(run: Run) -> list[str]:

@@ -14,7 +14,16 @@ from plotly.offline.offline import get_plotlyjs
 
 from barewire.models.naming import is_floor
 from barewire.report import host, words
-from barewire.report.figures import DARK, Figure, against_size, distributions, ratios
+from barewire.report.figures import (
+    DARK,
+    EVEN_SHARES,
+    Figure,
+    against_processes,
+    against_size,
+    distributions,
+    ratios,
+    shares,
+)
 from barewire.report.findings import headlines, warnings
 from barewire.report.versus import MARGIN, Versus, compare_in_run, flatten
 from barewire.results import Run, Series
@@ -39,6 +48,7 @@ def render(run: Run, frame: pl.DataFrame, *, baseline: str = "tcp") -> str:
         run=run,
         headlines=headlines(run, comparisons),
         warnings=warnings(run),
+        sharing=_sharing(run),
         tests=_tests(run, frame, comparisons),
         baseline=words.subject_name(baseline),
         command=shlex.join(run.command),
@@ -109,16 +119,17 @@ def _page(template: str, **content: Any) -> str:
 
 
 def _tests(run: Run, frame: pl.DataFrame, comparisons: Sequence[Versus]) -> list[dict[str, Any]]:
-    """Per test and number of pairs: title, figures and the series of its table."""
+    """Per test and number of pairs or processes: title, figures and the series of its table."""
     tests = []
-    for test, pairs in dict.fromkeys((one.test, one.pairs) for one in run.series):
-        series = [one for one in run.series if (one.test, one.pairs) == (test, pairs)]
-        chosen = [one for one in comparisons if (one.a.test, one.a.pairs) == (test, pairs)]
+    for place in dict.fromkeys((one.test, one.pairs, one.processes) for one in run.series):
+        test = place[0]
+        series = [one for one in run.series if (one.test, one.pairs, one.processes) == place]
+        chosen = [one for one in comparisons if (one.a.test, one.a.pairs, one.a.processes) == place]
         by_size: list[Series] = sorted(series, key=lambda one: one.message_bytes)
         tests.append(
             {
-                "id": f"{test}-{pairs}",
-                "title": words.test_title(test, pairs),
+                "id": "-".join(map(str, place)),
+                "title": words.test_title(*place),
                 "explanation": words.TEST_EXPLANATIONS.get(test, ""),
                 "figures": _figures(series, chosen, frame),
                 "series": by_size,
@@ -127,6 +138,28 @@ def _tests(run: Run, frame: pl.DataFrame, comparisons: Sequence[Versus]) -> list
             }
         )
     return tests
+
+
+def _sharing(run: Run) -> list[dict[str, Any]]:
+    """Per test and size: title, figures and rows of how processes share the interface."""
+    sections = []
+    for test, size in dict.fromkeys((one.test, one.message_bytes) for one in run.shared):
+        rows = [one for one in run.shared if (one.test, one.message_bytes) == (test, size)]
+        is_rate = test != "pingpong"
+        what, band = "total goodput" if is_rate else "median time", "Band: 95 % interval of the median."
+        figures = [
+            {"title": "Against processes", "caption": band, "figure": against_processes(rows, what)},
+            {
+                "title": "Shares",
+                "caption": f"Bars: the smallest and the largest share of the mean; lines at ±{EVEN_SHARES:.0%}.",
+                "figure": shares(rows),
+            },
+        ]
+        title = f"{words.test_title(test)}, {words.message_size(size)}: several processes through one interface"
+        unit = words.unit_name(rows[0].unit)
+        section = {"id": f"sharing-{test}-{size}", "title": title, "figures": figures, "rows": rows, "unit": unit}
+        sections.append(section | {"explanation": words.TEST_EXPLANATIONS.get(test, ""), "is_rate": is_rate})
+    return sections
 
 
 def _figures(series: Sequence[Series], comparisons: Sequence[Versus], frame: pl.DataFrame) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from barewire.report.versus import Versus, compare_in_run
 from barewire.report.words import (
     MARKS,
     VERDICT_WORDS,
+    bounds,
     interval,
     marks_of,
     message_size,
@@ -23,7 +24,7 @@ from barewire.report.words import (
     test_title,
     unit_name,
 )
-from barewire.results import Run, Series
+from barewire.results import Run, Series, Shared
 
 _SIZE_COLUMNS = 10
 _RATIO_COLUMNS = 24  # "0.331 [0.330, 0.333]" under a heading
@@ -34,15 +35,17 @@ _VERDICT_STYLES = {"A faster": "green", "B faster": "red", "undecided": "dim", "
 
 def print_run(console: Console, run: Run, *, baseline: str = "tcp") -> None:
     """Print the run's series, then every subject against `baseline` if the run has it."""
-    for table in run_tables(run, width=console.width):
+    for table in sharing_tables(run) if run.shared else run_tables(run, width=console.width):
         console.print(table)
+    if run.shared:
+        console.print("[dim]Shares: the smallest and the largest process's, by the mean of all in a launch.[/]")
     for key in sorted({mark for one in run.series for mark in marks_of(one)}, key=list(MARKS).index):
         console.print(f"[{_MARK_STYLES[key]}]{MARKS[key][0]}[/] {MARKS[key][1]}")
     if not run.complete:
         console.print(f"[yellow]This run is incomplete (stopped by {escape(str(run.stopped_by))}).[/]")
     if any(one.ci95 is None and one.median is not None for one in run.series):
         console.print("[dim]No interval where fewer than 6 launches were made.[/]")
-    if any(one.subject == baseline for one in run.series):
+    if not run.shared and any(one.subject == baseline for one in run.series):
         # The floor is a reference, not a contestant.
         comparisons = [one for one in compare_in_run(run, baseline) if not is_floor(one.a.subject)]
         for table in ratio_tables(comparisons, width=console.width):
@@ -53,8 +56,8 @@ def run_tables(run: Run, *, width: int = 100) -> list[Table]:
     """Per test, a table of sizes × subjects; split into several where the subjects need more columns."""
     per_table = max(1, (width - _SIZE_COLUMNS) // _CELL_COLUMNS)
     tables = []
-    for test, pairs in dict.fromkeys((one.test, one.pairs) for one in run.series):
-        series = [one for one in run.series if (one.test, one.pairs) == (test, pairs)]
+    for place in dict.fromkeys(_place(one) for one in run.series):
+        series = [one for one in run.series if _place(one) == place]
         subjects = list(dict.fromkeys(one.subject for one in series))
         for start in range(0, len(subjects), per_table):
             part = subjects[start : start + per_table]
@@ -64,6 +67,36 @@ def run_tables(run: Run, *, width: int = 100) -> list[Table]:
     return tables
 
 
+def sharing_tables(run: Run) -> list[Table]:
+    """Per test, size and subject: what all processes get and what each gets, by their number."""
+    tables = []
+    for test, size, subject in dict.fromkeys((one.test, one.message_bytes, one.subject) for one in run.shared):
+        rows = [one for one in run.shared if (one.test, one.message_bytes, one.subject) == (test, size, subject)]
+        is_rate = test != "pingpong"
+        what = f"{test_title(test)}, {message_size(size)}, {subject_name(subject)}, in {unit_name(rows[0].unit)}"
+        table = Table(title=escape(what), title_justify="left", box=SIMPLE_HEAD)
+        whole = "in total [95 %]" if is_rate else "all [95 %]"
+        for name in ("processes", whole, "to one", "shares", "each [95 %]"):
+            table.add_column(name, justify="right", no_wrap=True)
+        for one in rows:
+            table.add_row(*_sharing_cells(one))
+        tables.append(table)
+    return tables
+
+
+def _sharing_cells(one: Shared) -> list[str | Text]:
+    if one.median is None:
+        return [str(one.processes), Text("no loss-free sample", style="yellow"), "–", "–", "–"]
+    each = (f"{number(value)} {bounds(ci95)}".rstrip() for value, ci95 in zip(one.each, one.each_ci95, strict=True))
+    return [
+        str(one.processes),
+        Text(f"{number(one.median)} {bounds(one.ci95)}".rstrip(), style="bold"),
+        number(one.ratio_to_one),
+        f"{number(one.smallest_share)}, {number(one.largest_share)}",
+        "\n".join(each),
+    ]
+
+
 def versus_tables(
     comparisons: Sequence[Versus], *, a_name: str | None = None, b_name: str | None = None
 ) -> list[Table]:
@@ -71,13 +104,13 @@ def versus_tables(
 
     The names of the sides default to their subjects'.
     """
-    families: dict[tuple[str, int, str], list[Versus]] = {}
+    families: dict[tuple[tuple[str, int, int], str], list[Versus]] = {}
     for one in comparisons:
-        families.setdefault((one.a.test, one.a.pairs, one.a.subject), []).append(one)
+        families.setdefault((_place(one.a), one.a.subject), []).append(one)
     tables = []
-    for (test, pairs, subject), family in families.items():
+    for (place, subject), family in families.items():
         left, right = a_name or subject_name(subject), b_name or subject_name(family[0].b.subject)
-        what = test_title(test, pairs) if a_name is None else f"{test_title(test, pairs)}, {subject_name(subject)}"
+        what = test_title(*place) if a_name is None else f"{test_title(*place)}, {subject_name(subject)}"
         better = "below" if family[0].a.lower_is_better else "above"
         title = f"{what}: {left} / {right} ({better} 1: {left} is faster)"
         table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD)
@@ -95,16 +128,20 @@ def ratio_tables(comparisons: Sequence[Versus], *, width: int = 100) -> list[Tab
     """Per test, sizes × subjects: the ratio to the baseline with its interval and the verdict in one word."""
     per_table = max(1, (width - _SIZE_COLUMNS) // _RATIO_COLUMNS)
     tables = []
-    for test, pairs in dict.fromkeys((one.a.test, one.a.pairs) for one in comparisons):
-        chosen = [one for one in comparisons if (one.a.test, one.a.pairs) == (test, pairs)]
+    for place in dict.fromkeys(_place(one.a) for one in comparisons):
+        chosen = [one for one in comparisons if _place(one.a) == place]
         better = "below" if chosen[0].a.lower_is_better else "above"
         subjects = list(dict.fromkeys(one.a.subject for one in chosen))
-        title = f"{test_title(test, pairs)}: ratio to {subject_name(chosen[0].b.subject)} ({better} 1 is faster)"
+        title = f"{test_title(*place)}: ratio to {subject_name(chosen[0].b.subject)} ({better} 1 is faster)"
         for start in range(0, len(subjects), per_table):
             part = subjects[start : start + per_table]
             rows = {(one.a.message_bytes, one.a.subject): _ratio_cell(one) for one in chosen if one.a.subject in part}
             tables.append(_matrix(title, part, rows))
     return tables
+
+
+def _place(one: Series) -> tuple[str, int, int]:
+    return one.test, one.pairs, one.processes
 
 
 def _matrix(title: str, subjects: Sequence[str], cells: Mapping[tuple[int, str], Text]) -> Table:
@@ -124,7 +161,7 @@ def _title(series: Sequence[Series]) -> str:
     tail = ["p99"] if first.lower_is_better else []
     shares = [f"share of the {kind}" for kind in sorted({one.limit_kind for one in series if one.limit_kind})]
     below = f"; below it {', '.join(tail + shares)}" if tail or shares else ""
-    return f"{test_title(first.test, first.pairs)}: median [95 % interval] in {unit_name(first.unit)}{below}"
+    return f"{test_title(*_place(first))}: median [95 % interval] in {unit_name(first.unit)}{below}"
 
 
 def _cell(one: Series) -> Text:

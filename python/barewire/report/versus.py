@@ -26,6 +26,7 @@ class Versus:
         return {
             "test": self.a.test,
             "pairs": self.a.pairs,
+            "processes": self.a.processes,
             "message_bytes": self.a.message_bytes,
             "unit": self.a.unit,
             "subject": self.a.subject,
@@ -75,11 +76,11 @@ def _compare(
     series: Iterable[Series], other: Callable[[Series], Series | None], *, margin: float, seed: int
 ) -> list[Versus]:
     # Holm corrects over the sizes of one subject in one test: that is one question.
-    families: dict[tuple[str, int, str], list[tuple[Series, Series]]] = {}
+    families: dict[tuple[str, int, int, str], list[tuple[Series, Series]]] = {}
     for one in series:
         against = other(one)
         if against is not None and one.launch_medians and against.launch_medians:
-            families.setdefault((one.test, one.pairs, one.subject), []).append((one, against))
+            families.setdefault((one.test, one.pairs, one.processes, one.subject), []).append((one, against))
     found = []
     for pairs in families.values():
         medians = [(a.launch_medians, b.launch_medians) for a, b in pairs]
@@ -89,8 +90,8 @@ def _compare(
     return found
 
 
-def _place(one: Series) -> tuple[str, int, int]:
-    return one.test, one.pairs, one.message_bytes
+def _place(one: Series) -> tuple[str, int, int, int]:
+    return one.test, one.pairs, one.processes, one.message_bytes
 
 
 def _refuse_other_environment(a: Run, b: Run) -> None:

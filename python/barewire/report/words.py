@@ -85,6 +85,11 @@ def interval(bounds: tuple[float, float] | None, digits: int = 3) -> str:
     return "–" if bounds is None else f"[{number(bounds[0], digits)}, {number(bounds[1], digits)}]"
 
 
+def bounds(ci95: tuple[float, float] | None) -> str:
+    """`[low, high]`, or nothing where there is none."""
+    return "" if ci95 is None else interval(ci95)
+
+
 def message_size(message_bytes: int) -> str:
     """64 B, 1400 B, 4 KiB, 1 MiB: binary units only where they are exact."""
     for factor, unit in ((_KIB**3, "GiB"), (_KIB**2, "MiB"), (_KIB, "KiB")):
@@ -108,9 +113,11 @@ def unit_name(unit: str) -> str:
     return UNITS.get(unit, unit)
 
 
-def test_title(test: str, pairs: int = 1) -> str:
-    """The heading of one test; several pairs are named."""
+def test_title(test: str, pairs: int = 1, processes: int = 1) -> str:
+    """The heading of one test; several pairs or processes are named."""
     title = TEST_TITLES.get(test, test)
+    if processes > 1:
+        return f"{title}, {processes} processes at once"
     return title if pairs == 1 else f"{title}, {pairs} pairs at once"
 
 

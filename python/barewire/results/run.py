@@ -48,7 +48,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Series:
-    """One test of one subject with one message size and one number of pairs; all values in `unit`.
+    """One test of one subject with one message size and one number of pairs or processes; all values in `unit`.
 
     `median` is the median of `launch_medians`, `ci95` its exact interval (None below 6 launches); `mean` is the
     mean of the launches' means, `mean_ci95` its Student interval. The quantiles, `min` and `max` are over the
@@ -82,6 +82,7 @@ class Series:
     verdict: Verdict
     stop: Stop
     launch_medians: tuple[float, ...]
+    processes: int = 1
 
     @property
     def lower_is_better(self) -> bool:
@@ -96,9 +97,47 @@ class Series:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Inverse of `to_json`; KeyError when a field is missing, unknown fields are ignored."""
-        values: dict[str, Any] = {one.name: data[one.name] for one in fields(cls)}
+        since = {"processes": 1}
+        values: dict[str, Any] = {one.name: {**since, **data}[one.name] for one in fields(cls)}
         tuples: dict[str, Any] = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
         return cls(**{**values, **tuples})
+
+
+@dataclass(frozen=True)
+class Shared:
+    """How so many processes shared an interface, in one test of one subject with one message size.
+
+    `median` is what they got together: the sum of their rates, or the latency of all pooled; `each` is every process's
+    own, and `each_ci95` its interval. `ratio_to_one` is `median` by that of one process of the same run. A process's
+    share is its own value by the mean of all, within a launch; the smallest and the largest of each launch are
+    summarised as medians of the launches. Intervals are None below 6 launches, everything where no sample can be used.
+    """
+
+    test: str
+    subject: str
+    message_bytes: int
+    processes: int
+    unit: str
+    median: float | None
+    ci95: tuple[float, float] | None
+    ratio_to_one: float | None
+    ratio_to_one_ci95: tuple[float, float] | None
+    smallest_share: float | None
+    smallest_share_ci95: tuple[float, float] | None
+    largest_share: float | None
+    largest_share_ci95: tuple[float, float] | None
+    each: tuple[float | None, ...]
+    each_ci95: tuple[tuple[float, float] | None, ...]
+    launches: int
+
+    def to_json(self) -> dict[str, Any]:
+        """One JSON object; tuples are lists."""
+        return {one.name: _as_lists(getattr(self, one.name)) for one in fields(self)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`; KeyError when a field is missing."""
+        return cls(**{one.name: _as_tuples(data[one.name]) for one in fields(cls)})
 
 
 @dataclass(frozen=True)
@@ -121,6 +160,7 @@ class Run:
     launches: tuple[Launch, ...]
     series: tuple[Series, ...]
     warnings: tuple[str, ...] = ()
+    shared: tuple[Shared, ...] = ()
 
     @property
     def is_host(self) -> bool:
@@ -143,6 +183,7 @@ class Run:
             "lab": self.lab,
             "launches": [launch.to_json() for launch in self.launches],
             "series": [one.to_json() for one in self.series],
+            "shared": [one.to_json() for one in self.shared],
         }
 
     @classmethod
@@ -165,11 +206,20 @@ class Run:
                 launches=tuple(Launch.from_json(launch) for launch in data["launches"]),
                 series=tuple(Series.from_json(one) for one in data["series"]),
                 warnings=tuple(data.get("warnings", ())),
+                shared=tuple(Shared.from_json(one) for one in data.get("shared", ())),
             )
         except KeyError as error:
             raise WrongUse(f"run.json lacks {error}: it is damaged or was not written by Barewire") from error
         except (TypeError, ValueError, AttributeError) as error:
             raise WrongUse(f"run.json is damaged: {error}") from error
+
+
+def _as_lists(value: Any) -> Any:
+    return [_as_lists(one) for one in value] if isinstance(value, tuple) else value
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(_as_tuples(one) for one in value) if isinstance(value, list) else value
 
 
 def _check_schema(schema: object) -> None:

@@ -17,8 +17,8 @@ from barewire.stats import is_precise, mean_interval, median_interval
 TEST_ORDER = ("pingpong", "stream", "bidirectional")
 SUBJECT_ORDER = ("tcp", "udp", "raw", "xdp", "llc1", "llc2", "llc3")  # a subject not listed follows, the floor is last
 
-_KEY = ["test", "subject", "pairs", "message_bytes"]
-Key = tuple[str, str, int, int]
+_KEY = ["test", "subject", "pairs", "processes", "message_bytes"]
+Key = tuple[str, str, int, int, int]
 
 
 def series_from_samples(
@@ -27,12 +27,12 @@ def series_from_samples(
     *,
     stops: Mapping[Key, Stop] | None = None,
 ) -> list[Series]:
-    """One series per (test, subject, pairs, message_bytes) of `frame` (columns of `SAMPLE_SCHEMA`), sorted.
+    """One series per (test, subject, pairs, processes, message_bytes) of `frame` (columns of `SAMPLE_SCHEMA`), sorted.
 
     Warm-up is left out. Samples without a finite value are not used, nor is a goodput sample that lost messages:
-    a rate must be free of loss. With several pairs a goodput sample is the sum over the pairs of one block.
+    a rate must be free of loss. With several pairs or processes a goodput sample is the sum over those of one block.
     The limit is the wire's where `link` has a rate, else the floor over the same link for the same test, pairs, size.
-    `stops` says why measuring ended, by (test, subject, pairs, message_bytes); where it does not, it is "converged"
+    `stops` says why measuring ended, by `series_key`; where it does not, it is "converged"
     if the launches are precise and "budget" otherwise. ValueError when one series mixes units.
     """
     measured = frame.filter(pl.col("phase") == "measure")
@@ -46,19 +46,19 @@ def series_from_samples(
 
 def series_key(one: Series) -> Key:
     """What identifies a series in its run."""
-    return one.test, one.subject, one.pairs, one.message_bytes
+    return one.test, one.subject, one.pairs, one.processes, one.message_bytes
 
 
-def _floor_key(one: Series) -> tuple[str, int, int, str]:
+def _floor_key(one: Series) -> tuple[str, int, int, int, str]:
     """What a series and the floor that limits it have in common."""
-    return one.test, one.pairs, one.message_bytes, read_subject(one.subject).link
+    return one.test, one.pairs, one.processes, one.message_bytes, read_subject(one.subject).link
 
 
 def _summary(key: Key, part: pl.DataFrame) -> Series:
     units = part["unit"].unique().to_list()
     if len(units) != 1:
         raise ValueError(f"the series {key} mixes the units {', '.join(sorted(units))}")
-    whole = part if units[0] in TIME_UNITS else _sum_over_pairs(part)
+    whole = part if units[0] in TIME_UNITS else sum_over_pairs(part)
     lossy = pl.col("lost") > 0 if units[0] not in TIME_UNITS else pl.lit(False)
     used = whole.filter(~lossy & pl.col("value").is_finite() & (pl.col("value") > 0))
     per_launch = used.group_by("launch").agg(
@@ -70,11 +70,12 @@ def _summary(key: Key, part: pl.DataFrame) -> Series:
     values = used["value"].to_numpy()
     quantiles = [float(q) for q in np.quantile(values, [0, 0.01, 0.25, 0.75, 0.99, 1])] if len(values) else [None] * 6
     low, p01, p25, p75, p99, high = quantiles
-    test, subject, pairs, message_bytes = key
+    test, subject, pairs, processes, message_bytes = key
     return Series(
         test=test,
         subject=subject,
         pairs=pairs,
+        processes=processes,
         message_bytes=message_bytes,
         unit=units[0],
         median=float(np.median(medians)) if medians else None,
@@ -101,17 +102,16 @@ def _summary(key: Key, part: pl.DataFrame) -> Series:
     )
 
 
-def _sum_over_pairs(part: pl.DataFrame) -> pl.DataFrame:
-    """One row per launch and block: the goodput of all pairs together.
+def sum_over_pairs(part: pl.DataFrame) -> pl.DataFrame:
+    """One row per launch and block: the goodput of all pairs, or of all processes, together.
 
     A block that some pair did not finish is no sum of all pairs: it keeps no value, and so is not used.
     """
-    if part["pairs"][0] == 1:
+    at_once = part["pairs"][0] * part["processes"][0]
+    if at_once == 1:
         return part
-    per_pair = part.group_by("launch", "block", "pair").agg(
-        pl.col("value").mean(), pl.col("lost").sum(), pl.col("pairs").first()
-    )
-    whole = pl.col("value").count() == pl.col("pairs").first()
+    per_pair = part.group_by("launch", "block", "pair", "process").agg(pl.col("value").mean(), pl.col("lost").sum())
+    whole = pl.col("value").count() == at_once
     summed = per_pair.group_by("launch", "block").agg(
         pl.when(whole).then(pl.col("value").sum()).otherwise(None).alias("value"), pl.col("lost").sum()
     )
@@ -142,9 +142,9 @@ def _interval(one: Series) -> tuple[float, float]:
     return one.ci95 or (min(one.launch_medians), max(one.launch_medians))
 
 
-def _order(one: Series) -> tuple[int, str, int, int, str, int]:
+def _order(one: Series) -> tuple[int, str, int, int, int, str, int]:
     test_rank = TEST_ORDER.index(one.test) if one.test in TEST_ORDER else len(TEST_ORDER)
-    return test_rank, one.test, one.pairs, *subject_order(one.subject), one.message_bytes
+    return test_rank, one.test, one.pairs, one.processes, *subject_order(one.subject), one.message_bytes
 
 
 def subject_order(subject: str) -> tuple[int, str]:

@@ -24,6 +24,8 @@ SAMPLE_SCHEMA: dict[str, pl.DataType] = {
     "subject": pl.Categorical(),
     "pairs": pl.UInt32(),
     "pair": pl.UInt32(),
+    "processes": pl.UInt32(),
+    "process": pl.UInt32(),
     "message_bytes": pl.UInt64(),
     "phase": pl.Categorical(),
     "block": pl.UInt32(),
@@ -31,6 +33,8 @@ SAMPLE_SCHEMA: dict[str, pl.DataType] = {
     "unit": pl.Categorical(),
     "lost": pl.UInt64(),
 }
+
+_SINCE = {"processes": 1, "process": 0}
 
 
 def write_run(directory: Path, run: Run, frame: pl.DataFrame | None = None) -> None:
@@ -75,7 +79,7 @@ def samples(directory: Path) -> pl.DataFrame:
     if not path.is_file():
         raise WrongUse(_why_no_run(directory, SAMPLES_FILE))
     try:
-        return _conform(pl.read_parquet(path))
+        return _conform(_completed(pl.read_parquet(path)))
     except OSError as error:
         raise WrongUse(f"cannot read {path}: {error}") from error
     except (pl.exceptions.PolarsError, ValueError) as error:
@@ -98,6 +102,12 @@ def write_atomically(path: Path, content: bytes) -> None:
             Path(name).unlink()
         raise
     _sync_directory(path.parent)
+
+
+def _completed(frame: pl.DataFrame) -> pl.DataFrame:
+    """Runs of before there were several processes have one."""
+    since = {name: value for name, value in _SINCE.items() if name not in frame.columns}
+    return frame.with_columns(pl.lit(value).alias(name) for name, value in since.items())
 
 
 def _conform(frame: pl.DataFrame) -> pl.DataFrame:

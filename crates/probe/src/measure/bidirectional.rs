@@ -32,6 +32,7 @@ pub fn active(side: &mut Side, block: &Block) -> Result<Samples, LaunchError> {
         }
         number = reached + 1;
     }
+    samples.sent = block.messages;
     Ok(samples)
 }
 

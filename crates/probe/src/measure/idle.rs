@@ -42,6 +42,11 @@ impl Waiting {
         self.wait != Wait::Spin
     }
 
+    /// Whether others want this core.
+    pub fn gives_way(&self) -> bool {
+        self.give_way
+    }
+
     /// Whether the next wait begins with asking.
     fn spins(&self) -> bool {
         match self.wait {

@@ -11,6 +11,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use self::idle::{Idle, Waiting};
 use crate::control::Channel;
 use crate::pattern::{Pattern, Sender};
@@ -31,6 +33,11 @@ const LOST_IN_A_ROW: u32 = 3;
 /// Sleep between two looks at the control channel.
 const SHORT_SLEEP: Duration = Duration::from_millis(1);
 
+/// Of a stream by time so much is kept and checked: a block by number's worth.
+const KEPT_BYTES: usize = 4 << 20;
+const KEPT_LEAST: usize = 4;
+const KEPT_MOST: usize = 16_384;
+
 /// One side of a measurement: a transport, how to wait for it, and the memory of its messages.
 pub struct Side {
     /// Before the pattern, whose memory it may borrow: dropped first.
@@ -41,12 +48,18 @@ pub struct Side {
     pub pattern: Pattern,
     pub inbox: Inbox,
     message_bytes: usize,
+    /// The block's end is not a number of messages.
+    is_by_time: bool,
 }
 
 /// What an active side keeps of a block.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Samples {
     pub values_ns: Vec<u64>,
+    /// Block by time: when each of these began, by the machine's `CLOCK_MONOTONIC`.
+    pub began_ns: Vec<u64>,
+    /// Messages sent, those of a lead-in as well.
+    pub sent: u32,
     /// Stream: how long the sender was busy with all messages of the block.
     pub sending_ns: u64,
     pub lost: u32,
@@ -63,6 +76,7 @@ impl Side {
             pattern: Pattern::new(session.seed, 1, 0, 0),
             inbox: Inbox::new(1, 1),
             message_bytes: 0,
+            is_by_time: false,
         }
     }
 
@@ -80,6 +94,10 @@ impl Side {
             self.message_bytes = message_bytes;
         }
         let places = match (block.test, sender) {
+            // A block by time may be long: its last messages stay.
+            (Test::Stream, Sender::Passive) if block.is_by_time() => {
+                (KEPT_BYTES / message_bytes).clamp(KEPT_LEAST, KEPT_MOST)
+            }
             // Every message stays until the clock has stopped and it can be checked.
             (Test::Stream, Sender::Passive) => (block.lead_in + block.messages) as usize,
             (Test::Stream, Sender::Active) => 1,
@@ -91,7 +109,13 @@ impl Side {
             self.inbox = Inbox::new(message_bytes, places);
         }
         self.transport.set_pace(block.pace_bit_s);
+        self.is_by_time = block.is_by_time();
         Ok(())
+    }
+
+    /// Whether others want this core, so that who could go on without end must let them.
+    pub fn gives_way(&self) -> bool {
+        self.waiting.gives_way()
     }
 
     /// Sends message `sequence` of `sender`.
@@ -124,10 +148,15 @@ impl Side {
                 return Ok(Some(sequence));
             }
             if idle.looks(&mut *self.transport)? {
-                // Where nothing can be lost, all that was sent still comes.
-                let over = self.transport.is_lossy() && idle.since_ns() > QUIET_NS && stop();
-                if over || idle.since_ns() > limit_ns {
-                    return if self.transport.is_lossy() { Ok(None) } else { Err(silence()) };
+                // Where nothing can be lost, all that was sent still comes; but how much that is, a side that measures
+                // by time does not know before.
+                let is_lossy = self.transport.is_lossy();
+                let may_be_over = if is_lossy { idle.since_ns() > QUIET_NS } else { self.is_by_time };
+                if may_be_over && stop() {
+                    return Ok(None);
+                }
+                if idle.since_ns() > limit_ns {
+                    return if is_lossy { Ok(None) } else { Err(silence()) };
                 }
             }
         }

@@ -5,12 +5,13 @@ use super::{LossStreak, Samples, Side};
 use crate::pattern::Sender;
 use crate::protocol::{Block, Outcome};
 use barewire_recorder::LaunchError;
-use barewire_recorder::clock::now_ns;
+use barewire_recorder::clock::{machine_offset_ns, now_ns};
 
 /// Sends, waits for the answer, and keeps the time from the one to the other.
 pub fn active(side: &mut Side, block: &Block) -> Result<Samples, LaunchError> {
     let mut samples = Samples { values_ns: Vec::with_capacity(block.messages as usize), ..Samples::default() };
     let mut streak = LossStreak::default();
+    let (deadline_ns, offset_ns) = (block.deadline_ns(), machine_offset_ns()?);
     for number in 0..block.messages {
         let sequence = block.first_sequence.wrapping_add(number);
         let place = sequence as usize;
@@ -24,14 +25,21 @@ pub fn active(side: &mut Side, block: &Block) -> Result<Samples, LaunchError> {
             }
         };
         let ended = now_ns();
+        samples.sent += 1;
         streak.note(answer.is_none())?;
         if answer.is_none() {
             samples.lost += 1;
-            continue;
+        } else {
+            samples.values_ns.push(ended - began);
+            if block.is_by_time() {
+                samples.began_ns.push(began + offset_ns);
+            }
+            let intact = side.pattern.is_intact(side.inbox.place(place), sequence, Sender::Passive);
+            samples.corrupt += u32::from(!intact);
         }
-        samples.values_ns.push(ended - began);
-        let intact = side.pattern.is_intact(side.inbox.place(place), sequence, Sender::Passive);
-        samples.corrupt += u32::from(!intact);
+        if ended >= deadline_ns {
+            break;
+        }
     }
     Ok(samples)
 }

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use barewire_link::MacAddress;
+use serde::{Deserialize, Serialize};
 
 pub use crate::protocol::{Counters, Endpoint};
 use crate::protocol::{Kind, Session, Wait};
@@ -103,7 +104,7 @@ pub trait Transport {
 }
 
 /// What a side itself brings to its end of a transport.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Place {
     /// For frames.
     pub interface: Option<String>,

@@ -232,6 +232,7 @@ mod tests {
             session: 77,
             pairs: 1,
             pair: 0,
+            processes: false,
             walk_bytes: 0,
             give_way: false,
         };

@@ -24,10 +24,17 @@ const FRAMING: Framing = Framing { encapsulation: Encapsulation::EtherType, toke
 /// Individual numbers for users start at 0x10; some are taken by others: 0x42 spanning tree, 0x7e, 0x80,
 /// 0x8e, 0xaa SNAP, 0xba our names, 0xe0 IPX, 0xf0 NetBIOS, 0xfe OSI.
 fn sap_of(pair: u8) -> Lsap {
-    const TAKEN: [u8; 9] = [0x42, 0x7e, 0x80, 0x8e, 0xaa, 0xba, 0xe0, 0xf0, 0xfe];
-    let mut numbers = (0x10..=0xfc_u8).step_by(2).filter(|number| !TAKEN.contains(number));
+    let mut numbers = sap_numbers();
     numbers.nth(usize::from(pair)).and_then(Lsap::new).expect("there are more numbers than pairs")
 }
+
+fn sap_numbers() -> impl Iterator<Item = u8> {
+    const TAKEN: [u8; 9] = [0x42, 0x7e, 0x80, 0x8e, 0xaa, 0xba, 0xe0, 0xf0, 0xfe];
+    (0x10..=0xfc_u8).step_by(2).filter(|number| !TAKEN.contains(number))
+}
+
+/// So many pairs can have a number each: the most that can measure at once.
+pub const SAP_COUNT: u8 = 111;
 
 /// A link that is open before its peer is known.
 pub struct Listening {
@@ -99,4 +106,14 @@ fn transport<L: Link + 'static>(
         Kind::Llc2 => Box::new(Reliable::connection(link, peer, mtu, connects)?),
         _ => Box::new(Reliable::acknowledged(link, peer, mtu)?),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_as_many_numbers_as_pairs_may_be() {
+        assert_eq!(sap_numbers().count(), usize::from(SAP_COUNT));
+    }
 }
