@@ -202,6 +202,12 @@ impl<L: Link> Endpoint<L> {
         self.channels.get(channel).map(|channel| channel.peer)
     }
 
+    /// Whether a channel has come about: its peer is there.
+    pub fn is_open(&mut self, channel: ChannelId) -> bool {
+        let way = self.channels.get(channel).map(|channel| &channel.way);
+        matches!(way, Some(Way::Wire { is_open: true, .. } | Way::Local { .. }))
+    }
+
     /// Ends a channel once all that was given to it is sent. [`Event::Ended`] tells.
     pub fn close(&mut self, channel: ChannelId) {
         if let Some(entry) = self.channels.get(channel) {

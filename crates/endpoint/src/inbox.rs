@@ -100,6 +100,13 @@ impl Inbox {
         self.free.push(buffer);
     }
 
+    /// Puts a new buffer into the free queue unless it has one of so many bytes.
+    pub fn ensure_buffer(&mut self, bytes: usize) {
+        if !self.free.iter().any(|buffer| buffer.len() >= bytes) {
+            self.free.push(vec![0; bytes].into_boxed_slice());
+        }
+    }
+
     /// The next message, in the order of arrival.
     #[inline]
     pub fn receive(&mut self) -> Option<Received> {

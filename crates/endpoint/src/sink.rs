@@ -22,6 +22,12 @@ pub trait Sink {
     /// is offered again later, the channel's others wait behind it, and the peer is told to wait.
     fn piece(&mut self, from: ChannelId, piece: Piece<'_>) -> bool;
 
+    /// Whether nothing more is wanted for now, although there is room: asked after each piece. What has come stays in
+    /// the link's ring.
+    fn has_enough(&self) -> bool {
+        false
+    }
+
     /// Takes a datagram; what it has no room for is lost.
     fn datagram(&mut self, from: Address, class: Class, bytes: &[u8]);
 

@@ -300,6 +300,7 @@ fn measure(test: Test, arguments: TestArguments) -> Result<(), LaunchError> {
             processes: arguments.processes.is_some(),
             walk_bytes,
             give_way: arguments.give_way || must_give_way(pairs, cpus.as_deref()),
+            token: fastrand::u64(..),
         },
         cpus,
         sizes: parse_sizes(&arguments.sizes)?,

@@ -58,6 +58,9 @@ pub struct Session {
     pub walk_bytes: usize,
     /// Give the core away while waiting, because other pairs or hosts need it.
     pub give_way: bool,
+    /// Of endpoints: the job's token, random.
+    #[serde(default)]
+    pub token: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -71,6 +74,8 @@ pub enum Kind {
     Llc1,
     Llc2,
     Llc3,
+    /// U-Net endpoints: over LLC type 2, or shared memory if both sides have one interface.
+    Endpoint,
 }
 
 /// What carries the frames of raw and LLC.

@@ -36,7 +36,7 @@ def bench(
         ),
     ],
     transport: Annotated[
-        str, typer.Option(help="tcp, udp, raw, xdp, llc1, llc2, llc3; several with commas")
+        str, typer.Option(help="tcp, udp, raw, xdp, llc1, llc2, llc3, endpoint; several with commas")
     ] = "tcp,udp,raw",
     link: Annotated[
         str,

@@ -9,7 +9,7 @@ from barewire.errors import WrongUse
 from barewire.models.naming import FLOOR, LINKS, PACKET, SubjectName
 
 TESTS = ("pingpong", "stream", "bidirectional")
-TRANSPORTS = ("tcp", "udp", "raw", "xdp", "llc1", "llc2", "llc3")
+TRANSPORTS = ("tcp", "udp", "raw", "xdp", "llc1", "llc2", "llc3", "endpoint")
 SOCKETS = ("tcp", "udp")
 WAITS = ("spin", "adaptive", "block", "busypoll")
 # So many individual LSAPs are free for users; the probe counts them as well.

@@ -17,7 +17,7 @@ WIRE_TOLERANCE = 0.005
 _PROTOCOLS: dict[str, Protocol] = {
     "tcp": "tcp",
     "udp": "udp",
-    **dict.fromkeys(("raw", "llc1", "llc2", "llc3", "floor"), "raw"),
+    **dict.fromkeys(("raw", "llc1", "llc2", "llc3", "endpoint", "floor"), "raw"),
 }
 
 

@@ -31,9 +31,11 @@ _COLOURS = {
     "llc1": "#56B4E9",
     "llc2": "#CC79A7",
     "llc3": "#B8860B",
+    "endpoint": "#332288",
     "llc1+xdp": "#117733",
     "llc2+xdp": "#882255",
     "llc3+xdp": "#999933",
+    "endpoint+xdp": "#AA4499",
     "floor": "#6B7682",
     # A host's ways to do something.
     "read": "#0072B2",
@@ -64,6 +66,8 @@ DARK = {
     "#117733": "#4CC27A",
     "#882255": "#D96BA0",
     "#999933": "#D6D65C",
+    "#332288": "#8C7BFF",
+    "#AA4499": "#E48FD8",
 }
 _BAND_ALPHA = "38"  # hexadecimal, of 255
 _MARKERS = {
@@ -74,6 +78,7 @@ _MARKERS = {
     "llc1": "triangle-up",
     "llc2": "star",
     "llc3": "hexagon",
+    "endpoint": "bowtie",
     "floor": "cross-thin-open",
 }
 _WAITING_DASH = {"": "solid", "adaptive": "longdash", "block": "dot", "busypoll": "dashdot", "cold": "dot"}

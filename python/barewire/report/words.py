@@ -49,6 +49,7 @@ _NAMES = {
     "llc1": "LLC 1",
     "llc2": "LLC 2",
     "llc3": "LLC 3",
+    "endpoint": "endpoint",
     "floor": "floor",
 }
 _LINKS = {

@@ -219,7 +219,12 @@ impl<L: Link> Endpoint<L> {
                 match message.split_first() {
                     Some((&kind, fragment)) if kind == Kind::Fragment as u8 => {
                         match give(channels, waiting, sink, index, fragment) {
-                            Given::Taken => delivered = true,
+                            Given::Taken => {
+                                delivered = true;
+                                if sink.has_enough() {
+                                    return true;
+                                }
+                            }
                             Given::Parked => return delivered,
                             Given::Broken => {
                                 self.malformed += 1;

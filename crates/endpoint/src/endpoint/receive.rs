@@ -45,7 +45,7 @@ impl<L: Link> Endpoint<L> {
                 Delivery::Datagram { .. } | Delivery::Identification { .. } | Delivery::Test { .. } => {}
             }
             // A peer is told to wait, or broken off with, before more of it is taken.
-            taken == FRAMES_AT_ONCE || refused.is_some() || broken.is_some()
+            taken == FRAMES_AT_ONCE || refused.is_some() || broken.is_some() || sink.has_enough()
         })?;
         if let Some(handle) = refused {
             let now = self.port.now();

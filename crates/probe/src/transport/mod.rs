@@ -3,6 +3,7 @@
 //! measured. The tests in [`crate::measure`] drive them and know nothing of how they work.
 
 mod datagram;
+mod endpoint;
 pub mod links;
 pub mod llc;
 mod pace;
@@ -15,6 +16,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use barewire_link::MacAddress;
+
+use self::endpoint::Role;
 use serde::{Deserialize, Serialize};
 
 pub use crate::protocol::{Counters, Endpoint};
@@ -130,6 +133,7 @@ pub enum Listening {
     Udp(udp::Listening),
     Raw(raw::Listening),
     Llc(llc::Listening),
+    Endpoint(endpoint::Listening),
 }
 
 impl Listening {
@@ -151,6 +155,10 @@ impl Listening {
                 let (listening, endpoint) = llc::Listening::new(session, place)?;
                 (Self::Llc(listening), endpoint)
             }
+            Kind::Endpoint => {
+                let (listening, endpoint) = endpoint::Listening::new(session, place, Role::Passive)?;
+                (Self::Endpoint(listening), endpoint)
+            }
         })
     }
 
@@ -162,6 +170,9 @@ impl Listening {
                 listening.accept(session, MacAddress(address), mtu)
             }
             (Self::Llc(listening), Endpoint::Station { address, mtu }) => {
+                listening.accept(session, MacAddress(address), mtu)?
+            }
+            (Self::Endpoint(listening), Endpoint::Station { address, mtu }) => {
                 listening.accept(session, MacAddress(address), mtu)?
             }
             _ => return Err(wrong_endpoint()),
@@ -191,6 +202,10 @@ pub fn connect(
         (Kind::Llc1 | Kind::Llc2 | Kind::Llc3, Endpoint::Station { address, mtu }) => {
             let (listening, endpoint) = llc::Listening::new(session, place)?;
             (listening.connect(session, MacAddress(address), mtu)?, endpoint)
+        }
+        (Kind::Endpoint, Endpoint::Station { address, mtu }) => {
+            let (listening, endpoint) = endpoint::Listening::new(session, place, Role::Active)?;
+            (listening.accept(session, MacAddress(address), mtu)?, endpoint)
         }
         _ => return Err(wrong_endpoint()),
     })

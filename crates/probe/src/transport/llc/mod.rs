@@ -23,7 +23,7 @@ const FRAMING: Framing = Framing { encapsulation: Encapsulation::EtherType, toke
 ///
 /// Individual numbers for users start at 0x10; some are taken by others: 0x42 spanning tree, 0x7e, 0x80,
 /// 0x8e, 0xaa SNAP, 0xba our names, 0xe0 IPX, 0xf0 NetBIOS, 0xfe OSI.
-fn sap_of(pair: u8) -> Lsap {
+pub fn sap_of(pair: u8) -> Lsap {
     let mut numbers = sap_numbers();
     numbers.nth(usize::from(pair)).and_then(Lsap::new).expect("there are more numbers than pairs")
 }
@@ -41,19 +41,23 @@ pub struct Listening {
     link: OpenLink,
 }
 
+/// A link for the frames of a service access point, of the session's kind.
+pub fn open(session: &Session, place: &Place, sap: Lsap) -> Result<(OpenLink, Endpoint), LaunchError> {
+    match (session.link, place.broker.as_deref()) {
+        (LinkKind::Packet, broker) => {
+            Ok(links::packet(open_link(place.interface()?, sap, Hears::Sap, broker).map_err(launch_error)?))
+        }
+        (_, None) => links::open(session, place, PROTOCOL, sap_filter(sap)),
+        (_, Some(_)) => {
+            let text = "the broker hands out sockets for the packet link: leave --link out, or --broker";
+            Err(LaunchError::WrongUse(text.to_owned()))
+        }
+    }
+}
+
 impl Listening {
     pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), LaunchError> {
-        let sap = sap_of(session.pair);
-        let (link, endpoint) = match (session.link, place.broker.as_deref()) {
-            (LinkKind::Packet, broker) => {
-                links::packet(open_link(place.interface()?, sap, Hears::Sap, broker).map_err(launch_error)?)
-            }
-            (_, None) => links::open(session, place, PROTOCOL, sap_filter(sap))?,
-            (_, Some(_)) => {
-                let text = "the broker hands out sockets for the packet link: leave --link out, or --broker";
-                return Err(LaunchError::WrongUse(text.to_owned()));
-            }
-        };
+        let (link, endpoint) = open(session, place, sap_of(session.pair))?;
         Ok((Self { link }, endpoint))
     }
 
