@@ -256,6 +256,7 @@ impl<L: Link> Endpoint<L> {
     /// When the link no longer works.
     pub fn settle(&mut self, sink: &mut impl Sink) -> Result<bool, EndpointError> {
         self.port.tell_time();
+        self.look_round(sink)?;
         self.progress(sink)?;
         self.hear(sink);
         self.pump()?;
