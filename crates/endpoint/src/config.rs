@@ -5,6 +5,7 @@ use barewire_llc::{ConnectionConfig, Lsap};
 use barewire_shm::PipeConfig;
 
 use crate::framing::Framing;
+use crate::waiting::Waiting;
 
 /// How an endpoint is made.
 #[derive(Clone, Debug)]
@@ -21,6 +22,10 @@ pub struct Config {
     pub channels: u16,
     /// Whether peers may connect.
     pub accepts: bool,
+    /// How [`Endpoint::wait`](crate::Endpoint::wait) waits.
+    pub waiting: Waiting,
+    /// Whether others want the core: then a waiter gives it away.
+    pub shares_core: bool,
     /// How connections behave; `information_max` follows from the link.
     pub connection: ConnectionConfig,
     /// How to reach processes of this host: through shared memory, or not at all.
@@ -45,6 +50,8 @@ impl Config {
             slots: Self::SLOTS,
             channels: Self::CHANNELS,
             accepts: true,
+            waiting: Waiting::default(),
+            shares_core: false,
             connection: ConnectionConfig::default(),
             local: Some(PipeConfig::default()),
         }

@@ -23,6 +23,7 @@ use crate::descriptors::{Content, DescriptorId, Descriptors, HEAD_MAX};
 use crate::error::{ConnectError, Ending, EndpointError};
 use crate::port::Port;
 use crate::sink::Sink;
+use crate::waiting::Patience;
 
 /// What an endpoint has to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +79,8 @@ pub struct EndpointCounters {
 
 /// Events are taken at least once in so many messages, so that slots become free.
 const UNHEARD_MESSAGES: u32 = 16;
+/// Questions between two looks at the clock, which costs as much as several.
+const TURNS_PER_CLOCK: u32 = 32;
 /// How long somebody who is not there yet is waited for on this host.
 const KNOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// Time between two looks at the door and at who is gone: each is a system call.
@@ -104,6 +107,9 @@ pub struct Endpoint<L> {
     room: usize,
     unheard: u32,
     looked_round: Instant,
+    /// Somebody may stand at the door.
+    may_be_knocked: bool,
+    patience: Patience,
     malformed: u64,
     strangers: u64,
     /// What the connections that have ended had counted.
@@ -152,6 +158,8 @@ impl<L: Link> Endpoint<L> {
             room,
             unheard: 0,
             looked_round: now(),
+            may_be_knocked: false,
+            patience: Patience::new(config.waiting, config.shares_core),
             malformed: 0,
             strangers: 0,
             repeated: 0,
@@ -235,7 +243,7 @@ impl<L: Link> Endpoint<L> {
         if !self.neighbours.is_empty() {
             received |= self.take_local(sink);
         }
-        if is_news && self.door.is_some() {
+        if (is_news || self.may_be_knocked) && self.door.is_some() {
             self.look_round(sink)?;
         }
         // A message is handed over first; what else there is to do can wait for a quieter moment, but not for ever.
@@ -248,6 +256,41 @@ impl<L: Link> Endpoint<L> {
             self.port.transmit()?;
         }
         Ok(received || !self.events.is_empty())
+    }
+
+    /// Makes progress until something was received or an event waits, for `patience` at most, and waits meanwhile as
+    /// configured. False if nothing came.
+    ///
+    /// # Errors
+    /// When the link no longer works.
+    pub fn wait(&mut self, sink: &mut impl Sink, patience: Duration) -> Result<bool, EndpointError> {
+        let (mut asks, mut turns) = (self.patience.asks(), 0_u32);
+        let began = now();
+        let end = began + patience;
+        let last_question = if self.patience.sleeps() { end.min(began + Patience::ASKING) } else { end };
+        loop {
+            if self.progress(sink)? {
+                self.patience.learn(asks);
+                return Ok(true);
+            }
+            if asks {
+                turns += 1;
+                if self.patience.shares_core() {
+                    std::thread::yield_now();
+                } else if !turns.is_multiple_of(TURNS_PER_CLOCK) {
+                    continue;
+                }
+                asks = now() < last_question;
+            } else {
+                let left = end.as_nanos().saturating_sub(now().as_nanos());
+                if left == 0 {
+                    self.patience.learn(false);
+                    return Ok(false);
+                }
+                self.check()?;
+                self.sleep(Duration::from_nanos(left))?;
+            }
+        }
     }
 
     /// Goes on with what was given to the endpoint and is not done, without waiting; true once nothing is left.
@@ -278,8 +321,7 @@ impl<L: Link> Endpoint<L> {
         }
         self.port.link.wait_to_receive_or(&others, patience)?;
         self.port.tell_time();
-        // The door may be what woke us.
-        self.looked_round = Instant::from_nanos(0);
+        self.may_be_knocked = true;
         Ok(())
     }
 

@@ -19,6 +19,7 @@ mod port;
 mod sink;
 mod slots;
 mod token;
+mod waiting;
 
 pub use address::Address;
 pub use barewire_llc::message::Piece;
@@ -34,3 +35,4 @@ pub use port::Port;
 pub use sink::{Class, Sink};
 pub use slots::{Slot, Slots};
 pub use token::JobToken;
+pub use waiting::{Patience, Waiting};

@@ -69,10 +69,10 @@ impl<L: Link> Endpoint<L> {
     /// Now and then: who knocks, whose neighbour is gone, who is there at last.
     pub(super) fn look_round(&mut self, sink: &mut impl Sink) -> Result<(), EndpointError> {
         let now = now();
-        if now < self.looked_round + LOOK_ROUND_EVERY {
+        if now < self.looked_round + LOOK_ROUND_EVERY && !self.may_be_knocked {
             return Ok(());
         }
-        self.looked_round = now;
+        (self.looked_round, self.may_be_knocked) = (now, false);
         while let Some(pipe) = self.door.as_mut().map_or(Ok(None), Door::accept)? {
             self.let_in(pipe, sink);
         }

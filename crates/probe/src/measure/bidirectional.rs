@@ -100,6 +100,6 @@ fn exchange(
             }
         }
     }
-    waiting.learn(&idle);
+    waiting.learn(idle.still_asks());
     Ok(Some(sequence))
 }

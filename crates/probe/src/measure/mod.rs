@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use self::idle::{Idle, Waiting};
+use self::idle::{Idle, patience_of};
 use crate::control::Channel;
 use crate::pattern::{Pattern, Sender};
 use crate::protocol::{Block, Session, Test};
 use crate::transport::{LONGEST_SLEEP, Transport};
+use barewire_endpoint::Patience;
 use barewire_recorder::LaunchError;
 
 /// Set by SIGINT and SIGTERM.
@@ -42,7 +43,7 @@ const KEPT_MOST: usize = 16_384;
 pub struct Side {
     /// Before the pattern, whose memory it may borrow: dropped first.
     pub transport: Box<dyn Transport>,
-    waiting: Waiting,
+    waiting: Patience,
     seed: u64,
     walk_bytes: usize,
     pub pattern: Pattern,
@@ -70,7 +71,7 @@ impl Side {
     pub fn new(transport: Box<dyn Transport>, session: &Session) -> Self {
         Self {
             transport,
-            waiting: Waiting::new(session.wait, session.give_way),
+            waiting: patience_of(session.wait, session.give_way),
             seed: session.seed,
             walk_bytes: session.walk_bytes,
             pattern: Pattern::new(session.seed, 1, 0, 0),
@@ -115,7 +116,7 @@ impl Side {
 
     /// Whether others want this core, so that who could go on without end must let them.
     pub fn gives_way(&self) -> bool {
-        self.waiting.gives_way()
+        self.waiting.shares_core()
     }
 
     /// Sends message `sequence` of `sender`.
@@ -144,7 +145,7 @@ impl Side {
         let mut idle = Idle::new(&self.waiting);
         loop {
             if let Some(sequence) = self.transport.receive(message, idle.patience())? {
-                self.waiting.learn(&idle);
+                self.waiting.learn(idle.still_asks());
                 return Ok(Some(sequence));
             }
             if idle.looks(&mut *self.transport)? {
