@@ -5,6 +5,7 @@ use barewire_llc::{ConnectionConfig, Lsap};
 use barewire_shm::PipeConfig;
 
 use crate::framing::Framing;
+use crate::tuning::Tuning;
 use crate::waiting::Waiting;
 
 /// How an endpoint is made.
@@ -26,6 +27,8 @@ pub struct Config {
     pub waiting: Waiting,
     /// Whether others want the core: then a waiter gives it away.
     pub shares_core: bool,
+    /// What was measured on this machine.
+    pub tuning: Tuning,
     /// How connections behave; `information_max` follows from the link.
     pub connection: ConnectionConfig,
     /// How to reach processes of this host: through shared memory, or not at all.
@@ -52,6 +55,7 @@ impl Config {
             accepts: true,
             waiting: Waiting::default(),
             shares_core: false,
+            tuning: Tuning::default(),
             connection: ConnectionConfig::default(),
             local: Some(PipeConfig::default()),
         }

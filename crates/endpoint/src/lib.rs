@@ -19,6 +19,7 @@ mod port;
 mod sink;
 mod slots;
 mod token;
+mod tuning;
 mod waiting;
 
 pub use address::Address;
@@ -35,4 +36,5 @@ pub use port::Port;
 pub use sink::{Class, Sink};
 pub use slots::{Slot, Slots};
 pub use token::JobToken;
+pub use tuning::{TUNING_VARIABLE, Tuning, TuningError};
 pub use waiting::{Patience, Waiting};

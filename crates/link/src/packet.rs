@@ -44,9 +44,9 @@ pub struct PacketLink {
     _lease: Option<OwnedFd>,
 }
 
-/// Up to here a single frame is put together in one buffer: `send` of one piece costs the kernel less
-/// than gathering two (measured 60 to 90 ns), which pays for copying a frame of the usual MTU.
-const COPIED_BYTES: usize = 2048;
+/// Up to here a single frame is put together in one buffer: `send` of one piece costs the kernel some 50 ns less than
+/// gathering two, which pays for copying so much (measured: the copy crossover in `docs/performance.md`).
+const COPIED_BYTES: usize = 8192;
 /// Frames that one system call takes at most; beyond this, larger batches gain nothing more.
 const BATCH_FRAMES: usize = 32;
 

@@ -27,6 +27,7 @@ from barewire.results.host import (
     read_reference,
 )
 from barewire.results.store import write_atomically
+from barewire.results.tuning import write_tuning
 
 # The largest that a veth takes: the copy crossover may lie beyond what one frame of an ordinary link holds.
 _LAB_MTU = 65535
@@ -49,6 +50,9 @@ def host(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="the run's directory; runs/… unless given")
     ] = None,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="write what was found into the tuning file that endpoints read")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
     """Characterise this machine: memory, system calls, waking, files, and when copying a message pays.
@@ -78,6 +82,9 @@ def host(
     if beside is not None:
         write_atomically(directory / REFERENCE_FILE, beside.read_bytes())
     frame = samples(directory)
+    if tune:
+        path = write_tuning(host_crossovers(frame), source=run.id)
+        typer.echo(f"endpoints of this user now follow {path}", err=True)
     if as_json:
         document = {"directory": str(directory), **host_document(run, frame, stored)}
         typer.echo(json.dumps(document, allow_nan=False))

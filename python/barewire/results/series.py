@@ -15,7 +15,8 @@ from barewire.results.run import TIME_UNITS, Series, Stop
 from barewire.stats import is_precise, mean_interval, median_interval
 
 TEST_ORDER = ("pingpong", "stream", "bidirectional")
-SUBJECT_ORDER = ("tcp", "udp", "raw", "xdp", "llc1", "llc2", "llc3", "endpoint")  # a subject not listed follows, the floor is last
+# A subject not listed follows, the floor is last.
+SUBJECT_ORDER = ("tcp", "udp", "raw", "xdp", "llc1", "llc2", "llc3", "endpoint")
 
 _KEY = ["test", "subject", "pairs", "processes", "message_bytes"]
 Key = tuple[str, str, int, int, int]

@@ -41,6 +41,13 @@ impl<L: Link> Endpoint<L> {
         self.room - FIRST_HEADER
     }
 
+    /// Bytes up to which a message is better copied than lent, on this machine.
+    #[inline]
+    #[must_use]
+    pub fn copied_best(&self) -> usize {
+        self.copied_max().min(self.config.tuning.copy_crossover_bytes)
+    }
+
     /// Bytes of the longest datagram.
     #[must_use]
     pub fn datagram_max(&self) -> usize {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use barewire_endpoint::{
     Address, ChannelId, Class, Config, Encapsulation, Event, Framing, INLINE_BYTES, Inbox, InboxConfig, JobToken,
-    Piece, Sink,
+    Piece, Sink, Tuning,
 };
 use barewire_link::{ETHERNET_HEADER_BYTES, Link, MINIMUM_FRAME_BYTES, MacAddress};
 use barewire_llc::message::{FIRST_HEADER, OTHER_HEADER};
@@ -87,7 +87,8 @@ const LENT: u64 = 1;
 impl<L: Link> Window<L> {
     fn new(link: L, session: &Session, role: Role, peer: MacAddress, peer_mtu: usize) -> Result<Self, LaunchError> {
         let framing = Framing { encapsulation: Encapsulation::EtherType, token: Some(JobToken::new(session.token)) };
-        let config = Config { channels: 4, ..Config::new(tag(session, role), framing) };
+        let tuning = Tuning::load().map_err(wrong)?;
+        let config = Config { channels: 4, tuning, ..Config::new(tag(session, role), framing) };
         let mtu = link.mtu().min(peer_mtu);
         let endpoint = barewire_endpoint::Endpoint::open(link, config, Some(mtu)).map_err(wrong)?;
         let other = if role == Role::Active { Role::Passive } else { Role::Active };
@@ -130,7 +131,7 @@ impl<L: Link> Window<L> {
     }
 
     fn lends(&self, message_bytes: usize) -> bool {
-        message_bytes > self.endpoint.copied_max()
+        message_bytes > self.endpoint.copied_best()
     }
 
     /// Goes on receiving into `message`; whether that is complete.
