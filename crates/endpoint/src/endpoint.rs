@@ -84,7 +84,7 @@ const TURNS_PER_CLOCK: u32 = 32;
 /// How long somebody who is not there yet is waited for on this host.
 const KNOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// Time between two looks at the door and at who is gone: each is a system call.
-const LOOK_ROUND_EVERY: Duration = Duration::from_micros(500);
+const LOOK_ROUND_EVERY: Duration = Duration::from_millis(2);
 
 /// A process's window onto the network. Nothing happens behind its back: all work is done in its calls.
 pub struct Endpoint<L> {
