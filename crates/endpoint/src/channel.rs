@@ -12,8 +12,8 @@ use crate::address::Address;
 use crate::descriptors::DescriptorId;
 use crate::error::Ending;
 
-/// Names a channel of an endpoint; one that has ended is recognised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Names a channel of an endpoint; one that has ended is recognised. The default is the first there ever was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ChannelId {
     pub(crate) index: u16,
     generation: u32,

@@ -21,12 +21,14 @@ pub struct InboxConfig {
     pub buffers: usize,
     /// Bytes of each. The rest of a longer message is lost, and the message says so.
     pub buffer_bytes: usize,
+    /// Up to so many bytes a message lies inside its descriptor; at most [`INLINE_BYTES`].
+    pub inline_bytes: usize,
 }
 
 impl Default for InboxConfig {
     /// Two windows of short messages; buffers for a few long ones.
     fn default() -> Self {
-        Self { receive_descriptors: 128, buffers: 16, buffer_bytes: 64 << 10 }
+        Self { receive_descriptors: 128, buffers: 16, buffer_bytes: 64 << 10, inline_bytes: INLINE_BYTES }
     }
 }
 
@@ -75,6 +77,7 @@ impl Received {
 pub struct Inbox {
     received: VecDeque<Received>,
     receive_descriptors: usize,
+    inline_bytes: usize,
     free: Vec<Box<[u8]>>,
     /// Messages of which pieces are missing, by channel.
     partial: Vec<(ChannelId, Received)>,
@@ -89,6 +92,7 @@ impl Inbox {
         Self {
             received: VecDeque::with_capacity(config.receive_descriptors),
             receive_descriptors: config.receive_descriptors,
+            inline_bytes: config.inline_bytes.min(INLINE_BYTES),
             free: (0..config.buffers).map(|_| vec![0; config.buffer_bytes].into_boxed_slice()).collect(),
             partial: Vec::new(),
             lost_datagrams: 0,
@@ -137,7 +141,7 @@ impl Inbox {
         if !self.has_descriptor() {
             return None;
         }
-        let content = if total <= INLINE_BYTES {
+        let content = if total <= self.inline_bytes {
             Content::Inline { bytes: [0; INLINE_BYTES], length: 0 }
         } else {
             // The shortest that is long enough, or else the longest.

@@ -170,7 +170,7 @@ struct Arrivals {
 
 impl Arrivals {
     fn new() -> Self {
-        let inbox = Inbox::new(&InboxConfig { receive_descriptors: 256, buffers: 0, buffer_bytes: 0 });
+        let inbox = Inbox::new(&InboxConfig { receive_descriptors: 256, buffers: 0, ..InboxConfig::default() });
         Self { placed: 0, is_complete: false, aside: Vec::new(), is_direct: false, inbox, early_bytes: 0, wrong: None }
     }
 
