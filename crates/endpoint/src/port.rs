@@ -175,7 +175,7 @@ impl<L: Link> Port<L> {
     pub fn prepare_to_sleep(&mut self, patience: Duration) -> Result<Duration, LinkError> {
         self.tell_time();
         self.transmit()?;
-        let due = self.station.next_deadline();
+        let due = self.station.exact_deadline();
         let until = due.map_or(u64::MAX, |due| due.as_nanos().saturating_sub(self.now.as_nanos()));
         Ok(patience.min(Duration::from_nanos(until)))
     }
