@@ -30,6 +30,14 @@ const FRAMES_PER_TRANSMIT: u32 = 16;
 /// Looks into the ring between two looks at the clock: the clock costs as much as several.
 const LOOKS_PER_CLOCK: u32 = 32;
 
+/// Who goes to sleep does at once what is due so soon, such as an acknowledgement that waits for data to ride on:
+/// waking up for it would cost more.
+const DUE_SOON: Duration = Duration::from_micros(60);
+/// The shortest sleep for a timer's sake. To set a timer nearer than the system's tick and to take it back costs a
+/// virtual machine microseconds in every sleep (measured, `docs/performance.md`); what is repeated for a sleeper may
+/// be late instead.
+const SLEEP_MIN: Duration = Duration::from_millis(4);
+
 /// How long a link may refuse frames before they count as lost: longer than any queue takes to drain.
 const REFUSAL_PATIENCE: Duration = Duration::from_millis(20);
 
@@ -174,10 +182,13 @@ impl<L: Link> Port<L> {
     /// What the link says.
     pub fn prepare_to_sleep(&mut self, patience: Duration) -> Result<Duration, LinkError> {
         self.tell_time();
+        if self.station.exact_deadline().is_some_and(|deadline| deadline <= self.now + DUE_SOON) {
+            self.station.handle_timeout(self.now + DUE_SOON);
+        }
         self.transmit()?;
         let due = self.station.exact_deadline();
         let until = due.map_or(u64::MAX, |due| due.as_nanos().saturating_sub(self.now.as_nanos()));
-        Ok(patience.min(Duration::from_nanos(until)))
+        Ok(patience.min(Duration::from_nanos(until).max(SLEEP_MIN)))
     }
 
     /// Sleeps until a frame comes, something is due, or for `patience`.
