@@ -36,7 +36,7 @@ const DUE_SOON: Duration = Duration::from_micros(60);
 /// The shortest sleep for a timer's sake. To set a timer nearer than the system's tick and to take it back costs a
 /// virtual machine microseconds in every sleep (measured, `docs/performance.md`); what is repeated for a sleeper may
 /// be late instead.
-const SLEEP_MIN: Duration = Duration::from_millis(4);
+const SLEEP_MIN: Duration = Duration::from_millis(1);
 
 /// How long a link may refuse frames before they count as lost: longer than any queue takes to drain.
 const REFUSAL_PATIENCE: Duration = Duration::from_millis(20);
