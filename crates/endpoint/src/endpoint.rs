@@ -78,8 +78,6 @@ pub struct EndpointCounters {
 
 /// Events are taken at least once in so many messages, so that slots become free.
 const UNHEARD_MESSAGES: u32 = 16;
-/// How long somebody who is not there yet is waited for on this host.
-const KNOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// Time between two looks at the door and at who is gone: each is a system call.
 const LOOK_ROUND_EVERY: Duration = Duration::from_micros(500);
 
@@ -185,7 +183,7 @@ impl<L: Link> Endpoint<L> {
             return Err(ConnectError::Full(peer));
         }
         if self.is_local(peer) {
-            let way = Way::Knocking { until: now() + KNOCK_PATIENCE };
+            let way = Way::Knocking { until: now() + self.config.local_patience };
             let id = self.channels.add(Channel::new(peer, way)).ok_or(ConnectError::Full(peer))?;
             self.neighbours.push(id.index);
             self.knock(id.index);
