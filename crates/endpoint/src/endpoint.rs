@@ -122,6 +122,12 @@ impl<L: Link> Endpoint<L> {
         if room < least {
             return Err(EndpointError::MtuTooSmall { mtu, least: least + mtu - room });
         }
+        if let Some(config) = &config.local {
+            let (pipe, needed) = (config.room()?, local::room_needed(room));
+            if pipe < needed {
+                return Err(EndpointError::Ring { ring_bytes: config.ring_bytes, room: pipe, needed });
+            }
+        }
         let with_token = room + config.framing.token.map_or(0, |_| crate::JobToken::BYTES);
         let connection = ConnectionConfig { information_max: with_token as u16, ..config.connection.clone() };
         let station = StationConfig {

@@ -35,6 +35,11 @@ pub(super) fn door_name(address: Address) -> Vec<u8> {
     [b"barewire-endpoint/", &address.to_bytes()[..]].concat()
 }
 
+/// What a pipe must have room for, where a frame carries so many bytes: the same behind its octet.
+pub(super) const fn room_needed(room: usize) -> usize {
+    1 + room
+}
+
 impl<L: Link> Endpoint<L> {
     /// Whether a peer is reached through shared memory: it has the same interface.
     pub(super) fn is_local(&self, peer: Address) -> bool {
@@ -160,7 +165,9 @@ impl<L: Link> Endpoint<L> {
 
     /// Somebody on this host opened a pipe to us.
     fn let_in(&mut self, pipe: Pipe, sink: &mut impl Sink) {
-        let Some(peer) = self.peer_of(pipe.hello()) else {
+        // The knocker has chosen its size.
+        let is_large_enough = pipe.room() >= room_needed(self.room);
+        let Some(peer) = self.peer_of(pipe.hello()).filter(|_| is_large_enough) else {
             self.strangers += 1;
             return;
         };
@@ -236,7 +243,11 @@ impl<L: Link> Endpoint<L> {
                         sink.datagram(peer, Class::Acknowledged, body);
                         delivered = true;
                     }
-                    _ => self.malformed += 1,
+                    _ => {
+                        self.malformed += 1;
+                        self.end(index, Ending::Violation, sink);
+                        return delivered;
+                    }
                 }
             }
         }
