@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use barewire_link::Link;
 use barewire_llc::{
-    ConnectionConfig, ConnectionEvent, ConnectionHandle, DatagramOutcome, Instant, Peer, StationConfig, StationEvent,
+    Cause, ConnectionConfig, ConnectionEvent, ConnectionHandle, DatagramOutcome, Instant, Peer, StationConfig,
+    StationEvent,
 };
 use barewire_shm::Door;
 
@@ -325,12 +326,13 @@ impl<L: Link> Endpoint<L> {
                     }
                     self.take_turn(index);
                 }
-                // What was under way is lost: the channel ends, and a new one begins with a new order.
-                StationEvent::Connection(handle, ConnectionEvent::Reset(cause)) => {
-                    self.end_connection(handle, cause.into());
-                }
+                StationEvent::Connection(handle, ConnectionEvent::Reset(cause)) => self.reset(handle, cause, sink),
                 StationEvent::Connection(_, ConnectionEvent::ResetDone) => {}
                 StationEvent::Connection(handle, ConnectionEvent::Disconnected(cause)) => {
+                    if let Some(connection) = self.port.station.connection(handle) {
+                        self.repeated += connection.counters().information_repeated;
+                        self.duplicate += connection.counters().received_again;
+                    }
                     if let Some(index) = self.channels.of_connection(handle) {
                         self.end(index, cause.into(), sink);
                     }
@@ -364,6 +366,23 @@ impl<L: Link> Endpoint<L> {
         }
     }
 
+    /// What was under way is lost, so the channel ends. If it was the peer that wants to number anew, it was started
+    /// again: it has asked for a channel, and nobody is asked twice.
+    fn reset(&mut self, handle: ConnectionHandle, cause: Cause, sink: &mut impl Sink) {
+        let now = self.port.now();
+        if cause != Cause::PeerReset || !self.config.accepts {
+            self.end_connection(handle, cause.into());
+            return;
+        }
+        let Some(index) = self.channels.of_connection(handle) else { return };
+        let Some(peer) = self.channels.at(index).map(|channel| channel.peer) else { return };
+        self.end(index, cause.into(), sink);
+        self.port.station.accept_reset(handle, now);
+        if let Some(channel) = self.channels.add(Channel::new(peer, Way::Wire { handle, is_open: true })) {
+            self.events.push_back(Event::Opened { channel, peer });
+        }
+    }
+
     /// Breaks a connection off; the engine says when it has ended.
     fn end_connection(&mut self, handle: ConnectionHandle, ending: Ending) {
         if let Some(channel) = self.channels.of_connection(handle).and_then(|index| self.channels.at(index)) {
@@ -390,12 +409,6 @@ impl<L: Link> Endpoint<L> {
     /// A channel is no more: its messages are reported, then it.
     fn end(&mut self, index: u16, ending: Ending, sink: &mut impl Sink) {
         let id = self.channels.id(index);
-        if let Some(Channel { way: Way::Wire { handle, .. }, .. }) = self.channels.at(index)
-            && let Some(connection) = self.port.station.connection(*handle)
-        {
-            self.repeated += connection.counters().information_repeated;
-            self.duplicate += connection.counters().received_again;
-        }
         let Some(channel) = self.channels.remove(index) else { return };
         let ending = channel.ending.unwrap_or(ending);
         self.waiting.retain(|waiting| *waiting != index);
