@@ -52,6 +52,8 @@ pub(crate) enum Way {
     Knocking { until: Instant },
     /// On this host. Messages go into the pipe that was there first, and come from both.
     Local { pipe: Box<Pipe>, other: Option<Box<Pipe>> },
+    /// Not any more; what has come and was refused by the sink still waits for it.
+    Over,
 }
 
 /// A piece that waits, with its bytes.
@@ -83,6 +85,16 @@ impl Channel {
             is_closing: false,
             ending: None,
         }
+    }
+
+    fn connection(&self) -> Option<ConnectionHandle> {
+        if let Way::Wire { handle, .. } = self.way { Some(handle) } else { None }
+    }
+
+    /// Whether messages to the peer are still accepted.
+    #[inline]
+    pub fn takes_messages(&self) -> bool {
+        !self.is_closing && self.ending.is_none()
     }
 }
 
@@ -128,12 +140,30 @@ impl Channels {
         let (generation, entry) = &mut self.entries[usize::from(index)];
         let channel = entry.take()?;
         *generation = generation.wrapping_add(1);
-        self.by_address.remove(&channel.peer);
-        if let Way::Wire { handle, .. } = channel.way {
+        self.free.push(index);
+        let (peer, connection) = (channel.peer, channel.connection());
+        self.unlist(index, peer, connection);
+        Some(channel)
+    }
+
+    /// Ends a channel towards its peer, who may open another; what it has received stays.
+    pub fn retire(&mut self, index: u16, ending: Ending) {
+        let Some(channel) = self.at(index) else { return };
+        channel.ending.get_or_insert(ending);
+        let (peer, connection) = (channel.peer, channel.connection());
+        if connection.is_some() {
+            channel.way = Way::Over;
+        }
+        self.unlist(index, peer, connection);
+    }
+
+    fn unlist(&mut self, index: u16, peer: Address, connection: Option<ConnectionHandle>) {
+        if self.by_address.get(&peer) == Some(&index) {
+            self.by_address.remove(&peer);
+        }
+        if let Some(handle) = connection {
             self.by_connection[handle.index()] = NONE;
         }
-        self.free.push(index);
-        Some(channel)
     }
 
     #[inline]
@@ -154,10 +184,7 @@ impl Channels {
 
     /// The connections of all channels over the link.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionHandle> + '_ {
-        self.entries.iter().filter_map(|(_, channel)| match channel.as_ref()?.way {
-            Way::Wire { handle, .. } => Some(handle),
-            Way::Knocking { .. } | Way::Local { .. } => None,
-        })
+        self.entries.iter().filter_map(|(_, channel)| channel.as_ref()?.connection())
     }
 
     /// What to sleep on for a channel on this host.

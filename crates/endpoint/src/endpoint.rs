@@ -334,7 +334,7 @@ impl<L: Link> Endpoint<L> {
                         self.duplicate += connection.counters().received_again;
                     }
                     if let Some(index) = self.channels.of_connection(handle) {
-                        self.end(index, cause.into(), sink);
+                        self.retire(index, cause.into(), sink);
                     }
                 }
                 StationEvent::Datagram(_, slot, outcome) => {
@@ -357,7 +357,8 @@ impl<L: Link> Endpoint<L> {
         let now = self.port.now();
         let Some(Peer { mac, remote, .. }) = self.port.station.peer(handle) else { return };
         let peer = Address { mac, sap: remote };
-        if self.channels.is_full() || !self.port.station.accept(handle, now) {
+        let is_known = self.channels.to(peer).is_some();
+        if is_known || self.channels.is_full() || !self.port.station.accept(handle, now) {
             self.port.station.disconnect(handle, now);
             return;
         }
@@ -376,7 +377,7 @@ impl<L: Link> Endpoint<L> {
         }
         let Some(index) = self.channels.of_connection(handle) else { return };
         let Some(peer) = self.channels.at(index).map(|channel| channel.peer) else { return };
-        self.end(index, cause.into(), sink);
+        self.retire(index, cause.into(), sink);
         self.port.station.accept_reset(handle, now);
         if let Some(channel) = self.channels.add(Channel::new(peer, Way::Wire { handle, is_open: true })) {
             self.events.push_back(Event::Opened { channel, peer });
@@ -406,6 +407,20 @@ impl<L: Link> Endpoint<L> {
         }
     }
 
+    /// The way to a peer is no more: messages to it are reported at once, and the channel ends when all that it has
+    /// received was taken, which was acknowledged.
+    fn retire(&mut self, index: u16, ending: Ending, sink: &mut impl Sink) {
+        match self.channels.at(index) {
+            Some(channel) if !channel.parked.is_empty() && !channel.is_closing => {
+                let ending = *channel.ending.get_or_insert(ending);
+                channel.queue.clear();
+                self.channels.retire(index, ending);
+                self.fail_messages(index, ending);
+            }
+            _ => self.end(index, ending, sink),
+        }
+    }
+
     /// A channel is no more: its messages are reported, then it.
     fn end(&mut self, index: u16, ending: Ending, sink: &mut impl Sink) {
         let id = self.channels.id(index);
@@ -414,6 +429,12 @@ impl<L: Link> Endpoint<L> {
         self.waiting.retain(|waiting| *waiting != index);
         self.neighbours.retain(|neighbour| *neighbour != index);
         self.turns.retain(|turn| *turn != index);
+        self.fail_messages(index, ending);
+        sink.ended(id);
+        self.events.push_back(Event::Ended { channel: id, peer: channel.peer, ending });
+    }
+
+    fn fail_messages(&mut self, index: u16, ending: Ending) {
         for message in self.descriptors.of_channel(index) {
             let Some(message) = self.descriptors.remove(message) else { continue };
             if let Content::Slot(slot) = message.content {
@@ -421,8 +442,6 @@ impl<L: Link> Endpoint<L> {
             }
             self.events.push_back(Event::Failed { context: message.context, ending });
         }
-        sink.ended(id);
-        self.events.push_back(Event::Ended { channel: id, peer: channel.peer, ending });
     }
 
     /// Queues a channel for sending.

@@ -98,7 +98,7 @@ impl<L: Link> Endpoint<L> {
                         self.end(index, if is_broken { Ending::Violation } else { Ending::PeerClosed }, sink);
                     }
                 }
-                Way::Wire { .. } => {}
+                Way::Wire { .. } | Way::Over => {}
             }
         }
         Ok(())
@@ -120,7 +120,7 @@ impl<L: Link> Endpoint<L> {
                         return None;
                     }
                 }
-                Way::Wire { .. } => {}
+                Way::Wire { .. } | Way::Over => {}
             }
         }
         Some(patience)
@@ -171,11 +171,18 @@ impl<L: Link> Endpoint<L> {
             self.strangers += 1;
             return;
         };
+        // Who knocks although the pipes there are have hung up begins anew: it has closed them, or was started again.
         if let Some(index) = self.channels.to(peer)
-            && let Some(Channel { way: Way::Local { pipe: old, .. }, .. }) = self.channels.at(index)
-            && old.is_gone()
+            && let Some(Channel { way: Way::Local { pipe: old, other }, parked, .. }) = self.channels.at(index)
+            && old.is_hung_up()
+            && other.as_mut().is_none_or(|other| other.is_hung_up())
         {
-            self.end(index, Ending::Restarted, sink);
+            if old.is_gone() && other.as_mut().is_none_or(|other| other.is_gone()) && parked.is_empty() {
+                self.end(index, Ending::PeerClosed, sink);
+            } else {
+                // What it had sent is taken first, as from any that are gone.
+                self.channels.retire(index, Ending::PeerClosed);
+            }
         }
         let pipe = Box::new(pipe);
         if let Some(index) = self.channels.to(peer) {
@@ -185,7 +192,7 @@ impl<L: Link> Endpoint<L> {
                 Way::Local { other: other @ None, .. } => *other = Some(pipe),
                 way @ Way::Knocking { .. } => *way = Way::Local { pipe, other: None },
                 // A third one is no neighbour of ours.
-                Way::Local { .. } | Way::Wire { .. } => self.strangers += 1,
+                Way::Local { .. } | Way::Wire { .. } | Way::Over => self.strangers += 1,
             }
             self.take_turn(index);
             return;

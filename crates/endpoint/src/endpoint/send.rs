@@ -57,7 +57,7 @@ impl<L: Link> Endpoint<L> {
         if head.len() > HEAD_MAX || bytes > self.copied_max() {
             return Err(SendError::TooLong { bytes, most: self.copied_max() });
         }
-        let channel = self.channels.get(to).filter(|channel| !channel.is_closing).ok_or(SendError::Ended)?;
+        let channel = self.channels.get(to).filter(|channel| channel.takes_messages()).ok_or(SendError::Ended)?;
         let (_, whole) = begin(bytes, self.room);
         let front = Front::new(&whole.expect("every message has a first fragment"), head);
         if let (Way::Local { pipe, .. }, true) = (&mut channel.way, channel.queue.is_empty())
@@ -88,7 +88,7 @@ impl<L: Link> Endpoint<L> {
         if head.len() > HEAD_MAX || u32::try_from(bytes).is_err() {
             return Err(SendError::TooLong { bytes, most: u32::MAX as usize });
         }
-        self.channels.get(to).filter(|channel| !channel.is_closing).ok_or(SendError::Ended)?;
+        self.channels.get(to).filter(|channel| channel.takes_messages()).ok_or(SendError::Ended)?;
         let mut copy = [0; HEAD_MAX];
         copy[..head.len()].copy_from_slice(head);
         // SAFETY: the caller's promise.
