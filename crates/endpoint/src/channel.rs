@@ -189,9 +189,13 @@ impl Channels {
 
     /// What to sleep on for a channel on this host.
     pub fn descriptors_of(&self, index: u16) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let way = self.entries[usize::from(index)].1.as_ref().map(|channel| &channel.way);
-        let pipes =
-            if let Some(Way::Local { pipe, other }) = way { [Some(pipe), other.as_ref()] } else { [None, None] };
+        let pipes = match &self.entries[usize::from(index)].1 {
+            Some(Channel { way: Way::Local { pipe, other }, queue, parked, .. }) => {
+                let awaits_message = parked.is_empty();
+                [Some(pipe).filter(|_| awaits_message || !queue.is_empty()), other.as_ref().filter(|_| awaits_message)]
+            }
+            _ => [None, None],
+        };
         pipes.into_iter().flatten().map(|pipe| pipe.as_fd())
     }
 

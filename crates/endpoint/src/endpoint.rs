@@ -101,7 +101,10 @@ pub struct Endpoint<L> {
     events: VecDeque<Event>,
     /// Information that a frame carries.
     room: usize,
+    /// Messages since events were taken from the engine, and other things that may have made some.
     unheard: u32,
+    /// Nobody knows what has happened since the last progress.
+    has_slept: bool,
     looked_round: Instant,
     malformed: u64,
     strangers: u64,
@@ -156,6 +159,7 @@ impl<L: Link> Endpoint<L> {
             events: VecDeque::with_capacity(usize::from(config.send_descriptors)),
             room,
             unheard: 0,
+            has_slept: false,
             looked_round: now(),
             malformed: 0,
             strangers: 0,
@@ -211,6 +215,7 @@ impl<L: Link> Endpoint<L> {
     pub fn close(&mut self, channel: ChannelId) {
         if let Some(entry) = self.channels.get(channel) {
             entry.is_closing = true;
+            self.unheard += 1;
             self.take_turn(channel.index);
         }
     }
@@ -229,8 +234,9 @@ impl<L: Link> Endpoint<L> {
     #[inline]
     pub fn progress(&mut self, sink: &mut impl Sink) -> Result<bool, EndpointError> {
         let mut received = !self.waiting.is_empty() && self.offer_again(sink);
-        let (is_news, of_frames) = self.take_frames(sink)?;
+        let (mut is_news, of_frames) = self.take_frames(sink)?;
         received |= of_frames;
+        is_news |= std::mem::take(&mut self.has_slept);
         if !self.neighbours.is_empty() {
             received |= self.take_local(sink);
         }
@@ -255,6 +261,7 @@ impl<L: Link> Endpoint<L> {
     /// When the link no longer works.
     pub fn settle(&mut self, sink: &mut impl Sink) -> Result<bool, EndpointError> {
         self.port.tell_time();
+        self.has_slept = true;
         self.progress(sink)?;
         self.hear(sink);
         self.pump()?;
@@ -267,6 +274,12 @@ impl<L: Link> Endpoint<L> {
     /// # Errors
     /// When the link no longer works.
     pub fn sleep(&mut self, patience: Duration) -> Result<(), EndpointError> {
+        // The next progress looks everywhere, whatever wakes us.
+        self.has_slept = true;
+        self.looked_round = Instant::from_nanos(0);
+        if self.unheard > 0 || !self.events.is_empty() {
+            return Ok(());
+        }
         let patience = self.port.prepare_to_sleep(patience)?;
         let Some(patience) = self.arm_neighbours(patience) else { return Ok(()) };
         let mut others: Vec<BorrowedFd<'_>> = Vec::new();
@@ -276,8 +289,6 @@ impl<L: Link> Endpoint<L> {
         }
         self.port.link.wait_to_receive_or(&others, patience)?;
         self.port.tell_time();
-        // The door may be what woke us.
-        self.looked_round = Instant::from_nanos(0);
         Ok(())
     }
 

@@ -157,14 +157,17 @@ impl<L: Link> Port<L> {
         Ok(())
     }
 
-    /// Lets the engine know what time it is; when nothing else has.
+    /// Lets the engine know what time it is; when nothing else has. Whether something was due, so that it may have
+    /// something to say.
     #[inline]
-    pub fn tell_time(&mut self) {
+    pub fn tell_time(&mut self) -> bool {
         self.looks = 0;
         self.now = now();
-        if self.station.next_deadline().is_some_and(|deadline| deadline <= self.now) {
+        let is_due = self.station.next_deadline().is_some_and(|deadline| deadline <= self.now);
+        if is_due {
             self.station.handle_timeout(self.now);
         }
+        is_due
     }
 
     /// How long there is nothing to do but for frames that come: until something is due, or for `patience`. Sends
@@ -173,8 +176,11 @@ impl<L: Link> Port<L> {
     /// # Errors
     /// What the link says.
     pub fn prepare_to_sleep(&mut self, patience: Duration) -> Result<Duration, LinkError> {
-        self.tell_time();
+        let is_due = self.tell_time();
         self.transmit()?;
+        if is_due {
+            return Ok(Duration::ZERO);
+        }
         let due = self.station.next_deadline();
         let until = due.map_or(u64::MAX, |due| due.as_nanos().saturating_sub(self.now.as_nanos()));
         Ok(patience.min(Duration::from_nanos(until)))

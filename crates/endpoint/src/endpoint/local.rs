@@ -90,18 +90,31 @@ impl<L: Link> Endpoint<L> {
                 Way::Knocking { until } if now >= *until => self.end(index, Ending::NoAnswer, sink),
                 Way::Knocking { .. } => self.knock(index),
                 Way::Local { .. } if is_done => self.end(index, Ending::Closed, sink),
-                Way::Local { pipe, other } => {
-                    let is_broken = pipe.fault().is_some();
-                    // If each knocked, the peer holds two ends as well, and both are gone with it.
-                    let is_gone = pipe.is_gone() && other.as_mut().is_none_or(|other| other.is_gone());
-                    if is_gone && channel.parked.is_empty() {
-                        self.end(index, if is_broken { Ending::Violation } else { Ending::PeerClosed }, sink);
-                    }
-                }
+                Way::Local { .. } => self.see_whether_gone(index, sink),
                 Way::Wire { .. } | Way::Over => {}
             }
         }
         Ok(())
+    }
+
+    /// A neighbour that is gone gets no more messages; its channel ends when all that it had sent is taken.
+    fn see_whether_gone(&mut self, index: u16, sink: &mut impl Sink) {
+        let Some(channel) = self.channels.at(index) else { return };
+        let Way::Local { pipe, other } = &mut channel.way else { return };
+        // If each knocked, the peer holds two ends as well, and both are gone with it.
+        if !pipe.is_hung_up() || other.as_mut().is_some_and(|other| !other.is_hung_up()) {
+            return;
+        }
+        let is_broken = pipe.fault().or(other.as_ref().and_then(|other| other.fault())).is_some();
+        let ending = if is_broken { Ending::Violation } else { Ending::PeerClosed };
+        let is_empty = pipe.is_gone() && other.as_mut().is_none_or(|other| other.is_gone());
+        if is_empty && channel.parked.is_empty() {
+            self.end(index, ending, sink);
+        } else if channel.ending.is_none() {
+            channel.queue.clear();
+            self.channels.retire(index, ending);
+            self.fail_messages(index, ending);
+        }
     }
 
     /// Makes ready to sleep for neighbours, too: for how long, or `None` if one has something already.
@@ -110,13 +123,20 @@ impl<L: Link> Endpoint<L> {
             let Some(channel) = self.channels.at(*index) else { continue };
             let awaits_room = !channel.queue.is_empty();
             match &mut channel.way {
+                // The next look round ends it.
+                Way::Knocking { .. } | Way::Local { .. } if channel.is_closing && !awaits_room => return None,
                 Way::Knocking { .. } => patience = patience.min(KNOCK_EVERY),
                 Way::Local { pipe, other } => {
                     let room = pipe.room();
-                    let awaited = if awaits_room { Awaited::MessageOrRoom(room) } else { Awaited::Message };
-                    let is_ready = pipe.arm(awaited) | other.as_mut().is_some_and(|other| other.arm(Awaited::Message));
-                    // What is parked waits for the user, not for the peer.
-                    if is_ready && channel.parked.is_empty() {
+                    // What is parked waits for the user, not for the peer, and so does what lies behind it.
+                    let is_ready = match (channel.parked.is_empty(), awaits_room) {
+                        (true, true) => pipe.arm(Awaited::MessageOrRoom(room)),
+                        (true, false) => pipe.arm(Awaited::Message),
+                        (false, true) => pipe.arm(Awaited::Room(room)),
+                        (false, false) => false,
+                    };
+                    let other = other.as_mut().filter(|_| channel.parked.is_empty());
+                    if is_ready | other.is_some_and(|other| other.arm(Awaited::Message)) {
                         return None;
                     }
                 }
@@ -171,18 +191,9 @@ impl<L: Link> Endpoint<L> {
             self.strangers += 1;
             return;
         };
-        // Who knocks although the pipes there are have hung up begins anew: it has closed them, or was started again.
-        if let Some(index) = self.channels.to(peer)
-            && let Some(Channel { way: Way::Local { pipe: old, other }, parked, .. }) = self.channels.at(index)
-            && old.is_hung_up()
-            && other.as_mut().is_none_or(|other| other.is_hung_up())
-        {
-            if old.is_gone() && other.as_mut().is_none_or(|other| other.is_gone()) && parked.is_empty() {
-                self.end(index, Ending::PeerClosed, sink);
-            } else {
-                // What it had sent is taken first, as from any that are gone.
-                self.channels.retire(index, Ending::PeerClosed);
-            }
+        // It may have closed a channel or been started again, and begin anew.
+        if let Some(index) = self.channels.to(peer) {
+            self.see_whether_gone(index, sink);
         }
         let pipe = Box::new(pipe);
         if let Some(index) = self.channels.to(peer) {
