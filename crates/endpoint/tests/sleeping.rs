@@ -89,7 +89,9 @@ fn two_sleepers_wake_each_other() {
         a.endpoint.close(to_b);
         sleep_until(&mut a, |side| side.ended.len() == 1);
         let b = echo.join().unwrap();
-        assert_eq!(b.outcomes.values().filter(|outcome| outcome.is_none()).count(), 2000);
+        assert_eq!(b.outcomes.len(), 2000);
+        // DISC acknowledges nothing: the last echo may have arrived without its sender knowing.
+        assert!(b.all_sent(0..1999));
     }
 }
 
