@@ -200,8 +200,11 @@ impl<L: Link> Endpoint<L> {
         };
         let (cutter, next) = cut.get_or_insert_with(|| begin(head.len() + body.len(), *room));
         let mut handed = 0;
+        // Long messages leave slots to short ones.
+        let most_heads = owners.len() as u16 - owners.len() as u16 / 4;
         while let Some(fragment) = next
             && handed < FRAMES_PER_TURN
+            && port.slots.heads() < most_heads
         {
             let (front, part) = Front::of(fragment, head, &body);
             // SAFETY: the body stays as it is until its owner is told, after all of the message's slots are free.

@@ -97,6 +97,10 @@ impl Station {
 }
 
 impl SegmentLink {
+    pub fn frames_sent(&self) -> u64 {
+        self.counters.sent
+    }
+
     fn is_down(&self) -> Result<(), LinkError> {
         let is_down = self.station.inside.lock().unwrap().is_down;
         if is_down { Err(LinkError::InterfaceDown("segment".to_owned())) } else { Ok(()) }
