@@ -153,6 +153,7 @@ impl<L: Link> Endpoint<L> {
         body: &[u8],
         context: u64,
     ) -> Result<(), SendError> {
+        let is_new = self.channels.to(to).is_none();
         let id = self.connect(to).map_err(|_| SendError::Full)?;
         let kind = if class == Class::Unreliable { Kind::Unreliable } else { Kind::Acknowledged };
         let way = self.channels.get(id).map(|channel| &mut channel.way);
@@ -162,6 +163,11 @@ impl<L: Link> Endpoint<L> {
             }
             true
         } else {
+            // Nobody is there. A datagram does not wait for anybody, and nobody shall hear of a channel that was none.
+            if is_new {
+                self.channels.remove(id.index);
+                self.neighbours.retain(|neighbour| *neighbour != id.index);
+            }
             false
         };
         if class == Class::Acknowledged {

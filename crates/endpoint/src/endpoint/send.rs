@@ -99,7 +99,7 @@ impl<L: Link> Endpoint<L> {
         Ok(())
     }
 
-    /// Sends a datagram: a message that fits one frame, without a channel. Of an acknowledged one [`Event::Sent`] or
+    /// Sends a datagram: a message that fits one frame, without a channel (but to a process of this host it opens one). Of an acknowledged one [`Event::Sent`] or
     /// [`Event::Failed`] tells of `context`; only one to each peer can be under way.
     ///
     /// # Errors
