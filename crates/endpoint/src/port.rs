@@ -27,6 +27,8 @@ const BATCH_FRAMES: usize = 32;
 const CONTROL_BYTES: usize = ETHERNET_HEADER_BYTES + Header::MAX + JobToken::BYTES;
 /// Frames taken before acknowledgements are sent all the same: as many as the engine acknowledges at once.
 const FRAMES_PER_TRANSMIT: u32 = 16;
+/// Frames taken in one go: whoever sends faster than we receive must not keep us from everything else.
+const FRAMES_AT_ONCE: u32 = 1024;
 /// Looks into the ring between two looks at the clock: the clock costs as much as several.
 const LOOKS_PER_CLOCK: u32 = 32;
 
@@ -89,9 +91,9 @@ impl<L: Link> Port<L> {
         (mtu - LLC_BYTES).min(usize::from(u16::MAX)) - token.map_or(0, |_| JobToken::BYTES)
     }
 
-    /// Takes frames from the ring and hands what is for the user to `deliver`, until that says stop or
-    /// none is left. Answers that the engine wants given at once are given. False if nothing came and no
-    /// time has passed for the engine, so that there can be nothing new to send or to hear.
+    /// Takes frames from the ring and hands what is for the user to `deliver`, until that says stop, none is
+    /// left, or there is other work to do. Answers that the engine wants given at once are given. False if nothing
+    /// came and no time has passed for the engine, so that there can be nothing new to send or to hear.
     ///
     /// # Errors
     /// What the link says.
@@ -102,7 +104,7 @@ impl<L: Link> Port<L> {
         if is_news {
             self.tell_time();
         }
-        loop {
+        for _ in 0..FRAMES_AT_ONCE {
             let Some(frame) = self.link.receive() else { return Ok(is_news) };
             is_news = true;
             let Some(frame) = whole(&frame) else {
@@ -131,6 +133,7 @@ impl<L: Link> Port<L> {
                 return Ok(true);
             }
         }
+        Ok(true)
     }
 
     /// Sends the next frame that is due; others stay due.

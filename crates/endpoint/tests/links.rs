@@ -3,10 +3,11 @@
 
 mod common;
 
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use barewire_endpoint::{Address, Class, Config, EndpointCounters, EndpointError};
-use barewire_link::{Faults, LinkError, MemoryLink};
+use barewire_link::{Counters, Faults, Incoming, Link, LinkError, MacAddress, MemoryLink, Outgoing};
 use common::*;
 
 fn is_down<T>(result: &Result<T, EndpointError>) -> bool {
@@ -39,6 +40,56 @@ fn a_link_that_goes_down_is_told_by_whatever_needs_it() {
     let _ = a.endpoint.connect(Address { mac: new_mac(), ..b.address() });
     let _ = a.endpoint.progress(&mut a.inbox);
     a.take();
+}
+
+/// A link on which somebody sends faster than anybody can receive.
+struct Flooded(SegmentLink, Vec<u8>);
+
+impl Link for Flooded {
+    fn address(&self) -> MacAddress {
+        self.0.address()
+    }
+
+    fn mtu(&self) -> usize {
+        self.0.mtu()
+    }
+
+    fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
+        self.0.send(frames)
+    }
+
+    fn receive(&mut self) -> Option<Incoming<'_>> {
+        Some(Incoming { bytes: &self.1, frame_bytes: self.1.len(), vlan: None })
+    }
+
+    fn wait_to_receive_or(&mut self, _: &[BorrowedFd<'_>], _: Duration) -> Result<bool, LinkError> {
+        Ok(true)
+    }
+
+    fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {
+        self.0.wait_to_send(timeout)
+    }
+
+    fn check(&mut self) -> Result<(), LinkError> {
+        self.0.check()
+    }
+
+    fn counters(&mut self) -> Result<Counters, LinkError> {
+        self.0.counters()
+    }
+}
+
+/// Frames of strangers, however many, leave time for everything else.
+#[test]
+fn a_flood_that_never_ends_does_not_keep_progress_from_returning() {
+    let (segment, mac) = (Segment::default(), new_mac());
+    let mut frame = vec![0; 60];
+    (frame[13], frame[14], frame[15], frame[16]) = (3, 0x20, 0x24, 0x7f);
+    let mut a = Side::new(Flooded(segment.link(mac, 0x20, MTU), frame), impatient(0x20));
+    let nobody = Address { mac: new_mac(), ..a.address() };
+    a.connect(nobody);
+    until(&mut [&mut a], "it notices that nobody answers", |sides| !sides[0].ended.is_empty());
+    assert!(a.endpoint.counters().unwrap().strangers > 1000);
 }
 
 /// Neighbours need no link.
