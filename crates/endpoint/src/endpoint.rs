@@ -448,6 +448,7 @@ impl<L: Link> Endpoint<L> {
     fn fail_messages(&mut self, index: u16, ending: Ending) {
         for message in self.descriptors.of_channel(index) {
             let Some(message) = self.descriptors.remove(message) else { continue };
+            debug_assert_eq!(message.outstanding, 0, "the engine has done with all of its slots");
             if let Content::Slot(slot) = message.content {
                 self.port.slots.free(slot);
             }

@@ -55,6 +55,39 @@ fn a_channel_can_be_closed_before_it_is_open() {
     }
 }
 
+/// A process may send, close and end before its neighbour has looked at the door.
+#[test]
+fn what_a_neighbour_has_sent_outlives_it() {
+    let (mut a, mut b) = two(true);
+    let to_b = a.connect(b.address());
+    for context in 0..20 {
+        a.endpoint.send(to_b, &[], &[context as u8], context).unwrap();
+    }
+    assert!(a.endpoint.settle(&mut a.inbox).unwrap());
+    let address = a.address();
+    drop(a);
+    until(&mut [&mut b], "its end is noticed", |sides| !sides[0].ended.is_empty());
+    let (from_a, _) = b.opened[0];
+    assert_eq!(b.ended, [(from_a, address, Ending::PeerClosed)]);
+    assert_eq!(b.from(from_a), (0..20).map(|number| [number]).collect::<Vec<_>>());
+}
+
+#[test]
+fn settling_is_done_when_everything_has_arrived() {
+    for is_local in [false, true] {
+        let (mut a, mut b) = two(is_local);
+        let to_b = a.connect(b.address());
+        assert!(a.endpoint.settle(&mut a.inbox).unwrap(), "nothing was given to it");
+        a.lend(to_b, &[], pattern(1, 1_000_000), 1).unwrap();
+        a.endpoint.send(to_b, &[], b"last", 2).unwrap();
+        assert!(!a.endpoint.settle(&mut a.inbox).unwrap());
+        until(&mut [&mut b], "it settles", |_| a.endpoint.settle(&mut a.inbox).unwrap());
+        a.take();
+        assert!(a.all_sent(1..3));
+        until(&mut [&mut b], "it is received", |sides| sides[0].received.len() == 2);
+    }
+}
+
 #[test]
 fn both_may_close_at_once() {
     for is_local in [false, true] {
