@@ -119,10 +119,12 @@ impl Channels {
         }
     }
 
-    /// A new channel; `None` if there is no room.
+    /// A new channel, its peer's if it does not end already; `None` if there is no room.
     pub fn add(&mut self, channel: Channel) -> Option<ChannelId> {
         let index = self.free.pop()?;
-        self.by_address.insert(channel.peer, index);
+        if channel.ending.is_none() {
+            self.by_address.insert(channel.peer, index);
+        }
         if let Way::Wire { handle, .. } = channel.way {
             self.by_connection[handle.index()] = index;
         }

@@ -101,13 +101,15 @@ impl<L: Link> Endpoint<L> {
     fn see_whether_gone(&mut self, index: u16, sink: &mut impl Sink) {
         let Some(channel) = self.channels.at(index) else { return };
         let Way::Local { pipe, other } = &mut channel.way else { return };
-        // If each knocked, the peer holds two ends as well, and both are gone with it.
-        if !pipe.is_hung_up() || other.as_mut().is_some_and(|other| !other.is_hung_up()) {
+        // If each knocked, the peer holds two ends as well, and both are gone with it: the one that it sends into first.
+        let hung_up = (pipe.is_hung_up(), other.as_mut().is_some_and(|other| other.is_hung_up()));
+        if hung_up == (false, false) {
             return;
         }
         let is_broken = pipe.fault().or(other.as_ref().and_then(|other| other.fault())).is_some();
         let ending = if is_broken { Ending::Violation } else { Ending::PeerClosed };
-        let is_empty = pipe.is_gone() && other.as_mut().is_none_or(|other| other.is_gone());
+        let is_other_empty = !hung_up.1 || other.as_mut().is_none_or(|other| other.is_gone());
+        let is_empty = (!hung_up.0 || pipe.is_gone()) && is_other_empty;
         if is_empty && channel.parked.is_empty() {
             self.end(index, ending, sink);
         } else if channel.ending.is_none() {
@@ -190,7 +192,7 @@ impl<L: Link> Endpoint<L> {
     }
 
     /// Somebody on this host opened a pipe to us.
-    fn let_in(&mut self, pipe: Pipe, sink: &mut impl Sink) {
+    fn let_in(&mut self, mut pipe: Pipe, sink: &mut impl Sink) {
         // The knocker has chosen its size.
         let is_large_enough = pipe.room() >= room_needed(self.room);
         let Some(peer) = self.peer_of(pipe.hello()).filter(|_| is_large_enough) else {
@@ -201,8 +203,10 @@ impl<L: Link> Endpoint<L> {
         if let Some(index) = self.channels.to(peer) {
             self.see_whether_gone(index, sink);
         }
+        // What is over already is a channel of its own: whoever has this address now may be another.
+        let ending = pipe.is_hung_up().then_some(Ending::PeerClosed);
         let pipe = Box::new(pipe);
-        if let Some(index) = self.channels.to(peer) {
+        if let (Some(index), None) = (self.channels.to(peer), ending) {
             let Some(channel) = self.channels.at(index) else { return };
             match &mut channel.way {
                 // We knocked at the same time: each sends into its own.
@@ -214,7 +218,7 @@ impl<L: Link> Endpoint<L> {
             self.take_turn(index);
             return;
         }
-        let channel = Channel::new(peer, Way::Local { pipe, other: None });
+        let channel = Channel { ending, ..Channel::new(peer, Way::Local { pipe, other: None }) };
         if let Some(channel) = self.config.accepts.then(|| self.channels.add(channel)).flatten() {
             self.neighbours.push(channel.index);
             self.events.push_back(Event::Opened { channel, peer });

@@ -104,6 +104,11 @@ impl<L: Link> Side<L> {
         }
     }
 
+    /// Whether all memory lent is this side's again.
+    pub fn nothing_is_lent(&self) -> bool {
+        self.lent.is_empty()
+    }
+
     /// What came over a channel.
     pub fn from(&self, channel: ChannelId) -> Vec<&[u8]> {
         let is_its = |origin: &Origin| *origin == Origin::Channel(channel);
