@@ -48,6 +48,8 @@ pub(crate) struct Channel {
 pub(crate) enum Way {
     /// Over the link.
     Wire { handle: ConnectionHandle, is_open: bool },
+    /// Over the link, once the engine has said all of an earlier connection, or that the peer was faster.
+    Pending,
     /// On this host, and nobody is there yet: until when it is tried.
     Knocking { until: Instant },
     /// On this host. Messages go into the pipe that was there first, and come from both.
@@ -131,6 +133,14 @@ impl Channels {
         let entry = &mut self.entries[usize::from(index)];
         entry.1 = Some(channel);
         Some(ChannelId { index, generation: entry.0 })
+    }
+
+    /// Gives a channel that waited for it its connection.
+    pub fn begin(&mut self, index: u16, handle: ConnectionHandle, is_open: bool) {
+        if let Some(channel) = self.at(index) {
+            channel.way = Way::Wire { handle, is_open };
+            self.by_connection[handle.index()] = index;
+        }
     }
 
     pub fn is_full(&self) -> bool {

@@ -96,6 +96,8 @@ pub struct Endpoint<L> {
     turns: VecDeque<u16>,
     /// Channels whose sink refused a piece.
     waiting: Vec<u16>,
+    /// Channels whose peer has another connection still, of which the engine has more to say.
+    pending: Vec<u16>,
     /// Channels to processes of this host.
     neighbours: Vec<u16>,
     events: VecDeque<Event>,
@@ -155,6 +157,7 @@ impl<L: Link> Endpoint<L> {
             owners: vec![0; usize::from(config.slots)].into_boxed_slice(),
             turns: VecDeque::with_capacity(usize::from(config.channels)),
             waiting: Vec::new(),
+            pending: Vec::new(),
             neighbours: Vec::new(),
             events: VecDeque::with_capacity(usize::from(config.send_descriptors)),
             room,
@@ -201,9 +204,18 @@ impl<L: Link> Endpoint<L> {
             return Ok(id);
         }
         let at = Peer { local: self.address.sap, mac: peer.mac, remote: peer.sap };
-        let handle = self.port.station.connect(at, self.port.now()).map_err(|_| ConnectError::Full(peer))?;
-        let way = Way::Wire { handle, is_open: false };
-        self.channels.add(Channel::new(peer, way)).ok_or(ConnectError::Full(peer))
+        let way = match self.port.station.connect(at, self.port.now()) {
+            Ok(handle) => Way::Wire { handle, is_open: false },
+            Err(barewire_llc::ConnectError::Exists) => Way::Pending,
+            Err(_) => return Err(ConnectError::Full(peer)),
+        };
+        let is_pending = matches!(way, Way::Pending);
+        let id = self.channels.add(Channel::new(peer, way)).ok_or(ConnectError::Full(peer))?;
+        if is_pending {
+            self.pending.push(id.index);
+            self.unheard += 1;
+        }
+        Ok(id)
     }
 
     /// Whom a channel leads to; `None` once it has ended.
@@ -361,6 +373,26 @@ impl<L: Link> Endpoint<L> {
                 StationEvent::AddressChecked { .. } => {}
             }
         }
+        if !self.pending.is_empty() {
+            self.connect_pending(sink);
+        }
+    }
+
+    fn connect_pending(&mut self, sink: &mut impl Sink) {
+        let now = self.port.now();
+        for place in (0..self.pending.len()).rev() {
+            let index = self.pending[place];
+            let Some(channel) = self.channels.at(index) else { continue };
+            if channel.is_closing && channel.queue.is_empty() {
+                self.end(index, Ending::Closed, sink);
+                continue;
+            }
+            let peer = Peer { local: self.address.sap, mac: channel.peer.mac, remote: channel.peer.sap };
+            if let Ok(handle) = self.port.station.connect(peer, now) {
+                self.pending.swap_remove(place);
+                self.channels.begin(index, handle, false);
+            }
+        }
     }
 
     /// A peer asks for a channel.
@@ -368,8 +400,17 @@ impl<L: Link> Endpoint<L> {
         let now = self.port.now();
         let Some(Peer { mac, remote, .. }) = self.port.station.peer(handle) else { return };
         let peer = Address { mac, sap: remote };
-        let is_known = self.channels.to(peer).is_some();
-        if is_known || self.channels.is_full() || !self.port.station.accept(handle, now) {
+        let known = self.channels.to(peer);
+        if let Some(index) = known
+            && self.pending.contains(&index)
+            && self.port.station.accept(handle, now)
+        {
+            self.pending.retain(|pending| *pending != index);
+            self.channels.begin(index, handle, true);
+            self.take_turn(index);
+            return;
+        }
+        if known.is_some() || self.channels.is_full() || !self.port.station.accept(handle, now) {
             self.port.station.disconnect(handle, now);
             return;
         }
@@ -440,6 +481,7 @@ impl<L: Link> Endpoint<L> {
         self.waiting.retain(|waiting| *waiting != index);
         self.neighbours.retain(|neighbour| *neighbour != index);
         self.turns.retain(|turn| *turn != index);
+        self.pending.retain(|pending| *pending != index);
         self.fail_messages(index, ending);
         sink.ended(id);
         self.events.push_back(Event::Ended { channel: id, peer: channel.peer, ending });

@@ -34,6 +34,28 @@ fn two_that_connect_at_once_have_one_channel() {
     }
 }
 
+/// The peer's call has come, and nobody has heard of it yet.
+#[test]
+fn whoever_connects_while_the_peer_calls_gets_that_channel() {
+    let (mut a, mut b) = two(false);
+    let to_b = a.connect(b.address());
+    a.endpoint.send(to_b, &[], b"from a", 1).unwrap();
+    for _ in 0..10 {
+        a.turn();
+        // A message a progress: what the engine has to say waits.
+        b.endpoint.send_datagram(b.address(), barewire_endpoint::Class::Unreliable, b"to itself", 0).unwrap().unwrap();
+        b.turn();
+        let to_a = b.connect(a.address());
+        assert_eq!(b.connect(a.address()), to_a);
+    }
+    let to_a = b.connect(a.address());
+    b.endpoint.send(to_a, &[], b"from b", 1).unwrap();
+    until(&mut [&mut a, &mut b], "both arrive", |sides| sides.iter().all(|side| side.all_sent(1..2)));
+    until(&mut [&mut a, &mut b], "both arrive", |sides| !sides[0].received.is_empty() && sides[1].received.len() == 11);
+    assert_eq!((a.from(to_b), b.from(to_a)), (vec![&b"from b"[..]], vec![&b"from a"[..]]));
+    assert!(a.ended.is_empty() && b.ended.is_empty());
+}
+
 #[test]
 fn connecting_again_gives_the_channel_there_is() {
     for is_local in [false, true] {

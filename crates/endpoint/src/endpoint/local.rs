@@ -91,7 +91,7 @@ impl<L: Link> Endpoint<L> {
                 Way::Knocking { .. } => self.knock(index),
                 Way::Local { .. } if is_done => self.end(index, Ending::Closed, sink),
                 Way::Local { .. } => self.see_whether_gone(index, sink),
-                Way::Wire { .. } | Way::Over => {}
+                Way::Wire { .. } | Way::Pending | Way::Over => {}
             }
         }
         Ok(())
@@ -142,7 +142,7 @@ impl<L: Link> Endpoint<L> {
                         return None;
                     }
                 }
-                Way::Wire { .. } | Way::Over => {}
+                Way::Wire { .. } | Way::Pending | Way::Over => {}
             }
         }
         Some(patience)
@@ -213,7 +213,7 @@ impl<L: Link> Endpoint<L> {
                 Way::Local { other: other @ None, .. } => *other = Some(pipe),
                 way @ Way::Knocking { .. } => *way = Way::Local { pipe, other: None },
                 // A third one is no neighbour of ours.
-                Way::Local { .. } | Way::Wire { .. } | Way::Over => self.strangers += 1,
+                Way::Local { .. } | Way::Wire { .. } | Way::Pending | Way::Over => self.strangers += 1,
             }
             self.take_turn(index);
             return;

@@ -79,7 +79,7 @@ impl<L: Link> Endpoint<L> {
                         self.port.station.set_busy(handle, false, now);
                     }
                     Way::Over => self.end(index, Ending::PeerClosed, sink),
-                    Way::Knocking { .. } | Way::Local { .. } => {}
+                    Way::Pending | Way::Knocking { .. } | Way::Local { .. } => {}
                 }
             }
         }
