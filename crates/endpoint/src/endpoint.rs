@@ -35,7 +35,7 @@ pub enum Event {
         /// Who.
         peer: Address,
     },
-    /// The peer's endpoint has a message; its memory is the caller's again.
+    /// The peer's endpoint has a message, or the pipe to a peer of this host; its memory is the caller's again.
     Sent {
         /// The message's.
         context: u64,
