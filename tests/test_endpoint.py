@@ -138,6 +138,16 @@ def test_messages_of_all_lengths_arrive_intact_over_frames(mtu):
         assert frames_seen(lab, "h2") - before > 1000
 
 
+@pytest.mark.parametrize("wait", ["block", "adaptive"])
+def test_a_sender_that_sleeps_hears_of_acknowledgements(wait):
+    """Of messages of several frames, whose memory is lent until then: with none free it has to wait for one."""
+    with stand_up("pair") as lab, serve(lab):
+        for test in ("pingpong", "stream", "bidirectional"):
+            found = to_its_end(lab, test, "--wait", wait, "--sizes", "9000,100000", "--seconds", "0.1", "--blocks", "3")
+            values = [value for one in found if one["record"] == "samples" for value in one["values"]]
+            assert test == "stream" or sorted(values)[len(values) // 2] < 5_000_000, "it slept until its time was up"
+
+
 def test_lost_frames_are_repeated_and_no_message_is_lost():
     with stand_up("pair", LinkSpec(loss=0.01)) as lab, serve(lab):
         for test in ("pingpong", "stream", "bidirectional"):
