@@ -201,7 +201,7 @@ def test_raw_frames_are_not_the_brokers(site: Site) -> None:
     site.serve("h2")
     with serving(site, ALICE) as place:
         done = site.run(site.probe(ALICE, "pingpong", *place, "--transport", "raw"))
-    assert done.returncode == 2 and "choose llc1, llc2 or llc3" in done.stderr
+    assert done.returncode == 2 and "choose llc1, llc2, llc3 or endpoint" in done.stderr
 
 
 def test_a_sap_has_one_owner_until_that_is_killed(site: Site) -> None:
