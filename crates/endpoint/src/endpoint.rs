@@ -266,9 +266,11 @@ impl<L: Link> Endpoint<L> {
         if is_news && self.door.is_some() {
             self.look_round(sink)?;
         }
-        // A message is handed over first; what else there is to do can wait for a quieter moment, but not for ever.
+        // A message is handed over first; what else there is to do can wait for a quieter moment, but not for ever: the
+        // acknowledgement that it brought may be what a sender waits for, who sleeps next.
+        let is_unheard = is_news || self.unheard > 0;
         self.unheard += u32::from(received);
-        if (is_news && !received) || self.unheard >= UNHEARD_MESSAGES || !self.turns.is_empty() {
+        if (is_unheard && !received) || self.unheard >= UNHEARD_MESSAGES || !self.turns.is_empty() {
             self.unheard = 0;
             self.port.transmit()?;
             self.hear(sink);

@@ -24,7 +24,8 @@ pub struct Listening {
 impl Listening {
     pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), LaunchError> {
         if place.broker.is_some() {
-            let text = "the broker hands out LLC service access points, no raw frames: choose llc1, llc2 or llc3";
+            let text =
+                "the broker hands out LLC service access points, no raw frames: choose llc1, llc2, llc3 or endpoint";
             return Err(LaunchError::WrongUse(text.to_owned()));
         }
         let mut fields = vec![Field::word(12, ETHER_TYPE)];
