@@ -187,11 +187,7 @@ impl<L: Link> Port<L> {
     /// # Errors
     /// What the link says.
     pub fn prepare_to_sleep(&mut self, patience: Duration) -> Result<Duration, LinkError> {
-        let mut is_due = self.tell_time();
-        if self.station.exact_deadline().is_some_and(|deadline| deadline <= self.now + DUE_SOON) {
-            self.station.handle_timeout(self.now + DUE_SOON);
-            is_due = true;
-        }
+        let is_due = self.tell_time() | self.hasten();
         self.transmit()?;
         if is_due {
             // The engine may have something to say.
@@ -200,6 +196,16 @@ impl<L: Link> Port<L> {
         let due = self.station.exact_deadline();
         let until = due.map_or(u64::MAX, |due| due.as_nanos().saturating_sub(self.now.as_nanos()));
         Ok(patience.min(Duration::from_nanos(until).max(SLEEP_MIN)))
+    }
+
+    /// Does at once what is due soon, such as an acknowledgement that waits for data to ride on. Whether there was
+    /// anything.
+    pub fn hasten(&mut self) -> bool {
+        let is_due = self.station.exact_deadline().is_some_and(|deadline| deadline <= self.now + DUE_SOON);
+        if is_due {
+            self.station.handle_timeout(self.now + DUE_SOON);
+        }
+        is_due
     }
 
     /// Sleeps until a frame comes, something is due, or for `patience`.

@@ -88,6 +88,21 @@ fn settling_is_done_when_everything_has_arrived() {
     }
 }
 
+/// A job's last message, whose receiver closes as soon as it has it: its sender must hear that it came.
+#[test]
+fn who_receives_and_closes_has_said_so_before() {
+    for is_local in [false, true] {
+        let (mut a, mut b) = two(is_local);
+        let (to_b, to_a) = join(&mut a, &mut b);
+        a.endpoint.send(to_b, &[], b"goodbye", 7).unwrap();
+        a.turn();
+        until(&mut [&mut b], "it is received", |sides| !sides[0].received.is_empty());
+        b.endpoint.close(to_a);
+        until(&mut [&mut a, &mut b], "it ends", |sides| sides.iter().all(|side| !side.ended.is_empty()));
+        assert_eq!(a.outcomes[&7], None, "local {is_local}");
+    }
+}
+
 #[test]
 fn both_may_close_at_once() {
     for is_local in [false, true] {

@@ -185,6 +185,11 @@ impl<L: Link> Endpoint<L> {
         let Some(channel) = self.channels.at(index).filter(|channel| channel.is_closing) else { return };
         if let Way::Wire { handle, .. } = channel.way {
             let now = self.port.now();
+            // DISC says nothing of what has come before it: the peer shall know that its last message did. What goes
+            // wrong with the link shows in the next progress.
+            if self.port.hasten() {
+                let _ = self.port.transmit();
+            }
             if !self.port.station.finish(handle, now) {
                 self.port.station.disconnect(handle, now);
             }
