@@ -109,9 +109,12 @@ fn expected(under_way: Option<&(usize, Vec<u8>)>, fragment: &[u8]) -> Result<(us
             }
             (total as usize, Vec::new(), &rest[4..])
         }
-        Some(_) if rest.is_empty() => return Err(BadFragment::WrongLength),
         Some((total, data)) => (*total, data.clone(), rest),
     };
+    // Only an empty message has a fragment without data.
+    if new.is_empty() && total > 0 {
+        return Err(BadFragment::WrongLength);
+    }
     data.extend(new);
     if data.len() > total || is_last != (data.len() == total) {
         return Err(BadFragment::WrongLength);
