@@ -3,7 +3,7 @@
 
 mod common;
 
-use barewire_endpoint::Ending;
+use barewire_endpoint::{Address, Ending};
 use barewire_link::Faults;
 use barewire_llc::ConnectionConfig;
 use barewire_messages::{
@@ -315,8 +315,7 @@ fn a_process_sends_to_itself() {
 #[test]
 fn a_dead_peer_fails_its_own_operations_only() {
     let mut pair = wire(Config::default(), &impatient(), Faults::default(), 1);
-    let [to, from] = introduce(&mut pair);
-    let [_, sender] = [to, from];
+    let [to, sender] = introduce(&mut pair);
     let (message, mut memory) = (bytes(50_000, 1), vec![vec![0; 50_000]; 4]);
     let [first, second, third, fourth] = &mut memory[..] else { unreachable!() };
     // Alive so far: a message of it is here and nobody has asked for it; another is announced.
@@ -324,14 +323,13 @@ fn a_dead_peer_fails_its_own_operations_only() {
     send(&mut pair, 1, sender, tagged(2), &message, options(2, Reaches::Endpoint));
     completion(&mut pair, 1);
     idle(&mut pair);
-    let [alive, dead] = &mut pair;
+    let [alive, _dead] = &mut pair;
     receive(alive, exactly(to, 9), first, 10);
     receive(alive, any_tagged_but(2), second, 11);
     // It has matched, and its bytes will never come.
     receive(alive, exactly(to, 2), third, 12);
     // SAFETY: the message outlives the test.
     unsafe { alive.send(to, tagged(1), &[Part::of(&message)], options(13, Reaches::Nowhere)) }.unwrap();
-    let _ = dead;
     let mut all = Vec::new();
     let began = std::time::Instant::now();
     while all.len() < 4 && began.elapsed().as_secs() < 5 {
@@ -368,6 +366,26 @@ fn a_receive_that_names_nobody_there_fails_in_time() {
     assert_eq!(alive.poll(), Some(receive_failed(3, failure, None)));
 }
 
+/// Proves that what is posted for neighbours that do not exist leaves room for one that does.
+#[test]
+fn peers_that_are_not_there_do_not_stop_the_others() {
+    let on = new_host();
+    let mut pair = [on_host(on, 0x20, Config::default()), on_host(on, 0x24, Config::default())];
+    let [to, from] = introduce(&mut pair);
+    for missing in [0x40, 0x44, 0x48, 0x4c] {
+        let address = Address { sap: sap(missing), ..pair[0].address() };
+        let nobody = pair[0].peer(address);
+        while pair[0].inject(nobody, tagged(1), b"hello?") != Err(PostError::Full) {}
+    }
+    for length in [8, 100_000] {
+        let (message, mut memory) = (bytes(length, 1), vec![0; length]);
+        receive(&mut pair[1], exactly(from, 1), &mut memory, 1);
+        send(&mut pair, 0, to, tagged(1), &message, options(2, Reaches::Receive));
+        assert_eq!(completion(&mut pair, 0), sent(2));
+        assert!(memory == message);
+    }
+}
+
 /// Proves that a peer that is started again is reached again, and others did not notice.
 #[test]
 fn a_neighbour_that_starts_again_is_reached_again() {
@@ -376,8 +394,8 @@ fn a_neighbour_that_starts_again_is_reached_again() {
     let other = on_host(on, 0x28, Config::default());
     let addresses = [all[1].address(), other.address()];
     let (restarts, stays) = (all[0].peer(addresses[0]), all[0].peer(addresses[1]));
-    let mut memory = [[0; 8]; 4];
-    let [first, second, third, fourth] = &mut memory;
+    let mut memory = [[0; 8]; 3];
+    let [first, second, third] = &mut memory;
     receive(&mut all[0], exactly(restarts, 1), first, 1);
     receive(&mut all[0], exactly(stays, 1), second, 2);
     all.push(other);
@@ -395,7 +413,6 @@ fn a_neighbour_that_starts_again_is_reached_again() {
     send(&mut all, 2, back, tagged(1), b"I stayed", options(3, Reaches::Nowhere));
     assert_eq!(completion(&mut all, 0).context, 2);
     assert_eq!((&third[..5], &second[..]), (&b"again"[..], &b"I stayed"[..]));
-    let _ = fourth;
 }
 
 /// Proves that what is closed fails what waits for the peer, and that the next message connects again.

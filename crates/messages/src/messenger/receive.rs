@@ -130,8 +130,8 @@ impl<L: Link> Messenger<L> {
         Ok(())
     }
 
-    /// Receives messages into `parts`, one behind the other, until less than `least` bytes are free. Each has a
-    /// completion with its offset.
+    /// Receives messages into `parts`, one behind the other, until less than `least` bytes are free, but at least one.
+    /// Each has a completion with its offset.
     ///
     /// # Errors
     /// [`PostError`]; nothing was begun then.
@@ -150,13 +150,8 @@ impl<L: Link> Messenger<L> {
         // SAFETY: the caller's promise; the target is dropped when all its messages are there.
         let target = unsafe { Target::new(parts) };
         let options = ReceiveOptions { context, is_silent: false };
-        // A message of no bytes must not be received for ever.
+        // At least one message; and ones of no bytes not for ever.
         let least = least.max(1);
-        if target.bytes() < least {
-            let outcome = Outcome::Failed { operation: Operation::Receive, failure: Failure::Cancelled, message: None };
-            self.state.complete(context, outcome, false);
-            return Ok(());
-        }
         let stage = Stage::Many { wanted, ticket: None, used: 0, least, under_way: 0 };
         let key = self.state.receives.add(Receive { target, options, stage });
         let posted_as = self.state.matcher(wanted.is_tagged()).post(wanted.pattern(), key);

@@ -71,11 +71,11 @@ pub fn impatient() -> ConnectionConfig {
     }
 }
 
-fn sap(number: u8) -> Lsap {
+pub fn sap(number: u8) -> Lsap {
     Lsap::new(number).unwrap()
 }
 
-fn endpoint_config(number: u8) -> barewire_endpoint::Config {
+pub fn endpoint_config(number: u8) -> barewire_endpoint::Config {
     let mut config = barewire_endpoint::Config::new(sap(number), Framing::default());
     config.channels = 16;
     config
@@ -99,13 +99,17 @@ pub fn new_host() -> MacAddress {
     MacAddress(mac)
 }
 
+/// A host's link, which leads nowhere.
+pub fn link_on(host: MacAddress) -> TestLink {
+    let (inner, other) = MemoryLink::pair(MTU, Faults::default(), 1);
+    TestLink { inner, address: host, _other: Some(other) }
+}
+
 /// One process of a host.
 pub fn on_host(host: MacAddress, number: u8, config: Config) -> Tested {
-    let (inner, other) = MemoryLink::pair(MTU, Faults::default(), 1);
-    let link = TestLink { inner, address: host, _other: Some(other) };
     let mut under = endpoint_config(number);
     under.connection = impatient();
-    Messenger::new(Endpoint::open(link, under, None).unwrap(), config)
+    Messenger::new(Endpoint::open(link_on(host), under, None).unwrap(), config)
 }
 
 /// Two on one host.
