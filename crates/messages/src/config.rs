@@ -11,13 +11,16 @@ pub struct Config {
     /// Receives that are not completed, at most.
     pub receives: usize,
     /// Bytes of messages that came before their receives, at most. At half of it peers are asked to announce what they
-    /// send; at all of it they wait.
+    /// send; at all of it they wait, also with what is expected. So half of it should be more than all peers have under
+    /// way: a pipe or a window each.
     pub unexpected_bytes: usize,
     /// Such messages and announcements, at most: then peers wait.
     pub unexpected_messages: usize,
     /// Of the endpoint's send descriptors, those that one peer may have, so that one that takes nothing does not stop
     /// the others.
     pub descriptors_per_peer: u16,
+    /// Addresses that are known because they connected, at most; others are turned away.
+    pub peers: usize,
     /// Bytes of a rendezvous that go in one message of the endpoint's, which takes 4 GiB at most.
     pub cut_bytes: u32,
 }
@@ -35,6 +38,8 @@ impl Config {
     pub const UNEXPECTED_MESSAGES: usize = 1 << 16;
     /// A quarter of the endpoint's.
     pub const DESCRIPTORS_PER_PEER: u16 = 64;
+    /// A number is never given twice, so this bounds what those that come and go cost: 200 bytes each.
+    pub const PEERS: usize = 1 << 16;
     /// Long enough that a cut costs nothing.
     pub const CUT_BYTES: u32 = 1 << 30;
 }
@@ -48,6 +53,7 @@ impl Default for Config {
             unexpected_bytes: Self::UNEXPECTED_BYTES,
             unexpected_messages: Self::UNEXPECTED_MESSAGES,
             descriptors_per_peer: Self::DESCRIPTORS_PER_PEER,
+            peers: Self::PEERS,
             cut_bytes: Self::CUT_BYTES,
         }
     }

@@ -195,8 +195,13 @@ impl<L: Link> Messenger<L> {
                 // The channel's end follows and says of which operations.
                 Event::Failed { context, .. } => self.state.handed_over(context),
                 Event::Opened { channel, peer } => {
-                    let peer = self.state.peers.at_address(peer);
-                    self.state.peers.connect(peer, channel);
+                    let peers = &mut self.state.peers;
+                    if peers.known_at(peer).is_none() && peers.len() >= self.state.config.peers {
+                        self.endpoint.close(channel);
+                        continue;
+                    }
+                    let peer = peers.at_address(peer);
+                    peers.connect(peer, channel);
                 }
                 Event::Ended { channel, peer, ending } => self.state.channel_ended(channel, peer, ending),
             }

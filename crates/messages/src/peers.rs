@@ -70,13 +70,22 @@ pub(crate) enum Arriving {
 pub(crate) struct Peers {
     entries: Vec<Peer>,
     by_address: HashMap<Address, PeerId>,
-    /// By a channel's index.
+    /// By a channel's index; one that has ended stays until its index is used again, as its name is not.
     by_channel: Vec<Option<(ChannelId, PeerId)>>,
 }
 
 impl Peers {
     pub fn new() -> Self {
         Self { entries: Vec::new(), by_address: HashMap::new(), by_channel: Vec::new() }
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The peer at an address, if it is known.
+    pub fn known_at(&self, address: Address) -> Option<PeerId> {
+        self.by_address.get(&address).copied()
     }
 
     /// The peer at an address, which is known from now on.
@@ -123,14 +132,5 @@ impl Peers {
         }
         self.by_channel[channel.index()] = Some((channel, peer));
         self.at(peer).channel = Some(channel);
-    }
-
-    /// A channel leads nowhere from now on.
-    pub fn disconnect(&mut self, channel: ChannelId) {
-        if let Some(entry) = self.by_channel.get_mut(channel.index())
-            && entry.is_some_and(|(id, _)| id == channel)
-        {
-            *entry = None;
-        }
     }
 }

@@ -54,15 +54,18 @@ impl Sink for State {
     /// Only channels are spoken through.
     fn datagram(&mut self, _: Address, _: Class, _: &[u8]) {}
 
-    fn ended(&mut self, from: ChannelId) {
-        self.peers.disconnect(from);
-    }
+    /// The event that follows says so, and why.
+    fn ended(&mut self, _: ChannelId) {}
 }
 
 impl State {
     /// The first piece of a message: it has the head. False: there is no room for it.
     #[inline]
     fn begin(&mut self, peer: PeerId, piece: Piece<'_>) -> Result<bool, Violation> {
+        // Messages of no bytes need no memory of a receive that takes many.
+        if self.completions.len() >= self.config.receives.max(1) {
+            return Ok(false);
+        }
         let (header, body) = Header::decode(piece.bytes)?;
         let head = piece.bytes.len() - body.len();
         let length = u64::from(piece.total) - head as u64;

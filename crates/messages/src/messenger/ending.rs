@@ -11,9 +11,9 @@ use crate::peers::{Arriving, PeerId};
 impl State {
     /// The endpoint has told of all messages of this channel before.
     pub(super) fn channel_ended(&mut self, channel: ChannelId, address: Address, ending: Ending) {
-        let id = self.peers.at_address(address);
-        self.peers.disconnect(channel);
+        let Some(id) = self.peers.known_at(address) else { return };
         let peer = self.peers.at(id);
+        // Another, which was turned away.
         if peer.channel != Some(channel) {
             return;
         }
