@@ -320,7 +320,7 @@ impl<L: Link> Endpoint<L> {
             others.extend(self.channels.descriptors_of(*index));
         }
         self.port.link.wait_to_receive_or(&others, patience)?;
-        self.port.tell_time();
+        self.port.wake();
         self.may_be_knocked = true;
         Ok(())
     }

@@ -167,6 +167,11 @@ impl<L: Link> Port<L> {
         }
     }
 
+    /// After a sleep: lets the next [`receive`](Self::receive) tell the time, and say that there can be news.
+    pub fn wake(&mut self) {
+        self.looks = LOOKS_PER_CLOCK;
+    }
+
     /// How long there is nothing to do but for frames that come: until something is due, or for `patience`. Sends
     /// what is due before.
     ///
