@@ -249,11 +249,7 @@ impl<L: Link> Endpoint<L> {
         // A message is handed over first; what else there is to do can wait for a quieter moment, but not for ever.
         self.unheard += u32::from(received);
         if (is_news && !received) || self.unheard >= UNHEARD_MESSAGES || !self.turns.is_empty() {
-            self.unheard = 0;
-            self.port.transmit()?;
-            self.hear(sink);
-            self.pump()?;
-            self.port.transmit()?;
+            self.catch_up(sink)?;
         }
         Ok(received || !self.events.is_empty())
     }
@@ -288,6 +284,14 @@ impl<L: Link> Endpoint<L> {
                     return Ok(false);
                 }
                 self.check()?;
+                // What the last messages brought along, such as acknowledgements, was put off: it is not slept over.
+                if self.unheard > 0 {
+                    self.catch_up(sink)?;
+                    if !self.events.is_empty() {
+                        self.patience.learn(false);
+                        return Ok(true);
+                    }
+                }
                 self.sleep(Duration::from_nanos(left))?;
             }
         }
@@ -354,6 +358,16 @@ impl<L: Link> Endpoint<L> {
             counters.duplicate += connection.counters().received_again;
         }
         Ok(counters)
+    }
+
+    /// Does what was put off for the sake of messages: sends what is due, hears the engine, hands messages on.
+    #[inline]
+    fn catch_up(&mut self, sink: &mut impl Sink) -> Result<(), EndpointError> {
+        self.unheard = 0;
+        self.port.transmit()?;
+        self.hear(sink);
+        self.pump()?;
+        Ok(self.port.transmit()?)
     }
 
     /// Takes what the engine has to say.
