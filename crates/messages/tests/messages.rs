@@ -361,7 +361,10 @@ fn a_receive_that_names_nobody_there_fails_in_time() {
     let mut memory = [0; 8];
     let [alive, _dead] = &mut pair;
     receive(alive, exactly(to, 1), &mut memory, 3);
+    let began = std::time::Instant::now();
     assert!(alive.wait(std::time::Duration::from_secs(5)).unwrap());
+    // Some milliseconds, as configured; the machine may be busy.
+    assert!(began.elapsed().as_secs() < 2, "also who sleeps is told when the time has come");
     let failure = Failure::Peer { peer: to, ending: Ending::NoAnswer };
     assert_eq!(alive.poll(), Some(receive_failed(3, failure, None)));
 }
@@ -432,6 +435,43 @@ fn a_closed_channel_ends_what_it_carried_and_opens_again() {
             assert_eq!(completion(&mut pair, 1), receive_failed(3, ended, None));
             idle(&mut pair);
         }
+    }
+}
+
+/// Proves that two processes that only wait, asleep, get everything there and back.
+#[test]
+fn who_sleeps_is_woken_for_everything() {
+    for (way, pair) in both(Config { descriptors_per_peer: 4, ..Config::default() }) {
+        let addresses = [pair[0].address(), pair[1].address()];
+        let next = |one: &mut Tested| {
+            let began = std::time::Instant::now();
+            loop {
+                if let Some(completion) = one.poll() {
+                    return completion;
+                }
+                one.wait(std::time::Duration::from_secs(5)).unwrap();
+                assert!(began.elapsed().as_secs() < 4, "{way}: not woken");
+            }
+        };
+        std::thread::scope(|scope| {
+            for (mut one, peer) in pair.into_iter().zip([addresses[1], addresses[0]]) {
+                scope.spawn(move || {
+                    let peer = one.peer(peer);
+                    for length in [0, 8, 5000, 20_000, 300_000].repeat(10) {
+                        let (message, mut memory) = (bytes(length, 1), vec![0; length]);
+                        receive(&mut one, exactly(peer, 1), &mut memory, 1);
+                        let pair = std::slice::from_mut(&mut one);
+                        send(pair, 0, peer, tagged(1), &message, options(2, Reaches::Endpoint));
+                        let mut contexts = [next(&mut one).context, next(&mut one).context];
+                        contexts.sort_unstable();
+                        assert!(contexts == [1, 2] && memory == message);
+                    }
+                    while !one.settle().unwrap() {}
+                    // The other may still wait for an acknowledgement.
+                    let _ = one.wait(std::time::Duration::from_millis(100));
+                });
+            }
+        });
     }
 }
 

@@ -28,8 +28,8 @@ struct Sent {
 
 struct Posted {
     wanted: Wanted,
-    /// Boxed, so that it stays where it is.
-    memory: Box<[u8]>,
+    /// Stays where it is when this moves.
+    memory: Vec<u8>,
     /// Of a receive that takes many: less free memory ends it.
     least: Option<usize>,
     is_cancelled: bool,
@@ -92,7 +92,7 @@ impl Side {
     }
 
     fn post(&mut self, one: &mut Tested, wanted: Wanted, bytes: usize, least: Option<usize>) {
-        let mut memory = vec![0; bytes].into_boxed_slice();
+        let mut memory = vec![0; bytes];
         let context = self.posted.len() as u64;
         // Sometimes in two parts.
         let (a, b) = memory.split_at_mut(bytes / 3);
@@ -100,7 +100,7 @@ impl Side {
         let parts = if context.is_multiple_of(2) { &parts[..] } else { &[Part::into(&mut memory)][..] };
         let options = ReceiveOptions { context, is_silent: false };
         let posted = if let Some(least) = least {
-            // SAFETY: the box stays until the end, and nobody looks into it before.
+            // SAFETY: the vector's bytes stay until the end, and nobody looks at them before.
             unsafe { one.receive_many(wanted, parts, least as u64, context) }
         } else {
             // SAFETY: as above.
@@ -252,7 +252,7 @@ fn two_of_a_tag(got: [usize; 2]) {
         reaches: Reaches::Nowhere,
         in_parts: false,
     });
-    let memory = got.map(|number| sent[number].message.clone().into_boxed_slice());
+    let memory = got.map(|number| sent[number].message.clone());
     let posted = |memory| Posted { wanted: any_tagged(), memory, least: None, is_cancelled: false };
     let received = (0..2).map(|receive| (receive, vec![(0, 10, false, tagged(1))])).collect();
     let mut side = Side { posted: memory.map(posted).into(), received, ..Side::default() };
