@@ -31,7 +31,7 @@ POLICY = f"""
 [[allow]]
 users = [{ALICE}, {BOB}]
 interfaces = ["eth0", "renamed0"]
-saps = ["0x10-0x3e"]
+saps = ["0x10-0x3e", "0xfc"]
 at_most = 4
 
 [[allow]]
@@ -162,8 +162,8 @@ def serving(site: Site, user: int) -> Iterator[list[str]]:
         process.stdin.close()
 
 
-@pytest.mark.parametrize("transport", ["llc1", "llc2", "llc3"])
-def test_an_ordinary_user_measures_llc(site: Site, transport: str) -> None:
+@pytest.mark.parametrize("transport", ["llc1", "llc2", "llc3", "endpoint"])
+def test_an_ordinary_user_measures_llc_and_endpoints(site: Site, transport: str) -> None:
     """Both sides without any capability, both sockets the broker's; afterwards nothing is held."""
     site.serve("h2")
     with serving(site, ALICE) as place:
@@ -201,7 +201,7 @@ def test_raw_frames_are_not_the_brokers(site: Site) -> None:
     site.serve("h2")
     with serving(site, ALICE) as place:
         done = site.run(site.probe(ALICE, "pingpong", *place, "--transport", "raw"))
-    assert done.returncode == 2 and "choose llc1, llc2 or llc3" in done.stderr
+    assert done.returncode == 2 and "choose llc1, llc2, llc3 or endpoint" in done.stderr
 
 
 def test_a_sap_has_one_owner_until_that_is_killed(site: Site) -> None:

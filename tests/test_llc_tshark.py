@@ -130,13 +130,13 @@ def frmr_bytes(frmr: Reading) -> bytes:
     return bytes([*frmr["control"], *sequence, frmr["flags"]])
 
 
-def dissect(frames: list[bytes], capture: Path) -> list[Reading]:
+def dissect(frames: list[bytes], capture: Path, *options: str) -> list[Reading]:
     """Let tshark read the frames; its words in ours."""
     records = (struct.pack("<IIII", 0, 0, len(frame), len(frame)) + frame for frame in frames)
     capture.write_bytes(PCAP_HEADER + b"".join(records))
     assert TSHARK is not None
     # No user's preferences, no name resolution; protocols above LLC would hide the information field.
-    command = [TSHARK, "-n", "-r", str(capture), "-T", "json", "--no-duplicate-keys"]
+    command = [TSHARK, "-n", "-r", str(capture), "-T", "json", "--no-duplicate-keys", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return [read(packet["_source"]["layers"]) for packet in json.loads(done.stdout)]

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from conftest import PROBE, eventually, stand_up
@@ -140,37 +141,43 @@ def remove_interface(lab: Lab, host: str) -> None:
     assert lab.run(host, [sys.executable, "-c", script], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("transport", ["raw", "udp", "tcp", "llc2"])
+def measure_while_it_breaks(lab: Lab, subject: Subject, what: str, directory: Path) -> str:
+    """Measure, and lose an interface meanwhile: why the run ended, in bounded time."""
+    plan = Plan(
+        tests=("pingpong",),
+        subjects=(subject,),
+        sizes=(64,),
+        seed=1,
+        effort=Effort(samples=10**6, seconds=1.0),
+        launches_min=20,
+        launches_max=20,
+    )
+
+    def break_it() -> None:
+        eventually(lambda: len(list(directory.glob("launches/*"))) >= 3, 30)
+        if what == "vanishes":
+            remove_interface(lab, "h1")
+        else:
+            lab.set_link("h2", False)
+
+    breaker = threading.Thread(target=break_it)
+    breaker.start()
+    began = time.monotonic()
+    with pytest.raises(MeasurementFailed) as raised:
+        measure(LabSite(lab), plan, directory, command=["test"])
+    breaker.join()
+    assert time.monotonic() - began < 60
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("transport", ["raw", "udp", "tcp", "llc2", "endpoint"])
 @pytest.mark.parametrize("what", ["vanishes", "goes down"])
 def test_an_interface_that_is_lost_in_mid_run_ends_it_and_keeps_the_samples(transport, what, tmp_path):
     with stand_up("pair") as lab:
-        plan = Plan(
-            tests=("pingpong",),
-            subjects=(Subject(transport),),
-            sizes=(64,),
-            seed=1,
-            effort=Effort(samples=10**6, seconds=1.0),
-            launches_min=20,
-            launches_max=20,
-        )
-
-        def break_it() -> None:
-            eventually(lambda: len(list(tmp_path.glob("run/launches/*"))) >= 3, 30)
-            if what == "vanishes":
-                remove_interface(lab, "h1")
-            else:
-                lab.set_link("h2", False)
-
-        breaker = threading.Thread(target=break_it)
-        breaker.start()
-        began = time.monotonic()
-        with pytest.raises(MeasurementFailed) as raised:
-            measure(LabSite(lab), plan, tmp_path / "run", command=["test"])
-        breaker.join()
-        assert time.monotonic() - began < 60
-    assert str(raised.value)
+        reason = measure_while_it_breaks(lab, Subject(transport), what, tmp_path / "run")
+    assert reason
     run = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert not run["complete"] and run["stopped_by"] == str(raised.value)
+    assert not run["complete"] and run["stopped_by"] == reason
     assert samples(tmp_path / "run").height > 1000
 
 

@@ -5,20 +5,17 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 from conftest import PROBE, eventually, stand_up
-from test_probe import drive, place, records, remove_interface, serve
+from test_probe import drive, measure_while_it_breaks, place, records, serve
 
 from barewire.doctor.xdp import xdp_findings
-from barewire.errors import MeasurementFailed
 from barewire.lab import Lab, LinkSpec
-from barewire.measure import LabSite, Plan, Subject, measure
-from barewire.measure.launch import Effort
+from barewire.measure import Subject
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -176,30 +173,7 @@ def test_a_killed_process_leaves_no_program(link, pair):
 @pytest.mark.parametrize("what", ["vanishes", "goes down"])
 @pytest.mark.parametrize("link", ["xdp-generic", "xdp-native"])
 def test_an_interface_that_is_lost_in_mid_run_ends_it_with_a_reason(link, what, pair, tmp_path):
-    plan = Plan(
-        tests=("pingpong",),
-        subjects=(Subject("raw", link=link),),
-        sizes=(64,),
-        seed=1,
-        effort=Effort(samples=10**6, seconds=1.0),
-        launches_min=20,
-        launches_max=20,
-    )
-
-    def break_it() -> None:
-        eventually(lambda: len(list(tmp_path.glob("run/launches/*"))) >= 3, 30)
-        if what == "vanishes":
-            remove_interface(pair, "h1")
-        else:
-            pair.set_link("h2", False)
-
-    breaker = threading.Thread(target=break_it)
-    breaker.start()
-    began = time.monotonic()
-    with pytest.raises(MeasurementFailed) as raised:
-        measure(LabSite(pair), plan, tmp_path / "run", command=["test"])
-    breaker.join()
-    assert time.monotonic() - began < 60 and str(raised.value)
+    assert measure_while_it_breaks(pair, Subject("raw", link=link), what, tmp_path / "run")
 
 
 def test_an_interface_that_is_renamed_goes_on(pair):

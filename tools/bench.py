@@ -14,7 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 # Whose processes share an interface.
-SHARING_SUBJECT = "llc2"
+SHARING_SUBJECT = "endpoint"
 BAREWIRE = str(ROOT / "bin" / "barewire")
 
 
@@ -63,6 +63,7 @@ def promises(scratch: Path) -> Iterator[tuple[str, float, str, float]]:
         lossy = series(scratch / f"loss{loss}", "stream", "--transport", "tcp,llc2", "--sizes", "64KiB", *options)
         ratio = lossy["llc2", 65536]["median"] / lossy["tcp", 65536]["median"]
         yield f"llc2 stream at 1 Gb/s with {loss} loss, against TCP", ratio, "≥", 1.0
+    yield from endpoint_promises(scratch)
     yield from sharing_promises(scratch)
     short, long = (peak_rss_kib(scratch / f"memory{seconds}", seconds) for seconds in ("5", "60"))
     yield "probe's memory after 60 s against 5 s", long / short, "≤", 1.05
@@ -79,6 +80,25 @@ def xdp_promises(scratch: Path) -> Iterator[tuple[str, float, str, float]]:
         rates = series(scratch / f"{link}-stream", "stream", *options, "--sizes", "64KiB")
         ratio = rates[link, 65536]["median"] / rates[f"floor+{link}", 65536]["median"]
         yield f"{link} stream, MTU 1500, against its floor's", ratio, "≥", 0.9
+
+
+def endpoint_promises(scratch: Path) -> Iterator[tuple[str, float, str, float]]:
+    """Endpoints against what lies below them, through shared memory, and asleep."""
+    short = ("--sizes", "64")
+    spinning = series(scratch / "endpoint", "pingpong", "--transport", "tcp,llc2,endpoint", *short)
+    ratio = spinning["endpoint", 64]["median"] / spinning["llc2", 64]["median"]
+    yield "endpoint spinning, 64 B one way, against llc2", ratio, "≤", 1.1
+    here = ("--hosts", "localhost,localhost", "--interface", "lo")
+    local = series(scratch / "local", "pingpong", "--transport", "endpoint", *here, *short)
+    yield "endpoint on one host, 64 B one way, µs", local["endpoint", 64]["median"], "≤", 0.5
+    asleep = series(scratch / "asleep", "pingpong", "--transport", "tcp,endpoint", "--wait", "block", *short)
+    ratio = asleep["endpoint/block", 64]["median"] / asleep["tcp/block", 64]["median"]
+    yield "endpoint asleep, 64 B one way, against TCP asleep", ratio, "≤", 1.0
+    four = ("--wait", "block,adaptive", "--processes", "4")
+    shared = run(scratch / "four", "pingpong", "--transport", "endpoint", *four, *short)["shared"]
+    median = {one["subject"]: one["median"] for one in shared if one["processes"] == 4}
+    ratio = median["endpoint/adaptive"] / median["endpoint/block"]
+    yield "endpoint adaptive, 4 processes, 64 B, against asleep", ratio, "≤", 1.1
 
 
 def sharing_promises(scratch: Path) -> Iterator[tuple[str, float, str, float]]:

@@ -48,10 +48,14 @@ pub(crate) struct Channel {
 pub(crate) enum Way {
     /// Over the link.
     Wire { handle: ConnectionHandle, is_open: bool },
+    /// Over the link, once the engine has said all of an earlier connection, or that the peer was faster.
+    Pending,
     /// On this host, and nobody is there yet: until when it is tried.
     Knocking { until: Instant },
     /// On this host. Messages go into the pipe that was there first, and come from both.
     Local { pipe: Box<Pipe>, other: Option<Box<Pipe>> },
+    /// Not any more; what has come and was refused by the sink still waits for it.
+    Over,
 }
 
 /// A piece that waits, with its bytes.
@@ -84,6 +88,16 @@ impl Channel {
             ending: None,
         }
     }
+
+    fn connection(&self) -> Option<ConnectionHandle> {
+        if let Way::Wire { handle, .. } = self.way { Some(handle) } else { None }
+    }
+
+    /// Whether messages to the peer are still accepted.
+    #[inline]
+    pub fn takes_messages(&self) -> bool {
+        !self.is_closing && self.ending.is_none()
+    }
 }
 
 /// All channels of an endpoint, found by number, by the peer's address, and by the engine's connection.
@@ -107,16 +121,26 @@ impl Channels {
         }
     }
 
-    /// A new channel; `None` if there is no room.
+    /// A new channel, its peer's if it does not end already; `None` if there is no room.
     pub fn add(&mut self, channel: Channel) -> Option<ChannelId> {
         let index = self.free.pop()?;
-        self.by_address.insert(channel.peer, index);
+        if channel.ending.is_none() {
+            self.by_address.insert(channel.peer, index);
+        }
         if let Way::Wire { handle, .. } = channel.way {
             self.by_connection[handle.index()] = index;
         }
         let entry = &mut self.entries[usize::from(index)];
         entry.1 = Some(channel);
         Some(ChannelId { index, generation: entry.0 })
+    }
+
+    /// Gives a channel that waited for it its connection.
+    pub fn begin(&mut self, index: u16, handle: ConnectionHandle, is_open: bool) {
+        if let Some(channel) = self.at(index) {
+            channel.way = Way::Wire { handle, is_open };
+            self.by_connection[handle.index()] = index;
+        }
     }
 
     pub fn is_full(&self) -> bool {
@@ -128,12 +152,30 @@ impl Channels {
         let (generation, entry) = &mut self.entries[usize::from(index)];
         let channel = entry.take()?;
         *generation = generation.wrapping_add(1);
-        self.by_address.remove(&channel.peer);
-        if let Way::Wire { handle, .. } = channel.way {
+        self.free.push(index);
+        let (peer, connection) = (channel.peer, channel.connection());
+        self.unlist(index, peer, connection);
+        Some(channel)
+    }
+
+    /// Ends a channel towards its peer, who may open another; what it has received stays.
+    pub fn retire(&mut self, index: u16, ending: Ending) {
+        let Some(channel) = self.at(index) else { return };
+        channel.ending.get_or_insert(ending);
+        let (peer, connection) = (channel.peer, channel.connection());
+        if connection.is_some() {
+            channel.way = Way::Over;
+        }
+        self.unlist(index, peer, connection);
+    }
+
+    fn unlist(&mut self, index: u16, peer: Address, connection: Option<ConnectionHandle>) {
+        if self.by_address.get(&peer) == Some(&index) {
+            self.by_address.remove(&peer);
+        }
+        if let Some(handle) = connection {
             self.by_connection[handle.index()] = NONE;
         }
-        self.free.push(index);
-        Some(channel)
     }
 
     #[inline]
@@ -154,17 +196,18 @@ impl Channels {
 
     /// The connections of all channels over the link.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionHandle> + '_ {
-        self.entries.iter().filter_map(|(_, channel)| match channel.as_ref()?.way {
-            Way::Wire { handle, .. } => Some(handle),
-            Way::Knocking { .. } | Way::Local { .. } => None,
-        })
+        self.entries.iter().filter_map(|(_, channel)| channel.as_ref()?.connection())
     }
 
     /// What to sleep on for a channel on this host.
     pub fn descriptors_of(&self, index: u16) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let way = self.entries[usize::from(index)].1.as_ref().map(|channel| &channel.way);
-        let pipes =
-            if let Some(Way::Local { pipe, other }) = way { [Some(pipe), other.as_ref()] } else { [None, None] };
+        let pipes = match &self.entries[usize::from(index)].1 {
+            Some(Channel { way: Way::Local { pipe, other }, queue, parked, .. }) => {
+                let awaits_message = parked.is_empty();
+                [Some(pipe).filter(|_| awaits_message || !queue.is_empty()), other.as_ref().filter(|_| awaits_message)]
+            }
+            _ => [None, None],
+        };
         pipes.into_iter().flatten().map(|pipe| pipe.as_fd())
     }
 

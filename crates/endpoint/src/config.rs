@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a user of endpoints may choose, and why the defaults are what they are.
 
+use std::time::Duration;
+
 use barewire_llc::{ConnectionConfig, Lsap};
 use barewire_shm::PipeConfig;
 
@@ -33,6 +35,8 @@ pub struct Config {
     pub connection: ConnectionConfig,
     /// How to reach processes of this host: through shared memory, or not at all.
     pub local: Option<PipeConfig>,
+    /// How long a process of this host that is not there yet is waited for.
+    pub local_patience: Duration,
 }
 
 impl Config {
@@ -42,6 +46,8 @@ impl Config {
     pub const SEND_DESCRIPTORS: u16 = 256;
     /// More than a job of MPI has ranks on a small cluster, at 200 bytes each.
     pub const CHANNELS: u16 = 1024;
+    /// The processes of a job start within seconds of each other.
+    pub const LOCAL_PATIENCE: Duration = Duration::from_secs(10);
 
     /// The defaults for a tag.
     #[must_use]
@@ -58,6 +64,7 @@ impl Config {
             tuning: Tuning::default(),
             connection: ConnectionConfig::default(),
             local: Some(PipeConfig::default()),
+            local_patience: Self::LOCAL_PATIENCE,
         }
     }
 }

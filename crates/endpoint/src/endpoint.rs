@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use barewire_link::Link;
 use barewire_llc::{
-    ConnectionConfig, ConnectionEvent, ConnectionHandle, DatagramOutcome, Instant, Peer, StationConfig, StationEvent,
+    Cause, ConnectionConfig, ConnectionEvent, ConnectionHandle, DatagramOutcome, Instant, Peer, StationConfig,
+    StationEvent,
 };
 use barewire_shm::Door;
 
@@ -35,7 +36,7 @@ pub enum Event {
         /// Who.
         peer: Address,
     },
-    /// The peer's endpoint has a message; its memory is the caller's again.
+    /// The peer's endpoint has a message, or the pipe to a peer of this host; its memory is the caller's again.
     Sent {
         /// The message's.
         context: u64,
@@ -81,8 +82,6 @@ pub struct EndpointCounters {
 const UNHEARD_MESSAGES: u32 = 16;
 /// Questions between two looks at the clock, which costs as much as several.
 const TURNS_PER_CLOCK: u32 = 32;
-/// How long somebody who is not there yet is waited for on this host.
-const KNOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// Time between two looks at the door and at who is gone: each is a system call.
 const LOOK_ROUND_EVERY: Duration = Duration::from_millis(2);
 
@@ -100,15 +99,18 @@ pub struct Endpoint<L> {
     turns: VecDeque<u16>,
     /// Channels whose sink refused a piece.
     waiting: Vec<u16>,
+    /// Channels whose peer has another connection still, of which the engine has more to say.
+    pending: Vec<u16>,
     /// Channels to processes of this host.
     neighbours: Vec<u16>,
     events: VecDeque<Event>,
     /// Information that a frame carries.
     room: usize,
+    /// Messages since events were taken from the engine, and other things that may have made some.
     unheard: u32,
+    /// Nobody knows what has happened since the last progress.
+    has_slept: bool,
     looked_round: Instant,
-    /// Somebody may stand at the door.
-    may_be_knocked: bool,
     patience: Patience,
     malformed: u64,
     strangers: u64,
@@ -129,6 +131,12 @@ impl<L: Link> Endpoint<L> {
         let least = HEAD_MAX + barewire_llc::message::FIRST_HEADER + 1;
         if room < least {
             return Err(EndpointError::MtuTooSmall { mtu, least: least + mtu - room });
+        }
+        if let Some(config) = &config.local {
+            let (pipe, needed) = (config.room()?, local::room_needed(room));
+            if pipe < needed {
+                return Err(EndpointError::Ring { ring_bytes: config.ring_bytes, room: pipe, needed });
+            }
         }
         let with_token = room + config.framing.token.map_or(0, |_| crate::JobToken::BYTES);
         let connection = ConnectionConfig { information_max: with_token as u16, ..config.connection.clone() };
@@ -153,12 +161,13 @@ impl<L: Link> Endpoint<L> {
             owners: vec![0; usize::from(config.slots)].into_boxed_slice(),
             turns: VecDeque::with_capacity(usize::from(config.channels)),
             waiting: Vec::new(),
+            pending: Vec::new(),
             neighbours: Vec::new(),
             events: VecDeque::with_capacity(usize::from(config.send_descriptors)),
             room,
             unheard: 0,
+            has_slept: false,
             looked_round: now(),
-            may_be_knocked: false,
             patience: Patience::new(config.waiting, config.shares_core),
             malformed: 0,
             strangers: 0,
@@ -193,16 +202,25 @@ impl<L: Link> Endpoint<L> {
             return Err(ConnectError::Full(peer));
         }
         if self.is_local(peer) {
-            let way = Way::Knocking { until: now() + KNOCK_PATIENCE };
+            let way = Way::Knocking { until: now() + self.config.local_patience };
             let id = self.channels.add(Channel::new(peer, way)).ok_or(ConnectError::Full(peer))?;
             self.neighbours.push(id.index);
             self.knock(id.index);
             return Ok(id);
         }
         let at = Peer { local: self.address.sap, mac: peer.mac, remote: peer.sap };
-        let handle = self.port.station.connect(at, self.port.now()).map_err(|_| ConnectError::Full(peer))?;
-        let way = Way::Wire { handle, is_open: false };
-        self.channels.add(Channel::new(peer, way)).ok_or(ConnectError::Full(peer))
+        let way = match self.port.station.connect(at, self.port.now()) {
+            Ok(handle) => Way::Wire { handle, is_open: false },
+            Err(barewire_llc::ConnectError::Exists) => Way::Pending,
+            Err(_) => return Err(ConnectError::Full(peer)),
+        };
+        let is_pending = matches!(way, Way::Pending);
+        let id = self.channels.add(Channel::new(peer, way)).ok_or(ConnectError::Full(peer))?;
+        if is_pending {
+            self.pending.push(id.index);
+            self.unheard += 1;
+        }
+        Ok(id)
     }
 
     /// Whom a channel leads to; `None` once it has ended.
@@ -220,6 +238,7 @@ impl<L: Link> Endpoint<L> {
     pub fn close(&mut self, channel: ChannelId) {
         if let Some(entry) = self.channels.get(channel) {
             entry.is_closing = true;
+            self.unheard += 1;
             self.take_turn(channel.index);
         }
     }
@@ -238,18 +257,25 @@ impl<L: Link> Endpoint<L> {
     #[inline]
     pub fn progress(&mut self, sink: &mut impl Sink) -> Result<bool, EndpointError> {
         let mut received = !self.waiting.is_empty() && self.offer_again(sink);
-        let (is_news, of_frames) = self.take_frames(sink)?;
+        let (mut is_news, of_frames) = self.take_frames(sink)?;
         received |= of_frames;
+        is_news |= std::mem::take(&mut self.has_slept);
         if !self.neighbours.is_empty() {
             received |= self.take_local(sink);
         }
-        if (is_news || self.may_be_knocked) && self.door.is_some() {
+        if is_news && self.door.is_some() {
             self.look_round(sink)?;
         }
-        // A message is handed over first; what else there is to do can wait for a quieter moment, but not for ever.
+        // A message is handed over first; what else there is to do can wait for a quieter moment, but not for ever: the
+        // acknowledgement that it brought may be what a sender waits for, who sleeps next.
+        let is_unheard = is_news || self.unheard > 0;
         self.unheard += u32::from(received);
-        if (is_news && !received) || self.unheard >= UNHEARD_MESSAGES || !self.turns.is_empty() {
-            self.catch_up(sink)?;
+        if (is_unheard && !received) || self.unheard >= UNHEARD_MESSAGES || !self.turns.is_empty() {
+            self.unheard = 0;
+            self.port.transmit()?;
+            self.hear(sink);
+            self.pump()?;
+            self.port.transmit()?;
         }
         Ok(received || !self.events.is_empty())
     }
@@ -284,14 +310,6 @@ impl<L: Link> Endpoint<L> {
                     return Ok(false);
                 }
                 self.check()?;
-                // What the last messages brought along, such as acknowledgements, was put off: it is not slept over.
-                if self.unheard > 0 {
-                    self.catch_up(sink)?;
-                    if !self.events.is_empty() {
-                        self.patience.learn(false);
-                        return Ok(true);
-                    }
-                }
                 self.sleep(Duration::from_nanos(left))?;
             }
         }
@@ -303,7 +321,8 @@ impl<L: Link> Endpoint<L> {
     /// When the link no longer works.
     pub fn settle(&mut self, sink: &mut impl Sink) -> Result<bool, EndpointError> {
         self.port.tell_time();
-        self.look_round(sink)?;
+        self.has_slept = true;
+        self.looked_round = Instant::from_nanos(0);
         self.progress(sink)?;
         self.hear(sink);
         self.pump()?;
@@ -316,6 +335,12 @@ impl<L: Link> Endpoint<L> {
     /// # Errors
     /// When the link no longer works.
     pub fn sleep(&mut self, patience: Duration) -> Result<(), EndpointError> {
+        // The next progress looks everywhere, whatever wakes us.
+        self.has_slept = true;
+        self.looked_round = Instant::from_nanos(0);
+        if self.unheard > 0 || !self.events.is_empty() {
+            return Ok(());
+        }
         let patience = self.port.prepare_to_sleep(patience)?;
         let Some(patience) = self.arm_neighbours(patience) else { return Ok(()) };
         let mut others: Vec<BorrowedFd<'_>> = Vec::new();
@@ -324,8 +349,7 @@ impl<L: Link> Endpoint<L> {
             others.extend(self.channels.descriptors_of(*index));
         }
         self.port.link.wait_to_receive_or(&others, patience)?;
-        self.port.wake();
-        self.may_be_knocked = true;
+        self.port.tell_time();
         Ok(())
     }
 
@@ -360,16 +384,6 @@ impl<L: Link> Endpoint<L> {
         Ok(counters)
     }
 
-    /// Does what was put off for the sake of messages: sends what is due, hears the engine, hands messages on.
-    #[inline]
-    fn catch_up(&mut self, sink: &mut impl Sink) -> Result<(), EndpointError> {
-        self.unheard = 0;
-        self.port.transmit()?;
-        self.hear(sink);
-        self.pump()?;
-        Ok(self.port.transmit()?)
-    }
-
     /// Takes what the engine has to say.
     fn hear(&mut self, sink: &mut impl Sink) {
         while let Some(event) = self.port.station.poll_event() {
@@ -384,14 +398,15 @@ impl<L: Link> Endpoint<L> {
                     }
                     self.take_turn(index);
                 }
-                // What was under way is lost: the channel ends, and a new one begins with a new order.
-                StationEvent::Connection(handle, ConnectionEvent::Reset(cause)) => {
-                    self.end_connection(handle, cause.into());
-                }
+                StationEvent::Connection(handle, ConnectionEvent::Reset(cause)) => self.reset(handle, cause, sink),
                 StationEvent::Connection(_, ConnectionEvent::ResetDone) => {}
                 StationEvent::Connection(handle, ConnectionEvent::Disconnected(cause)) => {
+                    if let Some(connection) = self.port.station.connection(handle) {
+                        self.repeated += connection.counters().information_repeated;
+                        self.duplicate += connection.counters().received_again;
+                    }
                     if let Some(index) = self.channels.of_connection(handle) {
-                        self.end(index, cause.into(), sink);
+                        self.retire(index, cause.into(), sink);
                     }
                 }
                 StationEvent::Datagram(_, slot, outcome) => {
@@ -407,6 +422,26 @@ impl<L: Link> Endpoint<L> {
                 StationEvent::AddressChecked { .. } => {}
             }
         }
+        if !self.pending.is_empty() {
+            self.connect_pending(sink);
+        }
+    }
+
+    fn connect_pending(&mut self, sink: &mut impl Sink) {
+        let now = self.port.now();
+        for place in (0..self.pending.len()).rev() {
+            let index = self.pending[place];
+            let Some(channel) = self.channels.at(index) else { continue };
+            if channel.is_closing && channel.queue.is_empty() {
+                self.end(index, Ending::Closed, sink);
+                continue;
+            }
+            let peer = Peer { local: self.address.sap, mac: channel.peer.mac, remote: channel.peer.sap };
+            if let Ok(handle) = self.port.station.connect(peer, now) {
+                self.pending.swap_remove(place);
+                self.channels.begin(index, handle, false);
+            }
+        }
     }
 
     /// A peer asks for a channel.
@@ -414,10 +449,37 @@ impl<L: Link> Endpoint<L> {
         let now = self.port.now();
         let Some(Peer { mac, remote, .. }) = self.port.station.peer(handle) else { return };
         let peer = Address { mac, sap: remote };
-        if self.channels.is_full() || !self.port.station.accept(handle, now) {
+        let known = self.channels.to(peer);
+        if let Some(index) = known
+            && self.pending.contains(&index)
+            && self.port.station.accept(handle, now)
+        {
+            self.pending.retain(|pending| *pending != index);
+            self.channels.begin(index, handle, true);
+            self.take_turn(index);
+            return;
+        }
+        if known.is_some() || self.channels.is_full() || !self.port.station.accept(handle, now) {
             self.port.station.disconnect(handle, now);
             return;
         }
+        if let Some(channel) = self.channels.add(Channel::new(peer, Way::Wire { handle, is_open: true })) {
+            self.events.push_back(Event::Opened { channel, peer });
+        }
+    }
+
+    /// What was under way is lost, so the channel ends. If it was the peer that wants to number anew, it was started
+    /// again: it has asked for a channel, and nobody is asked twice.
+    fn reset(&mut self, handle: ConnectionHandle, cause: Cause, sink: &mut impl Sink) {
+        let now = self.port.now();
+        if cause != Cause::PeerReset || !self.config.accepts {
+            self.end_connection(handle, cause.into());
+            return;
+        }
+        let Some(index) = self.channels.of_connection(handle) else { return };
+        let Some(peer) = self.channels.at(index).map(|channel| channel.peer) else { return };
+        self.retire(index, cause.into(), sink);
+        self.port.station.accept_reset(handle, now);
         if let Some(channel) = self.channels.add(Channel::new(peer, Way::Wire { handle, is_open: true })) {
             self.events.push_back(Event::Opened { channel, peer });
         }
@@ -446,29 +508,43 @@ impl<L: Link> Endpoint<L> {
         }
     }
 
+    /// The way to a peer is no more: messages to it are reported at once, and the channel ends when all that it has
+    /// received was taken, which was acknowledged.
+    fn retire(&mut self, index: u16, ending: Ending, sink: &mut impl Sink) {
+        match self.channels.at(index) {
+            Some(channel) if !channel.parked.is_empty() && !channel.is_closing => {
+                let ending = *channel.ending.get_or_insert(ending);
+                channel.queue.clear();
+                self.channels.retire(index, ending);
+                self.fail_messages(index, ending);
+            }
+            _ => self.end(index, ending, sink),
+        }
+    }
+
     /// A channel is no more: its messages are reported, then it.
     fn end(&mut self, index: u16, ending: Ending, sink: &mut impl Sink) {
         let id = self.channels.id(index);
-        if let Some(Channel { way: Way::Wire { handle, .. }, .. }) = self.channels.at(index)
-            && let Some(connection) = self.port.station.connection(*handle)
-        {
-            self.repeated += connection.counters().information_repeated;
-            self.duplicate += connection.counters().received_again;
-        }
         let Some(channel) = self.channels.remove(index) else { return };
         let ending = channel.ending.unwrap_or(ending);
         self.waiting.retain(|waiting| *waiting != index);
         self.neighbours.retain(|neighbour| *neighbour != index);
         self.turns.retain(|turn| *turn != index);
+        self.pending.retain(|pending| *pending != index);
+        self.fail_messages(index, ending);
+        sink.ended(id);
+        self.events.push_back(Event::Ended { channel: id, peer: channel.peer, ending });
+    }
+
+    fn fail_messages(&mut self, index: u16, ending: Ending) {
         for message in self.descriptors.of_channel(index) {
             let Some(message) = self.descriptors.remove(message) else { continue };
+            debug_assert_eq!(message.outstanding, 0, "the engine has done with all of its slots");
             if let Content::Slot(slot) = message.content {
                 self.port.slots.free(slot);
             }
             self.events.push_back(Event::Failed { context: message.context, ending });
         }
-        sink.ended(id);
-        self.events.push_back(Event::Ended { channel: id, peer: channel.peer, ending });
     }
 
     /// Queues a channel for sending.

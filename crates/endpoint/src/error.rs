@@ -22,6 +22,16 @@ pub enum EndpointError {
     /// The way to processes of this host.
     #[error(transparent)]
     Shm(#[from] ShmError),
+    /// The pipes to processes of this host are too short for a frame's message.
+    #[error("a ring of {ring_bytes} bytes takes messages of {room}; frames of this MTU need {needed}")]
+    Ring {
+        /// As configured.
+        ring_bytes: usize,
+        /// What there is.
+        room: usize,
+        /// What is needed.
+        needed: usize,
+    },
     /// The interface's MTU leaves no room.
     #[error("frames of an MTU of {mtu} bytes have no room for a message's head; at least {least} are needed")]
     MtuTooSmall {

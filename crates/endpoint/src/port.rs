@@ -27,8 +27,18 @@ const BATCH_FRAMES: usize = 32;
 const CONTROL_BYTES: usize = ETHERNET_HEADER_BYTES + Header::MAX + JobToken::BYTES;
 /// Frames taken before acknowledgements are sent all the same: as many as the engine acknowledges at once.
 const FRAMES_PER_TRANSMIT: u32 = 16;
+/// Frames taken in one go: whoever sends faster than we receive must not keep us from everything else.
+const FRAMES_AT_ONCE: u32 = 1024;
 /// Looks into the ring between two looks at the clock: the clock costs as much as several.
 const LOOKS_PER_CLOCK: u32 = 32;
+
+/// Who goes to sleep does at once what is due so soon, such as an acknowledgement that waits for data to ride on:
+/// waking up for it would cost more.
+const DUE_SOON: Duration = Duration::from_micros(60);
+/// The shortest sleep for a timer's sake. To set a timer nearer than the system's tick and to take it back costs a
+/// virtual machine microseconds in every sleep (measured, `docs/performance.md`); what is repeated for a sleeper may
+/// be late instead.
+const SLEEP_MIN: Duration = Duration::from_millis(1);
 
 /// How long a link may refuse frames before they count as lost: longer than any queue takes to drain.
 const REFUSAL_PATIENCE: Duration = Duration::from_millis(20);
@@ -89,9 +99,9 @@ impl<L: Link> Port<L> {
         (mtu - LLC_BYTES).min(usize::from(u16::MAX)) - token.map_or(0, |_| JobToken::BYTES)
     }
 
-    /// Takes frames from the ring and hands what is for the user to `deliver`, until that says stop or
-    /// none is left. Answers that the engine wants given at once are given. False if nothing came and no
-    /// time has passed for the engine, so that there can be nothing new to send or to hear.
+    /// Takes frames from the ring and hands what is for the user to `deliver`, until that says stop, none is
+    /// left, or there is other work to do. Answers that the engine wants given at once are given. False if nothing
+    /// came and no time has passed for the engine, so that there can be nothing new to send or to hear.
     ///
     /// # Errors
     /// What the link says.
@@ -102,7 +112,7 @@ impl<L: Link> Port<L> {
         if is_news {
             self.tell_time();
         }
-        loop {
+        for _ in 0..FRAMES_AT_ONCE {
             let Some(frame) = self.link.receive() else { return Ok(is_news) };
             is_news = true;
             let Some(frame) = whole(&frame) else {
@@ -131,6 +141,7 @@ impl<L: Link> Port<L> {
                 return Ok(true);
             }
         }
+        Ok(true)
     }
 
     /// Sends the next frame that is due; others stay due.
@@ -157,19 +168,17 @@ impl<L: Link> Port<L> {
         Ok(())
     }
 
-    /// Lets the engine know what time it is; when nothing else has.
+    /// Lets the engine know what time it is; when nothing else has. Whether something was due, so that it may have
+    /// something to say.
     #[inline]
-    pub fn tell_time(&mut self) {
+    pub fn tell_time(&mut self) -> bool {
         self.looks = 0;
         self.now = now();
-        if self.station.next_deadline().is_some_and(|deadline| deadline <= self.now) {
+        let is_due = self.station.next_deadline().is_some_and(|deadline| deadline <= self.now);
+        if is_due {
             self.station.handle_timeout(self.now);
         }
-    }
-
-    /// After a sleep: lets the next [`receive`](Self::receive) tell the time, and say that there can be news.
-    pub fn wake(&mut self) {
-        self.looks = LOOKS_PER_CLOCK;
+        is_due
     }
 
     /// How long there is nothing to do but for frames that come: until something is due, or for `patience`. Sends
@@ -178,11 +187,25 @@ impl<L: Link> Port<L> {
     /// # Errors
     /// What the link says.
     pub fn prepare_to_sleep(&mut self, patience: Duration) -> Result<Duration, LinkError> {
-        self.tell_time();
+        let is_due = self.tell_time() | self.hasten();
         self.transmit()?;
-        let due = self.station.next_deadline();
+        if is_due {
+            // The engine may have something to say.
+            return Ok(Duration::ZERO);
+        }
+        let due = self.station.exact_deadline();
         let until = due.map_or(u64::MAX, |due| due.as_nanos().saturating_sub(self.now.as_nanos()));
-        Ok(patience.min(Duration::from_nanos(until)))
+        Ok(patience.min(Duration::from_nanos(until).max(SLEEP_MIN)))
+    }
+
+    /// Does at once what is due soon, such as an acknowledgement that waits for data to ride on. Whether there was
+    /// anything.
+    pub fn hasten(&mut self) -> bool {
+        let is_due = self.station.exact_deadline().is_some_and(|deadline| deadline <= self.now + DUE_SOON);
+        if is_due {
+            self.station.handle_timeout(self.now + DUE_SOON);
+        }
+        is_due
     }
 
     /// Sleeps until a frame comes, something is due, or for `patience`.

@@ -22,6 +22,8 @@ pub struct Slots {
     front_bytes: usize,
     entries: Box<[Entry]>,
     free: Vec<Slot>,
+    /// Slots under way that hold only a head.
+    heads: u16,
 }
 
 /// What a slot that is under way holds.
@@ -31,6 +33,8 @@ struct Entry {
     in_slot: u16,
     /// What follows, in the caller's memory.
     lent: Lent,
+    /// Whether it was filled by `lend`.
+    is_head: bool,
 }
 
 /// Memory of the caller's that is only read.
@@ -83,8 +87,10 @@ impl Slots {
             memory,
             slot_bytes,
             front_bytes: front.len(),
-            entries: vec![Entry { in_slot: 0, lent: Lent::NOTHING }; usize::from(slots)].into_boxed_slice(),
+            entries: vec![Entry { in_slot: 0, lent: Lent::NOTHING, is_head: false }; usize::from(slots)]
+                .into_boxed_slice(),
             free: (0..slots).collect(),
+            heads: 0,
         }
     }
 
@@ -98,7 +104,7 @@ impl Slots {
         a.copy_from_slice(first);
         b.copy_from_slice(second);
         let in_slot = (self.front_bytes + first.len() + second.len()) as u16;
-        self.entries[usize::from(slot)] = Entry { in_slot, lent: Lent::NOTHING };
+        self.entries[usize::from(slot)] = Entry { in_slot, lent: Lent::NOTHING, is_head: false };
         Some(slot)
     }
 
@@ -109,15 +115,24 @@ impl Slots {
     #[inline]
     pub unsafe fn lend(&mut self, first: &[u8], second: &[u8]) -> Option<Slot> {
         let slot = self.fill(first, &[])?;
+        let entry = &mut self.entries[usize::from(slot)];
         // SAFETY: the caller's promise.
-        self.entries[usize::from(slot)].lent = unsafe { Lent::new(second) };
+        (entry.lent, entry.is_head) = (unsafe { Lent::new(second) }, true);
+        self.heads += 1;
         Some(slot)
     }
 
     /// Gives a slot back once the engine has done with it.
     #[inline]
     pub fn free(&mut self, slot: Slot) {
+        self.heads -= u16::from(self.entries[usize::from(slot)].is_head);
         self.free.push(slot);
+    }
+
+    /// Slots under way that hold only a head.
+    #[inline]
+    pub(crate) fn heads(&self) -> u16 {
+        self.heads
     }
 
     /// Whether nothing is under way.

@@ -55,7 +55,7 @@ impl Tuning {
     /// defaults.
     ///
     /// # Errors
-    /// [`TuningError`]: a file that is named must be there, and one that is there must be one.
+    /// [`TuningError`]: a file that is named must be there, and one that is there and may be read must be one.
     pub fn load() -> Result<Self, TuningError> {
         if let Some(named) = env::var_os(TUNING_VARIABLE) {
             return Self::read(Path::new(&named))
@@ -64,8 +64,12 @@ impl Tuning {
         let folder = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
         let folder = folder.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".config")));
         for path in [folder.map(|folder| folder.join("barewire/tuning.toml")), Some(SYSTEM_FILE.into())] {
-            if let Some(found) = path.map_or(Ok(None), |path| Self::read(&path))? {
-                return Ok(found);
+            match path.map_or(Ok(None), |path| Self::read(&path)) {
+                // Somebody else's home, as after setpriv or sudo.
+                Err(TuningError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {}
+                Ok(None) => {}
+                Ok(Some(found)) => return Ok(found),
+                Err(error) => return Err(error),
             }
         }
         Ok(Self::default())

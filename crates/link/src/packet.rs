@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::interface::{owned, system};
 use crate::restricted;
 use crate::ring::ReceiveRing;
-use crate::socket::{self, TROUBLE, get_option, set_option};
+use crate::socket::{self, get_option, set_option};
 use crate::{Counters, Filter, Incoming, Interface, Link, LinkError, MacAddress, Outgoing};
 
 /// How to open a [`PacketLink`].
@@ -156,14 +156,6 @@ impl PacketLink {
         sent as isize
     }
 
-    fn poll(&mut self, events: libc::c_short, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
-        let woken = socket::poll(&self.socket, events, others, timeout).map_err(|error| self.failed("ppoll", error))?;
-        if woken.events & TROUBLE != 0 {
-            self.check()?;
-        }
-        Ok(woken.events & events != 0 || woken.other)
-    }
-
     fn failed(&self, operation: &'static str, source: io::Error) -> LinkError {
         system(operation, &self.interface.name, source)
     }
@@ -214,15 +206,15 @@ impl Link for PacketLink {
 
     fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
         self.ring.give_back();
-        self.poll(libc::POLLIN, others, timeout)
+        socket::wait(&self.socket, &self.interface.name, libc::POLLIN, others, timeout)
     }
 
     fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {
-        self.poll(libc::POLLOUT, &[], timeout)
+        socket::wait(&self.socket, &self.interface.name, libc::POLLOUT, &[], timeout)
     }
 
     fn check(&mut self) -> Result<(), LinkError> {
-        socket::pending_error(&self.socket).map_err(|error| self.failed("SO_ERROR", error))
+        socket::check(&self.socket, &self.interface.name)
     }
 
     fn counters(&mut self) -> Result<Counters, LinkError> {

@@ -7,6 +7,9 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::time::Duration;
 
+use crate::LinkError;
+use crate::interface::system;
+
 /// Sets an option.
 pub(crate) fn set_option<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
     let length = libc::socklen_t::try_from(size_of::<T>()).expect("options are small");
@@ -31,7 +34,7 @@ pub(crate) fn get_option<T: Copy>(socket: &OwnedFd, level: libc::c_int, option: 
 }
 
 /// The error that the socket has kept for whoever asks, such as that its interface went down.
-pub(crate) fn pending_error(socket: &OwnedFd) -> io::Result<()> {
+fn pending_error(socket: &OwnedFd) -> io::Result<()> {
     match get_option::<libc::c_int>(socket, libc::SOL_SOCKET, libc::SO_ERROR)? {
         0 => Ok(()),
         code => Err(io::Error::from_raw_os_error(code)),
@@ -49,21 +52,38 @@ pub(crate) fn bind<T>(socket: &OwnedFd, address: &T) -> io::Result<()> {
 }
 
 /// What ended a sleep.
-pub(crate) struct Woken {
+struct Woken {
     /// What came on the socket, errors included.
-    pub(crate) events: libc::c_short,
+    events: libc::c_short,
     /// One of the others can be read, or is in trouble.
-    pub(crate) other: bool,
+    other: bool,
+}
+
+/// Sleeps until one of `events` has come on an interface's socket, one of `others` can be read, or `timeout` is up:
+/// whether one of these came.
+pub(crate) fn wait(
+    socket: &OwnedFd,
+    interface: &str,
+    events: libc::c_short,
+    others: &[BorrowedFd<'_>],
+    timeout: Duration,
+) -> Result<bool, LinkError> {
+    const TROUBLE: libc::c_short = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
+    let woken = poll(socket, events, others, timeout).map_err(|error| system("ppoll", interface, error))?;
+    if woken.events & TROUBLE != 0 {
+        check(socket, interface)?;
+    }
+    Ok(woken.events & events != 0 || woken.other)
+}
+
+/// Whether an interface's socket still works.
+pub(crate) fn check(socket: &OwnedFd, interface: &str) -> Result<(), LinkError> {
+    pending_error(socket).map_err(|error| system("SO_ERROR", interface, error))
 }
 
 /// Sleeps until one of `events` has come, one of `others` can be read, or `timeout` is up. A signal ends the wait
 /// early, with nothing.
-pub(crate) fn poll(
-    socket: &OwnedFd,
-    events: libc::c_short,
-    others: &[BorrowedFd<'_>],
-    timeout: Duration,
-) -> io::Result<Woken> {
+fn poll(socket: &OwnedFd, events: libc::c_short, others: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<Woken> {
     let own = libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 };
     let others = others.iter().map(|other| libc::pollfd { fd: other.as_raw_fd(), events: libc::POLLIN, revents: 0 });
     let mut requests: Vec<_> = std::iter::once(own).chain(others).collect();
@@ -77,6 +97,3 @@ pub(crate) fn poll(
     }
     Ok(Woken { events: requests[0].revents, other: requests[1..].iter().any(|other| other.revents != 0) })
 }
-
-/// Events that mean that something is wrong with the socket.
-pub(crate) const TROUBLE: libc::c_short = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;

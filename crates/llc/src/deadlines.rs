@@ -31,6 +31,11 @@ impl Deadlines {
         self.heap.first().map_or(Instant::NEVER, |entry| entry.0)
     }
 
+    /// The slot whose deadline is the earliest.
+    pub fn first(&self) -> Option<(Instant, u16)> {
+        self.heap.first().copied()
+    }
+
     /// Wakes the slot at `deadline` or before. A later deadline than the present one is not noted: the slot
     /// wakes early, and says then what it really wants. So most PDUs, which only put timers off, cost nothing.
     #[inline]

@@ -208,7 +208,12 @@ impl Reassembler {
             (true, None) => {
                 let (length, data) = rest.split_first_chunk::<4>().ok_or(BadFragment::Malformed)?;
                 let total = u32::from_be_bytes(*length);
-                if total as usize > room { Err(BadFragment::TooLong { total }) } else { Ok((total, 0, is_last, data)) }
+                match total as usize {
+                    bytes if bytes > room => Err(BadFragment::TooLong { total }),
+                    // The next one would begin at the same place, as if it were the first.
+                    1.. if data.is_empty() => Err(BadFragment::WrongLength),
+                    _ => Ok((total, 0, is_last, data)),
+                }
             }
             (true, Some(_)) => Err(BadFragment::UnexpectedFirst),
             (false, None) => Err(BadFragment::MissingFirst),
@@ -271,6 +276,7 @@ mod tests {
         assert_eq!(place(&[0x80]), Err(BadFragment::Malformed));
         assert_eq!(place(&[0x00, 1]), Err(BadFragment::MissingFirst));
         assert_eq!(place(&[0x01, 0, 0, 0, 11]), Err(BadFragment::TooLong { total: 11 }));
+        assert_eq!(place(&[0x01, 0, 0, 0, 3]), Err(BadFragment::WrongLength));
         assert_eq!(place(&[0x01, 0, 0, 0, 3, 1]), Ok(Progress::Partial(1)));
         assert_eq!(place(&[0x01, 0, 0, 0, 3, 1]), Err(BadFragment::UnexpectedFirst));
         assert_eq!(place(&[0x02, 1]), Err(BadFragment::WrongLength));

@@ -403,6 +403,22 @@ impl<T> Station<T> {
         self.deadlines.earliest().min(datagrams).min(check).if_ever()
     }
 
+    /// As [`next_deadline`](Self::next_deadline), but never too early: for callers that sleep until then, whom a timer
+    /// that was only put off would wake for nothing.
+    #[must_use]
+    pub fn exact_deadline(&mut self) -> Option<Instant> {
+        while let Some((deadline, slot)) = self.deadlines.first() {
+            let connection = self.entries[usize::from(slot)].connection.as_mut();
+            let wanted = connection.map_or(Instant::NEVER, Connection::exact_wake);
+            if wanted <= deadline {
+                break;
+            }
+            self.deadlines.remove(slot);
+            self.deadlines.wake_by(slot, wanted);
+        }
+        self.next_deadline()
+    }
+
     /// The next frame to send, until there is none. Connections take turns.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<StationTransmit<'_, T>> {

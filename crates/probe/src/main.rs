@@ -82,7 +82,7 @@ struct PlaceArguments {
     /// Own IP address for TCP and UDP [default: the control channel's]
     #[arg(long)]
     address: Option<IpAddr>,
-    /// Broker to get the sockets of llc1, llc2 and llc3 from
+    /// Broker to get the sockets of llc1, llc2, llc3 and endpoints from
     ///
     /// [default: its usual place, where the system refuses a socket of our own]
     #[arg(long, value_name = "PATH")]

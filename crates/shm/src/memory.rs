@@ -66,13 +66,22 @@ unsafe impl Send for Memory {}
 // SAFETY: a ring is only an address in a mapping. What is done there follows the rules of `ring.rs`.
 unsafe impl Send for Ring {}
 
+/// Whether a ring can have this size.
+pub(crate) fn check(ring_bytes: usize) -> Result<(), ShmError> {
+    let page_bytes = page_bytes();
+    let is_right = ring_bytes.is_power_of_two() && (page_bytes..=RING_BYTES_MAX).contains(&ring_bytes);
+    is_right.then_some(()).ok_or(ShmError::RingBytes { ring_bytes, page_bytes })
+}
+
+/// The largest message of a ring: a quarter of it, less the word in front.
+pub(crate) fn room(ring_bytes: usize) -> usize {
+    ring_bytes / MESSAGES - size_of::<u64>()
+}
+
 impl Memory {
     /// New memory, all zero, sealed, every page of it present; and the file that another process may map.
     pub(crate) fn create(ring_bytes: usize) -> Result<(Self, OwnedFd), ShmError> {
-        let page_bytes = page_bytes();
-        if !(ring_bytes.is_power_of_two() && (page_bytes..=RING_BYTES_MAX).contains(&ring_bytes)) {
-            return Err(ShmError::RingBytes { ring_bytes, page_bytes });
-        }
+        check(ring_bytes)?;
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let file = memfd_create(c"barewire-pipe", flags).map_err(ShmError::system("memfd_create"))?;
         let bytes = file_bytes(ring_bytes);
@@ -85,7 +94,7 @@ impl Memory {
 
     /// Memory that another process has made; none if it is not as [`Memory::create`] makes it.
     pub(crate) fn adopt(file: &OwnedFd, ring_bytes: usize) -> Result<Option<Self>, ShmError> {
-        if !(ring_bytes.is_power_of_two() && (page_bytes()..=RING_BYTES_MAX).contains(&ring_bytes)) {
+        if check(ring_bytes).is_err() {
             return Ok(None);
         }
         // Only a file without a name on the system's own tmpfs has such seals, or one of huge pages, which can run out.
@@ -158,9 +167,9 @@ impl Drop for Memory {
 }
 
 impl Ring {
-    /// Its largest message; a quarter of it, less the word in front.
+    /// Its largest message.
     pub(crate) fn room(self) -> usize {
-        self.bytes / MESSAGES - size_of::<u64>()
+        room(self.bytes)
     }
 
     /// What the receiver takes before it tells.

@@ -9,8 +9,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
 
 use crate::bounds::WAKES_MAX;
-use crate::error::Fault;
-use crate::memory::Memory;
+use crate::error::{Fault, ShmError};
+use crate::memory::{self, Memory};
 use crate::ring::{Receiving, Sending, meet};
 
 /// How a pipe is made; the knocker decides.
@@ -19,6 +19,16 @@ pub struct PipeConfig {
     /// Bytes of the ring of each direction: a power of two from a page to [`RING_BYTES_MAX`](crate::RING_BYTES_MAX).
     /// The largest message is a quarter of it, less 8.
     pub ring_bytes: usize,
+}
+
+impl PipeConfig {
+    /// Bytes of the largest message of such a pipe.
+    ///
+    /// # Errors
+    /// [`ShmError::RingBytes`] if no ring has this size.
+    pub fn room(&self) -> Result<usize, ShmError> {
+        memory::check(self.ring_bytes).map(|()| memory::room(self.ring_bytes))
+    }
 }
 
 impl Default for PipeConfig {
@@ -171,16 +181,19 @@ impl Pipe {
     /// system call, for when nothing has come for some time. A child that the other has forked, and that has not called
     /// `exec`, keeps its end open.
     pub fn is_gone(&mut self) -> bool {
-        if self.fault.is_some() {
-            return true;
-        }
+        // After the look at the socket: what the other wrote before its end is seen now.
+        self.fault.is_some() || self.is_hung_up() && !self.receiving.is_ready()
+    }
+
+    /// Whether the other end is closed, its process dead, or the pipe broken, however much there is left to receive. A
+    /// system call, as [`Pipe::is_gone`].
+    pub fn is_hung_up(&mut self) -> bool {
         if !self.hung_up {
             let mut descriptors = [PollFd::new(self.socket.as_fd(), PollFlags::empty())];
             // Asks for nothing, and is told of the end nevertheless.
             self.hung_up = matches!(poll(&mut descriptors, PollTimeout::ZERO), Ok(1..));
         }
-        // After the look at the socket: what the other wrote before its end is seen now.
-        self.hung_up && !self.receiving.is_ready()
+        self.hung_up || self.fault.is_some()
     }
 
     /// What the other end did to break the pipe, if it did.

@@ -35,6 +35,11 @@ pub(super) fn door_name(address: Address) -> Vec<u8> {
     [b"barewire-endpoint/", &address.to_bytes()[..]].concat()
 }
 
+/// What a pipe must have room for, where a frame carries so many bytes: the same behind its octet.
+pub(super) const fn room_needed(room: usize) -> usize {
+    1 + room
+}
+
 impl<L: Link> Endpoint<L> {
     /// Whether a peer is reached through shared memory: it has the same interface.
     pub(super) fn is_local(&self, peer: Address) -> bool {
@@ -69,10 +74,10 @@ impl<L: Link> Endpoint<L> {
     /// Now and then: who knocks, whose neighbour is gone, who is there at last.
     pub(super) fn look_round(&mut self, sink: &mut impl Sink) -> Result<(), EndpointError> {
         let now = now();
-        if now < self.looked_round + LOOK_ROUND_EVERY && !self.may_be_knocked {
+        if now < self.looked_round + LOOK_ROUND_EVERY {
             return Ok(());
         }
-        (self.looked_round, self.may_be_knocked) = (now, false);
+        self.looked_round = now;
         while let Some(pipe) = self.door.as_mut().map_or(Ok(None), Door::accept)? {
             self.let_in(pipe, sink);
         }
@@ -85,18 +90,33 @@ impl<L: Link> Endpoint<L> {
                 Way::Knocking { until } if now >= *until => self.end(index, Ending::NoAnswer, sink),
                 Way::Knocking { .. } => self.knock(index),
                 Way::Local { .. } if is_done => self.end(index, Ending::Closed, sink),
-                Way::Local { pipe, other } => {
-                    let is_broken = pipe.fault().is_some();
-                    // If each knocked, the peer holds two ends as well, and both are gone with it.
-                    let is_gone = pipe.is_gone() && other.as_mut().is_none_or(|other| other.is_gone());
-                    if is_gone && channel.parked.is_empty() {
-                        self.end(index, if is_broken { Ending::Violation } else { Ending::PeerClosed }, sink);
-                    }
-                }
-                Way::Wire { .. } => {}
+                Way::Local { .. } => self.see_whether_gone(index, sink),
+                Way::Wire { .. } | Way::Pending | Way::Over => {}
             }
         }
         Ok(())
+    }
+
+    /// A neighbour that is gone gets no more messages; its channel ends when all that it had sent is taken.
+    fn see_whether_gone(&mut self, index: u16, sink: &mut impl Sink) {
+        let Some(channel) = self.channels.at(index) else { return };
+        let Way::Local { pipe, other } = &mut channel.way else { return };
+        // If each knocked, the peer holds two ends as well, and both are gone with it: the one that it sends into first.
+        let hung_up = (pipe.is_hung_up(), other.as_mut().is_some_and(|other| other.is_hung_up()));
+        if hung_up == (false, false) {
+            return;
+        }
+        let is_broken = pipe.fault().or(other.as_ref().and_then(|other| other.fault())).is_some();
+        let ending = if is_broken { Ending::Violation } else { Ending::PeerClosed };
+        let is_other_empty = !hung_up.1 || other.as_mut().is_none_or(|other| other.is_gone());
+        let is_empty = (!hung_up.0 || pipe.is_gone()) && is_other_empty;
+        if is_empty && channel.parked.is_empty() {
+            self.end(index, ending, sink);
+        } else if channel.ending.is_none() {
+            channel.queue.clear();
+            self.channels.retire(index, ending);
+            self.fail_messages(index, ending);
+        }
     }
 
     /// Makes ready to sleep for neighbours, too: for how long, or `None` if one has something already.
@@ -105,17 +125,24 @@ impl<L: Link> Endpoint<L> {
             let Some(channel) = self.channels.at(*index) else { continue };
             let awaits_room = !channel.queue.is_empty();
             match &mut channel.way {
+                // The next look round ends it.
+                Way::Knocking { .. } | Way::Local { .. } if channel.is_closing && !awaits_room => return None,
                 Way::Knocking { .. } => patience = patience.min(KNOCK_EVERY),
                 Way::Local { pipe, other } => {
                     let room = pipe.room();
-                    let awaited = if awaits_room { Awaited::MessageOrRoom(room) } else { Awaited::Message };
-                    let is_ready = pipe.arm(awaited) | other.as_mut().is_some_and(|other| other.arm(Awaited::Message));
-                    // What is parked waits for the user, not for the peer.
-                    if is_ready && channel.parked.is_empty() {
+                    // What is parked waits for the user, not for the peer, and so does what lies behind it.
+                    let is_ready = match (channel.parked.is_empty(), awaits_room) {
+                        (true, true) => pipe.arm(Awaited::MessageOrRoom(room)),
+                        (true, false) => pipe.arm(Awaited::Message),
+                        (false, true) => pipe.arm(Awaited::Room(room)),
+                        (false, false) => false,
+                    };
+                    let other = other.as_mut().filter(|_| channel.parked.is_empty());
+                    if is_ready | other.is_some_and(|other| other.arm(Awaited::Message)) {
                         return None;
                     }
                 }
-                Way::Wire { .. } => {}
+                Way::Wire { .. } | Way::Pending | Way::Over => {}
             }
         }
         Some(patience)
@@ -128,6 +155,7 @@ impl<L: Link> Endpoint<L> {
         body: &[u8],
         context: u64,
     ) -> Result<(), SendError> {
+        let is_new = self.channels.to(to).is_none();
         let id = self.connect(to).map_err(|_| SendError::Full)?;
         let kind = if class == Class::Unreliable { Kind::Unreliable } else { Kind::Acknowledged };
         let way = self.channels.get(id).map(|channel| &mut channel.way);
@@ -137,6 +165,11 @@ impl<L: Link> Endpoint<L> {
             }
             true
         } else {
+            // Nobody is there. A datagram does not wait for anybody, and nobody shall hear of a channel that was none.
+            if is_new {
+                self.channels.remove(id.index);
+                self.neighbours.retain(|neighbour| *neighbour != id.index);
+            }
             false
         };
         if class == Class::Acknowledged {
@@ -152,38 +185,47 @@ impl<L: Link> Endpoint<L> {
         let Some(channel) = self.channels.at(index).filter(|channel| channel.is_closing) else { return };
         if let Way::Wire { handle, .. } = channel.way {
             let now = self.port.now();
+            // DISC says nothing of what has come before it: the peer shall know that its last message did. What goes
+            // wrong with the link shows in the next progress.
+            if self.port.hasten() {
+                let _ = self.port.transmit();
+            }
             if !self.port.station.finish(handle, now) {
                 self.port.station.disconnect(handle, now);
             }
+            // What has ended at once says so.
+            self.unheard += 1;
         }
     }
 
     /// Somebody on this host opened a pipe to us.
-    fn let_in(&mut self, pipe: Pipe, sink: &mut impl Sink) {
-        let Some(peer) = self.peer_of(pipe.hello()) else {
+    fn let_in(&mut self, mut pipe: Pipe, sink: &mut impl Sink) {
+        // The knocker has chosen its size.
+        let is_large_enough = pipe.room() >= room_needed(self.room);
+        let Some(peer) = self.peer_of(pipe.hello()).filter(|_| is_large_enough) else {
             self.strangers += 1;
             return;
         };
-        if let Some(index) = self.channels.to(peer)
-            && let Some(Channel { way: Way::Local { pipe: old, .. }, .. }) = self.channels.at(index)
-            && old.is_gone()
-        {
-            self.end(index, Ending::Restarted, sink);
-        }
-        let pipe = Box::new(pipe);
+        // It may have closed a channel or been started again, and begin anew.
         if let Some(index) = self.channels.to(peer) {
+            self.see_whether_gone(index, sink);
+        }
+        // What is over already is a channel of its own: whoever has this address now may be another.
+        let ending = pipe.is_hung_up().then_some(Ending::PeerClosed);
+        let pipe = Box::new(pipe);
+        if let (Some(index), None) = (self.channels.to(peer), ending) {
             let Some(channel) = self.channels.at(index) else { return };
             match &mut channel.way {
                 // We knocked at the same time: each sends into its own.
                 Way::Local { other: other @ None, .. } => *other = Some(pipe),
                 way @ Way::Knocking { .. } => *way = Way::Local { pipe, other: None },
                 // A third one is no neighbour of ours.
-                Way::Local { .. } | Way::Wire { .. } => self.strangers += 1,
+                Way::Local { .. } | Way::Wire { .. } | Way::Pending | Way::Over => self.strangers += 1,
             }
             self.take_turn(index);
             return;
         }
-        let channel = Channel::new(peer, Way::Local { pipe, other: None });
+        let channel = Channel { ending, ..Channel::new(peer, Way::Local { pipe, other: None }) };
         if let Some(channel) = self.config.accepts.then(|| self.channels.add(channel)).flatten() {
             self.neighbours.push(channel.index);
             self.events.push_back(Event::Opened { channel, peer });
@@ -241,7 +283,11 @@ impl<L: Link> Endpoint<L> {
                         sink.datagram(peer, Class::Acknowledged, body);
                         delivered = true;
                     }
-                    _ => self.malformed += 1,
+                    _ => {
+                        self.malformed += 1;
+                        self.end(index, Ending::Violation, sink);
+                        return delivered;
+                    }
                 }
             }
         }

@@ -73,9 +73,13 @@ impl<L: Link> Endpoint<L> {
             }
             if channel.parked.is_empty() {
                 self.waiting.swap_remove(place);
-                if let Way::Wire { handle, .. } = channel.way {
-                    let now = self.port.now();
-                    self.port.station.set_busy(handle, false, now);
+                match channel.way {
+                    Way::Wire { handle, .. } => {
+                        let now = self.port.now();
+                        self.port.station.set_busy(handle, false, now);
+                    }
+                    Way::Over => self.end(index, Ending::PeerClosed, sink),
+                    Way::Pending | Way::Knocking { .. } | Way::Local { .. } => {}
                 }
             }
         }

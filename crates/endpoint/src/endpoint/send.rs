@@ -64,7 +64,7 @@ impl<L: Link> Endpoint<L> {
         if head.len() > HEAD_MAX || bytes > self.copied_max() {
             return Err(SendError::TooLong { bytes, most: self.copied_max() });
         }
-        let channel = self.channels.get(to).filter(|channel| !channel.is_closing).ok_or(SendError::Ended)?;
+        let channel = self.channels.get(to).filter(|channel| channel.takes_messages()).ok_or(SendError::Ended)?;
         let (_, whole) = begin(bytes, self.room);
         let front = Front::new(&whole.expect("every message has a first fragment"), head);
         if let (Way::Local { pipe, .. }, true) = (&mut channel.way, channel.queue.is_empty())
@@ -95,7 +95,7 @@ impl<L: Link> Endpoint<L> {
         if head.len() > HEAD_MAX || u32::try_from(bytes).is_err() {
             return Err(SendError::TooLong { bytes, most: u32::MAX as usize });
         }
-        self.channels.get(to).filter(|channel| !channel.is_closing).ok_or(SendError::Ended)?;
+        self.channels.get(to).filter(|channel| channel.takes_messages()).ok_or(SendError::Ended)?;
         let mut copy = [0; HEAD_MAX];
         copy[..head.len()].copy_from_slice(head);
         // SAFETY: the caller's promise.
@@ -106,7 +106,7 @@ impl<L: Link> Endpoint<L> {
         Ok(())
     }
 
-    /// Sends a datagram: a message that fits one frame, without a channel. Of an acknowledged one [`Event::Sent`] or
+    /// Sends a datagram: a message that fits one frame, without a channel (but to a process of this host it opens one). Of an acknowledged one [`Event::Sent`] or
     /// [`Event::Failed`] tells of `context`; only one to each peer can be under way.
     ///
     /// # Errors
@@ -207,8 +207,11 @@ impl<L: Link> Endpoint<L> {
         };
         let (cutter, next) = cut.get_or_insert_with(|| begin(head.len() + body.len(), *room));
         let mut handed = 0;
+        // Long messages leave slots to short ones.
+        let most_heads = owners.len() as u16 - owners.len() as u16 / 4;
         while let Some(fragment) = next
             && handed < FRAMES_PER_TURN
+            && port.slots.heads() < most_heads
         {
             let (front, part) = Front::of(fragment, head, &body);
             // SAFETY: the body stays as it is until its owner is told, after all of the message's slots are free.

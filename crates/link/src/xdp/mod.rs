@@ -19,7 +19,7 @@ use self::program::{Attached, Hook, Program};
 use self::rings::{Consumer, Producer};
 use self::umem::{LONGEST_FRAME_BYTES, RECEIVE_CHUNKS, SEND_CHUNKS, Umem, chunk_bytes};
 use crate::interface::{owned, system};
-use crate::socket::{self, TROUBLE, set_option};
+use crate::socket::{self, set_option};
 use crate::{
     Counters, ETHERNET_HEADER_BYTES, Filter, Incoming, Interface, Link, LinkError, MINIMUM_FRAME_BYTES, MacAddress,
     Outgoing, VlanTag,
@@ -278,14 +278,6 @@ impl XdpLink {
         };
     }
 
-    fn poll(&mut self, events: libc::c_short, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
-        let woken = socket::poll(&self.socket, events, others, timeout).map_err(|error| self.failed("ppoll", error))?;
-        if woken.events & TROUBLE != 0 {
-            self.check()?;
-        }
-        Ok(woken.events & events != 0 || woken.other)
-    }
-
     fn failed(&self, operation: &'static str, source: io::Error) -> LinkError {
         system(operation, &self.interface.name, source)
     }
@@ -354,7 +346,7 @@ impl Link for XdpLink {
     fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
         self.settle();
         self.kick()?;
-        self.poll(libc::POLLIN, others, timeout)
+        socket::wait(&self.socket, &self.interface.name, libc::POLLIN, others, timeout)
     }
 
     fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {
@@ -373,7 +365,7 @@ impl Link for XdpLink {
     }
 
     fn check(&mut self) -> Result<(), LinkError> {
-        socket::pending_error(&self.socket).map_err(|error| self.failed("SO_ERROR", error))?;
+        socket::check(&self.socket, &self.interface.name)?;
         // An interface that is down has no word of its own: asking for a look at the ring tells.
         match self.wake() {
             Err(error)

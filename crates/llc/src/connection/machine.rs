@@ -290,6 +290,12 @@ impl Machine {
         self.timers.iter().fold(self.silence_deadline(), |earliest, timer| earliest.min(*timer))
     }
 
+    /// As [`wake`](Self::wake), but not earlier than a timer runs out.
+    pub fn exact_wake(&mut self) -> Instant {
+        self.wake = self.next_deadline();
+        self.wake
+    }
+
     /// When to look at the timers: not later than [`next_deadline`](Self::next_deadline), perhaps earlier.
     #[inline]
     pub fn wake(&self) -> Instant {

@@ -365,6 +365,11 @@ impl<T> Connection<T> {
         !self.queue.is_drained(self.machine.acknowledged) || !self.machine.indications.is_empty()
     }
 
+    /// Not earlier than something is to be done.
+    pub(crate) fn exact_wake(&mut self) -> Instant {
+        self.machine.exact_wake()
+    }
+
     #[inline]
     pub(crate) fn wake(&self) -> Instant {
         self.machine.wake()

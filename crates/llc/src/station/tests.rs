@@ -142,6 +142,26 @@ fn data_goes_to_its_connection_and_a_stale_handle_is_harmless() {
     assert_ne!(again, a);
 }
 
+/// The delay of an acknowledgement that has ridden on data must not wake a sleeper.
+#[test]
+fn who_sleeps_until_the_exact_deadline_is_not_woken_by_a_timer_that_was_stopped() {
+    let (mut stations, [a, b]) = connected();
+    stations[0].send(a, 1, at(1000)).unwrap();
+    exchange(&mut stations, at(1000));
+    stations[1].send(b, 2, at(1010)).unwrap();
+    exchange(&mut stations, at(1010));
+    let [_, b] = &mut stations;
+    let lower_bound = b.next_deadline().unwrap();
+    let exact = b.exact_deadline().unwrap();
+    assert!(lower_bound < exact, "{lower_bound:?}, {exact:?}");
+    // Nothing is to be done before, and something is then.
+    b.handle_timeout(Instant::from_nanos(exact.as_nanos() - 1));
+    assert!(b.poll_transmit(at(1010)).is_none());
+    b.handle_timeout(exact);
+    assert!(b.poll_transmit(exact).is_some());
+    assert!(b.exact_deadline().is_some_and(|next| next > exact));
+}
+
 #[test]
 fn a_service_access_point_that_does_not_listen_or_is_full_refuses() {
     let config = StationConfig { backlog: 2, ..Default::default() };

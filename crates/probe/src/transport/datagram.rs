@@ -61,10 +61,6 @@ impl Reassembly {
         Self { fragment_bytes, sequence: 0, seen: Vec::new(), received: 0 }
     }
 
-    pub fn fragment_bytes(&self) -> usize {
-        self.fragment_bytes
-    }
-
     /// Judges a fragment with `payload_bytes` behind its header for a message of `message_bytes`.
     /// `padded` says that the transport may have lengthened a short one.
     #[inline]

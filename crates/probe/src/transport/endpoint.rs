@@ -9,20 +9,18 @@ use barewire_endpoint::{
     Address, ChannelId, Class, Config, Encapsulation, Event, Framing, INLINE_BYTES, Inbox, InboxConfig, JobToken,
     Piece, Sink, Tuning,
 };
-use barewire_link::{ETHERNET_HEADER_BYTES, Link, MINIMUM_FRAME_BYTES, MacAddress};
-use barewire_llc::message::{FIRST_HEADER, OTHER_HEADER};
+use barewire_link::{ETHERNET_HEADER_BYTES, Link, MacAddress};
+use barewire_llc::message::FIRST_HEADER;
 
 use super::links::{OpenLink, wrong};
 use super::llc::{SAP_COUNT, open, sap_of};
-use super::{Counters, Endpoint, Place, Transport};
+use super::{Counters, Endpoint, Place, Transport, fragments_wire_bytes};
 use crate::protocol::Session;
 use barewire_recorder::LaunchError;
 use barewire_recorder::clock::now_ns;
 
 /// How long a channel may take to come about.
 const CONNECT_PATIENCE_NS: u64 = 10_000_000_000;
-/// Preamble and start delimiter, frame check sequence, gap.
-const WIRE_OVERHEAD_BYTES: usize = 8 + 4 + 12;
 /// An I PDU's header, and the token behind it.
 const FRAME_HEADER_BYTES: usize = ETHERNET_HEADER_BYTES + 4 + JobToken::BYTES;
 /// Bytes of messages that may still be read from the caller's memory, or two messages.
@@ -360,11 +358,7 @@ impl<L: Link> Transport for Window<L> {
     fn set_pace(&mut self, _bit_s: Option<f64>) {}
 
     fn wire_bytes(&self, message_bytes: usize) -> usize {
-        let room = self.endpoint.copied_max() + FIRST_HEADER;
-        let fragments = 1 + message_bytes.saturating_sub(room - FIRST_HEADER).div_ceil(room - OTHER_HEADER);
-        let headers = FIRST_HEADER + (fragments - 1) * OTHER_HEADER;
-        let frame_headers = FRAME_HEADER_BYTES + WIRE_OVERHEAD_BYTES;
-        (message_bytes + headers + fragments * frame_headers).max(MINIMUM_FRAME_BYTES + WIRE_OVERHEAD_BYTES)
+        fragments_wire_bytes(message_bytes, self.endpoint.copied_max() + FIRST_HEADER, FRAME_HEADER_BYTES)
     }
 
     fn is_lossy(&self) -> bool {

@@ -2,6 +2,7 @@
 //! Transports: each moves whole messages between two endpoints and knows nothing of what is
 //! measured. The tests in [`crate::measure`] drive them and know nothing of how they work.
 
+mod cutting;
 mod datagram;
 mod endpoint;
 pub mod links;
@@ -15,7 +16,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use barewire_link::MacAddress;
+use barewire_link::{MINIMUM_FRAME_BYTES, MacAddress};
+use barewire_llc::message::{FIRST_HEADER, OTHER_HEADER};
 
 use self::endpoint::Role;
 use serde::{Deserialize, Serialize};
@@ -104,6 +106,17 @@ pub trait Transport {
 
     /// Largest payload of one packet or frame, where the transport knows it.
     fn mtu(&self) -> Option<usize>;
+}
+
+/// Preamble and start delimiter, frame check sequence, gap: of every frame on a wire.
+const WIRE_OVERHEAD_BYTES: usize = 8 + 4 + 12;
+
+/// Bytes on the wire of a message cut into fragments of at most `room` bytes, each behind so many bytes of headers.
+fn fragments_wire_bytes(message_bytes: usize, room: usize, frame_header_bytes: usize) -> usize {
+    let fragments = 1 + message_bytes.saturating_sub(room - FIRST_HEADER).div_ceil(room - OTHER_HEADER);
+    let headers =
+        FIRST_HEADER + (fragments - 1) * OTHER_HEADER + fragments * (frame_header_bytes + WIRE_OVERHEAD_BYTES);
+    (message_bytes + headers).max(MINIMUM_FRAME_BYTES + WIRE_OVERHEAD_BYTES)
 }
 
 /// What a side itself brings to its end of a transport.

@@ -3,22 +3,18 @@
 
 use std::time::Duration;
 
-use barewire_link::{ETHERNET_HEADER_BYTES, Field, Filter, Link, MINIMUM_FRAME_BYTES, MacAddress, Outgoing};
+use barewire_link::{ETHERNET_HEADER_BYTES, Field, Filter, Link, MINIMUM_FRAME_BYTES, MacAddress};
 
+use super::cutting::{Cutting, Heading};
 use super::datagram::{Accepted, HEADER_BYTES, Header, Reassembly};
 use super::links::{self, OpenLink};
-use super::pace::Pacer;
 use super::{Counters, Endpoint, Place, Transport};
 use crate::protocol::Session;
 use barewire_recorder::LaunchError;
 
 /// IEEE 802 local experimental EtherType 1.
 const ETHER_TYPE: u16 = 0x88b5;
-/// Frames handed over with one system call at most.
-const BATCH_FRAMES: usize = 32;
 const FRAME_HEADER_BYTES: usize = ETHERNET_HEADER_BYTES + HEADER_BYTES;
-/// Preamble and start delimiter, frame check sequence, gap.
-const WIRE_OVERHEAD_BYTES: usize = 8 + 4 + 12;
 
 /// A link that is open before its peer is known.
 pub struct Listening {
@@ -28,7 +24,8 @@ pub struct Listening {
 impl Listening {
     pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), LaunchError> {
         if place.broker.is_some() {
-            let text = "the broker hands out LLC service access points, no raw frames: choose llc1, llc2 or llc3";
+            let text =
+                "the broker hands out LLC service access points, no raw frames: choose llc1, llc2, llc3 or endpoint";
             return Err(LaunchError::WrongUse(text.to_owned()));
         }
         let mut fields = vec![Field::word(12, ETHER_TYPE)];
@@ -54,9 +51,8 @@ pub struct Raw<L> {
     session: u32,
     /// Destination, source and EtherType of every frame that comes in.
     incoming: [u8; ETHERNET_HEADER_BYTES],
-    headers: Box<[[u8; FRAME_HEADER_BYTES]; BATCH_FRAMES]>,
+    cutting: Cutting<RawHeading, FRAME_HEADER_BYTES>,
     reassembly: Reassembly,
-    pacer: Pacer,
     counters: Counters,
     mtu: usize,
 }
@@ -76,9 +72,8 @@ impl<L: Link> Raw<L> {
         Self {
             session,
             incoming: ethernet_header(link.address(), peer),
-            headers: Box::new([header; BATCH_FRAMES]),
+            cutting: Cutting::new(header, session, mtu - HEADER_BYTES),
             reassembly: Reassembly::new(mtu - HEADER_BYTES),
-            pacer: Pacer::default(),
             counters: Counters::default(),
             mtu,
             link,
@@ -110,57 +105,20 @@ impl<L: Link> Raw<L> {
     }
 }
 
-impl<L: Link> Raw<L> {
-    /// Goes on sending a message that takes several frames, many with one system call.
-    fn send_fragments(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError> {
-        let fragment_bytes = self.reassembly.fragment_bytes();
-        while *done < message.len() {
-            if !self.pacer.allows() {
-                return Ok(false);
-            }
-            // A paced sender sends frame by frame: the pace is kept between frames.
-            let batch = if self.pacer.is_off() { BATCH_FRAMES } else { 1 };
-            let mut frames = [Outgoing::default(); BATCH_FRAMES];
-            let mut count = 0;
-            let parts = message[*done..].chunks(fragment_bytes);
-            let first = *done / fragment_bytes;
-            for (((frame, header), part), fragment) in
-                frames.iter_mut().zip(self.headers.iter_mut()).zip(parts).zip(first..).take(batch)
-            {
-                let fields = Header { session: self.session, sequence, fragment: fragment as u32 };
-                header[ETHERNET_HEADER_BYTES..].copy_from_slice(&fields.to_bytes());
-                *frame = Outgoing { header, payload: part };
-                count += 1;
-            }
-            let sent = self.link.send(&frames[..count])?;
-            for frame in &frames[..sent] {
-                *done += frame.payload.len();
-                self.pacer.sent(frame_wire_bytes(frame.payload.len()));
-            }
-            if sent < count {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+/// The twelve bytes behind the Ethernet header.
+struct RawHeading;
+
+impl Heading<FRAME_HEADER_BYTES> for RawHeading {
+    #[inline]
+    fn write(header: &mut [u8; FRAME_HEADER_BYTES], fields: Header, _part_bytes: usize) {
+        header[ETHERNET_HEADER_BYTES..].copy_from_slice(&fields.to_bytes());
     }
 }
 
 impl<L: Link> Transport for Raw<L> {
     #[inline]
     unsafe fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError> {
-        if message.len() > self.reassembly.fragment_bytes() {
-            return self.send_fragments(sequence, message, done);
-        }
-        if !self.pacer.allows() {
-            return Ok(false);
-        }
-        let fields = Header { session: self.session, sequence, fragment: 0 };
-        self.headers[0][ETHERNET_HEADER_BYTES..].copy_from_slice(&fields.to_bytes());
-        if self.link.send(&[Outgoing { header: &self.headers[0], payload: message }])? == 0 {
-            return Ok(false);
-        }
-        self.pacer.sent(frame_wire_bytes(message.len()));
-        Ok(true)
+        Ok(self.cutting.try_send(&mut self.link, sequence, message, done)?)
     }
 
     #[inline]
@@ -173,20 +131,18 @@ impl<L: Link> Transport for Raw<L> {
     }
 
     fn wait_to_send(&mut self, patience: Duration) -> Result<(), LaunchError> {
-        if self.pacer.is_off() {
+        if self.cutting.waits_for_link() {
             self.link.wait_to_send(patience)?;
         }
         Ok(())
     }
 
     fn set_pace(&mut self, bit_s: Option<f64>) {
-        self.pacer.set(bit_s);
+        self.cutting.set_pace(bit_s);
     }
 
     fn wire_bytes(&self, message_bytes: usize) -> usize {
-        let fragment_bytes = self.reassembly.fragment_bytes();
-        let (whole, rest) = (message_bytes / fragment_bytes, message_bytes % fragment_bytes);
-        whole * frame_wire_bytes(fragment_bytes) + if rest > 0 { frame_wire_bytes(rest) } else { 0 }
+        self.cutting.wire_bytes(message_bytes)
     }
 
     fn is_lossy(&self) -> bool {
@@ -207,16 +163,11 @@ impl<L: Link> Transport for Raw<L> {
     }
 }
 
-/// Bytes on the wire of a frame with that much of a message in it.
-fn frame_wire_bytes(payload_bytes: usize) -> usize {
-    (FRAME_HEADER_BYTES + payload_bytes).max(MINIMUM_FRAME_BYTES) + WIRE_OVERHEAD_BYTES
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::pattern::{Pattern, Sender};
-    use barewire_link::{Faults, MemoryLink};
+    use barewire_link::{Faults, MemoryLink, Outgoing};
 
     fn pair(faults: Faults, seed: u64) -> (Raw<MemoryLink>, Raw<MemoryLink>) {
         let (a, b) = MemoryLink::pair(200, faults, seed);

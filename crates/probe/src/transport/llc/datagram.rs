@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use barewire_link::{ETHERNET_HEADER_BYTES, Link, MINIMUM_FRAME_BYTES, Outgoing};
+use barewire_link::{ETHERNET_HEADER_BYTES, Link};
 use barewire_llc::{Delivery, Destination, Peer, StationConfig};
 
+use super::super::cutting::{Cutting, Heading};
 use super::super::datagram::{Accepted, HEADER_BYTES, Header, Reassembly};
 use super::super::links::wrong;
-use super::super::pace::Pacer;
 use super::super::{Counters, Transport};
 use super::FRAMING;
 use barewire_endpoint::Port;
@@ -17,17 +17,13 @@ use barewire_recorder::LaunchError;
 /// DSAP, SSAP and the control field of a UI PDU.
 const LLC_BYTES: usize = 3;
 const FRAME_HEADER_BYTES: usize = ETHERNET_HEADER_BYTES + LLC_BYTES + HEADER_BYTES;
-const BATCH_FRAMES: usize = 32;
-/// Preamble and start delimiter, frame check sequence, gap.
-const WIRE_OVERHEAD_BYTES: usize = 8 + 4 + 12;
 
 pub struct Datagrams<L> {
     port: Port<L>,
     session: u32,
     peer: Peer,
-    headers: Box<[[u8; FRAME_HEADER_BYTES]; BATCH_FRAMES]>,
+    cutting: Cutting<DatagramHeading, FRAME_HEADER_BYTES>,
     reassembly: Reassembly,
-    pacer: Pacer,
     counters: Counters,
     mtu: usize,
 }
@@ -47,9 +43,8 @@ impl<L: Link> Datagrams<L> {
             port,
             session,
             peer,
-            headers: Box::new([header; BATCH_FRAMES]),
+            cutting: Cutting::new(header, session, mtu - LLC_BYTES - HEADER_BYTES),
             reassembly: Reassembly::new(mtu - LLC_BYTES - HEADER_BYTES),
-            pacer: Pacer::default(),
             counters: Counters::default(),
             mtu,
         })
@@ -79,61 +74,22 @@ impl<L: Link> Datagrams<L> {
     }
 }
 
-/// Writes what differs from frame to frame: the length, and the fragment's place.
-#[inline]
-fn write_header(header: &mut [u8; FRAME_HEADER_BYTES], fields: Header, part_bytes: usize) {
-    let length = FRAMING.encapsulation.length_or_type(LLC_BYTES + HEADER_BYTES + part_bytes);
-    header[ETHERNET_HEADER_BYTES - 2..ETHERNET_HEADER_BYTES].copy_from_slice(&length);
-    header[ETHERNET_HEADER_BYTES + LLC_BYTES..].copy_from_slice(&fields.to_bytes());
-}
+/// The length, and the fragment's place behind the LLC header.
+struct DatagramHeading;
 
-fn frame_wire_bytes(part_bytes: usize) -> usize {
-    (FRAME_HEADER_BYTES + part_bytes).max(MINIMUM_FRAME_BYTES) + WIRE_OVERHEAD_BYTES
+impl Heading<FRAME_HEADER_BYTES> for DatagramHeading {
+    #[inline]
+    fn write(header: &mut [u8; FRAME_HEADER_BYTES], fields: Header, part_bytes: usize) {
+        let length = FRAMING.encapsulation.length_or_type(LLC_BYTES + HEADER_BYTES + part_bytes);
+        header[ETHERNET_HEADER_BYTES - 2..ETHERNET_HEADER_BYTES].copy_from_slice(&length);
+        header[ETHERNET_HEADER_BYTES + LLC_BYTES..].copy_from_slice(&fields.to_bytes());
+    }
 }
 
 impl<L: Link> Transport for Datagrams<L> {
     #[inline]
     unsafe fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError> {
-        let fragment_bytes = self.reassembly.fragment_bytes();
-        if message.len() <= fragment_bytes {
-            if !self.pacer.allows() {
-                return Ok(false);
-            }
-            let header = &mut self.headers[0];
-            write_header(header, Header { session: self.session, sequence, fragment: 0 }, message.len());
-            if self.port.link.send(&[Outgoing { header, payload: message }])? == 0 {
-                return Ok(false);
-            }
-            self.pacer.sent(frame_wire_bytes(message.len()));
-            return Ok(true);
-        }
-        while *done < message.len() {
-            if !self.pacer.allows() {
-                return Ok(false);
-            }
-            let batch = if self.pacer.is_off() { BATCH_FRAMES } else { 1 };
-            let mut frames = [Outgoing::default(); BATCH_FRAMES];
-            let mut count = 0;
-            let parts = message[*done..].chunks(fragment_bytes);
-            let first = *done / fragment_bytes;
-            for (((frame, header), part), fragment) in
-                frames.iter_mut().zip(self.headers.iter_mut()).zip(parts).zip(first..).take(batch)
-            {
-                let fields = Header { session: self.session, sequence, fragment: fragment as u32 };
-                write_header(header, fields, part.len());
-                *frame = Outgoing { header, payload: part };
-                count += 1;
-            }
-            let sent = self.port.link.send(&frames[..count])?;
-            for frame in &frames[..sent] {
-                *done += frame.payload.len();
-                self.pacer.sent(frame_wire_bytes(frame.payload.len()));
-            }
-            if sent < count {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        Ok(self.cutting.try_send(&mut self.port.link, sequence, message, done)?)
     }
 
     #[inline]
@@ -146,20 +102,18 @@ impl<L: Link> Transport for Datagrams<L> {
     }
 
     fn wait_to_send(&mut self, patience: Duration) -> Result<(), LaunchError> {
-        if self.pacer.is_off() {
+        if self.cutting.waits_for_link() {
             self.port.link.wait_to_send(patience)?;
         }
         Ok(())
     }
 
     fn set_pace(&mut self, bit_s: Option<f64>) {
-        self.pacer.set(bit_s);
+        self.cutting.set_pace(bit_s);
     }
 
     fn wire_bytes(&self, message_bytes: usize) -> usize {
-        let fragment_bytes = self.reassembly.fragment_bytes();
-        let (whole, rest) = (message_bytes / fragment_bytes, message_bytes % fragment_bytes);
-        whole * frame_wire_bytes(fragment_bytes) + if rest > 0 { frame_wire_bytes(rest) } else { 0 }
+        self.cutting.wire_bytes(message_bytes)
     }
 
     fn is_lossy(&self) -> bool {

@@ -4,15 +4,15 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use barewire_link::{ETHERNET_HEADER_BYTES, Link, MINIMUM_FRAME_BYTES};
-use barewire_llc::message::{Cutter, FIRST_HEADER, Fragment, OTHER_HEADER, Progress, Reassembler};
+use barewire_link::{ETHERNET_HEADER_BYTES, Link};
+use barewire_llc::message::{Cutter, FIRST_HEADER, Fragment, Progress, Reassembler};
 use barewire_llc::{
     Cause, ConnectionConfig, ConnectionEvent, ConnectionHandle, DatagramOutcome, Delivery, Peer, StationConfig,
     StationEvent,
 };
 
 use super::super::links::wrong;
-use super::super::{Counters, Transport};
+use super::super::{Counters, Transport, fragments_wire_bytes};
 use super::FRAMING;
 use barewire_endpoint::Port;
 use barewire_recorder::LaunchError;
@@ -20,8 +20,6 @@ use barewire_recorder::clock::now_ns;
 
 /// How long a connection may take to come about.
 const CONNECT_PATIENCE_NS: u64 = 10_000_000_000;
-/// Preamble and start delimiter, frame check sequence, gap.
-const WIRE_OVERHEAD_BYTES: usize = 8 + 4 + 12;
 const LLC_HEADER_BYTES: usize = 4;
 /// Fragments that may wait for a buffer to be received into; with more the peer is told to wait.
 const BACKLOG_FRAGMENTS: usize = 128;
@@ -463,11 +461,7 @@ impl<L: Link> Transport for Reliable<L> {
     fn set_pace(&mut self, _bit_s: Option<f64>) {}
 
     fn wire_bytes(&self, message_bytes: usize) -> usize {
-        let room = self.room as usize;
-        let fragments = 1 + message_bytes.saturating_sub(room - FIRST_HEADER).div_ceil(room - OTHER_HEADER);
-        let headers = FIRST_HEADER + (fragments - 1) * OTHER_HEADER;
-        let frame_headers = ETHERNET_HEADER_BYTES + LLC_HEADER_BYTES + WIRE_OVERHEAD_BYTES;
-        (message_bytes + headers + fragments * frame_headers).max(MINIMUM_FRAME_BYTES + WIRE_OVERHEAD_BYTES)
+        fragments_wire_bytes(message_bytes, self.room as usize, ETHERNET_HEADER_BYTES + LLC_HEADER_BYTES)
     }
 
     fn is_lossy(&self) -> bool {

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How channels end, and what begins again afterwards.
+
+mod common;
+
+use std::ptr;
+use std::time::Duration;
+
+use barewire_endpoint::{Address, ChannelId, Ending, SendError};
+use common::*;
+
+#[test]
+fn everything_sent_before_closing_arrives_and_both_hear_of_the_end() {
+    for is_local in [false, true] {
+        let (mut a, mut b) = two(is_local);
+        for round in 0..3 {
+            let (to_b, to_a) = join(&mut a, &mut b);
+            let first = round * 10;
+            for context in first..first + 9 {
+                a.endpoint.send(to_b, &[], &pattern(context, 100), context).unwrap();
+            }
+            a.lend(to_b, b"last", pattern(first + 9, 700_000), first + 9).unwrap();
+            a.endpoint.close(to_b);
+            assert_eq!(a.endpoint.send(to_b, &[], &[], 99), Err(SendError::Ended));
+            assert_eq!(a.lend(to_b, &[], vec![], 99), Err(SendError::Ended));
+            until(&mut [&mut a, &mut b], "it ends", |sides| sides.iter().all(|side| !side.ended.is_empty()));
+            assert!(a.all_sent(first..first + 10));
+            assert_eq!(a.ended, [(to_b, b.address(), Ending::Closed)]);
+            assert_eq!(b.ended, [(to_a, a.address(), Ending::PeerClosed)]);
+            let got = b.from(to_a);
+            assert_eq!(got.len(), 10, "local {is_local}, round {round}");
+            assert!((first..).zip(&got[..9]).all(|(seed, got)| *got == pattern(seed, 100)));
+            assert!(got[9] == [&b"last"[..], &pattern(first + 9, 700_000)].concat());
+            // Closing what has ended does nothing.
+            a.endpoint.close(to_b);
+            (a.ended, b.ended) = (vec![], vec![]);
+        }
+    }
+}
+
+#[test]
+fn a_channel_can_be_closed_before_it_is_open() {
+    for is_local in [false, true] {
+        let (mut a, mut b) = two(is_local);
+        let to_b = a.connect(b.address());
+        a.endpoint.close(to_b);
+        until(&mut [&mut a, &mut b], "it ends", |sides| !sides[0].ended.is_empty());
+        assert_eq!(a.ended, [(to_b, b.address(), Ending::Closed)]);
+        // Nobody there at all.
+        let nobody = Address { sap: sap(0x44), ..b.address() };
+        let to_nobody = a.connect(nobody);
+        a.endpoint.close(to_nobody);
+        until(&mut [&mut a, &mut b], "it ends", |sides| sides[0].ended.len() == 2);
+        assert_eq!(a.ended[1].0, to_nobody);
+    }
+}
+
+/// A process may send, close and end before its neighbour has looked at the door.
+#[test]
+fn what_a_neighbour_has_sent_outlives_it() {
+    let (mut a, mut b) = two(true);
+    let to_b = a.connect(b.address());
+    for context in 0..20 {
+        a.endpoint.send(to_b, &[], &[context as u8], context).unwrap();
+    }
+    assert!(a.endpoint.settle(&mut a.inbox).unwrap());
+    let address = a.address();
+    drop(a);
+    until(&mut [&mut b], "its end is noticed", |sides| !sides[0].ended.is_empty());
+    let (from_a, _) = b.opened[0];
+    assert_eq!(b.ended, [(from_a, address, Ending::PeerClosed)]);
+    assert_eq!(b.from(from_a), (0..20).map(|number| [number]).collect::<Vec<_>>());
+}
+
+#[test]
+fn settling_is_done_when_everything_has_arrived() {
+    for is_local in [false, true] {
+        let (mut a, mut b) = two(is_local);
+        let to_b = a.connect(b.address());
+        assert!(a.endpoint.settle(&mut a.inbox).unwrap(), "nothing was given to it");
+        a.lend(to_b, &[], pattern(1, 1_000_000), 1).unwrap();
+        a.endpoint.send(to_b, &[], b"last", 2).unwrap();
+        assert!(!a.endpoint.settle(&mut a.inbox).unwrap());
+        until(&mut [&mut b], "it settles", |_| a.endpoint.settle(&mut a.inbox).unwrap());
+        a.take();
+        assert!(a.all_sent(1..3));
+        until(&mut [&mut b], "it is received", |sides| sides[0].received.len() == 2);
+    }
+}
+
+/// A job's last message, whose receiver closes as soon as it has it: its sender must hear that it came.
+#[test]
+fn who_receives_and_closes_has_said_so_before() {
+    for is_local in [false, true] {
+        let (mut a, mut b) = two(is_local);
+        let (to_b, to_a) = join(&mut a, &mut b);
+        a.endpoint.send(to_b, &[], b"goodbye", 7).unwrap();
+        a.turn();
+        until(&mut [&mut b], "it is received", |sides| !sides[0].received.is_empty());
+        b.endpoint.close(to_a);
+        until(&mut [&mut a, &mut b], "it ends", |sides| sides.iter().all(|side| !side.ended.is_empty()));
+        assert_eq!(a.outcomes[&7], None, "local {is_local}");
+    }
+}
+
+#[test]
+fn both_may_close_at_once() {
+    for is_local in [false, true] {
+        let (mut a, mut b) = two(is_local);
+        let (to_b, to_a) = join(&mut a, &mut b);
+        a.endpoint.close(to_b);
+        b.endpoint.close(to_a);
+        until(&mut [&mut a, &mut b], "it ends", |sides| sides.iter().all(|side| !side.ended.is_empty()));
+        for_some_time(&mut [&mut a, &mut b], Duration::from_millis(5));
+        assert_eq!((a.ended.len(), b.ended.len()), (1, 1));
+    }
+}
+
+/// Memory of its own pages, so that whoever reads it later ends the test.
+struct Pages(*mut libc::c_void);
+
+impl Pages {
+    const BYTES: usize = 2 << 20;
+
+    fn new() -> Self {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping wherever the kernel likes.
+        let memory = unsafe { libc::mmap(ptr::null_mut(), Self::BYTES, protection, flags, -1, 0) };
+        assert_ne!(memory, libc::MAP_FAILED);
+        Self(memory)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping is as long and lives as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.0.cast(), Self::BYTES) }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: nobody has a reference into it, as far as it was told.
+        assert_eq!(unsafe { libc::munmap(self.0, Self::BYTES) }, 0);
+    }
+}
+
+/// The peer vanishes without a word in the middle of long messages: all are told of as failed, and then their memory is
+/// not read any more. Another channel goes on.
+#[test]
+fn messages_to_a_dead_peer_fail_and_their_memory_is_free() {
+    for is_local in [false, true] {
+        let (segment, mac) = (Segment::default(), new_mac());
+        let mut a = side_at(&segment, mac, impatient(0x20));
+        let other = if is_local { mac } else { new_mac() };
+        let mut b = side_at(&segment, other, config(0x24));
+        let mut c = side_at(&segment, other, config(0x28));
+        let (to_b, _) = join(&mut a, &mut b);
+        let (to_c, _) = join(&mut a, &mut c);
+        // It takes nothing, so that much stays under way.
+        b.takes = false;
+        let pages: Vec<Pages> = (0..10).map(|_| Pages::new()).collect();
+        for (context, pages) in (0..).zip(&pages) {
+            // SAFETY: unmapped after the events.
+            unsafe { a.endpoint.send_lent(to_b, b"head", pages.bytes(), context) }.unwrap();
+        }
+        until(&mut [&mut a, &mut b], "some are on their way", |sides| sides[1].inbox.is_empty().eq(&false));
+        drop(b);
+        a.lend(to_c, &[], pattern(7, 300_000), 100).unwrap();
+        until(&mut [&mut a, &mut c], "it ends", |sides| !sides[0].ended.is_empty());
+        let expected = if is_local { Ending::PeerClosed } else { Ending::NoAnswer };
+        assert_eq!((a.ended[0].0, a.ended[0].2), (to_b, expected));
+        let failed = (0..10).filter(|context| a.outcomes[context] == Some(expected)).count();
+        assert!(failed >= 5, "{:?}", a.outcomes);
+        drop(pages);
+        until(&mut [&mut a, &mut c], "others go on", |sides| sides[0].all_sent(100..101));
+        for round in 0..50 {
+            a.lend(to_c, &[], pattern(round, 20_000), 200 + round).unwrap();
+        }
+        until(&mut [&mut a, &mut c], "others go on", |sides| sides[0].all_sent(200..250));
+        until(&mut [&mut a, &mut c], "others go on", |sides| sides[1].received.len() == 51);
+    }
+}
+
+/// The same, but it was this side's channel that the user closed: it waits for the peer, who is dead.
+#[test]
+fn closing_towards_a_dead_peer_ends_in_bounded_time() {
+    for is_local in [false, true] {
+        let (segment, mac) = (Segment::default(), new_mac());
+        let mut a = side_at(&segment, mac, impatient(0x20));
+        let mut b = side_at(&segment, if is_local { mac } else { new_mac() }, config(0x24));
+        let (to_b, _) = join(&mut a, &mut b);
+        b.takes = false;
+        for context in 0..20 {
+            a.lend(to_b, &[], pattern(context, 100_000), context).unwrap();
+        }
+        a.endpoint.close(to_b);
+        for_some_time(&mut [&mut a, &mut b], Duration::from_millis(2));
+        drop(b);
+        until(&mut [&mut a], "it ends", |sides| !sides[0].ended.is_empty());
+        assert_eq!(a.outcomes.len(), 20);
+        assert!(a.outcomes.values().any(Option::is_some));
+    }
+}
+
+/// At the same address there is a new endpoint, which the old channel does not concern.
+#[test]
+fn an_endpoint_started_again_gets_a_new_channel_whoever_is_first() {
+    for is_local in [false, true] {
+        for is_peer_first in [false, true] {
+            let (segment, mac) = (Segment::default(), new_mac());
+            let mut a = side_at(&segment, mac, impatient(0x20));
+            let other = if is_local { mac } else { new_mac() };
+            let mut b = side_at(&segment, other, config(0x24));
+            let (old, _) = join(&mut a, &mut b);
+            a.endpoint.send(old, &[], b"to the old one", 1).unwrap();
+            until(&mut [&mut a, &mut b], "it arrives", |sides| sides[0].all_sent(1..2));
+            drop(b);
+            let mut b = side_at(&segment, other, config(0x24));
+            let case = format!("local {is_local}, peer first {is_peer_first}");
+            let to_b = if is_peer_first {
+                let to_a = b.connect(a.address());
+                b.endpoint.send(to_a, &[], b"I am new", 1).unwrap();
+                until(&mut [&mut a, &mut b], "the old one ends", |sides| sides[0].ended.len() == 1);
+                until(&mut [&mut a, &mut b], "it arrives", |sides| sides[0].received.len() == 1);
+                let (channel, peer) = a.opened[0];
+                assert_eq!((&a.from(channel)[..], peer), (&[&b"I am new"[..]][..], b.address()), "{case}");
+                assert!(b.ended.is_empty(), "{case}: {:?}", b.ended);
+                channel
+            } else {
+                let _ = a.endpoint.send(old, &[], b"what is this", 2);
+                until(&mut [&mut a, &mut b], "the old one ends", |sides| !sides[0].ended.is_empty());
+                a.connect(b.address())
+            };
+            assert_eq!(a.ended[0].0, old);
+            assert!(matches!(a.ended[0].2, Ending::Restarted | Ending::PeerClosed), "{case}: {:?}", a.ended);
+            a.endpoint.send(to_b, &[], b"to the new one", 3).unwrap();
+            until(&mut [&mut a, &mut b], "it arrives", |sides| !sides[1].received.is_empty());
+            assert_eq!(b.received[0].1, b"to the new one", "{case}");
+            assert_eq!(a.ended.len(), 1, "{case}");
+        }
+    }
+}
+
+/// Closed and opened again before the peer has looked, with messages of both channels to be taken.
+#[test]
+fn a_channel_closed_and_opened_again_at_once_loses_nothing() {
+    for is_local in [false, true] {
+        for knocks_both in [false, true] {
+            let (mut a, mut b) = two(is_local);
+            let old: ChannelId = if knocks_both { join(&mut b, &mut a).1 } else { join(&mut a, &mut b).0 };
+            for context in 0..100 {
+                a.endpoint.send(old, b"old", &[context as u8], context).unwrap();
+            }
+            a.endpoint.close(old);
+            // The peer's part of the closing, but without taking any of the messages from its inbox.
+            b.takes = false;
+            if is_local {
+                until(&mut [&mut a], "it ends here", |sides| sides[0].ended.len() == 1);
+            } else {
+                b.takes = true;
+                until(&mut [&mut a, &mut b], "it ends here", |sides| sides[0].ended.len() == 1);
+            }
+            let new = a.connect(b.address());
+            // The new one knocks while the old one's messages wait for room in the inbox.
+            b.takes = false;
+            for_some_time(&mut [&mut a, &mut b], Duration::from_millis(5));
+            b.takes = true;
+            for context in 100..200 {
+                a.endpoint.send(new, b"new", &[context as u8], context).unwrap();
+            }
+            until(&mut [&mut a, &mut b], "all arrive", |sides| sides[1].received.len() == 200);
+            until(&mut [&mut a, &mut b], "the old one ends there", |sides| sides[1].ended.len() == 1);
+            let ((from_a, _), (was_from_a, _, _)) = (*b.opened.last().unwrap(), b.ended[0]);
+            for (channel, which, numbers) in [(was_from_a, b"old", 0..100_u8), (from_a, b"new", 100..200)] {
+                let expected: Vec<Vec<u8>> = numbers.map(|number| [&which[..], &[number]].concat()).collect();
+                assert_eq!(b.from(channel), expected, "local {is_local}");
+            }
+            b.endpoint.send(from_a, &[], b"answer", 300).unwrap();
+            until(&mut [&mut a, &mut b], "the answer arrives", |sides| sides[0].received.len() == 1);
+            assert_eq!(a.from(new), [b"answer"]);
+        }
+    }
+}

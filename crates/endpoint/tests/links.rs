@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A link that no longer works is an error in every call that needs it, and never a panic; and what is counted.
+
+mod common;
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use barewire_endpoint::{Address, Class, Config, EndpointCounters, EndpointError};
+use barewire_link::{Counters, Faults, Incoming, Link, LinkError, MacAddress, MemoryLink, Outgoing};
+use common::*;
+
+fn is_down<T>(result: &Result<T, EndpointError>) -> bool {
+    matches!(result, Err(EndpointError::Link(LinkError::InterfaceDown(_))))
+}
+
+#[test]
+fn a_link_that_goes_down_is_told_by_whatever_needs_it() {
+    let segment = Segment::default();
+    let mut a = side_at(&segment, new_mac(), config(0x20));
+    let mut b = side_at(&segment, new_mac(), config(0x24));
+    let (to_b, _) = join(&mut a, &mut b);
+    a.lend(to_b, &[], pattern(1, 1_000_000), 1).unwrap();
+    segment.take_down(a.address().mac, 0x20);
+    // It is taken, or there is no room; what the link says, the next progress tells.
+    let _ = a.endpoint.send(to_b, &[], b"copied", 2);
+    let _ = a.lend(to_b, &[], pattern(3, 100_000), 3);
+    assert!(is_down(&a.endpoint.check()));
+    assert!(is_down(&a.endpoint.sleep(Duration::from_secs(60))) || is_down(&a.endpoint.sleep(Duration::from_secs(60))));
+    assert!(is_down(&a.endpoint.send_datagram(b.address(), Class::Unreliable, b"hello", 4)));
+    let mut told = 0;
+    for _ in 0..1000 {
+        told += u32::from(is_down(&a.endpoint.progress(&mut a.inbox)));
+        let _ = a.endpoint.settle(&mut a.inbox);
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    assert!(told > 0);
+    // What can still be called, does no harm.
+    a.endpoint.close(to_b);
+    let _ = a.endpoint.connect(Address { mac: new_mac(), ..b.address() });
+    let _ = a.endpoint.progress(&mut a.inbox);
+    a.take();
+}
+
+/// A link on which somebody sends faster than anybody can receive.
+struct Flooded(SegmentLink, Vec<u8>);
+
+impl Link for Flooded {
+    fn address(&self) -> MacAddress {
+        self.0.address()
+    }
+
+    fn mtu(&self) -> usize {
+        self.0.mtu()
+    }
+
+    fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
+        self.0.send(frames)
+    }
+
+    fn receive(&mut self) -> Option<Incoming<'_>> {
+        Some(Incoming { bytes: &self.1, frame_bytes: self.1.len(), vlan: None })
+    }
+
+    fn wait_to_receive_or(&mut self, _: &[BorrowedFd<'_>], _: Duration) -> Result<bool, LinkError> {
+        Ok(true)
+    }
+
+    fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {
+        self.0.wait_to_send(timeout)
+    }
+
+    fn check(&mut self) -> Result<(), LinkError> {
+        self.0.check()
+    }
+
+    fn counters(&mut self) -> Result<Counters, LinkError> {
+        self.0.counters()
+    }
+}
+
+/// Frames of strangers, however many, leave time for everything else.
+#[test]
+fn a_flood_that_never_ends_does_not_keep_progress_from_returning() {
+    let (segment, mac) = (Segment::default(), new_mac());
+    let mut frame = vec![0; 60];
+    (frame[13], frame[14], frame[15], frame[16]) = (3, 0x20, 0x24, 0x7f);
+    let mut a = Side::new(Flooded(segment.link(mac, 0x20, MTU), frame), impatient(0x20));
+    let nobody = Address { mac: new_mac(), ..a.address() };
+    a.connect(nobody);
+    until(&mut [&mut a], "it notices that nobody answers", |sides| !sides[0].ended.is_empty());
+    assert!(a.endpoint.counters().unwrap().strangers > 1000);
+}
+
+/// Neighbours need no link.
+#[test]
+fn without_its_link_an_endpoint_still_reaches_its_neighbours_until_it_looks() {
+    let (segment, mac) = (Segment::default(), new_mac());
+    let mut a = side_at(&segment, mac, config(0x20));
+    let mut b = side_at(&segment, mac, config(0x24));
+    let (to_b, _) = join(&mut a, &mut b);
+    segment.take_down(mac, 0x20);
+    a.lend(to_b, &[], pattern(1, 1_000_000), 1).unwrap();
+    until(&mut [&mut a, &mut b], "it arrives", |sides| sides[0].all_sent(1..2));
+    assert!(is_down(&a.endpoint.check()));
+}
+
+#[test]
+fn the_other_end_of_a_wire_closed_is_an_error() {
+    let (a, b) = MemoryLink::pair(MTU, Faults::default(), 1);
+    let config = |byte| Config { local: None, ..config(byte) };
+    let (mut a, mut b) = (Side::new(a, config(0x20)), Side::new(b, config(0x24)));
+    let (to_b, _) = join(&mut a, &mut b);
+    a.lend(to_b, &[], pattern(1, 100_000), 1).unwrap();
+    drop(b);
+    assert!(is_down(&a.endpoint.check()));
+    // What is on the wire is received first.
+    let slept = (0..10).find_map(|_| {
+        let _ = a.endpoint.progress(&mut a.inbox);
+        a.take();
+        a.endpoint.sleep(Duration::from_secs(60)).err()
+    });
+    assert!(is_down::<()>(&Err(slept.unwrap())));
+    let _ = a.endpoint.send(to_b, &[], b"copied", 2);
+    assert!(is_down(&a.endpoint.settle(&mut a.inbox)) || is_down(&a.endpoint.settle(&mut a.inbox)));
+}
+
+/// The wire of a peer is unplugged for a moment, and for good.
+#[test]
+fn a_pause_of_the_wire_is_bridged_and_its_end_is_told() {
+    let segment = Segment::default();
+    let mut a = side_at(&segment, new_mac(), impatient(0x20));
+    let mut b = side_at(&segment, new_mac(), impatient(0x24));
+    let (to_b, to_a) = join(&mut a, &mut b);
+    let at = (b.address().mac, 0x24);
+    a.lend(to_b, &[], pattern(1, 300_000), 1).unwrap();
+    segment.cut_off(at.0, at.1, true);
+    for_some_time(&mut [&mut a, &mut b], Duration::from_millis(30));
+    segment.cut_off(at.0, at.1, false);
+    until(&mut [&mut a, &mut b], "it arrives", |sides| sides[0].all_sent(1..2));
+    assert!(b.from(to_a)[0] == pattern(1, 300_000));
+    segment.cut_off(at.0, at.1, true);
+    // Neither has anything to send: silence is noticed all the same.
+    until(&mut [&mut a, &mut b], "both end", |sides| sides.iter().all(|side| !side.ended.is_empty()));
+}
+
+#[test]
+fn counters_of_channels_that_have_ended_are_kept() {
+    let faults = Faults { loss: 0.05, duplication: 0.05, ..Faults::default() };
+    let (a, b) = MemoryLink::pair(MTU, faults, 3);
+    let config = |byte| Config { local: None, ..config(byte) };
+    let (mut a, mut b) = (Side::new(a, config(0x20)), Side::new(b, config(0x24)));
+    assert_eq!(a.endpoint.counters().unwrap(), EndpointCounters::default());
+    let mut before = EndpointCounters::default();
+    for round in 0..3 {
+        let (to_b, _) = join(&mut a, &mut b);
+        a.lend(to_b, &[], pattern(round, 300_000), round).unwrap();
+        until(&mut [&mut a, &mut b], "it arrives", |sides| sides[0].all_sent(round..round + 1));
+        let during = a.endpoint.counters().unwrap();
+        assert!(during.repeated > before.repeated, "round {round}: {during:?}");
+        a.endpoint.close(to_b);
+        until(&mut [&mut a, &mut b], "it ends", |sides| sides.iter().all(|side| !side.ended.is_empty()));
+        before = a.endpoint.counters().unwrap();
+        assert_eq!(before.repeated, during.repeated, "nothing is counted twice");
+        (a.ended, b.ended) = (vec![], vec![]);
+    }
+    assert!(b.endpoint.counters().unwrap().duplicate > 0);
+}

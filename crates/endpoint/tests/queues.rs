@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Queues that are full: who sends is told to wait, nothing is lost, nobody starves, and memory is bounded.
+
+mod common;
+
+use std::time::Duration;
+
+use barewire_endpoint::{ChannelId, Config, Ending, Inbox, InboxConfig, Piece, SendError, Sink};
+use common::*;
+
+#[test]
+fn a_full_send_queue_says_so_and_goes_on() {
+    for is_local in [false, true] {
+        let (segment, mac) = (Segment::default(), new_mac());
+        let small = Config { send_descriptors: 4, slots: 8, ..config(0x20) };
+        let mut a = side_at(&segment, mac, small);
+        let mut b = side_at(&segment, if is_local { mac } else { new_mac() }, config(0x24));
+        let (to_b, to_a) = join(&mut a, &mut b);
+        let (mut context, mut refused) = (0, 0);
+        until(&mut [&mut a, &mut b], "all are sent", |sides| {
+            while context < 200 {
+                let body = pattern(context, if context % 3 == 0 { 60_000 } else { 500 });
+                let sent = if context % 3 == 0 {
+                    sides[0].lend(to_b, &[], body, context)
+                } else {
+                    sides[0].endpoint.send(to_b, &[], &body, context)
+                };
+                match sent {
+                    Ok(()) => context += 1,
+                    Err(error) => {
+                        assert_eq!(error, SendError::Full);
+                        refused += 1;
+                        break;
+                    }
+                }
+            }
+            sides[0].all_sent(0..200)
+        });
+        until(&mut [&mut a, &mut b], "all arrive", |sides| sides[1].received.len() == 200);
+        assert!(refused > 10, "{refused}, local {is_local}");
+        for (context, got) in (0..).zip(b.from(to_a)) {
+            assert!(got == pattern(context, if context % 3 == 0 { 60_000 } else { 500 }));
+        }
+    }
+}
+
+/// Neither descriptors nor buffers: the peer waits for as long as it takes, nothing is lost, and it is not repeated all
+/// the while.
+#[test]
+fn a_full_receive_queue_makes_the_peer_wait() {
+    for is_local in [false, true] {
+        for (inbox, bytes) in [
+            (InboxConfig { receive_descriptors: 5, buffers: 100, buffer_bytes: 1000, ..InboxConfig::default() }, 100),
+            (InboxConfig { receive_descriptors: 500, buffers: 3, buffer_bytes: 1000, ..InboxConfig::default() }, 1000),
+            (
+                InboxConfig { receive_descriptors: 2, buffers: 1, buffer_bytes: 100_000, ..InboxConfig::default() },
+                100_000,
+            ),
+        ] {
+            let (mut a, mut b) = two(is_local);
+            b.inbox = Inbox::new(&inbox);
+            let (to_b, to_a) = join(&mut a, &mut b);
+            b.takes = false;
+            for context in 0..40 {
+                a.lend(to_b, &[], pattern(context, bytes), context).unwrap();
+            }
+            for_some_time(&mut [&mut a, &mut b], Duration::from_millis(50));
+            assert!(!a.outcomes.contains_key(&39) || is_local, "all are sent, {inbox:?}");
+            // Now and then one is taken.
+            for taken in 0..10 {
+                until(&mut [&mut a, &mut b], "there is one", |sides| !sides[1].inbox.is_empty());
+                let message = b.inbox.receive().unwrap();
+                assert_eq!((message.total, message.bytes().len()), (bytes, bytes));
+                assert!(message.bytes() == pattern(taken, bytes));
+                b.inbox.done(message);
+            }
+            b.takes = true;
+            until(&mut [&mut a, &mut b], "all arrive", |sides| sides[1].received.len() == 30);
+            until(&mut [&mut a, &mut b], "all are told of", |sides| sides[0].all_sent(0..40));
+            for (seed, got) in (10..).zip(b.from(to_a)) {
+                assert!(got == pattern(seed, bytes));
+            }
+            assert!(a.ended.is_empty() && b.ended.is_empty());
+        }
+    }
+}
+
+/// What the sink had refused was acknowledged, so it is not lost when the peer goes.
+#[test]
+fn what_waits_for_room_outlives_its_channel() {
+    for is_local in [false, true] {
+        let (mut a, mut b) = two(is_local);
+        b.inbox =
+            Inbox::new(&InboxConfig { receive_descriptors: 3, buffers: 0, buffer_bytes: 0, ..InboxConfig::default() });
+        let (to_b, from_a) = join(&mut a, &mut b);
+        b.takes = false;
+        for context in 0..4 {
+            a.endpoint.send(to_b, b"number", &[context as u8], context).unwrap();
+        }
+        until(&mut [&mut a, &mut b], "all are sent", |sides| sides[0].all_sent(0..4));
+        a.endpoint.close(to_b);
+        until(&mut [&mut a, &mut b], "it ends here", |sides| !sides[0].ended.is_empty());
+        for_some_time(&mut [&mut b], Duration::from_millis(5));
+        assert!(b.ended.is_empty(), "local {is_local}");
+        assert_eq!(b.endpoint.send(from_a, &[], &[], 1), Err(SendError::Ended));
+        // It can even begin again meanwhile.
+        let (_, anew) = join(&mut a, &mut b);
+        assert_ne!(from_a, anew);
+        b.takes = true;
+        until(&mut [&mut a, &mut b], "it ends there", |sides| !sides[1].ended.is_empty());
+        assert_eq!(b.ended, [(from_a, a.address(), Ending::PeerClosed)]);
+        assert_eq!(b.from(from_a), [b"number\0", b"number\x01", b"number\x02", b"number\x03"]);
+        b.endpoint.send(anew, &[], b"still here", 2).unwrap();
+        until(&mut [&mut a, &mut b], "it arrives", |sides| !sides[0].received.is_empty());
+    }
+}
+
+#[test]
+fn a_message_longer_than_any_buffer_says_how_long_it_was() {
+    for is_local in [false, true] {
+        let (mut a, mut b) = two(is_local);
+        b.inbox = Inbox::new(&InboxConfig {
+            receive_descriptors: 8,
+            buffers: 2,
+            buffer_bytes: 1000,
+            ..InboxConfig::default()
+        });
+        let (to_b, _) = join(&mut a, &mut b);
+        b.takes = false;
+        a.lend(to_b, b"head", pattern(1, 50_000), 1).unwrap();
+        a.lend(to_b, &[], pattern(2, 1000), 2).unwrap();
+        until(&mut [&mut a, &mut b], "they arrive", |sides| sides[0].all_sent(1..3));
+        for_some_time(&mut [&mut a, &mut b], Duration::from_millis(2));
+        let (long, fits) = (b.inbox.receive().unwrap(), b.inbox.receive().unwrap());
+        assert_eq!((long.total, long.bytes().len()), (50_004, 1000));
+        assert!(long.bytes() == [&b"head"[..], &pattern(1, 50_000)[..996]].concat());
+        assert!(fits.bytes() == pattern(2, 1000));
+    }
+}
+
+/// The shortest buffer that is long enough, or else the longest.
+#[test]
+fn buffers_are_chosen_by_length() {
+    let (mut a, mut b) = two(false);
+    b.inbox =
+        Inbox::new(&InboxConfig { receive_descriptors: 8, buffers: 0, buffer_bytes: 0, ..InboxConfig::default() });
+    let (to_b, _) = join(&mut a, &mut b);
+    b.takes = false;
+    for bytes in [5000, 300, 1000] {
+        b.inbox.offer(vec![0; bytes].into_boxed_slice());
+    }
+    for (context, bytes) in (0..).zip([250, 900, 9000]) {
+        a.lend(to_b, &[], pattern(context, bytes), context).unwrap();
+    }
+    until(&mut [&mut a, &mut b], "they arrive", |sides| sides[0].all_sent(0..3));
+    for expected in [250, 900, 5000] {
+        let message = b.inbox.receive().unwrap();
+        assert_eq!(message.bytes().len(), expected);
+        b.inbox.done(message);
+    }
+}
+
+/// A sender that vanishes in the middle of a message: the buffer that it had begun is there for others.
+#[test]
+fn a_message_that_is_never_finished_gives_its_buffer_back() {
+    for is_local in [false, true] {
+        let (segment, mac) = (Segment::default(), new_mac());
+        let mut a = side_at(&segment, if is_local { mac } else { new_mac() }, config(0x20));
+        let mut b = side_at(&segment, mac, impatient(0x24));
+        b.inbox = Inbox::new(&InboxConfig {
+            receive_descriptors: 8,
+            buffers: 1,
+            buffer_bytes: 1000,
+            ..InboxConfig::default()
+        });
+        let (to_b, from_a) = join(&mut a, &mut b);
+        a.lend(to_b, &[], pattern(9, 3_000_000), 9).unwrap();
+        for _ in 0..3 {
+            b.turn();
+        }
+        drop(a);
+        until(&mut [&mut b], "its end is noticed", |sides| !sides[0].ended.is_empty());
+        assert_eq!(b.ended[0].0, from_a);
+        assert!(b.received.is_empty());
+        let mut c = side_at(&segment, new_mac(), config(0x28));
+        let (to_b, from_c) = join(&mut c, &mut b);
+        c.lend(to_b, &[], pattern(1, 800), 1).unwrap();
+        until(&mut [&mut c, &mut b], "it arrives", |sides| sides[1].received.len() == 1);
+        assert!(b.from(from_c) == [pattern(1, 800)]);
+    }
+}
+
+/// Takes pieces at their own pace and remembers how many it was offered at once.
+struct Slow {
+    bytes: usize,
+    budget: usize,
+    refused: usize,
+}
+
+impl Sink for Slow {
+    fn piece(&mut self, _: ChannelId, piece: Piece<'_>) -> bool {
+        if self.budget < piece.bytes.len() {
+            self.refused += 1;
+            return false;
+        }
+        self.budget -= piece.bytes.len();
+        self.bytes += piece.bytes.len();
+        true
+    }
+
+    fn datagram(&mut self, _: barewire_endpoint::Address, _: barewire_endpoint::Class, _: &[u8]) {}
+
+    fn ended(&mut self, _: ChannelId) {}
+}
+
+/// A sink may refuse any piece, not only the first of a message; then the sender stops within its window, or the ring.
+#[test]
+fn a_slow_receiver_holds_a_bounded_part_of_a_message() {
+    for is_local in [false, true] {
+        let (mut a, mut b) = two(is_local);
+        let (to_b, _) = join(&mut a, &mut b);
+        a.lend(to_b, &[], pattern(1, 4_000_000), 1).unwrap();
+        let mut slow = Slow { bytes: 0, budget: 0, refused: 0 };
+        let mut rounds = 0;
+        while slow.bytes < 4_000_000 {
+            slow.budget = 30_000;
+            for _ in 0..50 {
+                a.turn();
+                b.endpoint.progress(&mut slow).unwrap();
+            }
+            rounds += 1;
+            assert!(rounds < 100_000);
+            // A window of frames, or a ring, and what was taken.
+            let frames = a.endpoint.link().frames_sent();
+            assert!(
+                frames < 2 * (slow.bytes as u64 / 1400 + 63 + rounds * 10),
+                "{frames} frames, {} bytes",
+                slow.bytes
+            );
+        }
+        assert!(slow.refused > 100);
+        let began = std::time::Instant::now();
+        while !a.outcomes.contains_key(&1) {
+            a.turn();
+            b.endpoint.progress(&mut slow).unwrap();
+            assert!(began.elapsed() < PATIENCE);
+        }
+    }
+}
+
+/// Many channels with huge messages hold all slots; another's short ones, and the huge ones among themselves, go on.
+#[test]
+fn huge_messages_do_not_starve_short_ones() {
+    for is_local in [false, true] {
+        let (segment, mac) = (Segment::default(), new_mac());
+        let mut hub = side_at(&segment, mac, config(0x20));
+        let mut others: Vec<Side> = (0..6_u8)
+            .map(|number| side_at(&segment, if is_local { mac } else { new_mac() }, config(0x40 + 2 * number)))
+            .collect();
+        let channels: Vec<ChannelId> = others.iter_mut().map(|other| join(&mut hub, other).0).collect();
+        for (context, channel) in (1000..).zip(&channels[..5]) {
+            hub.lend(*channel, &[], pattern(context, 4_000_000), context).unwrap();
+        }
+        // Short messages to the last, one after the other, each as soon as the one before is told of.
+        let (mut short, mut is_sent) = (0, false);
+        let mut sides: Vec<&mut Side> = std::iter::once(&mut hub).chain(&mut others).collect();
+        until(&mut sides, "short ones go on", |sides| {
+            if !is_sent {
+                is_sent = match sides[0].endpoint.send(channels[5], &[], &[1; 100], short) {
+                    Ok(()) => true,
+                    Err(error) => {
+                        assert_eq!(error, SendError::Full);
+                        false
+                    }
+                };
+            } else if sides[0].outcomes.contains_key(&short) {
+                (short, is_sent) = (short + 1, false);
+            }
+            let huge = (1000..1005).filter(|context| sides[0].outcomes.contains_key(context)).count();
+            // Acknowledges without delay: in one thread the clock is not looked at often.
+            let Side { endpoint, inbox, .. } = &mut *sides[6];
+            endpoint.settle(inbox).unwrap();
+            assert!(huge == 0 || short >= 8, "{short} short ones while {huge} huge ones were sent");
+            huge == 5
+        });
+    }
+}
+
+/// As the hub of a star, over the wire and on one host at once.
+#[test]
+fn many_peers_exchange_messages_with_one() {
+    let (segment, mac) = (Segment::default(), new_mac());
+    let mut hub = side_at(&segment, mac, config(0x02));
+    let mut others: Vec<Side> = (0..60_u8)
+        .map(|number| {
+            let mac = if number % 2 == 0 { mac } else { new_mac() };
+            side_at(&segment, mac, Config { slots: 16, ..config(0x04 + 4 * number) })
+        })
+        .collect();
+    let channels: Vec<ChannelId> = others.iter_mut().map(|other| join(&mut hub, other).0).collect();
+    for (number, other) in (0..).zip(&mut others) {
+        let (to_hub, _) = other.opened[0];
+        for context in 0..10 {
+            other.lend(to_hub, &[number], pattern(u64::from(number), 5000), context).unwrap();
+        }
+    }
+    let mut next = 0;
+    let mut sides: Vec<&mut Side> = std::iter::once(&mut hub).chain(&mut others).collect();
+    until(&mut sides, "all arrive", |sides| {
+        while next < 600 {
+            let sent = sides[0].endpoint.send(channels[next % 60], &[(next % 60) as u8], b"from the hub", next as u64);
+            if sent.is_err() {
+                break;
+            }
+            next += 1;
+        }
+        sides[0].received.len() == 600
+            && sides[0].all_sent(0..600)
+            && sides[1..].iter().all(|side| side.all_sent(0..10))
+    });
+    for (number, (other, channel)) in (0..).zip(others.iter().zip(&channels)) {
+        let (to_hub, _) = other.opened[0];
+        assert_eq!(other.from(to_hub), vec![[&[number][..], b"from the hub"].concat(); 10]);
+        assert!(hub.from(*channel) == vec![[&[number][..], &pattern(u64::from(number), 5000)].concat(); 10]);
+    }
+}

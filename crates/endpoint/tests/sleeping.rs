@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Whoever sleeps uses no processor, and wakes for everything that has to be done.
+
+mod common;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use barewire_endpoint::{Address, Class, Config, Ending, Origin};
+use common::*;
+
+/// Nothing that is tested takes as long, so whoever sleeps for it has missed something.
+const LONG: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(20);
+
+/// Works and sleeps by turns, as a user does that has nothing else to do, until something is true.
+fn sleep_until(side: &mut Side, mut is_true: impl FnMut(&mut Side) -> bool) {
+    let began = Instant::now();
+    while !is_true(side) {
+        assert!(began.elapsed() < SOON, "it slept for too long");
+        if !side.turn() {
+            side.endpoint.sleep(LONG).unwrap();
+        }
+        assert!(began.elapsed() < SOON, "it slept for too long");
+    }
+}
+
+fn processor_time() -> Duration {
+    // SAFETY: all zero is a value of this plain structure, and the call only writes to it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &mut usage), 0);
+        usage
+    };
+    let duration = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
+    duration(usage.ru_utime) + duration(usage.ru_stime)
+}
+
+/// With a channel to a neighbour and one over the wire, after some traffic.
+#[test]
+fn an_idle_endpoint_uses_no_processor() {
+    let (segment, mac) = (Segment::default(), new_mac());
+    let mut a = side_at(&segment, mac, config(0x20));
+    let mut neighbour = side_at(&segment, mac, config(0x24));
+    let mut remote = side_at(&segment, new_mac(), config(0x28));
+    for peer in [&mut neighbour, &mut remote] {
+        let (to, from) = join(&mut a, peer);
+        for context in 0..20 {
+            a.endpoint.send(to, &[], b"there", context).unwrap();
+            peer.endpoint.send(from, &[], b"and back", context).unwrap();
+        }
+        until(&mut [&mut a, peer], "all arrive", |sides| sides.iter().all(|side| side.all_sent(0..20)));
+        a.outcomes.clear();
+    }
+    for_some_time(&mut [&mut a, &mut neighbour, &mut remote], Duration::from_millis(5));
+    let (began, before, mut rounds) = (Instant::now(), processor_time(), 0);
+    while began.elapsed() < Duration::from_millis(200) {
+        a.turn();
+        a.endpoint.sleep(Duration::from_millis(200)).unwrap();
+        rounds += 1;
+    }
+    let used = processor_time() - before;
+    assert!(used < Duration::from_millis(40) && rounds < 20, "{used:?} in {rounds} rounds");
+}
+
+/// Both sleep whenever they have nothing to do; many rounds, so that a wake-up that is lost only now and then shows.
+#[test]
+fn two_sleepers_wake_each_other() {
+    for is_local in [false, true] {
+        let (mut a, mut b) = two(is_local);
+        let to_b = a.connect(b.address());
+        let echo = thread::spawn(move || {
+            let mut done = 0;
+            while done < 2000 {
+                sleep_until(&mut b, |side| side.received.len() > done);
+                let (origin, bytes) = b.received[done].clone();
+                let Origin::Channel(channel) = origin else { panic!("a datagram") };
+                b.endpoint.send(channel, &[], &bytes, done as u64).unwrap();
+                done += 1;
+            }
+            sleep_until(&mut b, |side| !side.ended.is_empty());
+            b
+        });
+        for round in 0..2000_u64 {
+            a.endpoint.send(to_b, &round.to_ne_bytes(), b"ping", round).unwrap();
+            sleep_until(&mut a, |side| side.received.len() as u64 > round);
+        }
+        sleep_until(&mut a, |side| side.all_sent(0..2000));
+        a.endpoint.close(to_b);
+        sleep_until(&mut a, |side| side.ended.len() == 1);
+        let b = echo.join().unwrap();
+        assert_eq!(b.outcomes.len(), 2000);
+        // DISC acknowledges nothing: the last echo may have arrived without its sender knowing.
+        assert!(b.all_sent(0..1999));
+    }
+}
+
+/// A long message needs the other's acknowledgements, or room in its pipe, again and again.
+#[test]
+fn long_messages_go_on_between_sleepers() {
+    for is_local in [false, true] {
+        let (mut a, mut b) = two(is_local);
+        let to_b = a.connect(b.address());
+        let receiver = thread::spawn(move || {
+            sleep_until(&mut b, |side| side.received.len() == 4);
+            // What it has is acknowledged before it goes.
+            let _ = b.endpoint.settle(&mut b.inbox);
+            sleep_until(&mut b, |side| !side.ended.is_empty());
+            b.received
+        });
+        for context in 0..4 {
+            a.lend(to_b, b"head", pattern(context, 2_000_000), context).unwrap();
+        }
+        sleep_until(&mut a, |side| side.all_sent(0..4));
+        a.endpoint.close(to_b);
+        sleep_until(&mut a, |side| !side.ended.is_empty());
+        for (context, (_, bytes)) in (0..).zip(receiver.join().unwrap()) {
+            assert!(bytes == [&b"head"[..], &pattern(context, 2_000_000)].concat());
+        }
+    }
+}
+
+#[test]
+fn a_sleeper_hears_a_knock_a_frame_and_a_datagram() {
+    for is_local in [false, true] {
+        let (mut a, mut b) = two(is_local);
+        let to = b.address();
+        let sleeper = thread::spawn(move || {
+            sleep_until(&mut b, |side| !side.opened.is_empty());
+            sleep_until(&mut b, |side| side.received.len() == 2);
+            b
+        });
+        thread::sleep(Duration::from_millis(20));
+        let to_b = a.connect(to);
+        for_some_time(&mut [&mut a], Duration::from_millis(20));
+        a.endpoint.send(to_b, &[], b"message", 1).unwrap();
+        for_some_time(&mut [&mut a], Duration::from_millis(20));
+        a.endpoint.send_datagram(to, Class::Unreliable, b"datagram", 2).unwrap().unwrap();
+        until(&mut [&mut a], "it wakes up", |_| sleeper.is_finished());
+        assert_eq!(sleeper.join().unwrap().received[1].1, b"datagram");
+    }
+}
+
+/// Silence is news as well: a peer that does not answer, a neighbour that does not come or goes, a channel closed.
+#[test]
+fn a_sleeper_wakes_for_every_end() {
+    let (segment, mac) = (Segment::default(), new_mac());
+    let short = Duration::from_millis(100);
+    let mut a = side_at(&segment, mac, Config { local_patience: short, ..impatient(0x20) });
+    let nobody = Address { mac: new_mac(), sap: sap(0x24) };
+    a.connect(nobody);
+    sleep_until(&mut a, |side| side.ended.len() == 1);
+    a.connect(Address { mac, ..nobody });
+    sleep_until(&mut a, |side| side.ended.len() == 2);
+    assert!(a.ended.iter().all(|(_, _, ending)| *ending == Ending::NoAnswer));
+    // One that is closed before anybody has answered.
+    for peer in [nobody, Address { mac, ..nobody }] {
+        let channel = a.connect(peer);
+        a.endpoint.close(channel);
+        sleep_until(&mut a, |side| side.ended.last().is_some_and(|(ended, _, _)| *ended == channel));
+    }
+    a.ended.clear();
+    for is_local in [false, true] {
+        let mut b = side_at(&segment, if is_local { mac } else { new_mac() }, config(0x24));
+        let (to_b, _) = join(&mut a, &mut b);
+        a.endpoint.close(to_b);
+        if is_local {
+            sleep_until(&mut a, |side| !side.ended.is_empty());
+        }
+        until(&mut [&mut a, &mut b], "it ends", |sides| sides.iter().all(|side| !side.ended.is_empty()));
+        a.ended.clear();
+        // And one whose process ends.
+        let (_, _) = join(&mut a, &mut b);
+        drop(b);
+        sleep_until(&mut a, |side| !side.ended.is_empty());
+        a.ended.clear();
+    }
+    // Nobody acknowledges.
+    until(&mut [&mut a], "it is taken", |sides| {
+        sides[0].endpoint.send_datagram(nobody, Class::Acknowledged, b"hello?", 7).unwrap().is_ok()
+    });
+    sleep_until(&mut a, |side| side.outcomes.contains_key(&7));
+}
+
+/// A neighbour's pipe that nobody empties is no reason to stay awake.
+#[test]
+fn a_sleeper_with_a_full_inbox_sleeps() {
+    for is_local in [false, true] {
+        let (mut a, mut b) = two(is_local);
+        let (to_b, _) = join(&mut a, &mut b);
+        b.takes = false;
+        for context in 0..150 {
+            a.endpoint.send(to_b, &[], &[context as u8], context).unwrap();
+        }
+        for_some_time(&mut [&mut a, &mut b], Duration::from_millis(30));
+        for hangs_up in [false, true] {
+            if hangs_up {
+                a.endpoint.close(to_b);
+                for_some_time(&mut [&mut a], Duration::from_millis(5));
+            }
+            let (began, before) = (Instant::now(), processor_time());
+            while began.elapsed() < Duration::from_millis(100) {
+                b.turn();
+                b.endpoint.sleep(Duration::from_millis(100)).unwrap();
+            }
+            let used = processor_time() - before;
+            assert!(used < Duration::from_millis(30), "{used:?}, local {is_local}, hangs up {hangs_up}");
+        }
+        b.takes = true;
+        until(&mut [&mut a, &mut b], "all arrive", |sides| sides[1].received.len() == 150);
+    }
+}

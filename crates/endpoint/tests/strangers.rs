@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Frames and neighbours of others, and peers that break the protocol: they are counted, and nothing else changes.
+
+mod common;
+
+use std::time::Duration;
+
+use barewire_endpoint::{Address, Config, Ending, Framing, JobToken, Port};
+use barewire_link::{Link, Outgoing};
+use barewire_llc::{ConnectionEvent, ConnectionHandle, Peer, StationConfig, StationEvent};
+use barewire_shm::{Pipe, PipeConfig, knock};
+use common::*;
+
+const TOKEN: JobToken = JobToken::new(0x0123_4567_89ab_cdef);
+const WRONG: JobToken = JobToken::new(0x0123_4567_89ab_cdee);
+
+/// SABME, DISC, UA, DM, FRMR, RR, RNR, REJ, I, UI, XID, TEST, AC0, AC1; polls and finals.
+const CONTROLS: [&[u8]; 14] = [
+    &[0x7f],
+    &[0x53],
+    &[0x73],
+    &[0x1f],
+    &[0x97, 0, 0, 0, 0, 0],
+    &[0x01, 0x01],
+    &[0x05, 0x01],
+    &[0x09, 0x01],
+    &[0x00, 0x01],
+    &[0x13],
+    &[0xbf, 0x81, 0x0f, 0x7e],
+    &[0xf3],
+    &[0x77],
+    &[0xf7],
+];
+
+/// A frame from one to another; the information lies behind the control field, and `behind` after that.
+fn frame(from: Address, to: Address, response: u8, control: &[u8], information: &[u8], behind: &[u8]) -> Vec<u8> {
+    let llc = [&[to.sap.byte(), from.sap.byte() | response][..], control, information].concat();
+    let length = (llc.len() as u16).to_be_bytes();
+    [&to.mac[..], &from.mac, &length, &llc, behind].concat()
+}
+
+fn throw(link: &mut impl Link, frame: &[u8]) {
+    link.send(&[Outgoing { header: frame, payload: &[] }]).unwrap();
+}
+
+#[test]
+fn the_token_is_never_shown() {
+    let shown = format!("{:?}", config(0x20));
+    assert!(shown.contains("JobToken(…)"), "{shown}");
+    for part in ["81985529216486895", "0x01234567", "123456789abcdef", "35, 69, 103"] {
+        assert!(!shown.to_lowercase().contains(part), "{shown}");
+    }
+}
+
+/// Whoever does not know the token cannot end or disturb a channel, even under its peer's address.
+#[test]
+fn frames_without_the_token_change_nothing() {
+    let segment = Segment::default();
+    let mut a = side_at(&segment, new_mac(), config(0x20));
+    let mut b = side_at(&segment, new_mac(), config(0x24));
+    let (to_b, from_a) = join(&mut a, &mut b);
+    for_some_time(&mut [&mut a, &mut b], Duration::from_millis(5));
+    let mut stranger = segment.link(new_mac(), 0x28, MTU);
+    let mut thrown = 0;
+    let sent = a.endpoint.link().frames_sent();
+    for control in CONTROLS {
+        for response in [0, 1] {
+            for (information, behind) in
+                [(&[][..], &[][..]), (WRONG.bytes(), WRONG.bytes()), (&TOKEN.bytes()[..7], &[]), (&[0; 40], &[0; 40])]
+            {
+                throw(&mut stranger, &frame(b.address(), a.address(), response, control, information, behind));
+                thrown += 1;
+            }
+        }
+    }
+    until(&mut [&mut a], "all have come", |sides| sides[0].endpoint.counters().unwrap().strangers == thrown);
+    assert_eq!(a.endpoint.link().frames_sent(), sent, "none is answered");
+    assert!(a.received.is_empty() && a.ended.is_empty());
+    // The channel has not noticed.
+    a.endpoint.send(to_b, &[], b"still", 1).unwrap();
+    b.endpoint.send(from_a, &[], b"there", 1).unwrap();
+    until(&mut [&mut a, &mut b], "they arrive", |sides| sides.iter().all(|side| side.received.len() == 1));
+    let counters = a.endpoint.counters().unwrap();
+    assert_eq!((counters.malformed, counters.repeated, counters.duplicate), (0, 0, 0), "{counters:?}");
+}
+
+/// More of them than there is room for channels.
+#[test]
+fn a_flood_of_connections_with_a_wrong_token_leaves_nothing() {
+    let segment = Segment::default();
+    let mut a = side_at(&segment, new_mac(), Config { channels: 2, ..config(0x20) });
+    let mut stranger = segment.link(new_mac(), 0x28, MTU);
+    let sent = a.endpoint.link().frames_sent();
+    for number in 0..5000_u16 {
+        let [x, y] = number.to_be_bytes();
+        let from = Address { mac: [6, 0, 0, 0, x, y], sap: sap((number as u8 & 0x7e) + 2) };
+        throw(&mut stranger, &frame(from, a.address(), 0, &[0x7f], &[], WRONG.bytes()));
+        if number % 500 == 499 {
+            until(&mut [&mut a], "they have come", |sides| {
+                sides[0].endpoint.counters().unwrap().strangers == u64::from(number) + 1
+            });
+        }
+    }
+    assert_eq!(a.endpoint.link().frames_sent(), sent);
+    assert!(a.opened.is_empty() && a.ended.is_empty());
+    for byte in [0x30, 0x34] {
+        join(&mut side_at(&segment, new_mac(), config(byte)), &mut a);
+    }
+}
+
+/// With the token, but from what is no individual address, or cut off.
+#[test]
+fn frames_that_nobody_can_have_sent_change_nothing() {
+    let segment = Segment::default();
+    let mut a = side_at(&segment, new_mac(), config(0x20));
+    let mut stranger = segment.link(new_mac(), 0x28, MTU);
+    let good = Address { mac: new_mac(), sap: sap(0x24) };
+    for control in CONTROLS {
+        let information = [TOKEN.bytes(), &[0x03, 0, 0, 0, 1, 7][..]].concat();
+        let mut frame = frame(good, a.address(), 0, control, &information, TOKEN.bytes());
+        // From the station itself, and from a group.
+        frame[15] = 0;
+        throw(&mut stranger, &frame);
+        frame[6] |= 1;
+        throw(&mut stranger, &frame);
+        frame[15] = 0x24;
+        throw(&mut stranger, &frame);
+        // Shorter than it says, and not LLC at all.
+        frame[6] &= !1;
+        frame[12..14].copy_from_slice(&1000_u16.to_be_bytes());
+        throw(&mut stranger, &frame);
+        frame[12..14].copy_from_slice(&[0x08, 0x00]);
+        throw(&mut stranger, &frame);
+    }
+    for_some_time(&mut [&mut a], Duration::from_millis(10));
+    assert!(a.opened.is_empty() && a.ended.is_empty() && a.received.is_empty());
+    assert_eq!(a.endpoint.counters().unwrap().foreign, 2 * CONTROLS.len() as u64);
+}
+
+/// Whoever has no token hears everybody, but one who has hears nothing of it.
+#[test]
+fn an_endpoint_without_a_token_gets_no_channel_to_one_with_it() {
+    let segment = Segment::default();
+    for framing in [Framing::default(), Framing { token: Some(WRONG), ..Framing::default() }] {
+        for is_local in [false, true] {
+            let mac = new_mac();
+            let mut a = side_at(&segment, mac, config(0x20));
+            let other = if is_local { mac } else { new_mac() };
+            let mut b = side_at(&segment, other, Config { framing, ..impatient(0x24) });
+            let to_a = b.connect(a.address());
+            let _ = b.endpoint.send(to_a, &[], b"let me in", 1);
+            until(&mut [&mut a, &mut b], "it ends", |sides| !sides[1].ended.is_empty());
+            assert!(a.opened.is_empty() && a.received.is_empty() && a.ended.is_empty());
+            assert!(a.endpoint.counters().unwrap().strangers > 0);
+        }
+    }
+}
+
+/// A station of the job whose user sends what it likes.
+struct Peerless {
+    port: Port<SegmentLink>,
+    handle: ConnectionHandle,
+    ended: bool,
+}
+
+impl Peerless {
+    fn connect(segment: &Segment, a: &mut Side) -> Self {
+        let (mac, own) = (new_mac(), sap(0x30));
+        let mut port = Port::new(segment.link(mac, 0x30, MTU), &StationConfig::default(), 16, framing()).unwrap();
+        port.station.activate(own);
+        let peer = Peer { local: own, mac: a.address().mac, remote: a.address().sap };
+        let now = port.now();
+        let handle = port.station.connect(peer, now).unwrap();
+        let mut peerless = Self { port, handle, ended: false };
+        let mut connected = false;
+        until(&mut [a], "it connects", |_| {
+            connected |= peerless.turn();
+            connected
+        });
+        peerless
+    }
+
+    fn turn(&mut self) -> bool {
+        let mut connected = false;
+        self.port.tell_time();
+        self.port.receive(|_| false).unwrap();
+        while let Some(event) = self.port.station.poll_event() {
+            match event {
+                StationEvent::Connection(_, ConnectionEvent::Connected) => connected = true,
+                StationEvent::Connection(_, ConnectionEvent::Acknowledged(slot) | ConnectionEvent::Dropped(slot)) => {
+                    self.port.slots.free(slot);
+                }
+                StationEvent::Connection(_, ConnectionEvent::Disconnected(_)) => self.ended = true,
+                _ => {}
+            }
+        }
+        self.port.transmit().unwrap();
+        connected
+    }
+
+    fn say(&mut self, fragment: &[u8]) {
+        let slot = self.port.slots.fill(fragment, &[]).unwrap();
+        let now = self.port.now();
+        self.port.station.send(self.handle, slot, now).unwrap();
+    }
+}
+
+/// Sequences of fragments of which the last does not fit.
+const MALFORMED: [&[&[u8]]; 10] = [
+    &[&[]],
+    &[&[0x80]],
+    &[&[0x03, 0, 0]],
+    &[&[0x00, 1, 2]],
+    &[&[0x02, 1, 2]],
+    &[&[0x03, 0, 0, 0, 9, 1]],
+    &[&[0x01, 0, 0, 0, 9]],
+    &[&[0x01, 0, 0, 0, 9, 1], &[0x01, 0, 0, 0, 9, 1]],
+    &[&[0x01, 0, 0, 0, 3, 1], &[0x02, 1, 2, 3]],
+    &[&[0x01, 0xff, 0xff, 0xff, 0xff, 1], &[0x00]],
+];
+
+#[test]
+fn a_peer_whose_fragments_do_not_fit_loses_its_channel_and_others_do_not() {
+    let segment = Segment::default();
+    let mut a = side_at(&segment, new_mac(), config(0x20));
+    let mut b = side_at(&segment, new_mac(), config(0x24));
+    let (_, from_b) = join(&mut a, &mut b);
+    for (number, fragments) in (1..).zip(MALFORMED) {
+        let mut bad = Peerless::connect(&segment, &mut a);
+        let (channel, peer) = *a.opened.last().unwrap();
+        // One that fits, before.
+        bad.say(&[0x03, 0, 0, 0, 2, b'o', b'k']);
+        for fragment in fragments {
+            bad.say(fragment);
+        }
+        a.endpoint.send(channel, &[], b"to a bad one", 100).unwrap();
+        b.endpoint.send(from_b, &[], b"meanwhile", number).unwrap();
+        until(&mut [&mut a, &mut b], "it ends", |sides| {
+            bad.turn();
+            !sides[0].ended.is_empty() && bad.ended && sides[1].outcomes.contains_key(&number)
+        });
+        assert_eq!(a.ended.pop().unwrap(), (channel, peer, Ending::Violation), "{fragments:?}");
+        assert!(a.outcomes.remove(&100).is_some());
+        assert_eq!(a.from(channel), [b"ok"]);
+        assert_eq!(a.endpoint.counters().unwrap().malformed, number);
+    }
+    assert!(b.all_sent(1..11) && b.ended.is_empty());
+    // What was begun and not finished holds no buffer: the inbox has four.
+    for context in 100..108 {
+        b.lend(from_b, &[], pattern(context, 10_000), context).unwrap();
+    }
+    until(&mut [&mut a, &mut b], "long ones arrive", |sides| sides[1].all_sent(100..108));
+}
+
+/// Knocks by hand.
+fn knock_as(hello: &[u8], at: Address) -> Pipe {
+    let name = [b"barewire-endpoint/", &at.to_bytes()[..]].concat();
+    knock(&name, hello, &PipeConfig::default()).unwrap().expect("its door is open")
+}
+
+#[test]
+fn neighbours_without_the_token_or_of_another_host_get_no_channel() {
+    let mut a = side_at(&Segment::default(), new_mac(), config(0x20));
+    let at = a.address();
+    let own = Address { sap: sap(0x30), ..at }.to_bytes();
+    let elsewhere = Address { mac: new_mac(), ..at }.to_bytes();
+    let mut group = own;
+    group[6] |= 1;
+    let hellos = [
+        vec![],
+        own[..6].to_vec(),
+        own.to_vec(),
+        [&own[..], WRONG.bytes()].concat(),
+        [&own[..], TOKEN.bytes(), &[0]].concat(),
+        [&own[..], &TOKEN.bytes()[..7]].concat(),
+        [&elsewhere[..], TOKEN.bytes()].concat(),
+        [&group[..], TOKEN.bytes()].concat(),
+    ];
+    let mut pipes: Vec<Pipe> = hellos.iter().map(|hello| knock_as(hello, at)).collect();
+    for pipe in &mut pipes {
+        pipe.send(&[0], &[3, 0, 0, 0, 2, b'n', b'o']);
+    }
+    until(&mut [&mut a], "all are gone", |_| pipes.iter_mut().all(Pipe::is_gone));
+    assert_eq!(a.endpoint.counters().unwrap().strangers, hellos.len() as u64);
+    assert!(a.opened.is_empty() && a.received.is_empty());
+}
+
+#[test]
+fn a_neighbour_whose_fragments_do_not_fit_loses_its_channel_and_others_do_not() {
+    let (mut a, mut b) = two(true);
+    let (_, from_b) = join(&mut a, &mut b);
+    let at = a.address();
+    let hello = [&Address { sap: sap(0x30), ..at }.to_bytes()[..], TOKEN.bytes()].concat();
+    let fragments = MALFORMED.map(|fragments| fragments.iter().map(|part| [&[0], *part].concat()).collect());
+    // And what is no fragment: empty, and of no kind that there is.
+    let others: [Vec<Vec<u8>>; 3] = [vec![vec![]], vec![vec![2, 3, 0, 0, 0, 0]], vec![vec![0xff]]];
+    for (number, messages) in (1..).zip(fragments.into_iter().chain(others)) {
+        let mut bad = knock_as(&hello, at);
+        assert!(bad.send(&[0], &[3, 0, 0, 0, 2, b'o', b'k']));
+        for message in &messages {
+            assert!(bad.send(&[], message));
+        }
+        b.endpoint.send(from_b, &[], b"meanwhile", number).unwrap();
+        until(&mut [&mut a, &mut b], "it ends", |sides| !sides[0].ended.is_empty() && bad.is_gone());
+        let (channel, _, ending) = a.ended.pop().unwrap();
+        assert_eq!((ending, &a.from(channel)[..]), (Ending::Violation, &[&b"ok"[..]][..]), "{messages:?}");
+        assert_eq!(a.endpoint.counters().unwrap().malformed, number);
+    }
+    until(&mut [&mut a, &mut b], "others go on", |sides| sides[1].all_sent(1..14));
+    assert!(b.ended.is_empty());
+}

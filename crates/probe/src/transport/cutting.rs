@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Messages of a transport that may lose them, out: cut into frames, each with a header of its own, at a pace.
+
+use std::marker::PhantomData;
+
+use barewire_link::{Link, LinkError, MINIMUM_FRAME_BYTES, Outgoing};
+
+use super::WIRE_OVERHEAD_BYTES;
+use super::datagram::Header;
+use super::pace::Pacer;
+
+/// Frames that one call hands over at most.
+const BATCH_FRAMES: usize = 32;
+
+/// What differs from frame to frame in a header of `N` bytes.
+pub trait Heading<const N: usize> {
+    /// Writes it: the fragment's place, and what follows from its length.
+    fn write(header: &mut [u8; N], fields: Header, part_bytes: usize);
+}
+
+/// Headers for a batch of frames, and the pace.
+pub struct Cutting<H, const N: usize> {
+    headers: Box<[[u8; N]; BATCH_FRAMES]>,
+    session: u32,
+    fragment_bytes: usize,
+    pacer: Pacer,
+    heading: PhantomData<H>,
+}
+
+impl<H: Heading<N>, const N: usize> Cutting<H, N> {
+    /// For fragments of up to so many bytes behind a header like this one.
+    pub fn new(header: [u8; N], session: u32, fragment_bytes: usize) -> Self {
+        let headers = Box::new([header; BATCH_FRAMES]);
+        Self { headers, session, fragment_bytes, pacer: Pacer::default(), heading: PhantomData }
+    }
+
+    /// Goes on sending a message of which `done` bytes are sent; whether all are.
+    #[inline]
+    pub fn try_send(
+        &mut self,
+        link: &mut impl Link,
+        sequence: u32,
+        message: &[u8],
+        done: &mut usize,
+    ) -> Result<bool, LinkError> {
+        if message.len() > self.fragment_bytes {
+            return self.send_fragments(link, sequence, message, done);
+        }
+        if !self.pacer.allows() {
+            return Ok(false);
+        }
+        let header = &mut self.headers[0];
+        H::write(header, Header { session: self.session, sequence, fragment: 0 }, message.len());
+        if link.send(&[Outgoing { header, payload: message }])? == 0 {
+            return Ok(false);
+        }
+        self.pacer.sent(frame_wire_bytes::<N>(message.len()));
+        Ok(true)
+    }
+
+    /// Goes on with a message that takes several frames, many with one system call. Not inlined: its batch of frames on
+    /// the stack would cost a short message 30 ns.
+    #[inline(never)]
+    fn send_fragments(
+        &mut self,
+        link: &mut impl Link,
+        sequence: u32,
+        message: &[u8],
+        done: &mut usize,
+    ) -> Result<bool, LinkError> {
+        let fragment_bytes = self.fragment_bytes;
+        while *done < message.len() {
+            if !self.pacer.allows() {
+                return Ok(false);
+            }
+            // A paced sender sends frame by frame: the pace is kept between frames.
+            let batch = if self.pacer.is_off() { BATCH_FRAMES } else { 1 };
+            let mut frames = [Outgoing::default(); BATCH_FRAMES];
+            let mut count = 0;
+            let parts = message[*done..].chunks(fragment_bytes);
+            let first = *done / fragment_bytes;
+            for (((frame, header), part), fragment) in
+                frames.iter_mut().zip(self.headers.iter_mut()).zip(parts).zip(first..).take(batch)
+            {
+                H::write(header, Header { session: self.session, sequence, fragment: fragment as u32 }, part.len());
+                *frame = Outgoing { header, payload: part };
+                count += 1;
+            }
+            let sent = link.send(&frames[..count])?;
+            for frame in &frames[..sent] {
+                *done += frame.payload.len();
+                self.pacer.sent(frame_wire_bytes::<N>(frame.payload.len()));
+            }
+            if sent < count {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends at most so many wire bits per second, or as fast as possible.
+    pub fn set_pace(&mut self, bit_s: Option<f64>) {
+        self.pacer.set(bit_s);
+    }
+
+    /// Whether a sender that cannot go on waits for the link, and not for its turn.
+    pub fn waits_for_link(&self) -> bool {
+        self.pacer.is_off()
+    }
+
+    /// Bytes that a message takes on the wire, with all headers, checks and gaps.
+    pub fn wire_bytes(&self, message_bytes: usize) -> usize {
+        let (whole, rest) = (message_bytes / self.fragment_bytes, message_bytes % self.fragment_bytes);
+        let last = if rest > 0 { frame_wire_bytes::<N>(rest) } else { 0 };
+        whole * frame_wire_bytes::<N>(self.fragment_bytes) + last
+    }
+}
+
+fn frame_wire_bytes<const N: usize>(part_bytes: usize) -> usize {
+    (N + part_bytes).max(MINIMUM_FRAME_BYTES) + WIRE_OVERHEAD_BYTES
+}
