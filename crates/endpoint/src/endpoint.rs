@@ -259,19 +259,19 @@ impl<L: Link> Endpoint<L> {
         let mut received = !self.waiting.is_empty() && self.offer_again(sink);
         let (mut is_news, of_frames) = self.take_frames(sink)?;
         received |= of_frames;
-        is_news |= std::mem::take(&mut self.has_slept);
         if !self.neighbours.is_empty() {
             received |= self.take_local(sink);
         }
-        if is_news && self.door.is_some() {
-            self.look_round(sink)?;
-        }
         // A message is handed over first; what else there is to do can wait for a quieter moment, but not for ever: the
         // acknowledgement that it brought may be what a sender waits for, who sleeps next.
-        let is_unheard = is_news || self.unheard > 0;
+        is_news |= self.has_slept;
+        let is_quiet = (is_news || self.unheard > 0) && !received;
         self.unheard += u32::from(received);
-        if (is_unheard && !received) || self.unheard >= UNHEARD_MESSAGES || !self.turns.is_empty() {
-            self.unheard = 0;
+        if is_quiet || self.unheard >= UNHEARD_MESSAGES || !self.turns.is_empty() {
+            (self.unheard, self.has_slept) = (0, false);
+            if is_news && self.door.is_some() {
+                self.look_round(sink)?;
+            }
             self.port.transmit()?;
             self.hear(sink);
             self.pump()?;

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A receive and its message, in either order, alone and among a thousand others.
+
+use std::hint::black_box;
+
+use barewire_messages::{Matcher, Pattern, PeerId};
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+
+const OTHERS: [u64; 2] = [0, 1000];
+
+fn matching(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("matching");
+    let (source, tag) = (PeerId::from_number(3), 1 << 40);
+    for others in OTHERS {
+        let patterns = [
+            ("exact", Pattern::exact(source, tag)),
+            ("any source", Pattern { source: None, tag, ignore: 0 }),
+            ("masked", Pattern { source: Some(source), tag, ignore: 0xff }),
+        ];
+        for (name, pattern) in patterns {
+            let mut matcher = Matcher::<u64, u64>::new();
+            for other in 0..others {
+                matcher.post(Pattern::exact(source, other), other);
+            }
+            group.bench_function(BenchmarkId::new(format!("posted then arrives/{name}"), others), |bencher| {
+                bencher.iter(|| {
+                    matcher.post(black_box(pattern), 7);
+                    let (ticket, _) = matcher.receive_for(black_box(source), black_box(tag)).expect("it was posted");
+                    matcher.remove_receive(ticket)
+                });
+            });
+            let mut matcher = Matcher::<u64, u64>::new();
+            for other in 0..others {
+                matcher.hold(source, other, other);
+            }
+            group.bench_function(BenchmarkId::new(format!("arrives then posted/{name}"), others), |bencher| {
+                bencher.iter(|| {
+                    assert!(matcher.receive_for(black_box(source), black_box(tag)).is_none());
+                    matcher.hold(source, tag, 7);
+                    let (ticket, _) = matcher.message_for(black_box(pattern)).expect("it is held");
+                    matcher.remove_message(ticket)
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, matching);
+criterion_main!(benches);

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How operations end, and why one was not begun.
+
+use barewire_endpoint::{ConnectError, Ending};
+use thiserror::Error;
+
+use crate::header::Label;
+use crate::peers::PeerId;
+
+/// An operation has ended; its memory is the caller's again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The operation's.
+    pub context: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The message got as far as was asked for.
+    Sent,
+    /// A message lies in the receive's memory.
+    Received(Received),
+    /// It did not work.
+    Failed {
+        /// What was tried.
+        operation: Operation,
+        /// Why it failed.
+        failure: Failure,
+        /// The message that a receive had matched.
+        message: Option<Received>,
+    },
+}
+
+/// A message and where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// From whom, what it is called, how long it is.
+    pub envelope: Envelope,
+    /// Where it begins in the receive's memory: not 0 only where that takes many messages.
+    pub offset: u64,
+    /// The receive takes no more messages: true of each that takes one.
+    pub is_last: bool,
+}
+
+/// What is known of a message before its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// From whom.
+    pub source: PeerId,
+    /// Tag and data.
+    pub label: Label,
+    /// Its length in bytes.
+    pub length: u64,
+}
+
+/// What was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// To send.
+    Send,
+    /// To receive.
+    Receive,
+}
+
+/// Why an operation failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Failure {
+    /// The message is longer than the receive's memory, which holds its beginning.
+    #[error("a message of {length} bytes was cut to the {room} bytes of its receive")]
+    Truncated {
+        /// Of the message.
+        length: u64,
+        /// What there was room for.
+        room: u64,
+    },
+    /// It was taken back.
+    #[error("cancelled")]
+    Cancelled,
+    /// The way to its peer has ended. Whether the peer has the message is not known.
+    #[error("{ending}")]
+    Peer {
+        /// Whose.
+        peer: PeerId,
+        /// Why.
+        ending: Ending,
+    },
+}
+
+/// Why an operation was not begun; nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum PostError {
+    /// Too much is under way: make progress and try again.
+    #[error("too much is under way; make progress and try again")]
+    Full,
+    /// The endpoint has no room for one more peer.
+    #[error(transparent)]
+    NoChannel(#[from] ConnectError),
+    /// More bytes than can be injected.
+    #[error("{bytes} bytes cannot be injected, {most} can")]
+    TooLong {
+        /// What was to be.
+        bytes: usize,
+        /// What can be.
+        most: usize,
+    },
+    /// Nobody has this number.
+    #[error("no peer has this number")]
+    NoSuchPeer,
+    /// There is no such claim, or no longer.
+    #[error("nothing was claimed under this number")]
+    NoSuchClaim,
+}
+
+/// Operations that have ended, whether a completion told of them or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages sent.
+    pub sent: u64,
+    /// Messages received.
+    pub received: u64,
+    /// Sends that failed.
+    pub sends_failed: u64,
+    /// Receives that failed.
+    pub receives_failed: u64,
+}

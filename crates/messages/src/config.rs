@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a user of the message layer may choose, and why the defaults are what they are.
+
+/// How a messenger is made. How long a dead peer is waited for follows from the endpoint's configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Up to so many bytes a message is sent at once, whether it is waited for or not.
+    pub eager_bytes: usize,
+    /// Sends that are not completed, at most; more are refused until some are.
+    pub sends: usize,
+    /// Receives that are not completed, at most.
+    pub receives: usize,
+    /// Bytes of messages that came before their receives, at most. At half of it peers are asked to announce what they
+    /// send; at all of it they wait, also with what is expected. So half of it should be more than all peers have under
+    /// way: a pipe or a window each.
+    pub unexpected_bytes: usize,
+    /// Such messages and announcements, at most: then peers wait.
+    pub unexpected_messages: usize,
+    /// Of the endpoint's send descriptors, those that one peer may have, so that one that takes nothing does not stop
+    /// the others.
+    pub descriptors_per_peer: u16,
+    /// Addresses that are known because they connected, at most; others are turned away.
+    pub peers: usize,
+    /// Bytes of a rendezvous that go in one message of the endpoint's, which takes 4 GiB at most.
+    pub cut_bytes: u32,
+}
+
+impl Config {
+    /// A rendezvous costs a round trip, a copy of so many bytes about as much.
+    pub const EAGER_BYTES: usize = 16 << 10;
+    /// More than MPI libraries have under way: they count on being refused.
+    pub const SENDS: usize = 4096;
+    /// See [`SENDS`](Self::SENDS); some libraries post a receive for each peer.
+    pub const RECEIVES: usize = 1 << 16;
+    /// A thousand peers with four eager messages of the longest kind each.
+    pub const UNEXPECTED_BYTES: usize = 64 << 20;
+    /// At about 200 bytes each: a quarter of [`UNEXPECTED_BYTES`](Self::UNEXPECTED_BYTES).
+    pub const UNEXPECTED_MESSAGES: usize = 1 << 16;
+    /// A quarter of the endpoint's.
+    pub const DESCRIPTORS_PER_PEER: u16 = 64;
+    /// A number is never given twice, so this bounds what those that come and go cost: 200 bytes each.
+    pub const PEERS: usize = 1 << 16;
+    /// Long enough that a cut costs nothing.
+    pub const CUT_BYTES: u32 = 1 << 30;
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            eager_bytes: Self::EAGER_BYTES,
+            sends: Self::SENDS,
+            receives: Self::RECEIVES,
+            unexpected_bytes: Self::UNEXPECTED_BYTES,
+            unexpected_messages: Self::UNEXPECTED_MESSAGES,
+            descriptors_per_peer: Self::DESCRIPTORS_PER_PEER,
+            peers: Self::PEERS,
+            cut_bytes: Self::CUT_BYTES,
+        }
+    }
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The messenger: operations posted, progress, completions.
+
+mod arrive;
+mod ending;
+mod receive;
+mod send;
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use barewire_endpoint::{Address, Endpoint, EndpointError, Event, HEAD_MAX};
+use barewire_link::Link;
+
+use crate::completion::{Completion, Counts, Failure, Operation, Outcome, PostError};
+use crate::config::Config;
+use crate::header::Header;
+use crate::matching::Matcher;
+use crate::peers::{Out, PeerId, Peers};
+use crate::slab::{Key, Slab};
+pub use receive::{Claim, ReceiveOptions, Wanted};
+pub use send::{Reaches, SendOptions};
+
+/// The context of a message of the endpoint's that belongs to no send: this, and the peer's number.
+const OF_NO_SEND: u64 = 1 << 63;
+
+/// Sends and receives messages of any length for one process. Nothing happens behind its back: all work is done in its
+/// calls.
+///
+/// Memory that an operation was given stays in use until its completion was taken with [`poll`](Self::poll), or until
+/// the messenger is dropped. Of an operation that asked for no completion: until [`counts`](Self::counts) has grown by
+/// as many operations of its kind as were posted up to it.
+pub struct Messenger<L> {
+    /// Dropped before the memory of messages that it still has.
+    endpoint: Endpoint<L>,
+    state: State,
+    /// Where the parts of a short message come together.
+    packed: Vec<u8>,
+}
+
+/// What the endpoint's pieces change.
+struct State {
+    config: Config,
+    peers: Peers,
+    sends: Slab<send::Send>,
+    receives: Slab<receive::Receive>,
+    tagged: Matcher<Key, Key>,
+    untagged: Matcher<Key, Key>,
+    held: Slab<receive::Held>,
+    held_bytes: usize,
+    /// Peers that were asked to announce everything.
+    asked_to_announce: Vec<PeerId>,
+    /// Peers for which something waits for the endpoint.
+    turns: VecDeque<PeerId>,
+    /// Peers that have just broken the protocol.
+    broken: Vec<PeerId>,
+    completions: VecDeque<Completion>,
+    counts: Counts,
+}
+
+impl<L: Link> Messenger<L> {
+    /// On an endpoint to which nobody has a channel yet.
+    #[must_use]
+    pub fn new(endpoint: Endpoint<L>, config: Config) -> Self {
+        let state = State {
+            config,
+            peers: Peers::new(),
+            sends: Slab::new(),
+            receives: Slab::new(),
+            tagged: Matcher::new(),
+            untagged: Matcher::new(),
+            held: Slab::new(),
+            held_bytes: 0,
+            asked_to_announce: Vec::new(),
+            turns: VecDeque::new(),
+            broken: Vec::new(),
+            completions: VecDeque::new(),
+            counts: Counts::default(),
+        };
+        Self { endpoint, state, packed: Vec::new() }
+    }
+
+    /// Its own address, which is also a peer's.
+    #[must_use]
+    pub fn address(&self) -> Address {
+        self.endpoint.address()
+    }
+
+    /// The endpoint below, for what it counts and whether it works.
+    pub fn endpoint(&mut self) -> &mut Endpoint<L> {
+        &mut self.endpoint
+    }
+
+    /// The peer at an address. Nothing is sent to it before there is something to send.
+    pub fn peer(&mut self, address: Address) -> PeerId {
+        self.state.peers.at_address(address)
+    }
+
+    /// Where a peer is; `None` if nobody has this number.
+    #[must_use]
+    pub fn address_of(&self, peer: PeerId) -> Option<Address> {
+        self.state.peers.get(peer).map(|peer| peer.address)
+    }
+
+    /// The next completion, in the order in which operations ended.
+    #[inline]
+    pub fn poll(&mut self) -> Option<Completion> {
+        self.state.completions.pop_front()
+    }
+
+    /// Operations that have ended.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.state.counts
+    }
+
+    /// Bytes of messages that nobody has asked for yet.
+    #[must_use]
+    pub fn unexpected_bytes(&self) -> usize {
+        self.state.held_bytes
+    }
+
+    /// Does all there is to do now. True if a completion waits.
+    ///
+    /// # Errors
+    /// When the link no longer works; then nothing does.
+    #[inline]
+    pub fn progress(&mut self) -> Result<bool, EndpointError> {
+        self.endpoint.progress(&mut self.state)?;
+        self.follow_up();
+        Ok(!self.state.completions.is_empty())
+    }
+
+    /// Makes progress until a completion waits, for `patience` at most, and waits meanwhile as the endpoint is
+    /// configured. False if none came.
+    ///
+    /// # Errors
+    /// As of [`progress`](Self::progress).
+    pub fn wait(&mut self, patience: Duration) -> Result<bool, EndpointError> {
+        if self.progress()? {
+            return Ok(true);
+        }
+        let began = Instant::now();
+        loop {
+            let left = patience.saturating_sub(began.elapsed());
+            self.endpoint.wait(&mut self.state, left)?;
+            self.follow_up();
+            if !self.state.completions.is_empty() {
+                return Ok(true);
+            }
+            if left.is_zero() {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Goes on with what was posted to be sent, without waiting; true once all of it is with the peers' endpoints.
+    /// Before a process ends, its messenger is asked until it says so.
+    ///
+    /// # Errors
+    /// As of [`progress`](Self::progress).
+    pub fn settle(&mut self) -> Result<bool, EndpointError> {
+        let is_settled = self.endpoint.settle(&mut self.state)?;
+        self.follow_up();
+        Ok(is_settled && self.state.turns.is_empty() && self.state.sends.len() == 0)
+    }
+
+    /// Ends the channel to a peer once what the endpoint has for it is sent. Then all operations that concern the peer
+    /// and are not completed fail; the next one connects again.
+    pub fn close(&mut self, peer: PeerId) {
+        if let Some(channel) = self.state.peers.get(peer).and_then(|peer| peer.channel) {
+            self.endpoint.close(channel);
+        }
+    }
+
+    /// After the endpoint has made progress: hears what became of messages, and sends what has become due.
+    #[inline]
+    fn follow_up(&mut self) {
+        self.hear();
+        if !self.state.turns.is_empty() {
+            self.send_due();
+            // A pipe takes messages at once.
+            self.hear();
+        }
+        while let Some(peer) = self.state.broken.pop() {
+            self.close(peer);
+        }
+    }
+
+    #[inline]
+    fn hear(&mut self) {
+        while let Some(event) = self.endpoint.poll_event() {
+            match event {
+                Event::Sent { context } => self.state.handed_over(context),
+                // The channel's end follows and says of which operations.
+                Event::Failed { context, .. } => self.state.handed_over(context),
+                Event::Opened { channel, peer } => {
+                    let peers = &mut self.state.peers;
+                    if peers.known_at(peer).is_none() && peers.len() >= self.state.config.peers {
+                        self.endpoint.close(channel);
+                        continue;
+                    }
+                    let peer = peers.at_address(peer);
+                    peers.connect(peer, channel);
+                }
+                Event::Ended { channel, peer, ending } => self.state.channel_ended(channel, peer, ending),
+            }
+        }
+    }
+
+    /// Gives the endpoint what waits for it, each peer in its turn.
+    fn send_due(&mut self) {
+        for _ in 0..self.state.turns.len() {
+            let Some(peer) = self.state.turns.pop_front() else { break };
+            if !self.send_due_to(peer) {
+                self.state.turns.push_back(peer);
+                continue;
+            }
+            self.state.peers.at(peer).in_turn = false;
+        }
+    }
+
+    /// False if something is left.
+    fn send_due_to(&mut self, peer: PeerId) -> bool {
+        while let Some(out) = self.state.peers.at(peer).outgoing.front() {
+            let is_done = match *out {
+                Out::Control(header) => self.send_control(peer, &header),
+                Out::Data(send) => self.send_data(peer, send),
+            };
+            if !is_done {
+                return false;
+            }
+            self.state.peers.at(peer).outgoing.pop_front();
+        }
+        true
+    }
+
+    fn send_control(&mut self, to: PeerId, header: &Header) -> bool {
+        let Ok(channel) = self.room_for(to) else { return false };
+        let mut head = [0; HEAD_MAX];
+        let length = header.encode(&mut head);
+        let is_sent = self.endpoint.send(channel, &head[..length], &[], of_no_send(to)).is_ok();
+        self.state.peers.at(to).under_way += u16::from(is_sent);
+        is_sent
+    }
+}
+
+fn of_no_send(peer: PeerId) -> u64 {
+    OF_NO_SEND | u64::from(peer.number())
+}
+
+impl State {
+    /// Lets something wait for the endpoint.
+    fn enqueue(&mut self, to: PeerId, out: Out) {
+        let peer = self.peers.at(to);
+        // Whoever is gone needs no answer.
+        if peer.channel.is_none() || peer.is_broken {
+            return;
+        }
+        peer.outgoing.push_back(out);
+        if !peer.in_turn {
+            peer.in_turn = true;
+            self.turns.push_back(to);
+        }
+    }
+
+    #[inline]
+    fn complete(&mut self, context: u64, outcome: Outcome, is_silent: bool) {
+        match outcome {
+            Outcome::Sent => self.counts.sent += 1,
+            Outcome::Received(_) => self.counts.received += 1,
+            Outcome::Failed { operation: Operation::Send, .. } => self.counts.sends_failed += 1,
+            Outcome::Failed { operation: Operation::Receive, .. } => self.counts.receives_failed += 1,
+        }
+        if !is_silent || matches!(outcome, Outcome::Failed { .. }) {
+            self.completions.push_back(Completion { context, outcome });
+        }
+    }
+
+    fn fail(&mut self, context: u64, operation: Operation, failure: Failure) {
+        self.complete(context, Outcome::Failed { operation, failure, message: None }, false);
+    }
+
+    fn known(&self, peer: PeerId) -> Result<(), PostError> {
+        self.peers.get(peer).map(|_| ()).ok_or(PostError::NoSuchPeer)
+    }
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The end of a channel: what concerned its peer fails, and nothing else does.
+
+use barewire_endpoint::{Address, ChannelId, Ending};
+
+use super::State;
+use super::receive::{Content, Stage};
+use crate::completion::{Failure, Operation};
+use crate::peers::{Arriving, PeerId};
+
+impl State {
+    /// The endpoint has told of all messages of this channel before.
+    pub(super) fn channel_ended(&mut self, channel: ChannelId, address: Address, ending: Ending) {
+        let Some(id) = self.peers.known_at(address) else { return };
+        let peer = self.peers.at(id);
+        // Another, which was turned away.
+        if peer.channel != Some(channel) {
+            return;
+        }
+        let ending = if peer.is_broken { Ending::Violation } else { ending };
+        peer.channel = None;
+        (peer.is_open, peer.is_broken) = (false, false);
+        (peer.wants_announcements, peer.was_asked_to_announce) = (false, false);
+        peer.outgoing.clear();
+        peer.arriving = Arriving::Nothing;
+        self.asked_to_announce.retain(|asked| *asked != id);
+        self.fail_sends(id, ending);
+        self.fail_receives(id, ending);
+        self.lose_messages(id, ending);
+    }
+
+    fn fail_sends(&mut self, peer: PeerId, ending: Ending) {
+        for key in self.sends.keys_where(|send| send.peer == peer) {
+            let Some(send) = self.sends.remove(key) else { continue };
+            debug_assert_eq!(send.under_way, 0, "the endpoint tells of messages before their channel");
+            self.fail(send.options.context, Operation::Send, Failure::Peer { peer, ending });
+        }
+    }
+
+    /// Those that have a message of the peer's, and those that wait for nobody else's.
+    fn fail_receives(&mut self, peer: PeerId, ending: Ending) {
+        let concerned = self.receives.keys_where(|receive| match &receive.stage {
+            Stage::Matched(matched) => matched.envelope.source == peer,
+            Stage::Posted { wanted, .. } | Stage::Many { wanted, .. } => wanted.source() == Some(peer),
+        });
+        for key in concerned {
+            let failure = Failure::Peer { peer, ending };
+            match self.receives.get(key).map(|receive| &receive.stage) {
+                Some(Stage::Matched(_)) => self.receive_failed(key, failure),
+                Some(_) => self.take_back(key, failure),
+                None => {}
+            }
+        }
+    }
+
+    /// What is here stays; what is not will never come.
+    fn lose_messages(&mut self, peer: PeerId, ending: Ending) {
+        let lost = self.held.keys_where(|held| {
+            held.envelope.source == peer
+                && match &held.content {
+                    Content::Eager { bytes, .. } => (bytes.len() as u64) < held.envelope.length,
+                    Content::Request { .. } => true,
+                    Content::Lost(_) => false,
+                }
+        });
+        for key in lost {
+            self.lose(key, ending);
+        }
+    }
+}

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Messages out: eager or announced, copied or from where they lie.
+
+use barewire_endpoint::{ChannelId, HEAD_MAX};
+use barewire_link::Link;
+
+use super::{Messenger, OF_NO_SEND, State, of_no_send};
+use crate::completion::{Outcome, PostError};
+use crate::header::{Header, Label};
+use crate::memory::{Origin, Part};
+use crate::peers::{Out, PeerId};
+use crate::slab::Key;
+
+/// How far a message must have got when its send is completed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reaches {
+    /// Its memory can be used again.
+    #[default]
+    Nowhere,
+    /// The peer's endpoint has it.
+    Endpoint,
+    /// It lies in the memory of the receive that it matched, as of MPI's synchronous mode.
+    Receive,
+}
+
+/// How a message is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendOptions {
+    /// What the completion names.
+    pub context: u64,
+    /// What completes it.
+    pub reaches: Reaches,
+    /// Only a failure is told.
+    pub is_silent: bool,
+}
+
+/// The longest head of an eager message: kind, tag, data, number.
+const EAGER_HEAD_MAX: usize = 25;
+/// Messages that a peer may have under way before it has answered: several peers that are not there must leave room.
+const UNDER_WAY_UNOPENED: u16 = 2;
+
+/// A send that is not completed.
+pub(super) struct Send {
+    pub peer: PeerId,
+    pub options: SendOptions,
+    origin: Origin,
+    /// Where `origin` lies, of a message that was injected.
+    _kept: Option<Vec<u8>>,
+    pub stage: Stage,
+    /// Messages of it that the endpoint has.
+    pub under_way: u32,
+    /// The receiver is to say that it has it.
+    pub awaits_delivery: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// All of it was handed to the endpoint.
+    Eager,
+    /// It was announced.
+    Requested { length: u64 },
+    /// The receiver wants its beginning, and part of that was handed to the endpoint.
+    Answered { receive: Key, wanted: u64, handed: u64 },
+}
+
+impl Send {
+    #[inline]
+    fn is_done(&self) -> bool {
+        let is_handed = match self.stage {
+            Stage::Eager => true,
+            Stage::Requested { .. } => false,
+            Stage::Answered { wanted, handed, .. } => handed == wanted,
+        };
+        is_handed && self.under_way == 0 && !self.awaits_delivery
+    }
+}
+
+/// What is to be sent, before it is known how.
+struct Message {
+    label: Label,
+    origin: Origin,
+    options: SendOptions,
+}
+
+impl<L: Link> Messenger<L> {
+    /// Bytes of the longest message that [`inject`](Self::inject) takes.
+    #[must_use]
+    pub fn inject_max(&self) -> usize {
+        self.endpoint.copied_max() - EAGER_HEAD_MAX
+    }
+
+    /// Sends a message that lies in `parts`, one after the other.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing was begun then.
+    ///
+    /// # Safety
+    /// All parts must be valid to be read, and unchanged, until the send is completed, as the messenger's description
+    /// says.
+    #[inline]
+    pub unsafe fn send(
+        &mut self,
+        to: PeerId,
+        label: Label,
+        parts: &[Part],
+        options: SendOptions,
+    ) -> Result<(), PostError> {
+        // SAFETY: the caller's promise; the origin is dropped when the send is completed.
+        let origin = unsafe { Origin::new(parts) };
+        let channel = self.room_to_post(to)?;
+        self.post(to, channel, Message { label, origin, options })
+    }
+
+    /// Sends a short message that is copied; only a failure of the peer's tells of it, with the next operation.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing was begun then.
+    #[inline]
+    pub fn inject(&mut self, to: PeerId, label: Label, bytes: &[u8]) -> Result<(), PostError> {
+        let most = self.inject_max();
+        if bytes.len() > most {
+            return Err(PostError::TooLong { bytes: bytes.len(), most });
+        }
+        let channel = self.room_to_post(to)?;
+        let options = SendOptions { is_silent: true, ..SendOptions::default() };
+        if self.state.peers.at(to).wants_announcements {
+            let kept = bytes.to_vec();
+            // SAFETY: what the vector owns stays where it is, as long as the send that it goes into.
+            let origin = unsafe { Origin::new(&[Part::of(&kept)]) };
+            return self.request(to, channel, Message { label, origin, options }, Some(kept));
+        }
+        // SAFETY: it is copied in this call: `inject_max` bytes are never lent.
+        let origin = unsafe { Origin::new(&[Part::of(bytes)]) };
+        self.copy(to, channel, Message { label, origin, options })
+    }
+
+    /// The way to a peer, if it may have one more message under way; opened on first use.
+    #[inline]
+    pub(super) fn room_for(&mut self, to: PeerId) -> Result<ChannelId, PostError> {
+        let most = self.state.config.descriptors_per_peer;
+        let peer = self.state.peers.at(to);
+        let Some(channel) = peer.channel else { return self.connect(to) };
+        if peer.under_way >= UNDER_WAY_UNOPENED {
+            peer.is_open = peer.is_open || self.endpoint.is_open(channel);
+            if !peer.is_open || peer.under_way >= most {
+                return Err(PostError::Full);
+            }
+        }
+        Ok(channel)
+    }
+
+    /// And for one more operation.
+    #[inline]
+    fn room_to_post(&mut self, to: PeerId) -> Result<ChannelId, PostError> {
+        self.state.known(to)?;
+        if self.state.sends.len() >= self.state.config.sends || self.state.peers.at(to).is_broken {
+            return Err(PostError::Full);
+        }
+        self.room_for(to)
+    }
+
+    pub(super) fn connect(&mut self, to: PeerId) -> Result<ChannelId, PostError> {
+        let channel = self.endpoint.connect(self.state.peers.at(to).address)?;
+        self.state.peers.connect(to, channel);
+        Ok(channel)
+    }
+
+    #[inline]
+    fn post(&mut self, to: PeerId, channel: ChannelId, message: Message) -> Result<(), PostError> {
+        let length = message.origin.bytes();
+        let eager_max = self.state.config.eager_bytes as u64;
+        if length > eager_max || self.state.peers.at(to).wants_announcements {
+            return self.request(to, channel, message, None);
+        }
+        let with_head = length as usize + EAGER_HEAD_MAX;
+        if with_head <= self.endpoint.copied_best() {
+            return self.copy(to, channel, message);
+        }
+        let is_contiguous = message.origin.contiguous(0).len() as u64 == length;
+        match (is_contiguous, with_head <= self.endpoint.copied_max()) {
+            (true, _) => self.lend(to, channel, message),
+            (false, true) => self.copy(to, channel, message),
+            (false, false) => self.request(to, channel, message, None),
+        }
+    }
+
+    /// Sends an eager message that fits a frame.
+    #[inline]
+    fn copy(&mut self, to: PeerId, channel: ChannelId, message: Message) -> Result<(), PostError> {
+        let Message { label, origin, options } = message;
+        let first = origin.contiguous(0);
+        let length = origin.bytes() as usize;
+        let body = if first.len() == length {
+            first
+        } else {
+            self.packed.resize(length, 0);
+            origin.copy(0, &mut self.packed);
+            &self.packed
+        };
+        let mut head = [0; HEAD_MAX];
+        if options.reaches == Reaches::Nowhere {
+            let head_bytes = Header::Eager { label, confirm: None }.encode(&mut head);
+            let sent = self.endpoint.send(channel, &head[..head_bytes], body, of_no_send(to));
+            sent.map_err(|_| PostError::Full)?;
+            self.state.peers.at(to).under_way += 1;
+            self.state.complete(options.context, Outcome::Sent, options.is_silent);
+            return Ok(());
+        }
+        let awaits_delivery = options.reaches == Reaches::Receive;
+        // What it was copied from is not needed any more.
+        // SAFETY: there is nothing to be valid.
+        let nothing = unsafe { Origin::new(&[]) };
+        let send = self.state.sends.add(Send::new(to, options, nothing, None, Stage::Eager, awaits_delivery));
+        let head_bytes = Header::Eager { label, confirm: awaits_delivery.then_some(send) }.encode(&mut head);
+        let sent = self.endpoint.send(channel, &head[..head_bytes], body, send);
+        self.posted(to, send, sent.is_ok())
+    }
+
+    /// Sends an eager message from where it lies.
+    fn lend(&mut self, to: PeerId, channel: ChannelId, message: Message) -> Result<(), PostError> {
+        let Message { label, origin, options } = message;
+        let body: *const [u8] = origin.contiguous(0);
+        let awaits_delivery = options.reaches == Reaches::Receive;
+        let send = self.state.sends.add(Send::new(to, options, origin, None, Stage::Eager, awaits_delivery));
+        let mut head = [0; HEAD_MAX];
+        let head_bytes = Header::Eager { label, confirm: awaits_delivery.then_some(send) }.encode(&mut head);
+        // SAFETY: whoever posted the send promised that its memory stays until it is completed; it is not before the
+        // endpoint has told of `send`.
+        let sent = unsafe { self.endpoint.send_lent(channel, &head[..head_bytes], &*body, send) };
+        self.posted(to, send, sent.is_ok())
+    }
+
+    /// Announces a message.
+    fn request(
+        &mut self,
+        to: PeerId,
+        channel: ChannelId,
+        message: Message,
+        kept: Option<Vec<u8>>,
+    ) -> Result<(), PostError> {
+        let Message { label, origin, options } = message;
+        let length = origin.bytes();
+        let confirm = options.reaches == Reaches::Receive;
+        let stage = Stage::Requested { length };
+        let send = self.state.sends.add(Send::new(to, options, origin, kept, stage, confirm));
+        let mut head = [0; HEAD_MAX];
+        let head_bytes = Header::Request { label, number: send, length, confirm }.encode(&mut head);
+        let sent = self.endpoint.send(channel, &head[..head_bytes], &[], send);
+        self.posted(to, send, sent.is_ok())
+    }
+
+    /// The endpoint has taken a new send's first message, or has not: then there is no such send.
+    fn posted(&mut self, to: PeerId, send: Key, is_taken: bool) -> Result<(), PostError> {
+        if !is_taken {
+            self.state.sends.remove(send);
+            return Err(PostError::Full);
+        }
+        self.state.handed(to, send);
+        Ok(())
+    }
+
+    /// Sends what the receiver wants. False if something is left.
+    pub(super) fn send_data(&mut self, to: PeerId, send: Key) -> bool {
+        loop {
+            let Ok(channel) = self.room_for(to) else { return false };
+            let Some(Send { origin, stage: Stage::Answered { receive, wanted, handed }, .. }) =
+                self.state.sends.get(send)
+            else {
+                return true;
+            };
+            if handed == wanted {
+                self.state.complete_if_done(send);
+                return true;
+            }
+            let mut head = [0; HEAD_MAX];
+            let head_bytes = Header::Data { receive: *receive, offset: *handed }.encode(&mut head);
+            let head = &head[..head_bytes];
+            let rest = *wanted - *handed;
+            let part = origin.contiguous(*handed);
+            let part = &part[..rest.min(part.len() as u64) as usize];
+            let copied_max = self.endpoint.copied_max() - head_bytes;
+            let (sent, bytes) = if part.len() > copied_max.min(self.endpoint.copied_best()) {
+                let part = &part[..part.len().min(self.state.config.cut_bytes as usize)];
+                // SAFETY: as of an eager message that is lent; a send that was asked for is completed only when the
+                // endpoint has told of all its messages.
+                (unsafe { self.endpoint.send_lent(channel, head, part, send) }, part.len())
+            } else {
+                // Parts that are short go together in one frame.
+                self.packed.resize(copied_max.min(rest.try_into().unwrap_or(usize::MAX)), 0);
+                let bytes = origin.copy(*handed, &mut self.packed);
+                (self.endpoint.send(channel, head, &self.packed[..bytes], send), bytes)
+            };
+            if sent.is_err() {
+                return false;
+            }
+            *handed += bytes as u64;
+            self.state.handed(to, send);
+        }
+    }
+}
+
+impl Send {
+    fn new(
+        peer: PeerId,
+        options: SendOptions,
+        origin: Origin,
+        kept: Option<Vec<u8>>,
+        stage: Stage,
+        awaits_delivery: bool,
+    ) -> Self {
+        Self { peer, options, origin, _kept: kept, stage, under_way: 0, awaits_delivery }
+    }
+}
+
+impl State {
+    /// The endpoint has one more message of a send's.
+    #[inline]
+    fn handed(&mut self, to: PeerId, send: Key) {
+        self.peers.at(to).under_way += 1;
+        if let Some(send) = self.sends.get(send) {
+            send.under_way += 1;
+        }
+    }
+
+    /// The endpoint has done with a message.
+    #[inline]
+    pub(super) fn handed_over(&mut self, context: u64) {
+        if context & OF_NO_SEND != 0 {
+            self.peers.at(PeerId::from_number(context as u32)).under_way -= 1;
+            return;
+        }
+        let Some(send) = self.sends.get(context) else { return };
+        send.under_way -= 1;
+        let peer = send.peer;
+        self.peers.at(peer).under_way -= 1;
+        self.complete_if_done(context);
+    }
+
+    /// The receiver of an announced message wants its first bytes. False: it was not asked.
+    pub(super) fn answered(&mut self, from: PeerId, number: Key, receive: Key, wanted: u64) -> bool {
+        let Some(send) = self.sends.get(number).filter(|send| send.peer == from) else { return false };
+        let Stage::Requested { length } = send.stage else { return false };
+        if wanted > length {
+            return false;
+        }
+        send.stage = Stage::Answered { receive, wanted, handed: 0 };
+        self.enqueue(from, Out::Data(number));
+        true
+    }
+
+    /// The receiver has a message where it belongs. False: it was not asked.
+    pub(super) fn delivered(&mut self, from: PeerId, number: Key) -> bool {
+        let Some(send) = self.sends.get(number).filter(|send| send.peer == from && send.awaits_delivery) else {
+            return false;
+        };
+        send.awaits_delivery = false;
+        self.complete_if_done(number);
+        true
+    }
+
+    #[inline]
+    pub(super) fn complete_if_done(&mut self, key: Key) {
+        if self.sends.get(key).is_some_and(|send| send.is_done())
+            && let Some(send) = self.sends.remove(key)
+        {
+            self.complete(send.options.context, Outcome::Sent, send.options.is_silent);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Entries by number, which a peer may repeat to us: one that is gone is recognised.
+
+/// Names an entry: its place, and how often that was used before. The highest bit is never set.
+pub(crate) type Key = u64;
+
+const GENERATIONS: u32 = 1 << 31;
+
+/// A set of entries; whoever adds one sees to it that there are not too many.
+pub(crate) struct Slab<T> {
+    entries: Vec<(u32, Option<T>)>,
+    free: Vec<u32>,
+}
+
+impl<T> Slab<T> {
+    pub fn new() -> Self {
+        Self { entries: Vec::new(), free: Vec::new() }
+    }
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    #[inline]
+    pub fn add(&mut self, value: T) -> Key {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.entries.push((0, None));
+            (self.entries.len() - 1) as u32
+        });
+        let entry = &mut self.entries[index as usize];
+        entry.1 = Some(value);
+        key(entry.0, index)
+    }
+
+    #[inline]
+    pub fn get(&mut self, key: Key) -> Option<&mut T> {
+        let (generation, value) = self.entries.get_mut(key as u32 as usize)?;
+        if u64::from(*generation) == key >> 32 { value.as_mut() } else { None }
+    }
+
+    #[inline]
+    pub fn remove(&mut self, key: Key) -> Option<T> {
+        self.get(key)?;
+        let (generation, value) = &mut self.entries[key as u32 as usize];
+        *generation = (*generation + 1) % GENERATIONS;
+        self.free.push(key as u32);
+        value.take()
+    }
+
+    /// The entries for which `is_wanted`, oldest place first.
+    pub fn keys_where(&self, mut is_wanted: impl FnMut(&T) -> bool) -> Vec<Key> {
+        let wanted = |(index, (generation, value)): (u32, &(u32, Option<T>))| {
+            value.as_ref().is_some_and(&mut is_wanted).then(|| key(*generation, index))
+        };
+        (0..).zip(&self.entries).filter_map(wanted).collect()
+    }
+}
+
+fn key(generation: u32, index: u32) -> Key {
+    u64::from(generation) << 32 | u64::from(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_that_is_gone_is_recognised_and_its_place_used_again() {
+        let mut slab = Slab::new();
+        let first = slab.add('a');
+        assert_eq!(slab.remove(first), Some('a'));
+        let second = slab.add('c');
+        assert!(slab.get(first).is_none() && slab.remove(first).is_none());
+        assert_eq!((slab.get(second).copied(), slab.len()), (Some('c'), 1));
+        assert_eq!(slab.get(1 << 40 | 7), None);
+    }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A short message that is expected costs no allocation, at neither side.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use barewire_messages::{Config, Reaches, SendOptions};
+use common::*;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+struct Counting;
+
+// SAFETY: all is passed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise; `alloc` had it from there.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn a_short_expected_message_allocates_nothing() {
+    for (way, mut pair) in both(Config::default()) {
+        let [to, from] = introduce(&mut pair);
+        let (message, mut memory) = ([7; 8], [0; 8]);
+        let mut exchange = |reaches| {
+            receive(&mut pair[1], exactly(from, 1), &mut memory, 1);
+            send(&mut pair, 0, to, tagged(1), &message, SendOptions { reaches, ..SendOptions::default() });
+            completion(&mut pair, 1);
+            completion(&mut pair, 0);
+        };
+        for reaches in [Reaches::Nowhere, Reaches::Endpoint, Reaches::Receive] {
+            (0..2000).for_each(|_| exchange(reaches));
+            let before = ALLOCATIONS.load(Ordering::Relaxed);
+            (0..2000).for_each(|_| exchange(reaches));
+            assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{way}, {reaches:?}");
+        }
+    }
+}

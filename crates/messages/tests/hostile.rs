@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A peer whose endpoint is in order and whose messages are not.
+
+mod common;
+
+use barewire_endpoint::{Ending, Endpoint, Event, Inbox, InboxConfig, SendError};
+use barewire_messages::{Config, Failure, Label, Outcome, Part, Reaches, SendOptions, Wanted};
+use common::*;
+
+/// A head: often one that could be right, with numbers that operations have.
+fn head(generator: &mut fastrand::Rng) -> Vec<u8> {
+    let mut head = vec![if generator.u8(..8) == 0 { generator.u8(..) } else { generator.u8(..8) }];
+    head[0] |= [0, 0x10, 0x20, 0x40][generator.usize(..4)];
+    for _ in 0..generator.usize(..5) {
+        let number = [generator.u64(..4), generator.u64(..4), generator.u64(..100_000), u64::MAX, 1 << 63];
+        head.extend(number[generator.usize(..5)].to_be_bytes());
+    }
+    head.truncate(64);
+    head
+}
+
+/// Proves that whatever a peer sends ends its channel at most: nothing panics, nothing else fails, and memory that was
+/// not given to a receive stays as it is.
+#[test]
+fn what_a_peer_invents_ends_its_channel_and_nothing_else() {
+    let mut violations = 0;
+    for seed in 0..100 {
+        println!("seed {seed}");
+        let mut generator = fastrand::Rng::with_seed(seed);
+        let on = new_host();
+        let config = Config { unexpected_bytes: 10_000, ..Config::default() };
+        let mut good = vec![on_host(on, 0x20, config), on_host(on, 0x24, config)];
+        let addresses = [good[0].address(), good[1].address()];
+        let mut hostile = open(on, 0x28);
+        let mut inbox = Inbox::new(&InboxConfig::default());
+        let (its_friend, its_enemy) = (good[0].peer(addresses[1]), good[0].peer(hostile.address()));
+        // Operations for it to interfere with.
+        let (announced, guard) = (bytes(100_000, 1), bytes(300, 2));
+        let mut memory = [guard.clone(), guard.clone(), guard.clone()];
+        for (context, wanted) in [(1, any_tagged()), (2, Wanted::Untagged(None)), (3, exactly(its_enemy, 7))] {
+            receive(&mut good[0], wanted, &mut memory[context - 1][100..200], context as u64);
+        }
+        for reaches in [Reaches::Nowhere, Reaches::Receive] {
+            let options = SendOptions { context: 4, reaches, is_silent: false };
+            // SAFETY: the message stays until the end.
+            unsafe { good[0].send(its_enemy, tagged(1), &[Part::of(&announced)], options) }.unwrap();
+        }
+        for _ in 0..40 {
+            let channel = hostile.connect(addresses[0]).unwrap();
+            let body = bytes([0, 1, 200, 3000][generator.usize(..4)], 3);
+            // SAFETY: both sides are driven until it is sent or failed, before `body` is dropped.
+            let sent = unsafe { hostile.send_lent(channel, &head(&mut generator), &body, 0) };
+            let mut is_under_way = sent != Err(SendError::Ended);
+            for round in 0..1000 {
+                hostile.progress(&mut inbox).unwrap();
+                while let Some(event) = hostile.poll_event() {
+                    is_under_way &= !matches!(event, Event::Sent { .. } | Event::Failed { .. });
+                }
+                while let Some(received) = inbox.receive() {
+                    inbox.done(received);
+                }
+                good[0].progress().unwrap();
+                if !is_under_way && round > 5 {
+                    break;
+                }
+            }
+            if is_under_way {
+                // It waits for memory.
+                break;
+            }
+        }
+        // A channel to a neighbour ends at the next look round.
+        idle(&mut good);
+        while let Some(completion) = good[0].poll() {
+            let Outcome::Failed { failure: Failure::Peer { peer, ending }, .. } = completion.outcome else { continue };
+            assert_eq!((peer, ending), (its_enemy, Ending::Violation));
+            violations += 1;
+        }
+        for memory in &memory {
+            assert!(memory[..100] == guard[..100] && memory[200..] == guard[200..]);
+        }
+        // Who is no part of it does not notice.
+        let mut answer = [0; 8];
+        good[0].cancel(2);
+        receive(&mut good[0], Wanted::Untagged(Some(its_friend)), &mut answer, 9);
+        let back = good[1].peer(addresses[0]);
+        send(&mut good, 1, back, Label::default(), b"unharmed", SendOptions::default());
+        while completion(&mut good, 0).context != 9 {}
+        assert_eq!(answer, *b"unharmed");
+        drop(hostile);
+    }
+    assert!(violations > 100, "{violations} operations failed");
+}
+
+fn open(on: barewire_link::MacAddress, number: u8) -> Endpoint<TestLink> {
+    Endpoint::open(link_on(on), endpoint_config(number), None).unwrap()
+}
