@@ -277,7 +277,8 @@ def test_a_tag_has_one_endpoint_and_the_second_is_told():
         first.send_signal(signal.SIGINT)
         output, _ = first.communicate(timeout=20)
         assert records(output)[-1]["error"] == "interrupted"
-        assert eventually(lambda: not is_under_way(lab, "h2"))
+        # The passive side may wait for a message meanwhile, for 10 s.
+        assert eventually(lambda: not is_under_way(lab, "h2"), 20)
         to_its_end(lab, "pingpong", "--samples", "100")
 
 
