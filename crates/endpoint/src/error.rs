@@ -45,8 +45,9 @@ pub enum EndpointError {
 /// Why a message was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SendError {
-    /// The send queue is full: go on with [`progress`](crate::Endpoint::progress), then try again.
-    #[error("the send queue is full; make progress and try again")]
+    /// The send queue is full, or as many events wait: go on with [`progress`](crate::Endpoint::progress) and take
+    /// what [`poll_event`](crate::Endpoint::poll_event) has, then try again.
+    #[error("the send queue is full; make progress, take the events and try again")]
     Full,
     /// The channel has ended.
     #[error("the channel has ended")]

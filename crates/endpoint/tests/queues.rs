@@ -44,6 +44,26 @@ fn a_full_send_queue_says_so_and_goes_on() {
     }
 }
 
+/// Whoever never asks what became of its messages must not grow.
+#[test]
+fn events_that_nobody_takes_are_bounded() {
+    for is_local in [false, true] {
+        let (mut a, mut b) = two(is_local);
+        let (to_b, _) = join(&mut a, &mut b);
+        let most = u64::from(Config::SEND_DESCRIPTORS);
+        let mut sent = 0;
+        for _ in 0..20 * most {
+            sent += u64::from(a.endpoint.send(to_b, &[], &[1; 8], sent).is_ok());
+            a.endpoint.progress(&mut a.inbox).unwrap();
+            b.turn();
+        }
+        // Those under way when the events were too many are told of as well.
+        assert!((most..=2 * most).contains(&sent), "{sent}, local {is_local}");
+        until(&mut [&mut a, &mut b], "all are sent", |sides| sides[0].all_sent(0..sent));
+        assert_eq!(a.endpoint.send(to_b, &[], &[], sent), Ok(()));
+    }
+}
+
 /// Neither descriptors nor buffers: the peer waits for as long as it takes, nothing is lost, and it is not repeated all
 /// the while.
 #[test]

@@ -64,6 +64,7 @@ impl<L: Link> Endpoint<L> {
         if head.len() > HEAD_MAX || bytes > self.copied_max() {
             return Err(SendError::TooLong { bytes, most: self.copied_max() });
         }
+        self.check_events()?;
         let channel = self.channels.get(to).filter(|channel| channel.takes_messages()).ok_or(SendError::Ended)?;
         let (_, whole) = begin(bytes, self.room);
         let front = Front::new(&whole.expect("every message has a first fragment"), head);
@@ -95,6 +96,7 @@ impl<L: Link> Endpoint<L> {
         if head.len() > HEAD_MAX || u32::try_from(bytes).is_err() {
             return Err(SendError::TooLong { bytes, most: u32::MAX as usize });
         }
+        self.check_events()?;
         self.channels.get(to).filter(|channel| channel.takes_messages()).ok_or(SendError::Ended)?;
         let mut copy = [0; HEAD_MAX];
         copy[..head.len()].copy_from_slice(head);
@@ -121,6 +123,9 @@ impl<L: Link> Endpoint<L> {
         if body.len() > self.datagram_max() {
             return Ok(Err(SendError::TooLong { bytes: body.len(), most: self.datagram_max() }));
         }
+        if let Err(full) = self.check_events() {
+            return Ok(Err(full));
+        }
         if self.is_local(to) {
             return Ok(self.send_local_datagram(to, class, body, context));
         }
@@ -128,6 +133,12 @@ impl<L: Link> Endpoint<L> {
             Class::Unreliable => self.send_unreliable(to, body),
             Class::Acknowledged => Ok(self.send_acknowledged(to, body, context)),
         }
+    }
+
+    /// No more messages than there are descriptors may wait to be told of.
+    #[inline]
+    fn check_events(&self) -> Result<(), SendError> {
+        if self.events.len() < usize::from(self.config.send_descriptors) { Ok(()) } else { Err(SendError::Full) }
     }
 
     /// Hands on messages of all channels, as far as they can go now.
