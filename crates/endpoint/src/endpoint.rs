@@ -243,6 +243,29 @@ impl<L: Link> Endpoint<L> {
         }
     }
 
+    /// Breaks a channel off, whatever its peer does: messages that are not sent fail, and [`Event::Ended`] tells soon, with
+    /// this ending.
+    pub fn abort(&mut self, channel: ChannelId, ending: Ending) {
+        let Some(entry) = self.channels.get(channel) else { return };
+        entry.ending.get_or_insert(ending);
+        entry.is_closing = true;
+        self.unheard += 1;
+        match entry.way {
+            Way::Wire { handle, .. } => {
+                let now = self.port.now();
+                self.port.station.abort(handle, now);
+            }
+            // Ends when the sink has taken what it refused.
+            Way::Over => {}
+            Way::Pending | Way::Knocking { .. } | Way::Local { .. } => {
+                entry.queue.clear();
+                self.fail_messages(channel.index, ending);
+                // The next look round ends it.
+                self.looked_round = Instant::from_nanos(0);
+            }
+        }
+    }
+
     /// The next event, until there is none.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
