@@ -221,9 +221,9 @@ impl<L: Link> Messenger<L> {
     fn hear(&mut self) {
         while let Some(event) = self.endpoint.poll_event() {
             match event {
-                Event::Sent { context } => self.state.handed_over(context),
+                Event::Sent { context } => self.state.handed_over(context, true),
                 // The channel's end follows and says of which operations.
-                Event::Failed { context, .. } => self.state.handed_over(context),
+                Event::Failed { context, .. } => self.state.handed_over(context, false),
                 Event::Opened { channel, peer } => {
                     let peers = &mut self.state.peers;
                     if peers.known_at(peer).is_none() && peers.len() >= self.state.config.peers {

@@ -348,9 +348,9 @@ impl State {
         }
     }
 
-    /// The endpoint has done with a message.
+    /// The endpoint has done with a message: the peer's has it, or the channel is about to end.
     #[inline]
-    pub(super) fn handed_over(&mut self, context: u64) {
+    pub(super) fn handed_over(&mut self, context: u64, is_sent: bool) {
         if context & (OF_NO_SEND | OF_ACCESS | OF_SERVED) != 0 {
             match context {
                 _ if context & OF_NO_SEND != 0 => self.peers.at(PeerId::from_number(context as u32)).under_way -= 1,
@@ -363,7 +363,9 @@ impl State {
         send.under_way -= 1;
         let peer = send.peer;
         self.peers.at(peer).under_way -= 1;
-        self.complete_if_done(context);
+        if is_sent {
+            self.complete_if_done(context);
+        }
     }
 
     /// The receiver of an announced message wants its first bytes. False: it was not asked.

@@ -205,10 +205,12 @@ impl State {
         // What is returned goes in one frame, as what was sent did; only of a read that does not follow by itself.
         let is_known = of.has(operation) && length % of.bytes() as u64 == 0 && length <= self.atomic_max;
         let found = if is_known { self.regions.find(at, length, access) } else { Err(Refusal::Operation) };
-        let region = match found.map(|entry| self.regions.get(entry)) {
-            Ok(Some(region)) => region,
-            Ok(None) => return Ok(self.done(peer, number, Err(Refusal::Key))),
-            Err(refusal) => return Ok(self.done(peer, number, Err(refusal))),
+        let region = match found.and_then(|entry| self.regions.get(entry).ok_or(Refusal::Key)) {
+            Ok(region) => region,
+            Err(refusal) => {
+                self.done(peer, number, Err(refusal));
+                return Ok(());
+            }
         };
         let mut elements = vec![0; length as usize];
         region.origin.copy(at.offset, &mut elements);
