@@ -110,7 +110,10 @@ pub(crate) enum Out {
     /// Memory that the peer reads.
     Served(Key),
     /// What an atomic operation found.
-    Found { number: u64, bytes: Box<[u8]> },
+    Found {
+        number: u64,
+        bytes: Box<[u8]>,
+    },
 }
 
 /// Where the rest of a message goes.

@@ -240,8 +240,7 @@ fn elements_are_changed_atomically() {
         let parts = AtomicParts { operand: &[Part::of(&[0; 12])], compare: &[], result: &[] };
         for (operation, of) in [(Op::BitOr, Type::F32), (Op::Sum, Type::F64), (Op::CompareSwap, Type::I32)] {
             // SAFETY: it is refused.
-            let refused =
-                unsafe { pair[0].atomic(to, Remote { key: 1, offset: 0 }, operation, of, parts, options(1)) };
+            let refused = unsafe { pair[0].atomic(to, Remote { key: 1, offset: 0 }, operation, of, parts, options(1)) };
             assert_eq!(refused, Err(PostError::NoSuchAtomic));
         }
     }

@@ -387,7 +387,7 @@ impl State {
                 message: None,
             },
         };
-        self.complete(access.options.context, outcome, access.options.is_silent);
+        self.complete(access.options.context, access.options.note, outcome, access.options.is_silent);
     }
 
     /// The way to a peer has ended.
@@ -395,7 +395,7 @@ impl State {
         for key in self.accesses.keys_where(|access| access.peer == peer) {
             let Some(access) = self.accesses.remove(key) else { continue };
             debug_assert_eq!(access.under_way, 0, "the endpoint tells of messages before their channel");
-            self.fail(access.options.context, access.operation, failure);
+            self.fail(access.options.context, access.options.note, access.operation, failure);
         }
     }
 }

@@ -150,7 +150,7 @@ impl<L: Link> Messenger<L> {
             }
             if let Some(send) = self.state.sends.remove(key) {
                 self.state.peers.at(send.peer).under_way -= 1;
-                self.state.fail(context, Operation::Send, Failure::Cancelled);
+                self.state.fail(context, send.options.note, Operation::Send, Failure::Cancelled);
                 return true;
             }
         }

@@ -112,13 +112,7 @@ impl State {
     }
 
     /// A message brings `body` bytes of a peer's write, from `offset` on: at least one, unless it writes nothing.
-    pub(super) fn write_goes_on(
-        &mut self,
-        peer: PeerId,
-        number: u64,
-        offset: u64,
-        body: u64,
-    ) -> Result<(), Violation> {
+    pub(super) fn write_goes_on(&mut self, peer: PeerId, number: u64, offset: u64, body: u64) -> Result<(), Violation> {
         let writing = self.peers.at(peer).writing.as_mut().ok_or(Violation::Operation)?;
         if writing.number != number {
             return Err(Violation::Operation);
@@ -153,20 +147,14 @@ impl State {
             self.counts.written_by_peers += 1;
             if let Some(data) = data {
                 let outcome = Outcome::Written(RemoteWrite { source: peer, data, length });
-                self.completions.push_back(Completion { context: 0, outcome });
+                self.completions.push_back(Completion { context: 0, note: 0, outcome });
             }
         }
         self.done(peer, number, region.map(|_| ()));
     }
 
     /// A peer reads.
-    pub(super) fn read_begins(
-        &mut self,
-        peer: PeerId,
-        number: u64,
-        at: Remote,
-        length: u64,
-    ) -> Result<(), Violation> {
+    pub(super) fn read_begins(&mut self, peer: PeerId, number: u64, at: Remote, length: u64) -> Result<(), Violation> {
         self.begin_serving(peer)?;
         match self.regions.find(at, length, Access { read: true, write: false }) {
             Ok(region) => {
