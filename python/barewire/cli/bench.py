@@ -65,7 +65,8 @@ def bench(
     broker: Annotated[
         bool,
         typer.Option(
-            "--broker", help="llc1, llc2, llc3 and endpoints by a broker in each host, all behind one hook",
+            "--broker",
+            help="llc1, llc2, llc3 and endpoints by a broker in each host, all behind one hook",
             rich_help_panel=_LAB,
         ),
     ] = False,

@@ -111,9 +111,7 @@ class LabSite:
 
     def _station(self, number: int) -> Station:
         host = self.lab.hosts[number]
-        return Station(
-            host.name, host.interface, host.address, host.mac, host.cpus, broker=self.brokers.get(host.name)
-        )
+        return Station(host.name, host.interface, host.address, host.mac, host.cpus, broker=self.brokers.get(host.name))
 
 
 @dataclass(frozen=True)
