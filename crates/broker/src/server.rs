@@ -420,9 +420,9 @@ fn has_ended(peer: &Peer) -> bool {
     peer.pidfd.as_ref().is_some_and(is_readable)
 }
 
-/// Whether no packet socket has that number.
+/// Whether no packet socket has that number, in two looks: one may be missed while others come and go.
 fn is_closed(inode: u64) -> bool {
-    open_packet_sockets().is_ok_and(|open| !open.contains(&inode))
+    (0..2).all(|_| open_packet_sockets().is_ok_and(|open| !open.contains(&inode)))
 }
 
 fn is_readable(pidfd: &OwnedFd) -> bool {
