@@ -45,9 +45,7 @@ mod regions;
 mod slab;
 
 pub use atomic::{AtomicOperation, AtomicType};
-pub use completion::{
-    Completion, Counts, Envelope, Failure, Operation, Outcome, PostError, Received, RemoteWrite,
-};
+pub use completion::{Completion, Counts, Envelope, Failure, Operation, Outcome, PostError, Received, RemoteWrite};
 pub use config::Config;
 pub use header::Label;
 pub use matching::{Matcher, Pattern, Ticket};

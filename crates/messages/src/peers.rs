@@ -110,7 +110,10 @@ pub(crate) enum Out {
     /// Memory that the peer reads.
     Served(Key),
     /// What an atomic operation found.
-    Found { number: u64, bytes: Box<[u8]> },
+    Found {
+        number: u64,
+        bytes: Box<[u8]>,
+    },
 }
 
 /// Where the rest of a message goes.
@@ -189,7 +192,8 @@ impl Peers {
     /// One that is known.
     #[inline]
     pub fn at(&mut self, peer: PeerId) -> &mut Peer {
-        self.entries[peer.0 as usize].as_mut().expect("a peer that something is under way to is not removed")
+        let entry = self.entries.get_mut(peer.0 as usize).and_then(Option::as_deref_mut);
+        entry.expect("a peer that something is under way to is not removed")
     }
 
     #[inline]

@@ -150,7 +150,10 @@ mod tests {
         let only_read = Access { read: true, write: false };
         // SAFETY: nobody accesses it.
         let (mine, yours) = unsafe {
-            (regions.register(&parts, only_read, Some(7)).unwrap(), regions.register(&parts, Access::ALL, None).unwrap())
+            (
+                regions.register(&parts, only_read, Some(7)).unwrap(),
+                regions.register(&parts, Access::ALL, None).unwrap(),
+            )
         };
         // SAFETY: as above.
         assert_eq!((mine, unsafe { regions.register(&parts, Access::ALL, Some(7)) }), (7, None));

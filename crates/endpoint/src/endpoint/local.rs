@@ -88,7 +88,8 @@ impl<L: Link> Endpoint<L> {
     fn ask_others(&mut self, sink: &mut impl Sink) -> bool {
         let mut delivered = false;
         for _ in 0..OTHERS_ASKED {
-            self.last_asked = if self.last_asked + 1 < self.neighbours.len() { self.last_asked + 1 } else { ASKED_ALWAYS };
+            self.last_asked =
+                if self.last_asked + 1 < self.neighbours.len() { self.last_asked + 1 } else { ASKED_ALWAYS };
             let Some(index) = self.neighbours.get(self.last_asked).copied() else { break };
             if self.take_from(index, sink) {
                 delivered = true;

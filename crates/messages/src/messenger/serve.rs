@@ -112,13 +112,7 @@ impl State {
     }
 
     /// A message brings `body` bytes of a peer's write, from `offset` on: at least one, unless it writes nothing.
-    pub(super) fn write_goes_on(
-        &mut self,
-        peer: PeerId,
-        number: u64,
-        offset: u64,
-        body: u64,
-    ) -> Result<(), Violation> {
+    pub(super) fn write_goes_on(&mut self, peer: PeerId, number: u64, offset: u64, body: u64) -> Result<(), Violation> {
         let writing = self.peers.at(peer).writing.as_mut().ok_or(Violation::Operation)?;
         if writing.number != number {
             return Err(Violation::Operation);
@@ -160,13 +154,7 @@ impl State {
     }
 
     /// A peer reads.
-    pub(super) fn read_begins(
-        &mut self,
-        peer: PeerId,
-        number: u64,
-        at: Remote,
-        length: u64,
-    ) -> Result<(), Violation> {
+    pub(super) fn read_begins(&mut self, peer: PeerId, number: u64, at: Remote, length: u64) -> Result<(), Violation> {
         self.begin_serving(peer)?;
         match self.regions.find(at, length, Access { read: true, write: false }) {
             Ok(region) => {
