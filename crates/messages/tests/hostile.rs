@@ -167,7 +167,8 @@ fn who_reads_without_end_and_takes_no_answer_is_cut_off() {
     }
     idle(&mut good);
     let served = good[0].counts().read_by_peers;
-    assert!((128..160).contains(&served), "{served} reads were begun");
+    // Besides those of which the endpoint has the answer.
+    assert!((128..210).contains(&served), "{served} reads were begun");
     let mut inbox = Inbox::new(&InboxConfig::default());
     let began = std::time::Instant::now();
     loop {
