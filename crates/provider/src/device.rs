@@ -2,7 +2,6 @@
 //! Interfaces, and endpoints on them: each takes a service access point that no other process of this host has.
 
 use std::path::Path;
-use std::time::Duration;
 
 use barewire_broker::{AskError, DEFAULT_SOCKET, Status};
 use barewire_endpoint::{
@@ -78,7 +77,7 @@ pub(crate) fn open(interface: &Interface, parameters: &Parameters) -> Result<End
         let framing = Framing { encapsulation: Encapsulation::EtherType, token: parameters.token };
         let mut config = Config { waiting: parameters.waiting, tuning: tuning.clone(), ..Config::new(sap, framing) };
         if let Some(patience) = parameters.patience {
-            give_up_after(&mut config, patience);
+            config.notice_the_dead_within(patience);
         }
         match Endpoint::open(link, config, Some(interface.mtu)) {
             Err(EndpointError::Shm(ShmError::NameTaken(_))) => {}
@@ -86,18 +85,6 @@ pub(crate) fn open(interface: &Interface, parameters: &Parameters) -> Result<End
         }
     }
     Err(DeviceError::NoSap { interface: interface.name.clone() })
-}
-
-/// So many times T1 as it takes.
-fn give_up_after(config: &mut Config, patience: Duration) {
-    config.local_patience = patience;
-    config.connection.stall_limit = patience;
-    let t1 = config.connection.t1_max.min(patience / 2);
-    config.connection.t1_max = t1;
-    config.connection.t1_initial = config.connection.t1_initial.min(t1);
-    config.connection.t1_min = config.connection.t1_min.min(t1);
-    let retries = (patience.as_nanos() / t1.as_nanos().max(1)).clamp(1, 255);
-    config.connection.retries = retries as u8;
 }
 
 /// Service access points for programs: first those that IEEE 802 leaves to each network, then the rest; without those
@@ -123,17 +110,5 @@ mod tests {
         let all: HashSet<Lsap> = saps().collect();
         assert_eq!(all.len(), saps().count());
         assert!(all.len() >= 100 && !all.contains(&Lsap::SNAP), "{}", all.len());
-    }
-
-    #[test]
-    fn a_peer_is_given_up_about_when_asked() {
-        let framing = Framing { encapsulation: Encapsulation::EtherType, token: None };
-        for seconds in [0.05, 1.0, 10.0, 60.0] {
-            let mut config = Config::new(Lsap::new(0x20).unwrap(), framing);
-            let patience = Duration::from_secs_f64(seconds);
-            give_up_after(&mut config, patience);
-            let until = config.connection.t1_max * u32::from(config.connection.retries);
-            assert!(until <= patience && until * 3 >= patience, "{seconds} s: {until:?}");
-        }
     }
 }
