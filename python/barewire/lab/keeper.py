@@ -103,7 +103,7 @@ def _make_host(
     os.read(go_read, 1)  # ends when the keeper has made the wires
     os.close(go_read)
     configure_host(plan, host)
-    _send(report, {"role": "host", "name": host.name})
+    _send(report, {"role": "host", "name": host.name, "inner_pid": os.getpid()})
 
 
 def _wait_for_hosts(ready_read: int, count: int) -> None:
