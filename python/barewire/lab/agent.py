@@ -10,6 +10,7 @@ import ctypes
 import json
 import os
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 VARIABLE = "BAREWIRE_LAB_HOSTS"  # {"h1": [process as the lab's own process namespace counts, [core, …]], …}
@@ -28,7 +29,7 @@ def main(arguments: list[str]) -> NoReturn:
     if host not in hosts:
         _fail(f"this lab has no host '{host}'; there are: {', '.join(hosts) or 'none'}")
     pid, cpus = hosts[host]
-    directory = os.getcwd()
+    directory = Path.cwd()
     try:
         handle = os.pidfd_open(pid)
         if ctypes.CDLL(None, use_errno=True).setns(handle, CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWNET) != 0:
