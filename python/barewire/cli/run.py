@@ -151,6 +151,11 @@ def _job(
         settings += provider_settings(wishes, os.environ, interface=lab_interface, crowded=crowded, token=token)
     if crowded:
         settings += yield_settings(library)
+    if lab is not None:
+        # Launchers name their folders after process numbers, which every lab counts anew.
+        folder = lab.directory / "tmp"
+        folder.mkdir(mode=0o700)
+        settings.append(Setting("TMPDIR", str(folder), "lab"))
     if carried:
         settings += [Setting(name, value, "--library") for name, value in library_path(library, os.environ).items()]
     return Job(

@@ -129,6 +129,13 @@ def report_settings(library: Library) -> dict[str, str]:
 
 
 def _open_mpi(library: Library, wishes: Wishes) -> dict[str, str]:
+    # UCX would take one-sided operations past the fabric. Debian also excludes pt2pt, which in version 4 goes through
+    # any pml; this overrides that.
+    one_sided = {} if wishes.fabric == "ucx" else {"OMPI_MCA_osc": "^ucx"}
+    return one_sided | _open_mpi_layers(library, wishes)
+
+
+def _open_mpi_layers(library: Library, wishes: Wishes) -> dict[str, str]:
     shared = "vader" if library.major < 5 else "sm"
     if wishes.fabric == "tcp":
         chosen = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": f"tcp,{shared},self"}
@@ -172,4 +179,18 @@ def _intel(library: Library, wishes: Wishes) -> dict[str, str]:
     settings = {"I_MPI_ROOT": str(library.prefix)}
     if wishes.fabric == "shm":
         return settings | {"I_MPI_FABRICS": "shm"}
+    if (own := _intel_libfabric(library)) is not None:
+        # Else it takes the distribution's, whose tcp provider hangs in messages longer than their receives (1.17).
+        providers = own.parent / "prov" if (own.parent / "prov").is_dir() else own.parent
+        settings |= {"I_MPI_OFI_LIBRARY": str(own)}
+        if wishes.fabric != PROVIDER:
+            settings |= {"FI_PROVIDER_PATH": str(providers)}
     return settings | {"I_MPI_FABRICS": "shm:ofi", "FI_PROVIDER": wishes.provider or wishes.fabric}
+
+
+def _intel_libfabric(library: Library) -> Path | None:
+    """The libfabric that comes with Intel MPI: in wheels beside it, in Intel's own packages in a folder of its own."""
+    for folder in ("lib", "libfabric/lib", "opt/mpi/libfabric/lib"):
+        if (file := library.prefix / folder / "libfabric.so.1").is_file():
+            return file
+    return None
