@@ -5,4 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH=$PATH:$HOME/.cargo/bin
 cargo build --release --locked --quiet --workspace
+# libfabric finds a provider by the end of its name, in a folder of its own.
+mkdir -p target/release/libfabric
+ln -f target/release/libbarewire_fi.so target/release/libfabric/libbarewire-fi.so
 make --no-print-directory -C floor

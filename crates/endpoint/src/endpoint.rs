@@ -335,22 +335,32 @@ impl<L: Link> Endpoint<L> {
     /// # Errors
     /// When the link no longer works.
     pub fn sleep(&mut self, patience: Duration) -> Result<(), EndpointError> {
+        let Some(patience) = self.prepare_to_sleep(patience)? else { return Ok(()) };
+        let others: Vec<BorrowedFd<'_>> = awaited(&self.door, &self.neighbours, &self.channels).collect();
+        self.port.link.wait_to_receive_or(&others, patience)?;
+        self.port.tell_time();
+        Ok(())
+    }
+
+    /// Makes ready for a sleep that the caller sleeps: until the link or one of [`awaited`](Self::awaited) can be read,
+    /// for as long as is returned at most; `None`: there is something to do. [`progress`](Self::progress) comes next.
+    ///
+    /// # Errors
+    /// When the link no longer works.
+    pub fn prepare_to_sleep(&mut self, patience: Duration) -> Result<Option<Duration>, EndpointError> {
         // The next progress looks everywhere, whatever wakes us.
         self.has_slept = true;
         self.looked_round = Instant::from_nanos(0);
         if self.unheard > 0 || !self.events.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let patience = self.port.prepare_to_sleep(patience)?;
-        let Some(patience) = self.arm_neighbours(patience) else { return Ok(()) };
-        let mut others: Vec<BorrowedFd<'_>> = Vec::new();
-        others.extend(self.door.as_ref().map(std::os::fd::AsFd::as_fd));
-        for index in &self.neighbours {
-            others.extend(self.channels.descriptors_of(*index));
-        }
-        self.port.link.wait_to_receive_or(&others, patience)?;
-        self.port.tell_time();
-        Ok(())
+        Ok(self.arm_neighbours(patience).filter(|patience| !patience.is_zero()))
+    }
+
+    /// What a sleeper awaits besides the link: that somebody of this host knocks, or has something for us.
+    pub fn awaited(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        awaited(&self.door, &self.neighbours, &self.channels)
     }
 
     /// Asks whether the link still works, for callers that spin.
@@ -557,6 +567,15 @@ impl<L: Link> Endpoint<L> {
             self.turns.push_back(index);
         }
     }
+}
+
+fn awaited<'a>(
+    door: &'a Option<Door>,
+    neighbours: &'a [u16],
+    channels: &'a Channels,
+) -> impl Iterator<Item = BorrowedFd<'a>> {
+    let of_neighbours = neighbours.iter().flat_map(|index| channels.descriptors_of(*index));
+    door.as_ref().map(std::os::fd::AsFd::as_fd).into_iter().chain(of_neighbours)
 }
 
 /// Bits that strangers do not know.

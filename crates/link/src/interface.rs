@@ -47,6 +47,30 @@ impl Interface {
 }
 
 impl Interface {
+    /// All of this network namespace that are up, the loopback interface last.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn all() -> Result<Vec<Self>, LinkError> {
+        let addresses = nix::ifaddrs::getifaddrs().map_err(|error| system("getifaddrs", "", error.into()))?;
+        let mut found: Vec<(bool, Self)> = Vec::new();
+        for address in addresses {
+            let is_known = found.iter().any(|(_, interface)| interface.name == address.interface_name);
+            if is_known || !address.flags.contains(nix::net::if_::InterfaceFlags::IFF_UP) {
+                continue;
+            }
+            let is_loopback = address.flags.contains(nix::net::if_::InterfaceFlags::IFF_LOOPBACK);
+            match Self::by_name(&address.interface_name) {
+                Ok(interface) => found.push((is_loopback, interface)),
+                // A tunnel, or gone meanwhile.
+                Err(LinkError::NotEthernet { .. } | LinkError::NoSuchInterface(_) | LinkError::InterfaceDown(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        found.sort_by_key(|(is_loopback, interface)| (*is_loopback, interface.index));
+        Ok(found.into_iter().map(|(_, interface)| interface).collect())
+    }
+
     /// The driver's name; empty where it does not say.
     pub(crate) fn driver(&self) -> String {
         /// `struct ethtool_drvinfo`: the command, the name, and 160 bytes of other things.

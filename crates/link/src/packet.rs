@@ -3,7 +3,7 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use crate::interface::{owned, system};
@@ -223,6 +223,13 @@ impl Link for PacketLink {
             .map_err(|error| self.failed("PACKET_STATISTICS", error))?;
         self.counters.receive_dropped += u64::from(statistics.tp_drops);
         Ok(self.counters)
+    }
+}
+
+impl AsFd for PacketLink {
+    /// What can be read once a frame has come.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

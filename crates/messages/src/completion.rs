@@ -12,6 +12,8 @@ use crate::peers::PeerId;
 pub struct Completion {
     /// The operation's.
     pub context: u64,
+    /// The operation's.
+    pub note: u32,
     /// How it ended.
     pub outcome: Outcome,
 }

@@ -265,7 +265,7 @@ impl State {
     }
 
     #[inline]
-    fn complete(&mut self, context: u64, outcome: Outcome, is_silent: bool) {
+    fn complete(&mut self, context: u64, note: u32, outcome: Outcome, is_silent: bool) {
         match outcome {
             Outcome::Sent => self.counts.sent += 1,
             Outcome::Received(_) => self.counts.received += 1,
@@ -273,12 +273,12 @@ impl State {
             Outcome::Failed { operation: Operation::Receive, .. } => self.counts.receives_failed += 1,
         }
         if !is_silent || matches!(outcome, Outcome::Failed { .. }) {
-            self.completions.push_back(Completion { context, outcome });
+            self.completions.push_back(Completion { context, note, outcome });
         }
     }
 
-    fn fail(&mut self, context: u64, operation: Operation, failure: Failure) {
-        self.complete(context, Outcome::Failed { operation, failure, message: None }, false);
+    fn fail(&mut self, context: u64, note: u32, operation: Operation, failure: Failure) {
+        self.complete(context, note, Outcome::Failed { operation, failure, message: None }, false);
     }
 
     fn known(&self, peer: PeerId) -> Result<(), PostError> {

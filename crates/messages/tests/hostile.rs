@@ -41,7 +41,7 @@ fn what_a_peer_invents_ends_its_channel_and_nothing_else() {
             receive(&mut good[0], wanted, &mut memory[context - 1][100..200], context as u64);
         }
         for reaches in [Reaches::Nowhere, Reaches::Receive] {
-            let options = SendOptions { context: 4, reaches, is_silent: false };
+            let options = SendOptions { context: 4, reaches, ..SendOptions::default() };
             // SAFETY: the message stays until the end.
             unsafe { good[0].send(its_enemy, tagged(1), &[Part::of(&announced)], options) }.unwrap();
         }

@@ -15,19 +15,23 @@ use common::*;
 const REACHES: [Reaches; 3] = [Reaches::Nowhere, Reaches::Endpoint, Reaches::Receive];
 
 fn options(context: u64, reaches: Reaches) -> SendOptions {
-    SendOptions { context, reaches, is_silent: false }
+    SendOptions { context, note: 0, reaches, is_silent: false }
+}
+
+fn into_many(context: u64) -> ReceiveOptions {
+    ReceiveOptions { context, ..ReceiveOptions::default() }
 }
 
 fn sent(context: u64) -> Completion {
-    Completion { context, outcome: Outcome::Sent }
+    Completion { context, note: 0, outcome: Outcome::Sent }
 }
 
 fn received(context: u64, envelope: Envelope) -> Completion {
-    Completion { context, outcome: Outcome::Received(Received { envelope, offset: 0, is_last: true }) }
+    Completion { context, note: 0, outcome: Outcome::Received(Received { envelope, offset: 0, is_last: true }) }
 }
 
 fn receive_failed(context: u64, failure: Failure, message: Option<Received>) -> Completion {
-    Completion { context, outcome: Outcome::Failed { operation: Operation::Receive, failure, message } }
+    Completion { context, note: 0, outcome: Outcome::Failed { operation: Operation::Receive, failure, message } }
 }
 
 /// Proves that messages of every kind of length arrive whole, expected or not, however far their sends must reach.
@@ -197,13 +201,13 @@ fn a_receive_takes_many_messages() {
         let mut memory = vec![0; lengths[..6].iter().sum::<usize>() + 99];
         let into = [Part::into(&mut memory)];
         // SAFETY: nobody looks at `memory` before the last completion.
-        unsafe { pair[1].receive_many(Wanted::Untagged(None), &into, 100, 77) }.unwrap();
+        unsafe { pair[1].receive_many(Wanted::Untagged(None), &into, 100, into_many(77)) }.unwrap();
         for message in &messages[3..] {
             send(&mut pair, 0, to, untagged, message, options(1, Reaches::Nowhere));
         }
         let mut is_last_told = false;
         for _ in 0..6 {
-            let Completion { context: 77, outcome: Outcome::Received(message) } = completion(&mut pair, 1) else {
+            let Completion { context: 77, outcome: Outcome::Received(message), .. } = completion(&mut pair, 1) else {
                 panic!("each is received");
             };
             let place = messages.iter().scan(0, |end, m| {
@@ -229,7 +233,7 @@ fn a_receive_of_many_messages_is_taken_back() {
     let mut memory = vec![0; 1000];
     let into = [Part::into(&mut memory)];
     // SAFETY: nobody looks at `memory` at all.
-    unsafe { pair[1].receive_many(Wanted::Untagged(None), &into, 100, 5) }.unwrap();
+    unsafe { pair[1].receive_many(Wanted::Untagged(None), &into, 100, into_many(5)) }.unwrap();
     send(&mut pair, 0, to, Label::default(), b"one", options(1, Reaches::Nowhere));
     assert!(matches!(completion(&mut pair, 1).outcome, Outcome::Received(Received { is_last: false, .. })));
     assert!(pair[1].cancel(5));
@@ -341,7 +345,7 @@ fn a_dead_peer_fails_its_own_operations_only() {
         _ => None,
     };
     // The wildcard took what had come before.
-    assert!(matches!(all[0], Completion { context: 11, outcome: Outcome::Received(_) }), "{all:?}");
+    assert!(matches!(all[0], Completion { context: 11, outcome: Outcome::Received(_), .. }), "{all:?}");
     let mut contexts: Vec<_> = all.iter().filter_map(failed).collect();
     contexts.sort_unstable();
     assert_eq!(contexts, [(10, to), (12, to), (13, to)]);
@@ -481,7 +485,7 @@ fn silent_operations_tell_of_failures_only_and_are_counted() {
     let [to, _] = introduce(&mut pair);
     let mut memory = [0; 4];
     for length in [4, 5] {
-        let options = ReceiveOptions { context: length, is_silent: true };
+        let options = ReceiveOptions { context: length, is_silent: true, ..ReceiveOptions::default() };
         // SAFETY: nobody looks at `memory` before both are completed.
         unsafe { pair[1].receive(any_tagged(), &[Part::into(&mut memory)], options) }.unwrap();
         let message = vec![1; length as usize];

@@ -98,10 +98,10 @@ impl Side {
         let (a, b) = memory.split_at_mut(bytes / 3);
         let parts = [Part::into(a), Part::into(b)];
         let parts = if context.is_multiple_of(2) { &parts[..] } else { &[Part::into(&mut memory)][..] };
-        let options = ReceiveOptions { context, is_silent: false };
+        let options = ReceiveOptions { context, ..ReceiveOptions::default() };
         let posted = if let Some(least) = least {
             // SAFETY: the vector's bytes stay until the end, and nobody looks at them before.
-            unsafe { one.receive_many(wanted, parts, least as u64, context) }
+            unsafe { one.receive_many(wanted, parts, least as u64, options) }
         } else {
             // SAFETY: as above.
             unsafe { one.receive(wanted, parts, options) }
@@ -116,7 +116,7 @@ impl Side {
             let (first, second) = message.split_at(message.len() / 2);
             let parts = [Part::of(first), Part::of(second)];
             let parts = if *in_parts { &parts[..] } else { &[Part::of(message)][..] };
-            let options = SendOptions { context: 0, reaches: *reaches, is_silent: false };
+            let options = SendOptions { reaches: *reaches, ..SendOptions::default() };
             // SAFETY: messages stay where they are until the end.
             match unsafe { one.send(to, *label, parts, options) } {
                 Ok(()) => self.sends_posted += 1,

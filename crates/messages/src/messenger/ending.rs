@@ -33,7 +33,7 @@ impl State {
         for key in self.sends.keys_where(|send| send.peer == peer) {
             let Some(send) = self.sends.remove(key) else { continue };
             debug_assert_eq!(send.under_way, 0, "the endpoint tells of messages before their channel");
-            self.fail(send.options.context, Operation::Send, Failure::Peer { peer, ending });
+            self.fail(send.options.context, send.options.note, Operation::Send, Failure::Peer { peer, ending });
         }
     }
 

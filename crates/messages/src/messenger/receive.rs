@@ -26,6 +26,8 @@ pub enum Wanted {
 pub struct ReceiveOptions {
     /// What the completion names.
     pub context: u64,
+    /// What it says besides: the caller's own.
+    pub note: u32,
     /// Only a failure is told.
     pub is_silent: bool,
 }
@@ -143,13 +145,12 @@ impl<L: Link> Messenger<L> {
         wanted: Wanted,
         parts: &[Part],
         least: u64,
-        context: u64,
+        options: ReceiveOptions,
     ) -> Result<(), PostError> {
         self.room_to_receive(&wanted)?;
         self.watch(&wanted)?;
         // SAFETY: the caller's promise; the target is dropped when all its messages are there.
         let target = unsafe { Target::new(parts) };
-        let options = ReceiveOptions { context, is_silent: false };
         // At least one message; and ones of no bytes not for ever.
         let least = least.max(1);
         let stage = Stage::Many { wanted, ticket: None, used: 0, least, under_way: 0 };
@@ -377,14 +378,15 @@ impl State {
             let failure = Failure::Truncated { length, room: matched.wanted };
             Outcome::Failed { operation: Operation::Receive, failure, message: Some(message) }
         };
-        self.complete(options.context, outcome, options.is_silent);
+        self.complete(options.context, options.note, outcome, options.is_silent);
     }
 
     /// A receive that had matched a message does not get it.
     pub(super) fn receive_failed(&mut self, key: Key, failure: Failure) {
         let Some(Receive { options, stage: Stage::Matched(matched), .. }) = self.receives.remove(key) else { return };
         let message = Some(self.release_memory(&matched));
-        self.complete(options.context, Outcome::Failed { operation: Operation::Receive, failure, message }, false);
+        let outcome = Outcome::Failed { operation: Operation::Receive, failure, message };
+        self.complete(options.context, options.note, outcome, false);
     }
 
     /// Where a message lies; what takes many messages, and no more, is done with the last of them.
@@ -406,7 +408,7 @@ impl State {
     /// Ends a receive that waits for a message; one of many ends with the last that is under way.
     pub(super) fn take_back(&mut self, key: Key, failure: Failure) {
         let Some(receive) = self.receives.get(key) else { return };
-        let context = receive.options.context;
+        let ReceiveOptions { context, note, .. } = receive.options;
         let (wanted, ticket, is_over) = match &mut receive.stage {
             Stage::Posted { wanted, ticket } => (*wanted, *ticket, true),
             Stage::Many { wanted, ticket, under_way, .. } => {
@@ -418,7 +420,7 @@ impl State {
         self.matcher(wanted.is_tagged()).remove_receive(ticket);
         if is_over {
             self.receives.remove(key);
-            self.fail(context, Operation::Receive, failure);
+            self.fail(context, note, Operation::Receive, failure);
         }
     }
 

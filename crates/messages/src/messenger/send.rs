@@ -28,6 +28,8 @@ pub enum Reaches {
 pub struct SendOptions {
     /// What the completion names.
     pub context: u64,
+    /// What it says besides: the caller's own.
+    pub note: u32,
     /// What completes it.
     pub reaches: Reaches,
     /// Only a failure is told.
@@ -203,7 +205,7 @@ impl<L: Link> Messenger<L> {
             let sent = self.endpoint.send(channel, &head[..head_bytes], body, of_no_send(to));
             sent.map_err(|_| PostError::Full)?;
             self.state.peers.at(to).under_way += 1;
-            self.state.complete(options.context, Outcome::Sent, options.is_silent);
+            self.state.complete(options.context, options.note, Outcome::Sent, options.is_silent);
             return Ok(());
         }
         let awaits_delivery = options.reaches == Reaches::Receive;
@@ -363,7 +365,7 @@ impl State {
         if self.sends.get(key).is_some_and(|send| send.is_done())
             && let Some(send) = self.sends.remove(key)
         {
-            self.complete(send.options.context, Outcome::Sent, send.options.is_silent);
+            self.complete(send.options.context, send.options.note, Outcome::Sent, send.options.is_silent);
         }
     }
 }

@@ -194,7 +194,7 @@ pub fn send_parts(all: &mut [Tested], from: usize, to: PeerId, label: Label, par
 }
 
 pub fn receive(one: &mut Tested, wanted: Wanted, into: &mut [u8], context: u64) {
-    let options = ReceiveOptions { context, is_silent: false };
+    let options = ReceiveOptions { context, ..ReceiveOptions::default() };
     // SAFETY: the tests leave the memory alone until the receive is completed.
     unsafe { one.receive(wanted, &[Part::into(into)], options) }.unwrap();
 }

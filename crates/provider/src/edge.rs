@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The C edge: errors become negative numbers, and no panic crosses it.
+
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use barewire_endpoint::Ending;
+use barewire_messages::{Failure, PostError};
+
+use crate::bindings::*;
+use crate::log::warning;
+
+/// One of libfabric's error numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Errno(pub u32);
+
+pub(crate) type Result<T> = std::result::Result<T, Errno>;
+
+impl Errno {
+    pub const AGAIN: Self = Self(FI_EAGAIN);
+    pub const INVALID: Self = Self(FI_EINVAL);
+    pub const NO_MEMORY: Self = Self(FI_ENOMEM);
+    pub const BUSY: Self = Self(FI_EBUSY);
+    pub const NO_DATA: Self = Self(FI_ENODATA);
+    pub const NOT_SUPPORTED: Self = Self(FI_ENOSYS);
+    pub const OTHER: Self = Self(FI_EOTHER);
+    /// There is an error to be read.
+    pub const AVAILABLE: Self = Self(FI_EAVAIL);
+    pub const TOO_SMALL: Self = Self(FI_ETOOSMALL);
+    pub const BAD_STATE: Self = Self(FI_EOPBADSTATE);
+    pub const NO_QUEUE: Self = Self(FI_ENOCQ);
+    pub const NO_VECTOR: Self = Self(FI_ENOAV);
+    pub const LINK_IS_DOWN: Self = Self(libc::ENETDOWN as u32);
+
+    #[inline]
+    pub const fn negative(self) -> isize {
+        -(self.0 as isize)
+    }
+}
+
+impl From<PostError> for Errno {
+    fn from(error: PostError) -> Self {
+        match error {
+            PostError::Full => Self::AGAIN,
+            PostError::NoChannel(_) => Self::NO_MEMORY,
+            PostError::TooLong { .. } => Self(libc::EMSGSIZE as u32),
+            PostError::NoSuchPeer | PostError::NoSuchClaim => Self::INVALID,
+        }
+    }
+}
+
+/// What a completion that failed says.
+pub(crate) fn of_failure(failure: Failure) -> Errno {
+    match failure {
+        Failure::Truncated { .. } => Errno(FI_ETRUNC),
+        Failure::Cancelled => Errno(FI_ECANCELED),
+        Failure::Peer { ending, .. } => Errno(match ending {
+            Ending::Refused => FI_ECONNREFUSED,
+            Ending::NoAnswer => libc::EHOSTUNREACH as u32,
+            Ending::Stalled => FI_ETIMEDOUT,
+            Ending::Closed => FI_ESHUTDOWN,
+            Ending::PeerClosed | Ending::Restarted => FI_ECONNRESET,
+            Ending::Violation => FI_ECONNABORTED,
+        }),
+    }
+}
+
+/// Runs what a C function does and makes its result one for C.
+#[inline]
+pub(crate) fn guard(what: &str, run: impl FnOnce() -> Result<isize>) -> isize {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(value)) => value,
+        Ok(Err(error)) => error.negative(),
+        Err(panic) => {
+            let said = panic.downcast_ref::<&str>().copied();
+            let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason");
+            warning!(FI_LOG_CORE, "{what}: a fault of our own: {said}; please report it");
+            Errno::OTHER.negative()
+        }
+    }
+}
+
+/// As [`guard`], of functions whose result is an `int` and that have nothing to say but success.
+#[inline]
+pub(crate) fn guard_status(what: &str, run: impl FnOnce() -> Result<()>) -> c_int {
+    guard(what, || run().map(|()| 0)) as c_int
+}
+
+/// Functions of a table that we do not have: each says so.
+macro_rules! unsupported {
+    ($($name:ident($($type:ty),*) -> $result:ty;)*) => { $(
+        pub(crate) unsafe extern "C" fn $name($(_: $type),*) -> $result {
+            $crate::edge::Errno::NOT_SUPPORTED.negative() as $result
+        }
+    )* };
+}
+pub(crate) use unsupported;

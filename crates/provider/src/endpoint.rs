@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Endpoints: reliable, unconnected (`FI_EP_RDM`); a messenger each.
+
+mod completions;
+mod messages;
+mod object;
+
+use std::ffi::c_void;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::time::{Duration, Instant};
+
+use barewire_endpoint::Address;
+use barewire_link::PacketLink;
+use barewire_messages::{Claim, Config, Counts, Messenger, PeerId};
+
+use crate::bindings::*;
+use crate::device;
+use crate::domain::Shared;
+use crate::edge::{Errno, Result};
+use crate::log::{info, warning};
+use crate::queue::Queue;
+use crate::table::Table;
+use crate::vector::{FI_ADDR_NOTAVAIL, Vector};
+pub(crate) use object::{open, open2};
+
+/// An endpoint's part of its domain's state.
+pub(crate) struct Endpoint {
+    /// From `fi_enable` on.
+    messenger: Option<Messenger<PacketLink>>,
+    vector: Option<usize>,
+    transmit: Option<Bound>,
+    receive: Option<Bound>,
+    /// Flags of the calls that have none.
+    transmit_flags: u64,
+    receive_flags: u64,
+    /// Receives heed the source that they name (`FI_DIRECTED_RECV`).
+    is_directed: bool,
+    /// By the peer's number in the address vector; [`NOBODY`] where nothing was sent to it yet.
+    peers: Vec<u32>,
+    /// By the messenger's number of a peer: its number in the address vector.
+    sources: Vec<fi_addr_t>,
+    /// Receives of many messages.
+    many: Vec<Box<Many>>,
+    /// A receive of many messages ends when less is left (`FI_OPT_MIN_MULTI_RECV`).
+    least: usize,
+    /// Messages that were claimed, by the context of the call.
+    claims: Vec<(usize, Claim)>,
+    /// It is bound to counters, which have heard of so much.
+    counted: Option<Counts>,
+    /// Somebody was told that the link does not work any more.
+    is_broken: bool,
+}
+
+/// Where completions go.
+#[derive(Clone, Copy)]
+pub(crate) struct Bound {
+    pub queue: usize,
+    /// Only those that ask for it (`FI_SELECTIVE_COMPLETION`).
+    pub is_selective: bool,
+}
+
+/// A receive of many messages.
+struct Many {
+    context: *mut c_void,
+    base: *mut u8,
+}
+
+// SAFETY: the pointers in it are the program's, and only handed back to it.
+unsafe impl Send for Many {}
+
+const NOBODY: u32 = u32::MAX;
+/// Of the smallest memory for many messages that is left, as long as nobody says.
+const LEAST: usize = 64;
+
+impl Endpoint {
+    /// Opens the way to the network.
+    fn enable(&mut self, shared: &Shared) -> Result<()> {
+        if self.messenger.is_some() {
+            return Err(Errno::BAD_STATE);
+        }
+        self.vector.ok_or(Errno::NO_VECTOR)?;
+        if self.transmit.is_none() && self.receive.is_none() && self.counted.is_none() {
+            return Err(Errno::NO_QUEUE);
+        }
+        let endpoint = device::open(&shared.interface, &shared.parameters).map_err(|error| {
+            warning!(FI_LOG_EP_CTRL, "{}: {error}", shared.interface.name);
+            Errno::LINK_IS_DOWN
+        })?;
+        let mut config = Config::default();
+        if let Some(eager_bytes) = shared.parameters.eager_bytes {
+            config.eager_bytes = eager_bytes;
+        }
+        let messenger = Messenger::new(endpoint, config);
+        info!(FI_LOG_EP_CTRL, "{} on {}", messenger.address(), shared.interface.name);
+        self.messenger = Some(messenger);
+        Ok(())
+    }
+
+    /// Sends what there is to send and takes leave of all peers, for `patience` at most.
+    fn finish(&mut self, patience: Duration) {
+        let Some(mut messenger) = self.messenger.take() else { return };
+        let until = Instant::now() + patience;
+        let mut peers = 0;
+        while Instant::now() < until {
+            match messenger.settle() {
+                Ok(true) => break,
+                Ok(false) => std::thread::yield_now(),
+                Err(_) => return,
+            }
+            // Nobody is told any more.
+            while messenger.poll().is_some() {}
+        }
+        while messenger.address_of(PeerId::from_number(peers)).is_some() {
+            messenger.close(PeerId::from_number(peers));
+            peers += 1;
+        }
+        // What is said last is said in the next steps; an answer is not waited for.
+        for _ in 0..3 {
+            let _ = messenger.settle();
+        }
+    }
+
+    /// Makes progress; what has ended goes to its queue. True if a counter shows something else now.
+    ///
+    /// # Errors
+    /// When the interface no longer works.
+    #[inline]
+    pub fn progress(&mut self, queues: &mut Table<Queue>, vectors: &Table<Vector>) -> Result<bool> {
+        let Some(messenger) = &mut self.messenger else { return Ok(false) };
+        if let Err(error) = messenger.progress() {
+            if !std::mem::replace(&mut self.is_broken, true) {
+                warning!(FI_LOG_EP_DATA, "{error}");
+            }
+            return Err(Errno::LINK_IS_DOWN);
+        }
+        let counts = messenger.counts();
+        self.collect(queues, vectors);
+        Ok(self.counted.as_mut().is_some_and(|counted| std::mem::replace(counted, counts) != counts))
+    }
+
+    /// As of the messenger's: what to sleep on, and for how long at most; `None`: there is something to do.
+    pub fn prepare_to_sleep(&mut self, patience: Duration, others: &mut Vec<RawFd>) -> Result<Option<Duration>> {
+        let Some(messenger) = &mut self.messenger else { return Ok(Some(patience)) };
+        let endpoint = messenger.endpoint();
+        let Ok(patience) = endpoint.prepare_to_sleep(patience) else { return Err(Errno::LINK_IS_DOWN) };
+        others.extend(endpoint.awaited().map(|descriptor| descriptor.as_raw_fd()));
+        others.push(endpoint.link().as_fd().as_raw_fd());
+        Ok(patience)
+    }
+
+    /// Operations that have ended, of those that `what` names: those that worked, and those that did not.
+    pub fn ended(&self, what: u64) -> (u64, u64) {
+        let counts = self.messenger.as_ref().map(Messenger::counts).unwrap_or_default();
+        let of = |flag: u64, (worked, failed): (u64, u64)| if what & flag != 0 { (worked, failed) } else { (0, 0) };
+        let (sent, received) =
+            (of(FI_SEND, (counts.sent, counts.sends_failed)), of(FI_RECV, (counts.received, counts.receives_failed)));
+        (sent.0 + received.0, sent.1 + received.1)
+    }
+
+    pub fn uses(&self, vector: usize) -> bool {
+        self.vector == Some(vector)
+    }
+
+    /// A number in the address vector means nothing any more.
+    pub fn forget(&mut self, number: usize) {
+        let Some(peer) = self.peers.get_mut(number) else { return };
+        let peer = std::mem::replace(peer, NOBODY);
+        if let Some(source) = self.sources.get_mut(peer as usize) {
+            *source = FI_ADDR_NOTAVAIL;
+        }
+        if let (Some(messenger), true) = (&mut self.messenger, peer != NOBODY) {
+            messenger.close(PeerId::from_number(peer));
+        }
+    }
+
+    /// Whom a number in the address vector means.
+    #[inline]
+    fn peer(&mut self, vectors: &Table<Vector>, number: fi_addr_t) -> Result<PeerId> {
+        match self.peers.get(number as usize) {
+            Some(&peer) if peer != NOBODY => Ok(PeerId::from_number(peer)),
+            _ => self.new_peer(vectors, number),
+        }
+    }
+
+    #[cold]
+    fn new_peer(&mut self, vectors: &Table<Vector>, number: fi_addr_t) -> Result<PeerId> {
+        let vector = &vectors[self.vector.ok_or(Errno::NO_VECTOR)?].addresses;
+        let place = usize::try_from(number).ok().filter(|place| *place < vector.len()).ok_or(Errno::INVALID)?;
+        let address = vector[place].ok_or(Errno::INVALID)?;
+        let peer = self.messenger.as_mut().ok_or(Errno::BAD_STATE)?.peer(address);
+        if self.peers.len() < vector.len() {
+            self.peers.resize(vector.len(), NOBODY);
+        }
+        self.peers[place] = peer.number();
+        self.remember_source(peer, number);
+        Ok(peer)
+    }
+
+    fn remember_source(&mut self, peer: PeerId, number: fi_addr_t) {
+        let place = peer.number() as usize;
+        if self.sources.len() <= place {
+            self.sources.resize(place + 1, FI_ADDR_NOTAVAIL);
+        }
+        self.sources[place] = number;
+    }
+
+    /// The first number that a peer's address has in the vector, which is asked once for each peer.
+    #[cold]
+    fn find_source(&mut self, vectors: &Table<Vector>, peer: PeerId) -> fi_addr_t {
+        let address: Option<Address> = self.messenger.as_ref().and_then(|messenger| messenger.address_of(peer));
+        let Some(vector) = self.vector else { return FI_ADDR_NOTAVAIL };
+        let place = vectors[vector].addresses.iter().position(|known| known.is_some() && *known == address);
+        let Some(place) = place else { return FI_ADDR_NOTAVAIL };
+        self.remember_source(peer, place as fi_addr_t);
+        place as fi_addr_t
+    }
+}

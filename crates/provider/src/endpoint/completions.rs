@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What has ended, as libfabric tells it.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use barewire_messages::{Completion, Envelope, Failure, Operation, Outcome, Received};
+
+use super::Endpoint;
+use crate::bindings::*;
+use crate::edge::of_failure;
+use crate::log::warning;
+use crate::queue::{Entry, Queue};
+use crate::table::Table;
+use crate::vector::{FI_ADDR_NOTAVAIL, Vector};
+
+impl Entry {
+    pub(super) fn new(context: *mut c_void, flags: u64) -> Self {
+        let (length, data, tag, error, lost) = (0, 0, 0, 0, 0);
+        Self { context, flags, length, buffer: ptr::null_mut(), data, tag, source: FI_ADDR_NOTAVAIL, error, lost }
+    }
+}
+
+impl Endpoint {
+    /// Brings what has ended to its queue.
+    #[inline]
+    pub fn collect(&mut self, queues: &mut Table<Queue>, vectors: &Table<Vector>) {
+        while let Some(completion) = self.messenger.as_mut().and_then(|messenger| messenger.poll()) {
+            self.tell(completion, queues, vectors);
+        }
+    }
+
+    #[inline]
+    fn tell(&mut self, completion: Completion, queues: &mut Table<Queue>, vectors: &Table<Vector>) {
+        let Completion { context, note, outcome } = completion;
+        let mut entry = Entry::new(context as *mut c_void, u64::from(note));
+        let is_send = match outcome {
+            Outcome::Sent => true,
+            Outcome::Received(received) => {
+                self.describe(&mut entry, &received, vectors);
+                self.place(&mut entry, context, Some(received));
+                false
+            }
+            Outcome::Failed { operation, failure, message } => {
+                entry.error = of_failure(failure).0;
+                if let Some(message) = message {
+                    self.describe(&mut entry, &message, vectors);
+                }
+                if let Failure::Truncated { length, room } = failure {
+                    entry.length = room as usize;
+                    entry.lost = (length - room) as usize;
+                }
+                // An injected message is told of nowhere, and programs do not expect it: what comes next fails as well.
+                if operation == Operation::Send && note == 0 {
+                    warning!(FI_LOG_EP_DATA, "an injected message is lost: {failure}");
+                    return;
+                }
+                if operation == Operation::Receive {
+                    self.place(&mut entry, context, message);
+                }
+                operation == Operation::Send
+            }
+        };
+        if let Some(bound) = if is_send { self.transmit } else { self.receive } {
+            queues[bound.queue].push(entry);
+        }
+    }
+
+    #[inline]
+    pub(super) fn describe(&mut self, entry: &mut Entry, received: &Received, vectors: &Table<Vector>) {
+        let Envelope { source, label, length } = received.envelope;
+        entry.length = length as usize;
+        if let Some(tag) = label.tag {
+            entry.tag = tag;
+        }
+        if let Some(data) = label.data {
+            entry.data = data;
+            entry.flags |= FI_REMOTE_CQ_DATA;
+        }
+        entry.source = match self.sources.get(source.number() as usize) {
+            Some(&number) if number != FI_ADDR_NOTAVAIL => number,
+            _ => self.find_source(vectors, source),
+        };
+    }
+
+    /// Where a message lies in memory for many; and that this is done with, if it is.
+    #[inline]
+    fn place(&mut self, entry: &mut Entry, context: u64, received: Option<Received>) {
+        if entry.flags & FI_MULTI_RECV == 0 {
+            return;
+        }
+        let Some(at) = self.many.iter().position(|many| ptr::from_ref(&**many) as u64 == context) else { return };
+        entry.context = self.many[at].context;
+        let is_last = received.is_none_or(|received| received.is_last);
+        if let Some(received) = received {
+            entry.buffer = self.many[at].base.wrapping_add(received.offset as usize).cast();
+        }
+        if is_last {
+            self.many.swap_remove(at);
+        } else {
+            entry.flags &= !FI_MULTI_RECV;
+        }
+    }
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `fid_ep`: opened, bound, enabled, asked for its name, closed.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Bound, Endpoint, LEAST, messages};
+use crate::address;
+use crate::bindings::*;
+use crate::domain::{Shared, shared_of};
+use crate::edge::{Errno, Result, guard, guard_status, unsupported};
+use crate::fabric::no_ops_open;
+use crate::{counter, queue, vector};
+
+/// A `fid_ep`.
+#[repr(C)]
+pub(super) struct EndpointFid {
+    fid: fid_ep,
+    pub shared: Arc<Shared>,
+    pub number: usize,
+    _used: Arc<()>,
+}
+
+static FID_OPS: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close: Some(close),
+    bind: Some(bind),
+    control: Some(control),
+    ops_open: Some(no_ops_open),
+    tostr: None,
+    ops_set: None,
+};
+static OPS: fi_ops_ep = fi_ops_ep {
+    size: size_of::<fi_ops_ep>(),
+    cancel: Some(cancel),
+    getopt: Some(getopt),
+    setopt: Some(setopt),
+    tx_ctx: Some(no_tx_context),
+    rx_ctx: Some(no_rx_context),
+    rx_size_left: Some(no_size_left),
+    tx_size_left: Some(no_size_left),
+};
+static CM_OPS: fi_ops_cm = fi_ops_cm {
+    size: size_of::<fi_ops_cm>(),
+    setname: Some(no_setname),
+    getname: Some(getname),
+    getpeer: Some(no_getpeer),
+    connect: Some(no_connect),
+    listen: Some(no_listen),
+    accept: Some(no_accept),
+    reject: Some(no_reject),
+    shutdown: Some(no_shutdown),
+    join: Some(no_join),
+};
+unsupported! {
+    no_tx_context(*mut fid_ep, c_int, *mut fi_tx_attr, *mut *mut fid_ep, *mut c_void) -> c_int;
+    no_rx_context(*mut fid_ep, c_int, *mut fi_rx_attr, *mut *mut fid_ep, *mut c_void) -> c_int;
+    no_size_left(*mut fid_ep) -> isize;
+    no_setname(fid_t, *mut c_void, usize) -> c_int;
+    no_getpeer(*mut fid_ep, *mut c_void, *mut usize) -> c_int;
+    no_connect(*mut fid_ep, *const c_void, *const c_void, usize) -> c_int;
+    no_listen(*mut fid_pep) -> c_int;
+    no_accept(*mut fid_ep, *const c_void, usize) -> c_int;
+    no_reject(*mut fid_pep, fid_t, *const c_void, usize) -> c_int;
+    no_shutdown(*mut fid_ep, u64) -> c_int;
+    no_join(*mut fid_ep, *const c_void, u64, *mut *mut fid_mc, *mut c_void) -> c_int;
+}
+
+/// `fi_endpoint`.
+pub(crate) unsafe extern "C" fn open(
+    domain: *mut fid_domain,
+    info: *mut fi_info,
+    ep: *mut *mut fid_ep,
+    context: *mut c_void,
+) -> c_int {
+    guard_status("fi_endpoint", || {
+        // SAFETY: libfabric's promise: an `info` of ours, its attributes null or valid.
+        let (info, transmit, receive, attributes) = unsafe {
+            let info = info.as_ref().ok_or(Errno::INVALID)?;
+            (info, info.tx_attr.as_ref(), info.rx_attr.as_ref(), info.ep_attr.as_ref())
+        };
+        if attributes.is_some_and(|attributes| attributes.type_ != FI_EP_RDM) {
+            return Err(Errno::NOT_SUPPORTED);
+        }
+        // SAFETY: libfabric's promise.
+        let shared = unsafe { shared_of(domain) };
+        let endpoint = Endpoint {
+            messenger: None,
+            vector: None,
+            transmit: None,
+            receive: None,
+            transmit_flags: transmit.map_or(0, |attributes| attributes.op_flags),
+            receive_flags: receive.map_or(0, |attributes| attributes.op_flags),
+            is_directed: info.caps & FI_DIRECTED_RECV != 0,
+            peers: Vec::new(),
+            sources: Vec::new(),
+            many: Vec::new(),
+            least: LEAST,
+            claims: Vec::new(),
+            counted: None,
+            is_broken: false,
+        };
+        let number = shared.state.lock().endpoints.add(endpoint);
+        let fid = fid_ep {
+            fid: fid { fclass: FI_CLASS_EP as usize, context, ops: (&raw const FID_OPS).cast_mut() },
+            ops: (&raw const OPS).cast_mut(),
+            cm: (&raw const CM_OPS).cast_mut(),
+            msg: (&raw const messages::MESSAGE_OPS).cast_mut(),
+            rma: std::ptr::null_mut(),
+            tagged: (&raw const messages::TAGGED_OPS).cast_mut(),
+            atomic: std::ptr::null_mut(),
+            collective: std::ptr::null_mut(),
+        };
+        let made = EndpointFid { fid, number, _used: shared.used.clone(), shared };
+        // SAFETY: libfabric's promise.
+        unsafe { *ep = Box::into_raw(Box::new(made)).cast() };
+        Ok(())
+    })
+}
+
+/// `fi_endpoint2`.
+pub(crate) unsafe extern "C" fn open2(
+    domain: *mut fid_domain,
+    info: *mut fi_info,
+    ep: *mut *mut fid_ep,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    if flags != 0 {
+        return Errno::NOT_SUPPORTED.negative() as c_int;
+    }
+    // SAFETY: libfabric's promise.
+    unsafe { open(domain, info, ep, context) }
+}
+
+/// # Safety
+/// `ep` must be one of ours that is open.
+#[inline]
+pub(super) unsafe fn of<'a>(ep: *mut fid_ep) -> &'a EndpointFid {
+    // SAFETY: the caller's promise.
+    unsafe { &*ep.cast::<EndpointFid>() }
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    /// A peer that does not answer is given up earlier.
+    const PATIENCE: Duration = Duration::from_secs(15);
+    guard_status("fi_close", || {
+        // SAFETY: libfabric's promise.
+        let ep = unsafe { of(fid.cast()) };
+        {
+            let mut state = ep.shared.state.lock();
+            if let Some(mut endpoint) = state.endpoints.remove(ep.number) {
+                for bound in [endpoint.transmit, endpoint.receive].into_iter().flatten() {
+                    state.queues[bound.queue].users -= 1;
+                }
+                if let Some(vector) = endpoint.vector {
+                    state.vectors[vector].users -= 1;
+                }
+                for counter in state.counters.iter_mut() {
+                    counter.unbind(ep.number, |what| endpoint.ended(what));
+                }
+                // What a process has of its parent's is not its own to end.
+                if ep.shared.process == std::process::id() {
+                    endpoint.finish(PATIENCE);
+                } else {
+                    std::mem::forget(endpoint);
+                }
+            }
+        }
+        // SAFETY: made by `open`; the program does not use it any more.
+        drop(unsafe { Box::from_raw(fid.cast::<EndpointFid>()) });
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
+    guard_status("fi_ep_bind", || {
+        // SAFETY: libfabric's promise: both are open.
+        let (ep, class) = unsafe { (of(fid.cast()), (*other).fclass) };
+        let shared = &ep.shared;
+        let mut state = shared.state.lock();
+        let state = &mut *state;
+        let endpoint = &mut state.endpoints[ep.number];
+        if endpoint.messenger.is_some() {
+            return Err(Errno::BAD_STATE);
+        }
+        if class == FI_CLASS_CQ as usize {
+            // SAFETY: the class says what it is.
+            let queue = unsafe { queue::number_of(other, shared) }.ok_or(Errno::INVALID)?;
+            let bound = Bound { queue, is_selective: flags & FI_SELECTIVE_COMPLETION != 0 };
+            for (flag, place) in [(FI_TRANSMIT, &mut endpoint.transmit), (FI_RECV, &mut endpoint.receive)] {
+                if flags & flag != 0 {
+                    if place.is_some() {
+                        return Err(Errno::INVALID);
+                    }
+                    *place = Some(bound);
+                    state.queues[queue].users += 1;
+                }
+            }
+        } else if class == FI_CLASS_AV as usize {
+            // SAFETY: as above.
+            let vector = unsafe { vector::number_of(other, shared) }.ok_or(Errno::INVALID)?;
+            if endpoint.vector.replace(vector).is_some() {
+                return Err(Errno::INVALID);
+            }
+            state.vectors[vector].users += 1;
+        } else if class == FI_CLASS_CNTR as usize {
+            // SAFETY: as above.
+            let counter = unsafe { counter::number_of(other, shared) }.ok_or(Errno::INVALID)?;
+            state.counters[counter].bound.push((ep.number, flags));
+            endpoint.counted.get_or_insert_default();
+        } else if class != FI_CLASS_EQ as usize {
+            return Err(Errno::INVALID);
+        }
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_void) -> c_int {
+    guard_status("fi_control", || {
+        // SAFETY: libfabric's promise.
+        let ep = unsafe { of(fid.cast()) };
+        let mut state = ep.shared.state.lock();
+        let endpoint = &mut state.endpoints[ep.number];
+        let flags = argument.cast::<u64>();
+        match command as u32 {
+            FI_ENABLE => endpoint.enable(&ep.shared),
+            // SAFETY: libfabric's promise of these commands: 64 bits.
+            FI_GETOPSFLAG => unsafe {
+                let which = if *flags & FI_TRANSMIT != 0 { endpoint.transmit_flags } else { endpoint.receive_flags };
+                *flags = which;
+                Ok(())
+            },
+            FI_SETOPSFLAG => {
+                // SAFETY: as above.
+                let wanted = unsafe { *flags };
+                match (wanted & FI_TRANSMIT != 0, wanted & FI_RECV != 0) {
+                    (true, false) => endpoint.transmit_flags = wanted & !FI_TRANSMIT,
+                    (false, true) => endpoint.receive_flags = wanted & !FI_RECV,
+                    _ => return Err(Errno::INVALID),
+                }
+                Ok(())
+            }
+            _ => Err(Errno::NOT_SUPPORTED),
+        }
+    })
+}
+
+unsafe extern "C" fn getname(fid: fid_t, to: *mut c_void, length: *mut usize) -> c_int {
+    guard_status("fi_getname", || {
+        // SAFETY: libfabric's promise.
+        let ep = unsafe { of(fid.cast()) };
+        let state = ep.shared.state.lock();
+        let messenger = state.endpoints[ep.number].messenger.as_ref().ok_or(Errno::BAD_STATE)?;
+        // SAFETY: libfabric's promise: room for `*length` bytes.
+        let room = unsafe { *length };
+        // SAFETY: as above.
+        unsafe { vector::write(&address::to_bytes(messenger.address()), to, length) };
+        if room < address::BYTES { Err(Errno::TOO_SMALL) } else { Ok(()) }
+    })
+}
+
+unsafe extern "C" fn cancel(fid: fid_t, context: *mut c_void) -> isize {
+    guard("fi_cancel", || {
+        // SAFETY: libfabric's promise.
+        let ep = unsafe { of(fid.cast()) };
+        let mut state = ep.shared.state.lock();
+        let endpoint = &mut state.endpoints[ep.number];
+        let many = endpoint.many.iter().find(|many| many.context == context);
+        let context = many.map_or(context as u64, |many| std::ptr::from_ref(&**many) as u64);
+        let messenger = endpoint.messenger.as_mut().ok_or(Errno::BAD_STATE)?;
+        if messenger.cancel(context) { Ok(0) } else { Err(Errno(FI_ENOENT)) }
+    })
+}
+
+unsafe extern "C" fn getopt(fid: fid_t, level: c_int, name: c_int, value: *mut c_void, length: *mut usize) -> c_int {
+    guard_status("fi_getopt", || {
+        is_least(level, name)?;
+        // SAFETY: libfabric's promise.
+        let ep = unsafe { of(fid.cast()) };
+        let least = ep.shared.state.lock().endpoints[ep.number].least;
+        // SAFETY: libfabric's promise: `*length` bytes of room.
+        unsafe {
+            if *length < size_of::<usize>() {
+                return Err(Errno::TOO_SMALL);
+            }
+            *value.cast::<usize>() = least;
+            *length = size_of::<usize>();
+        }
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn setopt(fid: fid_t, level: c_int, name: c_int, value: *const c_void, length: usize) -> c_int {
+    guard_status("fi_setopt", || {
+        is_least(level, name)?;
+        if length != size_of::<usize>() {
+            return Err(Errno::INVALID);
+        }
+        // SAFETY: libfabric's promise.
+        let (ep, least) = unsafe { (of(fid.cast()), *value.cast::<usize>()) };
+        ep.shared.state.lock().endpoints[ep.number].least = least;
+        Ok(())
+    })
+}
+
+fn is_least(level: c_int, name: c_int) -> Result<()> {
+    let is_meant = level == FI_OPT_ENDPOINT as c_int && name == FI_OPT_MIN_MULTI_RECV as c_int;
+    if is_meant { Ok(()) } else { Err(Errno(FI_ENOPROTOOPT)) }
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The fabric: all Ethernet interfaces of this host.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use crate::bindings::*;
+use crate::edge::{Errno, guard_status, unsupported};
+use crate::{counter, domain, events, queue};
+
+/// A `fid_fabric`.
+#[repr(C)]
+pub(crate) struct Fabric {
+    fid: fid_fabric,
+    /// Each domain and event queue has a share of it.
+    used: Arc<()>,
+}
+
+/// A program's hold on an object that others depend on.
+pub(crate) fn is_used(used: &Arc<()>) -> bool {
+    Arc::strong_count(used) > 1
+}
+
+static FID_OPS: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close: Some(close),
+    bind: Some(no_bind),
+    control: Some(no_control),
+    ops_open: Some(no_ops_open),
+    tostr: None,
+    ops_set: None,
+};
+static OPS: fi_ops_fabric = fi_ops_fabric {
+    size: size_of::<fi_ops_fabric>(),
+    domain: Some(open_domain),
+    passive_ep: Some(no_passive),
+    eq_open: Some(events::open),
+    wait_open: Some(no_wait),
+    trywait: Some(trywait),
+    domain2: Some(open_domain2),
+};
+
+unsupported! {
+    no_bind(*mut fid, *mut fid, u64) -> c_int;
+    no_control(*mut fid, c_int, *mut c_void) -> c_int;
+    no_ops_open(*mut fid, *const std::ffi::c_char, u64, *mut *mut c_void, *mut c_void) -> c_int;
+    no_passive(*mut fid_fabric, *mut fi_info, *mut *mut fid_pep, *mut c_void) -> c_int;
+    no_wait(*mut fid_fabric, *mut fi_wait_attr, *mut *mut fid_wait) -> c_int;
+}
+
+/// `fi_fabric`, as libfabric calls it.
+///
+/// # Safety
+/// As libfabric's manual says: both structures valid.
+pub(crate) unsafe extern "C" fn open(
+    attr: *mut fi_fabric_attr,
+    fabric: *mut *mut fid_fabric,
+    context: *mut c_void,
+) -> c_int {
+    guard_status("fi_fabric", || {
+        // SAFETY: libfabric's promise.
+        let api_version = unsafe { (*attr).api_version };
+        let fid = fid { fclass: FI_CLASS_FABRIC as usize, context, ops: (&raw const FID_OPS).cast_mut() };
+        let fid = fid_fabric { fid, ops: (&raw const OPS).cast_mut(), api_version };
+        let made = Box::into_raw(Box::new(Fabric { fid, used: Arc::new(()) }));
+        // SAFETY: libfabric's promise.
+        unsafe { *fabric = made.cast() };
+        Ok(())
+    })
+}
+
+/// What a fabric's children hold, and the version of the interface that the program speaks.
+///
+/// # Safety
+/// `fabric` must be one of ours that is open.
+pub(crate) unsafe fn share(fabric: *mut fid_fabric) -> Arc<()> {
+    // SAFETY: the caller's promise.
+    unsafe { (*fabric.cast::<Fabric>()).used.clone() }
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    guard_status("fi_close", || {
+        // SAFETY: of a fabric, the first field of what `open` made.
+        let fabric = unsafe { &*fid.cast::<Fabric>() };
+        if is_used(&fabric.used) {
+            return Err(Errno::BUSY);
+        }
+        // SAFETY: made by `open`; the program does not use it any more.
+        drop(unsafe { Box::from_raw(fid.cast::<Fabric>()) });
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn open_domain(
+    fabric: *mut fid_fabric,
+    info: *mut fi_info,
+    made: *mut *mut fid_domain,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: libfabric's promise.
+    unsafe { domain::open(fabric, info, made, context) }
+}
+
+unsafe extern "C" fn open_domain2(
+    fabric: *mut fid_fabric,
+    info: *mut fi_info,
+    made: *mut *mut fid_domain,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    if flags != 0 {
+        return Errno::NOT_SUPPORTED.negative() as c_int;
+    }
+    // SAFETY: libfabric's promise.
+    unsafe { domain::open(fabric, info, made, context) }
+}
+
+/// `fi_trywait`: whether a program may sleep on the objects' descriptors now.
+unsafe extern "C" fn trywait(_: *mut fid_fabric, fids: *mut *mut fid, count: c_int) -> c_int {
+    guard_status("fi_trywait", || {
+        for place in 0..count.max(0) as usize {
+            // SAFETY: libfabric's promise: so many objects that are open.
+            let fid = unsafe { *fids.add(place) };
+            // SAFETY: as above.
+            match unsafe { (*fid).fclass } as u64 {
+                // SAFETY: the class says what it is.
+                CLASS_CQ => unsafe { queue::trywait(fid.cast()) }?,
+                // SAFETY: as above.
+                CLASS_CNTR => unsafe { counter::trywait(fid.cast()) }?,
+                // SAFETY: as above.
+                CLASS_EQ => unsafe { events::trywait(fid.cast()) }?,
+                _ => return Err(Errno::INVALID),
+            }
+        }
+        Ok(())
+    })
+}
+
+const CLASS_CQ: u64 = FI_CLASS_CQ as u64;
+const CLASS_CNTR: u64 = FI_CLASS_CNTR as u64;
+const CLASS_EQ: u64 = FI_CLASS_EQ as u64;

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The libfabric that has loaded us. A process may have several, under names that no linker knows, so its functions are
+//! asked of the very library that calls; and only it knows how long its structures are.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::mem;
+use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
+
+use crate::bindings::{fi_info, fi_log_level, fi_log_subsys, fi_param_type, fi_provider};
+
+type Provider = *const fi_provider;
+
+/// What we need of it.
+pub(crate) struct Libfabric {
+    duplicate_info: unsafe extern "C" fn(*const fi_info) -> *mut fi_info,
+    version: unsafe extern "C" fn() -> u32,
+    define_parameter: unsafe extern "C" fn(Provider, *const c_char, fi_param_type, *const c_char, ...) -> c_int,
+    get_parameter: unsafe extern "C" fn(Provider, *const c_char, *mut c_void) -> c_int,
+    log_enabled: unsafe extern "C" fn(Provider, fi_log_level, fi_log_subsys) -> c_int,
+    log: unsafe extern "C" fn(Provider, fi_log_level, fi_log_subsys, *const c_char, c_int, *const c_char, ...),
+}
+
+static FOUND: OnceLock<Libfabric> = OnceLock::new();
+
+/// The one that has loaded us; `None` before [`find`] has found it.
+#[inline]
+pub(crate) fn libfabric() -> Option<&'static Libfabric> {
+    FOUND.get()
+}
+
+/// Looks for it among those who are calling. Called by `fi_prov_ini` only, which it calls.
+pub(crate) fn find() -> bool {
+    FOUND.get().is_some() || caller().is_some_and(|found| FOUND.set(found).is_ok() || FOUND.get().is_some())
+}
+
+impl Libfabric {
+    /// A structure of its own making, of zeros, with all attributes.
+    pub fn new_info(&self) -> Option<NonNull<fi_info>> {
+        // SAFETY: a null pointer asks for a new structure.
+        NonNull::new(unsafe { (self.duplicate_info)(ptr::null()) })
+    }
+
+    /// Its version, which is also what we say that we were made for.
+    pub fn version(&self) -> u32 {
+        // SAFETY: takes nothing.
+        unsafe { (self.version)() }
+    }
+
+    /// Says which parameter there is, so that `fi_info -e` shows it.
+    pub fn define_parameter(&self, name: &CStr, kind: fi_param_type, help: &str) {
+        let Ok(help) = CString::new(help) else { return };
+        // SAFETY: our provider lives as long as the process; all strings end with a zero. `%s` takes the one string.
+        unsafe { (self.define_parameter)(crate::provider(), name.as_ptr(), kind, c"%s".as_ptr(), help.as_ptr()) };
+    }
+
+    /// What a parameter of the kind string was set to.
+    pub fn parameter(&self, name: &CStr) -> Option<String> {
+        let mut value: *mut c_char = ptr::null_mut();
+        // SAFETY: a parameter that was defined as a string is written as a pointer to one.
+        let status = unsafe { (self.get_parameter)(crate::provider(), name.as_ptr(), (&raw mut value).cast()) };
+        if status != 0 || value.is_null() {
+            return None;
+        }
+        // SAFETY: libfabric's own string, which stays as long as the parameter.
+        Some(unsafe { CStr::from_ptr(value) }.to_string_lossy().into_owned())
+    }
+
+    pub fn is_log_enabled(&self, level: fi_log_level, subsystem: fi_log_subsys) -> bool {
+        // SAFETY: our provider lives as long as the process.
+        unsafe { (self.log_enabled)(crate::provider(), level, subsystem) != 0 }
+    }
+
+    pub fn log(&self, level: fi_log_level, subsystem: fi_log_subsys, function: &CStr, line: u32, text: &str) {
+        let Ok(text) = CString::new(text) else { return };
+        let (provider, line) = (crate::provider(), line as c_int);
+        // SAFETY: all strings end with a zero and outlive the call. `%s\n` takes the one string.
+        unsafe { (self.log)(provider, level, subsystem, function.as_ptr(), line, c"%s\n".as_ptr(), text.as_ptr()) }
+    }
+
+    /// Of a library that is loaded; `None` if it is no libfabric.
+    fn of(library: &CStr) -> Option<Self> {
+        // SAFETY: a library that is there already: nothing of it is run. The handle is kept, as its functions are.
+        let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
+        if handle.is_null() {
+            return None;
+        }
+        // SAFETY: the handle is valid; each function has had this type since libfabric 1.0.
+        unsafe {
+            Some(Self {
+                duplicate_info: mem::transmute::<*mut c_void, _>(symbol(handle, c"fi_dupinfo")?),
+                version: mem::transmute::<*mut c_void, _>(symbol(handle, c"fi_version")?),
+                define_parameter: mem::transmute::<*mut c_void, _>(symbol(handle, c"fi_param_define")?),
+                get_parameter: mem::transmute::<*mut c_void, _>(symbol(handle, c"fi_param_get")?),
+                log_enabled: mem::transmute::<*mut c_void, _>(symbol(handle, c"fi_log_enabled")?),
+                log: mem::transmute::<*mut c_void, _>(symbol(handle, c"fi_log")?),
+            })
+        }
+    }
+}
+
+/// # Safety
+/// The handle must be one of `dlopen`'s.
+unsafe fn symbol(handle: *mut c_void, name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: the caller's promise; the name ends with a zero.
+    let address = unsafe { libc::dlsym(handle, name.as_ptr()) };
+    (!address.is_null()).then_some(address)
+}
+
+unsafe extern "C" {
+    /// Of the compiler's runtime, which Rust's own needs as well.
+    fn _Unwind_Backtrace(visit: extern "C" fn(*mut c_void, *mut c_void) -> c_int, found: *mut c_void) -> c_int;
+    fn _Unwind_GetIP(context: *mut c_void) -> usize;
+}
+
+/// The innermost caller that is a libfabric.
+fn caller() -> Option<Libfabric> {
+    extern "C" fn visit(context: *mut c_void, found: *mut c_void) -> c_int {
+        const GO_ON: c_int = 0;
+        const END: c_int = 5;
+        // SAFETY: `found` is the option below, which nothing else uses meanwhile; `context` is the unwinder's.
+        let (found, address) = unsafe { (&mut *found.cast::<Option<Libfabric>>(), _Unwind_GetIP(context)) };
+        let mut library: libc::Dl_info = libc::Dl_info {
+            dli_fname: ptr::null(),
+            dli_fbase: ptr::null_mut(),
+            dli_sname: ptr::null(),
+            dli_saddr: ptr::null_mut(),
+        };
+        // SAFETY: any address may be asked for; the answer is written into `library`.
+        let is_known = unsafe { libc::dladdr(address as *const c_void, &raw mut library) } != 0;
+        if is_known && !library.dli_fname.is_null() {
+            // SAFETY: the loader's string, which stays while the library is loaded; it is on the stack.
+            *found = Libfabric::of(unsafe { CStr::from_ptr(library.dli_fname) });
+        }
+        if found.is_some() { END } else { GO_ON }
+    }
+    let mut found: Option<Libfabric> = None;
+    // SAFETY: `visit` takes what it is given here, and does not unwind.
+    unsafe { _Unwind_Backtrace(visit, (&raw mut found).cast()) };
+    found
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Poll sets: which of several queues and counters have something.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::bindings::*;
+use crate::domain::shared_of;
+use crate::edge::{Errno, guard, guard_status};
+use crate::fabric::{no_bind, no_control, no_ops_open};
+use crate::{counter, queue};
+
+/// A `fid_poll`.
+#[repr(C)]
+struct PollFid {
+    fid: fid_poll,
+    members: Mutex<Vec<Member>>,
+    _used: Arc<()>,
+}
+
+struct Member {
+    fid: *mut fid,
+    /// What a counter showed when it was last asked.
+    shown: u64,
+}
+
+static FID_OPS: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close: Some(close),
+    bind: Some(no_bind),
+    control: Some(no_control),
+    ops_open: Some(no_ops_open),
+    tostr: None,
+    ops_set: None,
+};
+static OPS: fi_ops_poll =
+    fi_ops_poll { size: size_of::<fi_ops_poll>(), poll: Some(poll), poll_add: Some(add), poll_del: Some(remove) };
+
+/// `fi_poll_open`.
+pub(crate) unsafe extern "C" fn open(
+    domain: *mut fid_domain,
+    attr: *mut fi_poll_attr,
+    made: *mut *mut fid_poll,
+) -> c_int {
+    guard_status("fi_poll_open", || {
+        // SAFETY: libfabric's promise: null or valid.
+        if unsafe { attr.as_ref() }.is_some_and(|attributes| attributes.flags != 0) {
+            return Err(Errno::NOT_SUPPORTED);
+        }
+        let fid =
+            fid { fclass: FI_CLASS_POLL as usize, context: std::ptr::null_mut(), ops: (&raw const FID_OPS).cast_mut() };
+        let fid = fid_poll { fid, ops: (&raw const OPS).cast_mut() };
+        // SAFETY: libfabric's promise.
+        let used = unsafe { shared_of(domain) }.used.clone();
+        let set = PollFid { fid, members: Mutex::new(Vec::new()), _used: used };
+        // SAFETY: libfabric's promise.
+        unsafe { *made = Box::into_raw(Box::new(set)).cast() };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// `set` must be one of ours that is open.
+unsafe fn of<'a>(set: *mut fid_poll) -> &'a PollFid {
+    // SAFETY: the caller's promise.
+    unsafe { &*set.cast::<PollFid>() }
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    // SAFETY: made by `open`; the program does not use it any more.
+    drop(unsafe { Box::from_raw(fid.cast::<PollFid>()) });
+    0
+}
+
+unsafe extern "C" fn add(set: *mut fid_poll, member: *mut fid, _: u64) -> c_int {
+    guard_status("fi_poll_add", || {
+        // SAFETY: libfabric's promise: an object that is open.
+        let class = unsafe { (*member).fclass };
+        if class != FI_CLASS_CQ as usize && class != FI_CLASS_CNTR as usize {
+            return Err(Errno::INVALID);
+        }
+        // SAFETY: libfabric's promise.
+        unsafe { of(set) }.members.lock().push(Member { fid: member, shown: 0 });
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn remove(set: *mut fid_poll, member: *mut fid, _: u64) -> c_int {
+    guard_status("fi_poll_del", || {
+        // SAFETY: libfabric's promise.
+        let mut members = unsafe { of(set) }.members.lock();
+        let place = members.iter().position(|known| known.fid == member).ok_or(Errno::INVALID)?;
+        members.remove(place);
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn poll(set: *mut fid_poll, contexts: *mut *mut c_void, count: c_int) -> c_int {
+    let found = guard("fi_poll", || {
+        // SAFETY: libfabric's promise.
+        let mut members = unsafe { of(set) }.members.lock();
+        let mut found = 0;
+        for member in members.iter_mut() {
+            if found >= count as isize {
+                break;
+            }
+            // SAFETY: a member stays open until it was taken out.
+            let has_something = unsafe {
+                if (*member.fid).fclass == FI_CLASS_CQ as usize {
+                    queue::has_something(member.fid)
+                } else {
+                    let shown = counter::value_now(member.fid);
+                    std::mem::replace(&mut member.shown, shown) != shown
+                }
+            };
+            if has_something {
+                // SAFETY: libfabric's promise: room for `count`, of which there were fewer.
+                unsafe { *contexts.offset(found) = (*member.fid).context };
+                found += 1;
+            }
+        }
+        Ok(found)
+    });
+    found as c_int
+}

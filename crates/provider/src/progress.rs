@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Automatic progress: a thread that does what there is to do while the program computes, and stays out of its way
+//! while it asks by itself.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use crate::bell::Bell;
+use crate::bindings::*;
+use crate::domain::Shared;
+use crate::edge::{Errno, Result};
+use crate::log::warning;
+
+/// A program that has not asked for so long is computing.
+const COMPUTES_AFTER: Duration = Duration::from_micros(500);
+/// The longest sleep, so that the thread sees that new endpoints came.
+const SLEEP_MAX: Duration = Duration::from_millis(20);
+
+/// The thread; it ends when this is dropped.
+pub(crate) struct Helper {
+    thread: Option<JoinHandle<()>>,
+    control: Arc<Control>,
+}
+
+struct Control {
+    is_over: AtomicBool,
+    bell: Bell,
+}
+
+impl Helper {
+    pub fn start(shared: &Arc<Shared>) -> Result<Self> {
+        let control = Arc::new(Control { is_over: AtomicBool::new(false), bell: Bell::new()? });
+        let (its, domain) = (control.clone(), Arc::downgrade(shared));
+        let builder = Builder::new().name("barewire".to_owned());
+        let thread = builder.spawn(move || run(&domain, &its)).map_err(|_| Errno(FI_EAGAIN))?;
+        Ok(Self { thread: Some(thread), control })
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.control.is_over.store(true, Ordering::Relaxed);
+        self.control.bell.ring();
+        if let Some(thread) = self.thread.take() {
+            // It has said what went wrong.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(domain: &Weak<Shared>, control: &Control) {
+    let mut others: Vec<RawFd> = Vec::new();
+    let mut asked = None;
+    while !control.is_over.load(Ordering::Relaxed) {
+        let Some(shared) = domain.upgrade() else { return };
+        let mut patience = COMPUTES_AFTER;
+        others.clear();
+        {
+            let mut state = shared.state.lock();
+            if asked == Some(state.asked) {
+                if let Err(Errno(error)) = state.progress() {
+                    warning!(FI_LOG_CORE, "automatic progress ends: error {error}");
+                    return;
+                }
+                match state.prepare_to_sleep(Some(SLEEP_MAX), &mut others) {
+                    Ok(Some(due)) => patience = due.unwrap_or(SLEEP_MAX).min(SLEEP_MAX),
+                    Ok(None) => patience = Duration::ZERO,
+                    Err(_) => return,
+                }
+            }
+            asked = Some(state.asked);
+        }
+        drop(shared);
+        if !patience.is_zero() {
+            control.bell.await_it();
+            control.bell.sleep(&others, Some(patience));
+        }
+    }
+}
