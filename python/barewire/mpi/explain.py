@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from barewire.mpi.fabrics import INTERFACE, LINK, PROVIDER, PROVIDER_FILE, TOKEN, WAIT, Wishes
+from barewire.mpi.fabrics import INTERFACE, LINK, PROVIDER, PROVIDER_FILE, TOKEN, WAIT, Setting, Wishes
 from barewire.mpi.job import Job
 from barewire.mpi.libraries import Family
 from barewire.mpi.witness import MARK
@@ -145,7 +145,7 @@ def _provider(job: Job, wishes: Wishes, evidence: Evidence | None) -> Row:
 def _own(job: Job, evidence: Evidence | None) -> list[Row]:
     settings = {setting.name: setting for setting in job.settings}
     interface, link = settings.get(INTERFACE), settings.get(LINK)
-    asked = interface.value if interface else "the only Ethernet interface that is up"
+    asked = interface.value if interface else "the first that is up"
     source = interface.source if interface else "default"
     table = []
     if evidence is None:
@@ -154,7 +154,7 @@ def _own(job: Job, evidence: Evidence | None) -> list[Row]:
             Row("link", link.value if link else "packet", link.source if link else "default"),
         ]
     else:
-        table += _sockets(evidence, interface.value if interface else None, source, link.source if link else "default")
+        table += _sockets(evidence, interface.value if interface else None, source, link)
     wait = settings.get(WAIT)
     table.append(
         Row("waiting", wait.value if wait else "the provider's own choice", wait.source if wait else "default")
@@ -163,7 +163,7 @@ def _own(job: Job, evidence: Evidence | None) -> list[Row]:
     return table
 
 
-def _sockets(evidence: Evidence, interface: str | None, source: str, link_source: str) -> list[Row]:
+def _sockets(evidence: Evidence, interface: str | None, source: str, link: Setting | None) -> list[Row]:
     """The interface and the link, by the sockets that ranks have open."""
     found = sorted({(name, mtu) for facts in evidence.ranks for name, mtu in facts["packet"].items()})
     xdp = any(facts["xdp"] for facts in evidence.ranks)
@@ -173,9 +173,11 @@ def _sockets(evidence: Evidence, interface: str | None, source: str, link_source
         wrong = f"frames go through {', '.join(name for name, _ in found)}"
     taken = ", ".join(f"{name}, MTU {mtu}" for name, mtu in found) or interface or "unknown"
     seen = f"open sockets: {_count(evidence, len(without))}"
+    other = "xdp" if xdp else "packet"
+    differs = f"ranks have a socket of the link {other}" if link is not None and link.value != other else ""
     return [
         Row("interface", taken, source, seen, wrong),
-        Row("link", "xdp" if xdp else "packet", link_source, seen),
+        Row("link", other, "default" if link is None else link.source, seen, differs),
     ]
 
 

@@ -129,9 +129,9 @@ def report_settings(library: Library) -> dict[str, str]:
 
 
 def _open_mpi(library: Library, wishes: Wishes) -> dict[str, str]:
-    # UCX would take one-sided operations past the fabric. Debian also excludes pt2pt, which in version 4 goes through
-    # any pml; this overrides that.
-    one_sided = {} if wishes.fabric == "ucx" else {"OMPI_MCA_osc": "^ucx"}
+    # One-sided operations shall not go past the fabric. In version 4 pt2pt sends them through any pml, but Debian
+    # excludes it; version 5 has rdma alone.
+    one_sided = {} if wishes.fabric == "ucx" else {"OMPI_MCA_osc": "^ucx,rdma" if library.major < 5 else "^ucx"}
     return one_sided | _open_mpi_layers(library, wishes)
 
 

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Unmodified MPI libraries carry every message over every fabric, each byte checked by the programs in tests/mpi."""
+
+import json
+import shutil
+
+import pytest
+from conftest import barewire
+from mpi_libraries import FIXES, WITH_LIBFABRIC, library, needs, program
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+# What is known not to work, why, and what would end it. Strict: a line that is no longer true fails the test.
+_NO_RMA = "the provider has no remote memory access yet"
+KNOWN_FAILURES = {
+    ("onesided", "openmpi-5", "barewire"): f"Open MPI 5 has only osc/rdma; {_NO_RMA}",
+    ("onesided", "intel", "barewire"): f"Intel MPI registers memory for long active messages; {_NO_RMA}",
+}
+# Most short, as in programs, with ranks on one host and on two.
+PROGRAMS = {
+    "pingpong": (2, "100", "131072"),
+    "stream": (2, "10"),
+    "messages": (3, "7"),
+    "onesided": (2, "1"),
+    "threads": (3, "1"),
+    "collectives": (3, "1"),
+}
+
+
+def run(name: str, source: str, fabric: str) -> str:
+    ranks, *arguments = PROGRAMS[source]
+    built = program(name, source)
+    done = barewire("run", "-n", str(ranks), "--lab", "pair", "--fabric", fabric, "--", built, *map(str, arguments))
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", WITH_LIBFABRIC)
+@pytest.mark.parametrize("source", PROGRAMS)
+def test_programs_get_their_messages_over_barewire(name: str, source: str, request: pytest.FixtureRequest) -> None:
+    """Every line that a program prints is a result that it found right."""
+    needs("barewire")
+    if (reason := KNOWN_FAILURES.get((source, name, "barewire"))) is not None:
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+    lines = [json.loads(line) for line in run(name, source, "barewire").splitlines() if line.startswith("{")]
+    assert lines and all(line["test"] == source for line in lines)
+
+
+@pytest.mark.parametrize("name", FIXES)
+@pytest.mark.parametrize("source", ["pingpong", "messages"])
+def test_the_same_command_with_another_fabric_compares(name: str, source: str) -> None:
+    assert f'"test": "{source}"' in run(name, source, "tcp")
+
+
+@pytest.mark.parametrize("fabric", ["barewire", "tcp"])
+def test_netpipe_of_the_distribution_runs_unmodified(fabric: str) -> None:
+    """NetPIPE in its own integrity check (-i): it compares every byte."""
+    needs(fabric)
+    library("openmpi")
+    found = shutil.which("NPopenmpi")
+    if found is None:
+        pytest.skip("NetPIPE is not installed: apt install netpipe-openmpi")
+    done = barewire(
+        "run",
+        "-n",
+        "2",
+        "--lab",
+        "pair",
+        "--fabric",
+        fabric,
+        "--",
+        found,
+        "-i",
+        "-n",
+        "10",
+        "-u",
+        "65536",
+        "-o",
+        "/dev/null",
+    )
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
+    assert "65536 bytes" in done.stdout + done.stderr, "it ran up to the largest size"
+
+
+def test_intels_benchmarks_run_unmodified() -> None:
+    """IMB finds its library by name only, which --library gives; -zero_size off would hide nothing here."""
+    needs("barewire")
+    benchmark = library("intel").prefix / "bin" / "IMB-MPI1"
+    options = ["-npmin", "2", "-iter", "20", "-msglog", "1:10"]
+    done = barewire(
+        *(
+            "run",
+            "-n",
+            "2",
+            "--lab",
+            "pair",
+            "--library",
+            "intel",
+            "--",
+            str(benchmark),
+            "PingPong",
+            "Allreduce",
+            *options,
+        )
+    )
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
+    assert "Benchmarking PingPong" in done.stdout and "Benchmarking Allreduce" in done.stdout
