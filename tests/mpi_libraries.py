@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from barewire.cli.run import BUILT_PROVIDER
 from barewire.errors import MachineCannot
 from barewire.mpi import Library, installed_libraries
 from barewire.mpi.fabrics import PROVIDER_FILE
+from barewire.mpi.prepare import BUILT_PROVIDER
 
 SOURCES = ROOT / "tests" / "mpi"
 # All that the lists under setup/ install; how to get the one that nothing installs unasked.

@@ -98,7 +98,11 @@ def test_in_a_slurm_allocation_srun_starts_the_program(tmp_path: Path) -> None:
     """A stand-in for srun tells what it was given."""
     built = program("openmpi", "pingpong")
     srun = tmp_path / "srun"
-    srun.write_text("#!/bin/sh\nprintf '%s\\n' "$*"; echo pml $OMPI_MCA_pml btl $OMPI_MCA_btl; exit 5\n")
+    srun.write_text("""#!/bin/sh
+printf '%s\\n' "$*"
+echo pml $OMPI_MCA_pml btl $OMPI_MCA_btl
+exit 5
+""")
     srun.chmod(0o755)
     environment = dict(os.environ) | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "1"}
     done = barewire("run", "-n", "4", "--fabric", "tcp", "--", built, "10", env=environment)

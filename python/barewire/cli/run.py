@@ -3,10 +3,7 @@
 
 import json
 import os
-import secrets
-import shutil
 import socket
-import sys
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -20,26 +17,16 @@ from rich.table import Table
 from barewire.errors import MachineCannot, WrongUse
 from barewire.lab import Lab, LinkSpec, parse_rate, parse_topology
 from barewire.mpi import explain, start
-from barewire.mpi.fabrics import (
-    FABRICS,
-    PROVIDER,
-    Setting,
-    Wishes,
-    fabric_settings,
-    provider_folder,
-    provider_settings,
-    yield_settings,
-)
+from barewire.mpi.fabrics import FABRICS, PROVIDER, TOKEN, Wishes
 from barewire.mpi.job import Job
-from barewire.mpi.libraries import Library, find_library, library_of_program, library_path
+from barewire.mpi.libraries import find_library, library_of_program
 from barewire.mpi.placement import LOCAL_HOST, Place, parse_hostfile, parse_hosts, spread
+from barewire.mpi.prepare import prepare
 
 COMMAND_FOLLOWS = {"allow_interspersed_args": False, "ignore_unknown_options": False}
-BUILT_PROVIDER = Path(__file__).resolve().parents[3] / "target" / "release" / "libfabric"
 _LAB = "In a lab"
 _HOSTS = "On real hosts"
 _PATH = "The path"
-_TOKEN_BYTES = 8
 _LINES_SHOWN = 12
 
 
@@ -90,7 +77,7 @@ def run(
     places = _places(hosts, hostfile, None if topology is None else topology.host_count)
     made = nullcontext() if topology is None else Lab.up(topology, LinkSpec(parse_rate(rate), mtu))
     with made as running:
-        job = _job(used, wishes, spread(ranks, places), command, running, carried=chosen is not None)
+        job = prepare(used, wishes, spread(ranks, places), command, running, carried=chosen is not None)
         if dry:
             _print_dry(job, wishes, reason, running, explained, as_json)
             return
@@ -124,62 +111,11 @@ def _places(hosts: str | None, hostfile: Path | None, lab_hosts: int | None) -> 
     return places or [Place(LOCAL_HOST)]
 
 
-def _job(
-    library: Library,
-    wishes: Wishes,
-    shares: list[tuple[str, int]],
-    command: list[str],
-    lab: Lab | None,
-    *,
-    carried: bool,
-) -> Job:
-    in_slurm = lab is None and "SLURM_JOB_ID" in os.environ and shutil.which("srun") is not None
-    if lab is None:
-        local = len(os.sched_getaffinity(0))
-        crowded = any(host == LOCAL_HOST and count > local for host, count in shares) and not in_slurm
-        lab_interface = None
-    else:
-        crowded = lab.oversubscribed or any(count > len(lab.host(host).cpus) for host, count in shares)
-        lab_interface = lab.hosts[0].interface
-    settings = []
-    # TCP and others would else take the loopback interface or all there are.
-    placed = wishes if wishes.interface or wishes.fabric == PROVIDER else _on(wishes, lab_interface)
-    settings += fabric_settings(library, placed, one_host=len(shares) == 1, lab=lab is not None)
-    if wishes.fabric == PROVIDER:
-        settings.append(provider_folder(os.environ, BUILT_PROVIDER))
-        token = secrets.token_hex(_TOKEN_BYTES)
-        settings += provider_settings(wishes, os.environ, interface=lab_interface, crowded=crowded, token=token)
-    if crowded:
-        settings += yield_settings(library)
-    if lab is not None:
-        # Launchers name their folders after process numbers, which every lab counts anew.
-        folder = lab.directory / "tmp"
-        folder.mkdir(mode=0o700)
-        settings.append(Setting("TMPDIR", str(folder), "lab"))
-    if carried:
-        settings += [Setting(name, value, "--library") for name, value in library_path(library, os.environ).items()]
-    return Job(
-        library,
-        tuple(shares),
-        tuple(settings),
-        tuple(command),
-        remote_shell=None if lab is None else lab.remote_shell()[0],
-        in_lab=lab is not None,
-        in_slurm=in_slurm,
-        as_root=os.geteuid() == 0 or lab is not None,
-        python="python3" if lab is None else sys.executable,
-    )
-
-
-def _on(wishes: Wishes, interface: str | None) -> Wishes:
-    return Wishes(wishes.fabric, interface)
-
-
 def _print_dry(job: Job, wishes: Wishes, reason: str, lab: Lab | None, explained: bool, as_json: bool) -> None:
     if as_json:
         document = {
             "command": job.command(os.environ),
-            "environment": {name: value for name, value in job.environment().items() if "TOKEN" not in name},
+            "environment": {name: value for name, value in job.environment().items() if name != TOKEN},
             "path": [asdict(row) for row in explain.rows(job, wishes, reason, None)],
         }
         typer.echo(json.dumps(document))
