@@ -22,7 +22,7 @@ PROGRAMS = {
     "stream": (2, "10"),
     "messages": (3, "7"),
     "onesided": (2, "1"),
-    "threads": (3, "1"),
+    "threads": (2, "1"),
     "collectives": (3, "1"),
 }
 
@@ -47,9 +47,8 @@ def test_programs_get_their_messages_over_barewire(name: str, source: str, reque
 
 
 @pytest.mark.parametrize("name", FIXES)
-@pytest.mark.parametrize("source", ["pingpong", "messages"])
-def test_the_same_command_with_another_fabric_compares(name: str, source: str) -> None:
-    assert f'"test": "{source}"' in run(name, source, "tcp")
+def test_the_same_command_with_another_fabric_compares(name: str) -> None:
+    assert '"test": "messages"' in run(name, "messages", "tcp")
 
 
 @pytest.mark.parametrize("fabric", ["barewire", "tcp"])
@@ -60,30 +59,15 @@ def test_netpipe_of_the_distribution_runs_unmodified(fabric: str) -> None:
     found = shutil.which("NPopenmpi")
     if found is None:
         pytest.skip("NetPIPE is not installed: apt install netpipe-openmpi")
-    done = barewire(
-        "run",
-        "-n",
-        "2",
-        "--lab",
-        "pair",
-        "--fabric",
-        fabric,
-        "--",
-        found,
-        "-i",
-        "-n",
-        "10",
-        "-u",
-        "65536",
-        "-o",
-        "/dev/null",
-    )
+    options = ["-i", "-n", "10", "-u", "65536", "-o", "/dev/null"]
+    done = barewire("run", "-n", "2", "--lab", "pair", "--fabric", fabric, "--", found, *options)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
-    assert "65536 bytes" in done.stdout + done.stderr, "it ran up to the largest size"
+    lines = [line for line in (done.stdout + done.stderr).splitlines() if " bytes " in line]
+    assert len(lines) > 20 and all(line.endswith("Integrity check passed") for line in lines)
 
 
 def test_intels_benchmarks_run_unmodified() -> None:
-    """IMB finds its library by name only, which --library gives; -zero_size off would hide nothing here."""
+    """The IMB programs name their library without a place for it, which --library gives."""
     needs("barewire")
     benchmark = library("intel").prefix / "bin" / "IMB-MPI1"
     options = ["-npmin", "2", "-iter", "20", "-msglog", "1:10"]

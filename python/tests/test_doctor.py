@@ -15,7 +15,7 @@ from barewire.doctor import Finding, Status, exit_code, to_document, verdict
 from barewire.doctor.features import judge_attempts
 from barewire.doctor.interfaces import Interface, judge, summarise_offloads
 from barewire.doctor.machine import decode_capabilities, decode_cpu_list, decode_release, machine_findings
-from barewire.doctor.mpi import judge
+from barewire.doctor.mpi import judge as judge_path
 from barewire.doctor.software import describe_version, libfabric_version
 from barewire.doctor.xdp import judge_modes
 from barewire.mpi.explain import Row
@@ -61,10 +61,10 @@ def test_modes_of_af_xdp_are_told_with_why_the_others_do_not_work() -> None:
 
 def test_a_path_that_ranks_did_not_take_is_missing_with_what_was_said() -> None:
     rows = [Row("layer", "pml ob1", ""), Row("provider", "tcp", "", wrong="ranks 0, 1 did not load it")]
-    found = judge("openmpi over barewire", rows, "first\nno pml\n")
+    found = judge_path("openmpi over barewire", rows, "first\nno pml\n")
     assert found.status is Status.MISSING and found.fix
     assert found.detail == "provider: ranks 0, 1 did not load it; last said: no pml"
-    assert judge("openmpi over barewire", [replace(row, wrong="") for row in rows], "").status is Status.OK
+    assert judge_path("openmpi over barewire", [replace(row, wrong="") for row in rows], "").status is Status.OK
 
 
 def test_only_what_is_essential_and_missing_ends_with_code_3() -> None:
