@@ -3,6 +3,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from conftest import barewire
@@ -16,7 +17,9 @@ KNOWN_FAILURES = {
     ("onesided", "openmpi-5", "barewire"): f"Open MPI 5 has only osc/rdma; {_NO_RMA}",
     ("onesided", "intel", "barewire"): f"Intel MPI registers memory for long active messages; {_NO_RMA}",
 }
-# Most short, as in programs, with ranks on one host and on two.
+# HPL's parameters by line: one problem of 100, in blocks of 32, on a grid of 1 × 2; and none more for PTRANS.
+HPCC_VALUES = "title title out 8 1 100 1 32 0 1 1 2 16.0 1 2 1 4 1 2 1 1 1 1 1 0 2 64 0 0 1 8 separator 0 1 0 1 "
+# Ranks and arguments; three ranks are two on one host and one on the other.
 PROGRAMS = {
     "pingpong": (2, "100", "131072"),
     "stream": (2, "10"),
@@ -64,6 +67,21 @@ def test_netpipe_of_the_distribution_runs_unmodified(fabric: str) -> None:
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
     lines = [line for line in (done.stdout + done.stderr).splitlines() if " bytes " in line]
     assert len(lines) > 20 and all(line.endswith("Integrity check passed") for line in lines)
+
+
+def test_hpc_challenge_of_the_distribution_finds_its_results_right(tmp_path: Path) -> None:
+    """HPL, PTRANS, RandomAccess and FFT over barewire, each with its own check; the smallest problem."""
+    needs("barewire")
+    library("openmpi")
+    found = shutil.which("hpcc")
+    if found is None:
+        pytest.skip("HPC Challenge is not installed: apt install hpcc")
+    (tmp_path / "hpccinf.txt").write_text(HPCC_VALUES.replace(" ", "\n"))
+    done = barewire("run", "-n", "2", "--lab", "pair", "--", found, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
+    results = (tmp_path / "hpccoutf.txt").read_text()
+    assert "Success=1" in results and "MPIRandomAccess_ErrorsFraction=0" in results and "PASSED" in results
+    assert "FAILED" not in results
 
 
 def test_intels_benchmarks_run_unmodified() -> None:

@@ -41,7 +41,7 @@ def run(
         ),
     ] = None,
     interface: Annotated[
-        str | None, typer.Option(help="Ethernet interface; the only one that is up", rich_help_panel=_PATH)
+        str | None, typer.Option(help="Ethernet interface; unless given the first that is up", rich_help_panel=_PATH)
     ] = None,
     link: Annotated[str | None, typer.Option(help="of barewire: packet, xdp", rich_help_panel=_PATH)] = None,
     wait: Annotated[
@@ -59,7 +59,7 @@ def run(
     explained: Annotated[
         bool, typer.Option("--explain", help="first find out which path is really taken; a table on standard error")
     ] = False,
-    dry: Annotated[bool, typer.Option("--dry-run", help="print the command line, run nothing")] = False,
+    dry: Annotated[bool, typer.Option("--dry-run", help="print the command line, start nothing by it")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="what --explain and --dry-run print, as JSON")] = False,
 ) -> None:
     """Run an MPI program over plain Ethernet frames, or over another fabric to compare.
