@@ -9,7 +9,7 @@ import pytest
 from conftest import barewire
 from mpi_libraries import FIXES, WITH_LIBFABRIC, library, needs, program
 
-pytestmark = pytest.mark.usefixtures("nothing_left")
+pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
 
 # What is known not to work, why, and what would end it. Strict: a line that is no longer true fails the test.
 _NO_RMA = "the provider has no remote memory access yet"

@@ -12,7 +12,7 @@ import pytest
 from conftest import BAREWIRE, barewire, eventually, processes_with
 from mpi_libraries import FIXES, WITH_LIBFABRIC, library, needs, program
 
-pytestmark = pytest.mark.usefixtures("nothing_left")
+pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
 
 IN_PAIR = ("run", "--lab", "pair", "--fabric", "tcp")
 

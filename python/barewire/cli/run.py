@@ -59,7 +59,7 @@ def run(
     explained: Annotated[
         bool, typer.Option("--explain", help="first find out which path is really taken; a table on standard error")
     ] = False,
-    dry: Annotated[bool, typer.Option("--dry-run", help="print the command line, start nothing by it")] = False,
+    dry: Annotated[bool, typer.Option("--dry-run", help="print the command line, start no rank")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="what --explain and --dry-run print, as JSON")] = False,
 ) -> None:
     """Run an MPI program over plain Ethernet frames, or over another fabric to compare.
