@@ -48,6 +48,17 @@ def test_processes_measure_at_once_and_each_is_on_record(tmp_path):
     assert 'id="sharing-stream-1400"' in page and "processes over LLC 2" in page
 
 
+def test_processes_get_their_sockets_from_brokers_behind_one_hook(tmp_path):
+    """And transports that need no broker are measured in the same run; a socket that is alone would end it."""
+    document = bench_json(
+        "stream", "--transport", "tcp,llc2,endpoint", "--wait", "adaptive", "--processes", "1,3", "--sizes", "1400",
+        "--broker", "--launches", "2", "--blocks", "3", "--seconds", "0.1", "-o", str(tmp_path / "run"),
+    )  # fmt: skip
+    assert document["complete"] and document["lab"]["broker"]
+    found = {(one["subject"].removesuffix("/adaptive"), one["processes"]) for one in document["shared"]}
+    assert found == {(subject, processes) for subject in ("tcp", "llc2", "endpoint") for processes in (1, 3)}
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -58,6 +69,7 @@ def test_processes_measure_at_once_and_each_is_on_record(tmp_path):
         (("pingpong", "--processes", "2", "--pairs", "2"), "--pairs or --processes"),
         (("bidirectional", "--processes", "2"), "pingpong and stream"),
         (("pingpong", "--processes", "2", "--transport", "xdp"), "--link packet"),
+        (("pingpong", "--broker", "--hosts", "a,b", "--interface", "eth0"), "leave it out with --hosts"),
     ],
 )
 def test_wrong_use_is_told_and_nothing_is_made(arguments, said, tmp_path):

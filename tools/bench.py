@@ -102,8 +102,8 @@ def endpoint_promises(scratch: Path) -> Iterator[tuple[str, float, str, float]]:
 
 
 def sharing_promises(scratch: Path) -> Iterator[tuple[str, float, str, float]]:
-    """Several processes through one interface: what four get in total, and how evenly."""
-    options = ("--transport", SHARING_SUBJECT, "--sizes", "64KiB", "--processes", "1,4")
+    """Several processes through one interface, by the broker: what four get in total, and how evenly."""
+    options = ("--transport", SHARING_SUBJECT, "--sizes", "64KiB", "--processes", "1,4", "--broker")
     document = run(scratch / "sharing", "stream", *options)
     four = next(one for one in document["shared"] if one["processes"] == 4)
     name = f"{SHARING_SUBJECT} stream of 4 processes"

@@ -9,12 +9,17 @@ pub const CONNECTIONS: usize = 1024;
 pub const CONNECTIONS_OF_USER: usize = 256;
 /// Of all users together whom the policy does not name: enough to tell each of them no.
 pub const CONNECTIONS_OF_STRANGERS: usize = 64;
-/// Descriptors of a connection (itself, its process) and for a moment the socket it asks for.
-pub const DESCRIPTORS_OF_CONNECTION: usize = 2;
+/// Descriptors of a connection: itself, its process, its socket, and the spare that comes in its place.
+pub const DESCRIPTORS_OF_CONNECTION: usize = 4;
 /// Descriptors for all else: standard streams, listener, signals, audit log, files in the making.
 pub const DESCRIPTORS_OF_OURS: usize = 32;
 /// A connection that asks nothing for so long is closed: asking takes a client microseconds.
 pub const REQUEST_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a process may live on whose connection has ended, before its socket counts as closed or given on: closing a
+/// socket takes milliseconds.
+pub const ENDING_PATIENCE: Duration = Duration::from_millis(100);
+/// Descriptors in one message; the kernel takes 253.
+pub const BEQUEATHED_AT_ONCE: usize = 250;
 /// How often it is looked whether a socket without a connection is still open somewhere.
 pub const LOOK: Duration = Duration::from_millis(250);
 /// Pause after a failed accept (no descriptors left), so that it does not become a loop.

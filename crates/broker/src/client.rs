@@ -14,6 +14,8 @@ use nix::sys::socket::{
 use nix::sys::time::TimeVal;
 use thiserror::Error;
 
+use barewire_link::RingGeometry;
+
 use crate::message::{MESSAGE_BYTES_MAX, MessageError, Reply, Request, Status};
 
 /// How long a broker that is there may take to answer.
@@ -26,8 +28,10 @@ const RETRY: Duration = Duration::from_millis(50);
 /// What the broker gave.
 #[derive(Debug)]
 pub struct Grant {
-    /// Bound to the interface, filtered for the service access point.
+    /// Bound to the interface, filtered for the service access point, with a receive ring.
     pub socket: OwnedFd,
+    /// To be mapped as it is: a socket whose ring is set up anew hears nothing any more.
+    pub ring: RingGeometry,
     /// Keep it open as long as the socket; give both back by closing the socket first.
     pub lease: OwnedFd,
 }
@@ -134,9 +138,12 @@ fn receive(lease: &OwnedFd) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
 fn granted(path: &Path, answer: Answer) -> Result<Grant, AskError> {
     let broken = |reason: String| AskError::Broken { path: path.to_owned(), reason };
     let reply = Reply::decode(&answer.bytes).map_err(|error| broken(error.to_string()))?;
-    match (reply.status, answer.socket) {
-        (Status::Granted, Some(socket)) => Ok(Grant { socket, lease: answer.lease }),
-        (Status::Granted, None) => Err(broken("it granted, and no socket came: too many open files here?".to_owned())),
-        (status, _) => Err(AskError::Refused { status, text: reply.text }),
+    match (reply, answer.socket) {
+        (Reply::Granted(ring), Some(socket)) => Ok(Grant { socket, ring, lease: answer.lease }),
+        (Reply::Granted(_), None) => {
+            Err(broken("it granted, and no socket came: too many open files here?".to_owned()))
+        }
+        (Reply::Refused { status, text }, _) => Err(AskError::Refused { status, text }),
+        (Reply::Farewell, _) => Err(broken("it took its leave unasked".to_owned())),
     }
 }

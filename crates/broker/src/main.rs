@@ -5,6 +5,7 @@
 mod audit;
 mod bounds;
 mod egress;
+mod groups;
 mod ledger;
 mod notebook;
 mod peer;
@@ -27,6 +28,7 @@ use serde_json::json;
 use thiserror::Error;
 
 use audit::Audit;
+use groups::Groups;
 use notebook::Notebook;
 use policy::Policy;
 use server::{Server, connections_max};
@@ -135,6 +137,8 @@ fn serve(arguments: ServeArguments) -> Result<(), BrokerError> {
         audit,
         notebook,
         ledger,
+        groups: Groups::default(),
+        endings: vec![],
         connections_max: connections_max(descriptors),
         policy_path,
     };

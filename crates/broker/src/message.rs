@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The two messages, each one packet of a SOCK_SEQPACKET socket.
+//! The messages, each one packet of a SOCK_SEQPACKET socket. Numbers of several bytes have the lowest first.
 //!
 //! ```text
-//! request │ "BWB" 3 │ version 1 │ SAP 1 │ flags 1: 1 = station │ 0 2 │ interface 16, padded with 0 │
-//! reply   │ "BWB" 3 │ version 1 │ status 1 │ text, UTF-8, at most 251 … │
+//! request  │ "BWB" 3 │ version 1 │ SAP 1 │ flags 1: 1 = station │ 0 2 │ interface 16, padded with 0 │
+//! grant    │ "BWB" 3 │ version 1 │ 0 1 │ receive ring: bytes of a slot 4, of a block 4, blocks 4 │     + the socket
+//! refusal  │ "BWB" 3 │ version 1 │ status 1 │ text, UTF-8, at most 251 … │
+//! farewell │ "BWB" 3 │ version 1 │ 255 1 │                                 + sockets, see FanoutGroup::bequeath
 //! ```
+//! A farewell comes on connections with a grant when the broker ends. It is not to be read: what comes with it is held
+//! by the connection.
 
+use barewire_link::RingGeometry;
 use barewire_llc::Lsap;
 use thiserror::Error;
 
 /// Of the messages' layout and meaning.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// No message is longer.
 pub const MESSAGE_BYTES_MAX: usize = 256;
 
@@ -19,6 +24,8 @@ const INTERFACE_BYTES: usize = 16;
 const REQUEST_BYTES: usize = 8 + INTERFACE_BYTES;
 const REPLY_HEADER_BYTES: usize = 5;
 const STATION: u8 = 1;
+const GRANTED: u8 = 0;
+const FAREWELL: u8 = 255;
 
 /// What a program asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,19 +40,24 @@ pub struct Request {
 
 /// What the broker says to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
-    /// Granted, or why not.
-    pub status: Status,
-    /// For a person: what is wrong and what to do. Empty when granted.
-    pub text: String,
+pub enum Reply {
+    /// The socket comes with this reply, and has this ring.
+    Granted(RingGeometry),
+    /// There is no socket.
+    Refused {
+        /// Why.
+        status: Status,
+        /// For a person: what is wrong and what to do.
+        text: String,
+    },
+    /// The broker ends.
+    Farewell,
 }
 
 /// Sorted by what the program or its user can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
-    /// The socket comes with this reply.
-    Granted = 0,
     /// The request is no request of this version.
     Malformed = 1,
     /// The policy does not allow it.
@@ -121,11 +133,18 @@ impl Reply {
     /// Bytes; a text that is too long loses its end.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut end = self.text.len().min(MESSAGE_BYTES_MAX - REPLY_HEADER_BYTES);
-        while !self.text.is_char_boundary(end) {
-            end -= 1;
+        let with = |status, rest: &[u8]| [&MAGIC[..], &[VERSION, status], rest].concat();
+        match self {
+            Self::Granted(ring) => with(GRANTED, &ring.to_words().map(u32::to_le_bytes).concat()),
+            Self::Refused { status, text } => {
+                let mut end = text.len().min(MESSAGE_BYTES_MAX - REPLY_HEADER_BYTES);
+                while !text.is_char_boundary(end) {
+                    end -= 1;
+                }
+                with(*status as u8, &text.as_bytes()[..end])
+            }
+            Self::Farewell => with(FAREWELL, &[]),
         }
-        [&MAGIC[..], &[VERSION, self.status as u8], &self.text.as_bytes()[..end]].concat()
     }
 
     /// Any bytes are a reply or have a reason why they are none.
@@ -133,22 +152,27 @@ impl Reply {
     /// # Errors
     /// [`MessageError`].
     pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
-        let (status, text) = after_version(bytes)?.split_first().ok_or(MessageError::Malformed)?;
-        let status = Status::ALL.into_iter().find(|one| *one as u8 == *status).ok_or(MessageError::Malformed)?;
-        let text = String::from_utf8(text.to_vec()).map_err(|_| MessageError::Malformed)?;
-        Ok(Self { status, text })
+        let (status, rest) = after_version(bytes)?.split_first().ok_or(MessageError::Malformed)?;
+        let decoded = match *status {
+            GRANTED => ring(rest).map(Self::Granted),
+            FAREWELL => rest.is_empty().then_some(Self::Farewell),
+            status => {
+                let status = Status::ALL.into_iter().find(|one| *one as u8 == status);
+                status.zip(String::from_utf8(rest.to_vec()).ok()).map(|(status, text)| Self::Refused { status, text })
+            }
+        };
+        decoded.ok_or(MessageError::Malformed)
     }
 }
 
 impl Status {
-    const ALL: [Self; 7] =
-        [Self::Granted, Self::Malformed, Self::NotAllowed, Self::Taken, Self::TooMany, Self::NoInterface, Self::System];
+    const ALL: [Self; 6] =
+        [Self::Malformed, Self::NotAllowed, Self::Taken, Self::TooMany, Self::NoInterface, Self::System];
 
     /// For the audit log.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Granted => "granted",
             Self::Malformed => "malformed",
             Self::NotAllowed => "not allowed",
             Self::Taken => "taken",
@@ -165,6 +189,11 @@ fn after_version(bytes: &[u8]) -> Result<&[u8], MessageError> {
         Some([version, ..]) if *version != VERSION => Err(MessageError::Version(*version)),
         _ => Err(MessageError::Malformed),
     }
+}
+
+fn ring(bytes: &[u8]) -> Option<RingGeometry> {
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = *bytes else { return None };
+    RingGeometry::from_words([[a, b, c, d], [e, f, g, h], [i, j, k, l]].map(u32::from_le_bytes))
 }
 
 fn is_interface_name(name: &[u8]) -> bool {
@@ -185,17 +214,21 @@ mod tests {
     #[test]
     fn messages_come_back_as_they_went() {
         assert_eq!(Request::decode(&request().encode().unwrap()), Ok(request()));
-        for status in Status::ALL {
-            let reply = Reply { status, text: "wörds".to_owned() };
+        let refusals = Status::ALL.map(|status| Reply::Refused { status, text: "wörds".to_owned() });
+        for reply in refusals.into_iter().chain([Reply::Granted(some_ring()), Reply::Farewell]) {
             assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
         }
     }
 
     #[test]
     fn a_long_text_is_cut_between_letters() {
-        let reply = Reply { status: Status::System, text: "ö".repeat(300) };
-        let bytes = reply.encode();
-        assert!(bytes.len() <= MESSAGE_BYTES_MAX && Reply::decode(&bytes).unwrap().text.chars().all(|c| c == 'ö'));
+        let bytes = Reply::Refused { status: Status::System, text: "ö".repeat(300) }.encode();
+        let Ok(Reply::Refused { text, .. }) = Reply::decode(&bytes) else { panic!("no refusal") };
+        assert!(bytes.len() <= MESSAGE_BYTES_MAX && text.chars().all(|c| c == 'ö'));
+    }
+
+    fn some_ring() -> RingGeometry {
+        RingGeometry::from_words([1600, 1 << 20, 2]).unwrap()
     }
 
     /// Every single wrong byte and every wrong length is refused or means another request; nothing panics.
@@ -221,7 +254,11 @@ mod tests {
             bytes[at] = byte;
             Request::decode(&bytes)
         };
-        assert_eq!(wrong(3, 2), Err(MessageError::Version(2)));
+        assert_eq!(wrong(3, 1), Err(MessageError::Version(1)));
+        let grant = Reply::Granted(some_ring()).encode();
+        for length in 0..grant.len() {
+            assert!(Reply::decode(&grant[..length]).is_err());
+        }
         for sap in [0x00, 0x21, 0xff] {
             assert_eq!(wrong(4, sap), Err(MessageError::Sap(sap)));
         }

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -94,13 +94,13 @@ pub fn receive(socket: &OwnedFd) -> Received {
     }
 }
 
-/// A reply, with a socket if that is granted.
+/// A reply, and the sockets that go with it.
 ///
 /// # Errors
 /// If the peer has gone or reads nothing.
-pub fn reply(to: &OwnedFd, reply: &Reply, socket: Option<&OwnedFd>) -> Result<(), Errno> {
+pub fn reply(to: &OwnedFd, reply: &Reply, sockets: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     let bytes = reply.encode();
-    let descriptors: Vec<_> = socket.into_iter().map(AsRawFd::as_raw_fd).collect();
+    let descriptors: Vec<_> = sockets.iter().map(AsRawFd::as_raw_fd).collect();
     let rights = [ControlMessage::ScmRights(&descriptors)];
     let control = if descriptors.is_empty() { &[][..] } else { &rights[..] };
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;

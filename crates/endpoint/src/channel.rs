@@ -42,6 +42,8 @@ pub(crate) struct Channel {
     pub is_closing: bool,
     /// Known before the way has ended.
     pub ending: Option<Ending>,
+    /// Of a pipe: its activity as last seen, and since when that is so; `None` once its memory was given back.
+    pub quiet: (u64, Option<Instant>),
 }
 
 /// How a peer is reached.
@@ -86,6 +88,7 @@ impl Channel {
             parked: VecDeque::new(),
             is_closing: false,
             ending: None,
+            quiet: (0, None),
         }
     }
 

@@ -40,19 +40,44 @@ pub struct Config {
 }
 
 impl Config {
-    /// Measured (`docs/performance.md`): a stream of one channel needs two windows of frames.
+    /// A channel has at most its queue of 128 frames in slots for long messages, and streams no faster with more slots
+    /// than that (measured with 64 to 1024, `docs/performance.md`): twice as many, so that a peer which stands still
+    /// leaves another's long messages as many.
     pub const SLOTS: u16 = 256;
-    /// As many short messages as there are slots.
+    /// As many short messages as there are slots. Streams of them are alike with 128 to 512, and 4 % slower with 64.
     pub const SEND_DESCRIPTORS: u16 = 256;
     /// More than a job of MPI has ranks on a small cluster, at 200 bytes each.
     pub const CHANNELS: u16 = 1024;
     /// The processes of a job start within seconds of each other.
     pub const LOCAL_PATIENCE: Duration = Duration::from_secs(10);
 
+    /// Default of [`notice_the_dead_within`](Self::notice_the_dead_within).
+    pub const NOTICE_THE_DEAD_WITHIN: Duration = Duration::from_secs(32);
+    /// A peer that loses its core for less is not dead.
+    pub const NOTICE_THE_DEAD_WITHIN_MIN: Duration = Duration::from_millis(100);
+
+    /// Sets everything that decides how long a peer over the link can be gone before its channel ends, also if nothing is
+    /// sent to it: `time` at most, and at least [`NOTICE_THE_DEAD_WITHIN_MIN`](Self::NOTICE_THE_DEAD_WITHIN_MIN). A peer
+    /// that makes no progress for a quarter of it may be taken for dead. A process of this host that is gone is noticed at
+    /// once; one that is not there yet is waited for for [`local_patience`](Self::local_patience).
+    pub fn notice_the_dead_within(&mut self, time: Duration) {
+        let time = time.max(Self::NOTICE_THE_DEAD_WITHIN_MIN);
+        // A quarter of it may pass in silence. Then there are N2 polls, T1 apart: that begins at any value up to its
+        // maximum, so they take up to N2 + 1 times that. With a T1 that begins small it is doubled until then.
+        self.connection.retries = Self::DEAD_AFTER_POLLS;
+        self.connection.inactivity = Some(time / 4);
+        self.connection.t1_max = time * 5 / 8 / u32::from(Self::DEAD_AFTER_POLLS);
+        self.connection.t1_initial = self.connection.t1_initial.min(self.connection.t1_max);
+        self.connection.t1_min = self.connection.t1_min.min(self.connection.t1_max);
+        self.connection.stall_limit = self.connection.stall_limit.max(self.connection.t1_max);
+    }
+
+    const DEAD_AFTER_POLLS: u8 = 20;
+
     /// The defaults for a tag.
     #[must_use]
     pub fn new(sap: Lsap, framing: Framing) -> Self {
-        Self {
+        let mut config = Self {
             sap,
             framing,
             send_descriptors: Self::SEND_DESCRIPTORS,
@@ -65,6 +90,8 @@ impl Config {
             connection: ConnectionConfig::default(),
             local: Some(PipeConfig::default()),
             local_patience: Self::LOCAL_PATIENCE,
-        }
+        };
+        config.notice_the_dead_within(Self::NOTICE_THE_DEAD_WITHIN);
+        config
     }
 }

@@ -25,6 +25,10 @@ pub(crate) struct Descriptor {
     pub is_cut: bool,
     /// A frame of it was given up.
     pub is_lost: bool,
+    /// The memory that it or a part of it lies in, if that was lent.
+    pub lent: Option<Lent>,
+    /// That memory, if it was taken over from the caller.
+    pub copy: Option<Box<[u8]>>,
 }
 
 /// Where a message lies until it is handed on.
@@ -56,8 +60,17 @@ impl Descriptors {
     #[inline]
     pub fn add(&mut self, context: u64, channel: Option<u16>, content: Content) -> Option<DescriptorId> {
         let id = self.free.pop()?;
-        self.entries[usize::from(id)] =
-            Some(Descriptor { context, channel, content, outstanding: 0, is_cut: false, is_lost: false });
+        let lent = if let Content::Lent { body, .. } = &content { Some(*body) } else { None };
+        self.entries[usize::from(id)] = Some(Descriptor {
+            context,
+            channel,
+            content,
+            outstanding: 0,
+            is_cut: false,
+            is_lost: false,
+            lent,
+            copy: None,
+        });
         Some(id)
     }
 
@@ -75,8 +88,17 @@ impl Descriptors {
 
     /// Those of a channel.
     pub fn of_channel(&self, channel: u16) -> Vec<DescriptorId> {
-        let is_its = |descriptor: &Option<Descriptor>| descriptor.as_ref().is_some_and(|d| d.channel == Some(channel));
-        (0..).zip(&self.entries).filter(|(_, entry)| is_its(entry)).map(|(id, _)| id).collect()
+        self.those_where(|descriptor| descriptor.channel == Some(channel))
+    }
+
+    /// Those of a context.
+    pub fn with_context(&self, context: u64) -> Vec<DescriptorId> {
+        self.those_where(|descriptor| descriptor.context == context)
+    }
+
+    fn those_where(&self, is_wanted: impl Fn(&Descriptor) -> bool) -> Vec<DescriptorId> {
+        let entries = (0..).zip(&self.entries);
+        entries.filter(|(_, entry)| entry.as_ref().is_some_and(&is_wanted)).map(|(id, _)| id).collect()
     }
 
     pub fn are_all_free(&self) -> bool {

@@ -101,8 +101,13 @@ pub struct Endpoint<L> {
     waiting: Vec<u16>,
     /// Channels whose peer has another connection still, of which the engine has more to say.
     pending: Vec<u16>,
-    /// Channels to processes of this host.
+    /// Channels to processes of this host. Those that spoke last are among the first.
     neighbours: Vec<u16>,
+    /// Places in it: of the next that makes room for one that speaks, of the last of the others that was asked, and of the
+    /// last that was looked after.
+    next_first: usize,
+    last_asked: usize,
+    last_seen: usize,
     events: VecDeque<Event>,
     /// Information that a frame carries.
     room: usize,
@@ -163,6 +168,9 @@ impl<L: Link> Endpoint<L> {
             waiting: Vec::new(),
             pending: Vec::new(),
             neighbours: Vec::new(),
+            next_first: 0,
+            last_asked: 0,
+            last_seen: 0,
             events: VecDeque::with_capacity(usize::from(config.send_descriptors)),
             room,
             unheard: 0,
@@ -243,6 +251,29 @@ impl<L: Link> Endpoint<L> {
         }
     }
 
+    /// Breaks a channel off, whatever its peer does: messages that are not sent fail, and [`Event::Ended`] tells soon, with
+    /// this ending.
+    pub fn abort(&mut self, channel: ChannelId, ending: Ending) {
+        let Some(entry) = self.channels.get(channel) else { return };
+        entry.ending.get_or_insert(ending);
+        entry.is_closing = true;
+        self.unheard += 1;
+        match entry.way {
+            Way::Wire { handle, .. } => {
+                let now = self.port.now();
+                self.port.station.abort(handle, now);
+            }
+            // Ends when the sink has taken what it refused.
+            Way::Over => {}
+            Way::Pending | Way::Knocking { .. } | Way::Local { .. } => {
+                entry.queue.clear();
+                self.fail_messages(channel.index, ending);
+                // The next look round ends it.
+                self.looked_round = Instant::from_nanos(0);
+            }
+        }
+    }
+
     /// The next event, until there is none.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
@@ -268,9 +299,10 @@ impl<L: Link> Endpoint<L> {
         let is_quiet = (is_news || self.unheard > 0) && !received;
         self.unheard += u32::from(received);
         if is_quiet || self.unheard >= UNHEARD_MESSAGES || !self.turns.is_empty() {
-            (self.unheard, self.has_slept) = (0, false);
+            self.unheard = 0;
+            let has_slept = std::mem::take(&mut self.has_slept);
             if is_news && self.door.is_some() {
-                self.look_round(sink)?;
+                self.look_round(sink, has_slept)?;
             }
             self.port.transmit()?;
             self.hear(sink);

@@ -60,5 +60,5 @@ pub fn open_link(interface: &str, sap: Lsap, hears: Hears, broker: Option<&Path>
 fn from_broker(broker: &Path, interface: &str, sap: Lsap, hears: Hears) -> Result<PacketLink, OpenError> {
     let request = Request { interface: interface.to_owned(), sap, station: hears == Hears::Station };
     let grant = ask(broker, &request)?;
-    Ok(PacketLink::adopt(grant.socket, interface, PacketConfig::DEFAULT_RING_BYTES, Some(grant.lease))?)
+    Ok(PacketLink::adopt(grant.socket, interface, grant.ring, Some(grant.lease))?)
 }

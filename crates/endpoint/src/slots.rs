@@ -129,6 +129,15 @@ impl Slots {
         self.free.push(slot);
     }
 
+    /// What a slot sends from one memory is sent from a copy of it from now on. Of any other slot nothing changes.
+    pub(crate) fn move_lent(&mut self, slot: Slot, from: Lent, to: Lent) {
+        let lent = &mut self.entries[usize::from(slot)].lent;
+        let offset = (lent.memory as usize).wrapping_sub(from.memory as usize);
+        if lent.bytes > 0 && offset.checked_add(lent.bytes).is_some_and(|end| end <= from.bytes) {
+            lent.memory = to.memory.wrapping_add(offset);
+        }
+    }
+
     /// Slots under way that hold only a head.
     #[inline]
     pub(crate) fn heads(&self) -> u16 {

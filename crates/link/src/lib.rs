@@ -8,6 +8,7 @@
 
 mod address;
 mod error;
+mod fanout;
 mod filter;
 mod interface;
 mod memory;
@@ -22,11 +23,13 @@ use std::time::Duration;
 
 pub use address::{MacAddress, ParseMacAddressError};
 pub use error::LinkError;
+pub use fanout::FanoutGroup;
 pub use filter::{Field, Filter};
 pub use interface::Interface;
 pub use memory::{Faults, MemoryLink};
 pub use packet::{PacketConfig, PacketLink};
-pub use restricted::open_restricted;
+pub use restricted::Restricted;
+pub use ring::RingGeometry;
 pub use xdp::{BusyPoll, XdpConfig, XdpLink, XdpMode};
 
 /// Bytes of an Ethernet header without a VLAN tag: destination, source, EtherType or length.

@@ -6,9 +6,9 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use crate::interface::{owned, system};
+use crate::interface::system;
 use crate::restricted;
-use crate::ring::ReceiveRing;
+use crate::ring::{ReceiveRing, RingGeometry};
 use crate::socket::{self, get_option, set_option};
 use crate::{Counters, Filter, Incoming, Interface, Link, LinkError, MacAddress, Outgoing};
 
@@ -59,21 +59,20 @@ impl PacketLink {
     pub fn open(config: &PacketConfig) -> Result<Self, LinkError> {
         let interface = Interface::by_name(&config.interface)?;
         let failed = |operation| move |source| system(operation, &config.interface, source);
-        // Protocol 0 receives nothing: the filter and the ring are ready before `bind` opens the tap.
-        // SAFETY: socket() takes no pointers.
-        let descriptor = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-        let socket = owned(descriptor).map_err(failed("socket(AF_PACKET)"))?;
-        attach_filter(&socket, config.filter.compile()).map_err(failed("SO_ATTACH_FILTER"))?;
-        let mut link = Self::with_ring(socket, interface, config.ring_bytes)?;
+        // The filter and the ring are ready before `bind` opens the tap.
+        let socket = restricted::open_filtered(&config.interface, config.filter.compile())?;
+        let geometry = RingGeometry::new(interface.mtu, config.ring_bytes);
+        ReceiveRing::set_up(&socket, geometry).map_err(|(operation, error)| failed(operation)(error))?;
+        let mut link = Self::with_ring(socket, interface, geometry)?;
         bind(&link.socket, link.interface.index, config.protocol).map_err(failed("bind"))?;
         // An interface that is down binds without complaint; the socket's error tells.
         link.check()?;
         Ok(link)
     }
 
-    /// Goes on with a socket that somebody with CAP_NET_RAW bound and filtered, such as one of
-    /// [`open_restricted`](crate::open_restricted); needs no capability. `lease` is closed once the socket is:
-    /// whoever has its other end learns that the link is gone.
+    /// Goes on with a socket that somebody with CAP_NET_RAW bound, filtered and gave a ring, such as one of
+    /// [`Restricted`](crate::Restricted); needs no capability. `lease` is closed once the socket is: whoever has its
+    /// other end learns that the link is gone. The socket's giver is trusted to tell the ring's geometry as it is.
     ///
     /// # Errors
     /// [`LinkError::ForeignSocket`] unless it is an AF_PACKET socket bound to that interface; otherwise as
@@ -81,24 +80,24 @@ impl PacketLink {
     pub fn adopt(
         socket: OwnedFd,
         interface: &str,
-        ring_bytes: usize,
+        ring: RingGeometry,
         lease: Option<OwnedFd>,
     ) -> Result<Self, LinkError> {
         let interface = Interface::by_name(interface)?;
         restricted::verify(&socket, &interface)?;
-        let mut link = Self { _lease: lease, ..Self::with_ring(socket, interface, ring_bytes)? };
+        let mut link = Self { _lease: lease, ..Self::with_ring(socket, interface, ring)? };
         link.check()?;
         Ok(link)
     }
 
-    fn with_ring(socket: OwnedFd, interface: Interface, ring_bytes: usize) -> Result<Self, LinkError> {
+    fn with_ring(socket: OwnedFd, interface: Interface, geometry: RingGeometry) -> Result<Self, LinkError> {
         let name = &interface.name;
         let failed = |operation| move |source| system(operation, name, source);
         let on: libc::c_int = 1;
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &on)
             .map_err(failed("PACKET_IGNORE_OUTGOING"))?;
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &on).map_err(failed("PACKET_QDISC_BYPASS"))?;
-        let ring = ReceiveRing::attach(&socket, interface.mtu, ring_bytes)
+        let ring = ReceiveRing::map(&socket, geometry)
             .map_err(|(operation, source)| system(operation, &interface.name, source))?;
         let (counters, short_frame) = (Counters::default(), Box::new([0; COPIED_BYTES]));
         Ok(Self { ring, socket, interface, counters, short_frame, _lease: None })

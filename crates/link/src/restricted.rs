@@ -9,57 +9,72 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use crate::fanout::Fanout;
 use crate::filter::instruction;
 use crate::interface::{owned, system};
 use crate::packet::{attach_filter, bind};
-use crate::socket::{get_option, set_option};
+use crate::ring::{ReceiveRing, RingGeometry};
+use crate::socket::{self, get_option, set_option};
 use crate::{Filter, Interface, LinkError};
 
-/// Opens a socket on an interface that receives what the filter keeps, for this host, of that interface, for ever;
-/// every frame that it sends has `mark`, which its holder cannot change without CAP_NET_RAW or CAP_NET_ADMIN.
-///
-/// # Errors
-/// [`LinkError::NotPermitted`] without CAP_NET_RAW, or before Linux 5.17, where a mark needs CAP_NET_ADMIN;
-/// otherwise what the system says.
-pub fn open_restricted(interface: &Interface, protocol: u16, filter: &Filter, mark: u32) -> Result<OwnedFd, LinkError> {
-    let name = &interface.name;
-    let failed = |operation| move |source| system(operation, name, source);
+/// A socket that is filtered and in no fanout group yet: before it is handed over it has to enter one, by
+/// [`seclude`](Self::seclude) or [`FanoutGroup::admit`](crate::FanoutGroup::admit).
+pub struct Restricted {
+    pub(crate) socket: OwnedFd,
+    pub(crate) ring: RingGeometry,
+    pub(crate) interface: String,
+}
+
+impl Restricted {
+    /// Opens a socket on an interface that receives what the filter keeps, for this host, of that interface, for ever;
+    /// every frame that it sends has `mark`, which its holder cannot change without CAP_NET_RAW or CAP_NET_ADMIN. It
+    /// has a receive ring of at least `ring_bytes`.
+    ///
+    /// # Errors
+    /// [`LinkError::NotPermitted`] without CAP_NET_RAW, or before Linux 5.17, where a mark needs CAP_NET_ADMIN;
+    /// otherwise what the system says.
+    pub fn open(
+        interface: &Interface,
+        protocol: u16,
+        filter: &Filter,
+        mark: u32,
+        ring_bytes: usize,
+    ) -> Result<Self, LinkError> {
+        let name = &interface.name;
+        let failed = |operation| move |source| system(operation, name, source);
+        let program = [only_for_this_host_from(interface.index), filter.compile()].concat();
+        let socket = open_filtered(name, program)?;
+        let on: libc::c_int = 1;
+        set_option(&socket, libc::SOL_SOCKET, libc::SO_LOCK_FILTER, &on).map_err(failed("SO_LOCK_FILTER"))?;
+        set_option(&socket, libc::SOL_SOCKET, libc::SO_MARK, &mark).map_err(failed("SO_MARK"))?;
+        let ring = RingGeometry::new(interface.mtu, ring_bytes);
+        ReceiveRing::set_up(&socket, ring).map_err(|(operation, source)| failed(operation)(source))?;
+        bind(&socket, interface.index, protocol).map_err(failed("bind"))?;
+        // An interface that is down binds without complaint; a group of it cannot be made.
+        socket::check(&socket, name)?;
+        Ok(Self { socket, ring, interface: name.clone() })
+    }
+
+    /// Enters a group of one, which nobody can join.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn seclude(self) -> Result<(OwnedFd, RingGeometry), LinkError> {
+        set_option(&self.socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &Fanout::ALONE)
+            .map_err(|source| system("PACKET_FANOUT", &self.interface, source))?;
+        Ok((self.socket, self.ring))
+    }
+}
+
+/// A socket that receives nothing before it is bound, and then what the program keeps.
+pub(crate) fn open_filtered(interface: &str, program: Vec<libc::sock_filter>) -> Result<OwnedFd, LinkError> {
+    let failed = |operation| move |source| system(operation, interface, source);
     // Protocol 0 receives nothing until `bind`.
     // SAFETY: socket() takes no pointers.
     let descriptor = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     let socket = owned(descriptor).map_err(failed("socket(AF_PACKET)"))?;
-    let program = [only_for_this_host_from(interface.index), filter.compile()].concat();
     attach_filter(&socket, program).map_err(failed("SO_ATTACH_FILTER"))?;
-    let on: libc::c_int = 1;
-    set_option(&socket, libc::SOL_SOCKET, libc::SO_LOCK_FILTER, &on).map_err(failed("SO_LOCK_FILTER"))?;
-    set_option(&socket, libc::SOL_SOCKET, libc::SO_MARK, &mark).map_err(failed("SO_MARK"))?;
-    bind(&socket, interface.index, protocol).map_err(failed("bind"))?;
-    // An interface that is down binds without complaint; a group of it cannot be made.
-    match get_option::<libc::c_int>(&socket, libc::SOL_SOCKET, libc::SO_ERROR).map_err(failed("SO_ERROR"))? {
-        0 => {}
-        code => return Err(failed("bind")(io::Error::from_raw_os_error(code))),
-    }
-    set_option(&socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &Fanout::ALONE).map_err(failed("PACKET_FANOUT"))?;
     Ok(socket)
-}
-
-// linux/if_packet.h; libc has none of them.
-const FANOUT_CPU: u16 = 2;
-const FANOUT_UNIQUE_ID: u16 = 0x2000;
-const FANOUT_IGNORE_OUTGOING: u16 = 0x4000;
-
-/// `struct fanout_args`: a group of sockets that share what comes.
-#[repr(C)]
-struct Fanout {
-    id: u16,
-    kind: u16,
-    members_max: u32,
-}
-
-impl Fanout {
-    /// A group of one, which nobody can join. A socket in a group cannot be bound anew, nor join another's group and
-    /// take frames away there. By processor, since that is the cheapest way to choose among one.
-    const ALONE: Self = Self { id: 0, kind: FANOUT_CPU | FANOUT_UNIQUE_ID | FANOUT_IGNORE_OUTGOING, members_max: 1 };
 }
 
 /// The beginning of a program: ends it with "no" for frames of other interfaces, for other hosts, or of our own.

@@ -22,7 +22,7 @@ use crate::{ETHERNET_HEADER_BYTES, Incoming, VlanTag};
 /// The ring's memory and the place of the next slot to read.
 pub(crate) struct ReceiveRing {
     memory: NonNull<u8>,
-    geometry: Geometry,
+    geometry: RingGeometry,
     next: Position,
     /// The slot lent to the caller, to be given back to the kernel at the next call.
     lent: Option<Position>,
@@ -40,9 +40,9 @@ struct Position {
 // SAFETY: the ring owns its mapping, and nothing in it is bound to the thread that made it.
 unsafe impl Send for ReceiveRing {}
 
-/// How slots lie in blocks. A slot never crosses from one block to the next.
+/// How a receive ring's slots lie in blocks. A slot never crosses from one block to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Geometry {
+pub struct RingGeometry {
     slot_bytes: usize,
     block_bytes: usize,
     blocks: usize,
@@ -50,17 +50,39 @@ struct Geometry {
 
 /// Blocks are physically contiguous, so they are no larger than the kernel can easily find.
 const BLOCK_BYTES: usize = 1 << 20;
+/// No MTU needs a larger one.
+const BLOCK_BYTES_MAX: usize = 1 << 24;
+/// More than any ring of ours has, and few enough that no product overflows.
+const BLOCKS_MAX: usize = 1 << 16;
 /// Kernel's part of a slot before the frame: header, address, and alignment (`TPACKET2_HDRLEN` + 16, aligned).
 const SLOT_HEADROOM_BYTES: usize = 80;
 /// Slots start on cache lines, so that two slots share none.
 const SLOT_ALIGNMENT_BYTES: usize = 64;
 
-impl Geometry {
+impl RingGeometry {
     /// Slots for frames of `mtu` bytes of payload, in at least `ring_bytes` of memory.
-    fn new(mtu: usize, ring_bytes: usize) -> Self {
+    pub(crate) fn new(mtu: usize, ring_bytes: usize) -> Self {
         let slot_bytes = (SLOT_HEADROOM_BYTES + ETHERNET_HEADER_BYTES + mtu).next_multiple_of(SLOT_ALIGNMENT_BYTES);
         let block_bytes = BLOCK_BYTES.max(slot_bytes.next_power_of_two());
         Self { slot_bytes, block_bytes, blocks: ring_bytes.div_ceil(block_bytes).max(1) }
+    }
+
+    /// For a message to another process: bytes of a slot, bytes of a block, blocks.
+    #[must_use]
+    pub fn to_words(self) -> [u32; 3] {
+        [self.slot_bytes, self.block_bytes, self.blocks].map(narrow)
+    }
+
+    /// What such a message says; `None` if no ring is like that.
+    #[must_use]
+    pub fn from_words(words: [u32; 3]) -> Option<Self> {
+        let [slot_bytes, block_bytes, blocks] = words.map(|word| word as usize);
+        let is_sound = slot_bytes > SLOT_HEADROOM_BYTES + ETHERNET_HEADER_BYTES
+            && slot_bytes.is_multiple_of(SLOT_ALIGNMENT_BYTES)
+            && block_bytes.is_power_of_two()
+            && (slot_bytes.max(BLOCK_BYTES)..=BLOCK_BYTES_MAX).contains(&block_bytes)
+            && (1..=BLOCKS_MAX).contains(&blocks);
+        is_sound.then_some(Self { slot_bytes, block_bytes, blocks })
     }
 
     fn slots_per_block(self) -> usize {
@@ -86,10 +108,8 @@ impl Geometry {
 }
 
 impl ReceiveRing {
-    /// Gives `socket` a ring of at least `ring_bytes` for frames of `mtu` bytes of payload, and maps it.
-    pub(crate) fn attach(socket: &OwnedFd, mtu: usize, ring_bytes: usize) -> Result<Self, (&'static str, io::Error)> {
-        let geometry = Geometry::new(mtu, ring_bytes);
-        let narrow = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+    /// Gives `socket` a ring, to be mapped by whoever has the socket.
+    pub(crate) fn set_up(socket: &OwnedFd, geometry: RingGeometry) -> Result<(), (&'static str, io::Error)> {
         let request = libc::tpacket_req {
             tp_block_size: narrow(geometry.block_bytes),
             tp_block_nr: narrow(geometry.blocks),
@@ -99,8 +119,11 @@ impl ReceiveRing {
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
         set_option(socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)
             .map_err(|error| ("PACKET_VERSION", error))?;
-        set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)
-            .map_err(|error| ("PACKET_RX_RING", error))?;
+        set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request).map_err(|error| ("PACKET_RX_RING", error))
+    }
+
+    /// Maps the ring that `socket` was given.
+    pub(crate) fn map(socket: &OwnedFd, geometry: RingGeometry) -> Result<Self, (&'static str, io::Error)> {
         // SAFETY: a new shared mapping of the ring that the socket now has; the result is checked.
         let memory = unsafe {
             libc::mmap(
@@ -166,6 +189,10 @@ impl ReceiveRing {
     }
 }
 
+fn narrow(value: usize) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
 /// The word through which kernel and program hand a slot to each other.
 fn status_of(header: *mut libc::tpacket2_hdr) -> *const AtomicU32 {
     // SAFETY: computes the address of a field inside the slot; nothing is read.
@@ -174,7 +201,7 @@ fn status_of(header: *mut libc::tpacket2_hdr) -> *const AtomicU32 {
 
 impl Drop for ReceiveRing {
     fn drop(&mut self) {
-        // SAFETY: unmaps exactly what `attach` mapped, once.
+        // SAFETY: unmaps exactly what `map` mapped, once.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.geometry.bytes()) };
     }
 }
@@ -186,7 +213,7 @@ mod tests {
     #[test]
     fn every_slot_lies_in_one_block_and_none_overlap() {
         for mtu in [68, 1500, 9000, 65_535] {
-            let geometry = Geometry::new(mtu, 2 << 20);
+            let geometry = RingGeometry::new(mtu, 2 << 20);
             assert!(geometry.slot_bytes >= SLOT_HEADROOM_BYTES + ETHERNET_HEADER_BYTES + mtu);
             assert!(geometry.slot_bytes.is_multiple_of(16) && geometry.block_bytes.is_multiple_of(4096));
             let (mut end_of_last, mut position) = (0, Position::default());
@@ -198,6 +225,25 @@ mod tests {
             }
             assert!(end_of_last <= geometry.bytes());
             assert_eq!(position, Position::default(), "after the last slot comes the first");
+            assert_eq!(RingGeometry::from_words(geometry.to_words()), Some(geometry));
+        }
+    }
+
+    #[test]
+    fn a_geometry_that_no_ring_has_is_refused() {
+        let [slot, block, blocks] = RingGeometry::new(1500, 2 << 20).to_words();
+        for wrong in [
+            [0, block, blocks],
+            [64, block, blocks],
+            [slot + 1, block, blocks],
+            [block * 2, block, blocks],
+            [slot, block + 4096, blocks],
+            [slot, 1 << 12, blocks],
+            [slot, 1 << 31, blocks],
+            [slot, block, 0],
+            [slot, block, u32::MAX],
+        ] {
+            assert_eq!(RingGeometry::from_words(wrong), None, "{wrong:?}");
         }
     }
 }

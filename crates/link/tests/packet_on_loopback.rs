@@ -7,7 +7,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use barewire_link::{
-    Field, Filter, Interface, Link, LinkError, Outgoing, PacketConfig, PacketLink, VlanTag, open_restricted,
+    Field, Filter, Interface, Link, LinkError, Outgoing, PacketConfig, PacketLink, Restricted, RingGeometry, VlanTag,
 };
 
 const ETHER_TYPE: u16 = 0x88b5;
@@ -165,10 +165,10 @@ fn a_restricted_socket_is_adopted_and_its_lease_ends_with_the_link() {
     let Some(mut sender) = open(40, 1 << 20) else { return };
     let lo = Interface::by_name("lo").unwrap();
     let filter = Filter::all_of(&[Field::word(12, ETHER_TYPE), Field::byte(14, 41)]);
-    let socket = open_restricted(&lo, libc::ETH_P_ALL as u16, &filter, 7).unwrap();
+    let (socket, ring) = Restricted::open(&lo, libc::ETH_P_ALL as u16, &filter, 7, 1 << 20).unwrap().seclude().unwrap();
     let (lease, mut other_end) = std::os::unix::net::UnixStream::pair().unwrap();
     other_end.set_nonblocking(true).unwrap();
-    let mut link = PacketLink::adopt(socket, "lo", 1 << 20, Some(lease.into())).unwrap();
+    let mut link = PacketLink::adopt(socket, "lo", ring, Some(lease.into())).unwrap();
     for (test, expected) in [(40, false), (41, true)] {
         send_all(&mut sender, &[Outgoing { header: &header(test), payload: &[5; 50] }]);
         assert_eq!(link.wait_to_receive(Duration::from_millis(100)).unwrap(), expected);
@@ -183,8 +183,9 @@ fn a_restricted_socket_is_adopted_and_its_lease_ends_with_the_link() {
 fn a_socket_that_is_not_of_this_interface_is_not_adopted() {
     let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let file = std::fs::File::open("/dev/null").unwrap();
+    let ring = RingGeometry::from_words([2048, 1 << 20, 1]).unwrap();
     for (foreign, reason) in [(udp.into(), "domain 2"), (file.into(), "Socket operation on non-socket")] {
-        let Err(error) = PacketLink::adopt(foreign, "lo", 1 << 20, None) else { panic!("adopted") };
+        let Err(error) = PacketLink::adopt(foreign, "lo", ring, None) else { panic!("adopted") };
         assert!(matches!(error, LinkError::ForeignSocket { .. }) && error.to_string().contains(reason), "{error}");
     }
     if open(42, 1 << 20).is_none() {
@@ -195,6 +196,6 @@ fn a_socket_that_is_not_of_this_interface_is_not_adopted() {
     assert!(descriptor >= 0);
     // SAFETY: the descriptor is new and nobody else's.
     let unbound = unsafe { OwnedFd::from_raw_fd(descriptor) };
-    let Err(error) = PacketLink::adopt(unbound, "lo", 1 << 20, None) else { panic!("adopted") };
+    let Err(error) = PacketLink::adopt(unbound, "lo", ring, None) else { panic!("adopted") };
     assert!(error.to_string().contains("its interface is number 0"), "{error}");
 }

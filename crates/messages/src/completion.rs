@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use crate::header::Label;
 use crate::peers::PeerId;
+use crate::regions::Refusal;
 
 /// An operation has ended; its memory is the caller's again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,10 @@ pub enum Outcome {
     Sent,
     /// A message lies in the receive's memory.
     Received(Received),
+    /// A peer's memory was written, read, or changed: what came of it lies in this operation's memory.
+    Done(Operation),
+    /// A peer has written to memory registered here, with data: of no operation, and so of context 0.
+    Written(RemoteWrite),
     /// It did not work.
     Failed {
         /// What was tried.
@@ -47,6 +52,17 @@ pub struct Received {
     pub is_last: bool,
 }
 
+/// A peer's write that carried data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteWrite {
+    /// Who wrote.
+    pub source: PeerId,
+    /// What it says.
+    pub data: u64,
+    /// How much was written.
+    pub length: u64,
+}
+
 /// What is known of a message before its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope {
@@ -65,6 +81,21 @@ pub enum Operation {
     Send,
     /// To receive.
     Receive,
+    /// To write to a peer's memory.
+    Write,
+    /// To read a peer's memory.
+    Read,
+    /// To change a peer's memory atomically.
+    Atomic,
+    /// To fetch what a peer's memory held before it was changed atomically.
+    FetchAtomic,
+}
+
+impl Operation {
+    /// Whether something comes back from the peer's memory.
+    pub(crate) fn fetches(self) -> bool {
+        matches!(self, Self::Read | Self::FetchAtomic)
+    }
 }
 
 /// Why an operation failed.
@@ -89,6 +120,14 @@ pub enum Failure {
         /// Why.
         ending: Ending,
     },
+    /// The peer refused the access to its memory.
+    #[error("{refusal}")]
+    Refused {
+        /// Which.
+        peer: PeerId,
+        /// Why.
+        refusal: Refusal,
+    },
 }
 
 /// Why an operation was not begun; nothing has changed then.
@@ -111,6 +150,15 @@ pub enum PostError {
     /// Nobody has this number.
     #[error("no peer has this number")]
     NoSuchPeer,
+    /// Memory is registered under this key already.
+    #[error("memory is registered under the key {0:#x} already; choose another, or none")]
+    KeyTaken(u64),
+    /// No memory is registered under this key.
+    #[error("no memory is registered under the key {0:#x}")]
+    NoSuchKey(u64),
+    /// There is no such atomic operation on such elements, or operand, comparison and result differ in length.
+    #[error("no such atomic operation: ask `AtomicType::has`; operand, comparison and result are of one length")]
+    NoSuchAtomic,
     /// There is no such claim, or no longer.
     #[error("nothing was claimed under this number")]
     NoSuchClaim,
@@ -127,4 +175,16 @@ pub struct Counts {
     pub sends_failed: u64,
     /// Receives that failed.
     pub receives_failed: u64,
+    /// Writes to peers' memory, and atomic operations that fetch nothing.
+    pub written: u64,
+    /// Reads of peers' memory, and atomic operations that fetch.
+    pub read: u64,
+    /// Of the kinds of `written`, those that failed.
+    pub writes_failed: u64,
+    /// Of the kinds of `read`, those that failed.
+    pub reads_failed: u64,
+    /// Accesses of peers to memory registered here, of the kinds of `written`, as far as they were allowed.
+    pub written_by_peers: u64,
+    /// As `written_by_peers`, of the kinds of `read`.
+    pub read_by_peers: u64,
 }

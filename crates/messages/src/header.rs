@@ -9,15 +9,25 @@
 //! delivered  | kind | number 8
 //! announce   | kind |
 //! resume     | kind |
+//! write      | kind | data 8, if any | number 8 | key 8 | offset 8 | length 8 | bytes …
+//! rest       | kind | number 8 | offset 8 | bytes …             more of a write, from there on
+//! read       | kind | number 8 | key 8 | offset 8 | length 8
+//! returned   | kind | number 8 | offset 8 | bytes …             what was read, from there on
+//! atomic     | kind | number 8 | key 8 | offset 8 | operation 1 | type 1 | length 8 | operand … | compared …
+//! done       | kind | number 8 | refusal 1, or 0
 //!
-//! kind       0 C D T k k k k      T: tagged; D: has data; C: is to be confirmed; k: which of the seven
+//! kind       0 C D T k k k k      T: tagged; D: has data; C: is to be confirmed (atomic: fetches); k: which
 //! ```
 //!
-//! A *number* is the sender's own name for its send, a *receive* the receiver's for its receive: each side repeats the
-//! other's and checks its own.
+//! A *number* is the sender's own name for its send or its access, a *receive* the receiver's for its receive: each side
+//! repeats the other's and checks its own. A write's length is that of all its bytes, an atomic operation's that of the
+//! elements.
 
 use barewire_endpoint::HEAD_MAX;
 use thiserror::Error;
+
+use crate::atomic::{AtomicOperation, AtomicType};
+use crate::regions::{Refusal, Remote};
 
 const EAGER: u8 = 1;
 const REQUEST: u8 = 2;
@@ -26,6 +36,12 @@ const DATA: u8 = 4;
 const DELIVERED: u8 = 5;
 const ANNOUNCE: u8 = 6;
 const RESUME: u8 = 7;
+const WRITE: u8 = 8;
+const REST: u8 = 9;
+const READ: u8 = 10;
+const RETURNED: u8 = 11;
+const ATOMIC: u8 = 12;
+const DONE: u8 = 13;
 const KINDS: u8 = 0x0f;
 const IS_TAGGED: u8 = 0x10;
 const HAS_DATA: u8 = 0x20;
@@ -57,6 +73,29 @@ pub(crate) enum Header {
     Announce,
     /// That is over.
     Resume,
+    /// Bytes for registered memory: the first, of `length` in all.
+    Write { number: u64, at: Remote, length: u64, data: Option<u64> },
+    /// More of them.
+    Rest { number: u64, offset: u64 },
+    /// Registered memory is to be returned.
+    Read { number: u64, at: Remote, length: u64 },
+    /// Bytes of it, or what an atomic operation found.
+    Returned { number: u64, offset: u64 },
+    /// Elements of registered memory are to be changed.
+    Atomic { number: u64, at: Remote, atomic: Atomic },
+    /// An access has ended that nothing is returned for.
+    Done { number: u64, result: Result<(), Refusal> },
+}
+
+/// What happens to elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Atomic {
+    pub operation: AtomicOperation,
+    pub of: AtomicType,
+    /// Bytes of all elements.
+    pub length: u64,
+    /// What was there before is returned.
+    pub fetches: bool,
 }
 
 /// Why bytes are no head.
@@ -66,6 +105,8 @@ pub(crate) enum BadHeader {
     Kind(u8),
     #[error("a head that is cut")]
     Cut,
+    #[error("no such operation, type or refusal: {0}")]
+    Number(u8),
 }
 
 impl Header {
@@ -100,8 +141,45 @@ impl Header {
             }
             Self::Announce => writer.kind(ANNOUNCE),
             Self::Resume => writer.kind(RESUME),
+            _ => self.encode_access(&mut writer),
         }
         writer.end
+    }
+
+    /// Of what concerns registered memory.
+    fn encode_access(&self, writer: &mut Writer<'_>) {
+        match *self {
+            Self::Write { number, at, length, data } => {
+                writer.kind(WRITE | if data.is_some() { HAS_DATA } else { 0 });
+                let numbers = [data, Some(number), Some(at.key), Some(at.offset), Some(length)];
+                numbers.into_iter().flatten().for_each(|number| writer.number(number));
+            }
+            Self::Rest { number, offset } => {
+                writer.kind(REST);
+                [number, offset].into_iter().for_each(|number| writer.number(number));
+            }
+            Self::Read { number, at, length } => {
+                writer.kind(READ);
+                [number, at.key, at.offset, length].into_iter().for_each(|number| writer.number(number));
+            }
+            Self::Returned { number, offset } => {
+                writer.kind(RETURNED);
+                [number, offset].into_iter().for_each(|number| writer.number(number));
+            }
+            Self::Atomic { number, at, atomic } => {
+                writer.kind(ATOMIC | if atomic.fetches { CONFIRM } else { 0 });
+                [number, at.key, at.offset].into_iter().for_each(|number| writer.number(number));
+                writer.byte(atomic.operation as u8);
+                writer.byte(atomic.of as u8);
+                writer.number(atomic.length);
+            }
+            Self::Done { number, result } => {
+                writer.kind(DONE);
+                writer.number(number);
+                writer.byte(result.err().map_or(0, Refusal::number));
+            }
+            _ => unreachable!("`encode` has written the others"),
+        }
     }
 
     /// Reads one, and what follows it.
@@ -115,6 +193,8 @@ impl Header {
         let is_set = |flag: u8| kind & flag != 0;
         let allowed = match kind & KINDS {
             EAGER | REQUEST => IS_TAGGED | HAS_DATA | CONFIRM,
+            WRITE => HAS_DATA,
+            ATOMIC => CONFIRM,
             _ => 0,
         };
         if kind & !KINDS & !allowed != 0 {
@@ -136,9 +216,38 @@ impl Header {
             DELIVERED => Self::Delivered { number: reader.number()? },
             ANNOUNCE => Self::Announce,
             RESUME => Self::Resume,
-            _ => return Err(BadHeader::Kind(kind)),
+            _ => Self::decode_access(kind, &mut reader)?,
         };
         Ok((header, reader.0))
+    }
+
+    /// Of what concerns registered memory.
+    fn decode_access(kind: u8, reader: &mut Reader<'_>) -> Result<Self, BadHeader> {
+        Ok(match kind & KINDS {
+            WRITE => {
+                let data = reader.number_if(kind & HAS_DATA != 0)?;
+                Self::Write { data, number: reader.number()?, at: reader.remote()?, length: reader.number()? }
+            }
+            REST => Self::Rest { number: reader.number()?, offset: reader.number()? },
+            READ => Self::Read { number: reader.number()?, at: reader.remote()?, length: reader.number()? },
+            RETURNED => Self::Returned { number: reader.number()?, offset: reader.number()? },
+            ATOMIC => {
+                let (number, at) = (reader.number()?, reader.remote()?);
+                let (operation, of, length) = (reader.byte()?, reader.byte()?, reader.number()?);
+                let operation = AtomicOperation::numbered(operation).ok_or(BadHeader::Number(operation))?;
+                let of = AtomicType::numbered(of).ok_or(BadHeader::Number(of))?;
+                Self::Atomic { number, at, atomic: Atomic { operation, of, length, fetches: kind & CONFIRM != 0 } }
+            }
+            DONE => {
+                let (number, refusal) = (reader.number()?, reader.byte()?);
+                let refused = Refusal::numbered(refusal);
+                if refused.is_none() && refusal != 0 {
+                    return Err(BadHeader::Number(refusal));
+                }
+                Self::Done { number, result: refused.map_or(Ok(()), Err) }
+            }
+            _ => return Err(BadHeader::Kind(kind)),
+        })
     }
 }
 
@@ -161,6 +270,11 @@ impl Writer<'_> {
         self.into[self.end..self.end + 8].copy_from_slice(&number.to_be_bytes());
         self.end += 8;
     }
+
+    fn byte(&mut self, byte: u8) {
+        self.into[self.end] = byte;
+        self.end += 1;
+    }
 }
 
 struct Reader<'a>(&'a [u8]);
@@ -177,6 +291,16 @@ impl Reader<'_> {
     fn number_if(&mut self, is_there: bool) -> Result<Option<u64>, BadHeader> {
         if is_there { self.number().map(Some) } else { Ok(None) }
     }
+
+    fn remote(&mut self) -> Result<Remote, BadHeader> {
+        Ok(Remote { key: self.number()?, offset: self.number()? })
+    }
+
+    fn byte(&mut self) -> Result<u8, BadHeader> {
+        let (&byte, rest) = self.0.split_first().ok_or(BadHeader::Cut)?;
+        self.0 = rest;
+        Ok(byte)
+    }
 }
 
 #[cfg(test)]
@@ -184,6 +308,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn remotes() -> impl Strategy<Value = Remote> {
+        any::<[u64; 2]>().prop_map(|[key, offset]| Remote { key, offset })
+    }
 
     fn headers() -> impl Strategy<Value = Header> {
         let label = || (any::<Option<u64>>(), any::<Option<u64>>()).prop_map(|(tag, data)| Label { tag, data });
@@ -196,6 +324,22 @@ mod tests {
             any::<u64>().prop_map(|number| Header::Delivered { number }),
             Just(Header::Announce),
             Just(Header::Resume),
+            (remotes(), any::<[u64; 2]>(), any::<Option<u64>>())
+                .prop_map(|(at, [number, length], data)| Header::Write { number, at, length, data }),
+            any::<[u64; 2]>().prop_map(|[number, offset]| Header::Rest { number, offset }),
+            (remotes(), any::<[u64; 2]>()).prop_map(|(at, [number, length])| Header::Read { number, at, length }),
+            any::<[u64; 2]>().prop_map(|[number, offset]| Header::Returned { number, offset }),
+            (remotes(), any::<[u64; 2]>(), 0..19u8, 0..12u8, any::<bool>()).prop_map(
+                |(at, [number, length], operation, of, fetches)| {
+                    let operation = AtomicOperation::numbered(operation).unwrap();
+                    let of = AtomicType::numbered(of).unwrap();
+                    Header::Atomic { number, at, atomic: Atomic { operation, of, length, fetches } }
+                }
+            ),
+            (any::<u64>(), 0..6u8).prop_map(|(number, refusal)| Header::Done {
+                number,
+                result: Refusal::numbered(refusal).map_or(Ok(()), Err)
+            }),
         ]
     }
 

@@ -4,7 +4,8 @@
 //! A [`Messenger`] owns an endpoint. Sends and receives are posted with a context of the caller's, and end with a
 //! [`Completion`]. Short messages go *eagerly*: from the frame straight into the memory of the receive they match, or
 //! into bounded memory until one is posted. Longer ones are requested first, and go from the sender's memory to the
-//! receiver's once they are matched (*rendezvous*). Peers are connected to on first use.
+//! receiver's once they are matched (*rendezvous*). Peers are connected to on first use. Memory that was *registered* is
+//! written, read and changed atomically by peers without any call but for progress.
 //!
 //! ```
 //! use barewire_endpoint::{Endpoint, Framing};
@@ -32,6 +33,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod atomic;
 mod completion;
 mod config;
 mod header;
@@ -39,12 +41,15 @@ mod matching;
 mod memory;
 mod messenger;
 mod peers;
+mod regions;
 mod slab;
 
-pub use completion::{Completion, Counts, Envelope, Failure, Operation, Outcome, PostError, Received};
+pub use atomic::{AtomicOperation, AtomicType};
+pub use completion::{Completion, Counts, Envelope, Failure, Operation, Outcome, PostError, Received, RemoteWrite};
 pub use config::Config;
 pub use header::Label;
 pub use matching::{Matcher, Pattern, Ticket};
 pub use memory::Part;
-pub use messenger::{Claim, Messenger, Reaches, ReceiveOptions, SendOptions, Wanted};
+pub use messenger::{AtomicParts, Claim, Messenger, Reaches, ReceiveOptions, Removal, SendOptions, Wanted};
 pub use peers::PeerId;
+pub use regions::{Access, Refusal, Remote};

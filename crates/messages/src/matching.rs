@@ -2,9 +2,10 @@
 //! Which receive a message belongs to, as MPI orders it: a message matches the oldest receive that fits, a receive the
 //! oldest message that fits.
 //!
-//! Receives of one exact tag are found by a hash of source and tag (or of the tag, from any source); those with an
-//! ignore mask stand in one list, as they must be tried one by one. Every message stands in three lists: of its source
-//! and tag, of its tag, of all.
+//! Programs use few kinds of pattern: which bits they ignore, and whether they name the source. Of each kind in use
+//! there is a *view*: a hash by source and by the bits of the tag that count there. A receive stands in its own view, and
+//! a message looks into all that are in use. A message is put into a view when a receive of that kind looks for one:
+//! so one that was waited for costs nothing more.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -36,8 +37,8 @@ impl Pattern {
         (self.tag ^ tag) & !self.ignore == 0 && self.source.is_none_or(|wanted| wanted == source)
     }
 
-    fn place(&self) -> Place {
-        if self.ignore == 0 { Place::Tag(self.source, self.tag) } else { Place::All }
+    fn kind(&self) -> Kind {
+        Kind { ignore: self.ignore, names_source: self.source.is_some() }
     }
 }
 
@@ -46,10 +47,8 @@ pub type Ticket = u32;
 
 /// Receives without a message, and messages without a receive.
 pub struct Matcher<R, M> {
-    receives: Threaded<R, 1>,
-    /// Of the receives, those of one tag from anybody: usually none, and then nobody looks for one.
-    from_anybody: usize,
-    messages: Threaded<M, 3>,
+    receives: Receives<R>,
+    messages: Messages<M>,
 }
 
 impl<R: Copy, M: Copy> Default for Matcher<R, M> {
@@ -62,86 +61,206 @@ impl<R: Copy, M: Copy> Matcher<R, M> {
     /// With nothing in it.
     #[must_use]
     pub fn new() -> Self {
-        Self { receives: Threaded::new(), from_anybody: 0, messages: Threaded::new() }
+        Self { receives: Receives::new(), messages: Messages::new() }
     }
 
     /// Adds a receive behind the others. The caller has seen that no message fits it.
     #[inline]
     pub fn post(&mut self, pattern: Pattern, receive: R) -> Ticket {
-        self.from_anybody += usize::from(pattern.source.is_none() && pattern.ignore == 0);
-        self.receives.add(pattern, receive, [pattern.place()])
+        self.receives.add(pattern, receive)
     }
 
     /// The receive that a message matches; it stays.
     #[inline]
     pub fn receive_for(&self, source: PeerId, tag: u64) -> Option<(Ticket, R)> {
-        let mut oldest = self.receives.first(Place::Tag(Some(source), tag));
-        if self.from_anybody > 0 {
-            oldest = self.receives.older(oldest, self.receives.first(Place::Tag(None, tag)));
-        }
-        let mut masked = self.receives.first(Place::All);
-        while let Some(ticket) = masked {
-            if self.receives.older(oldest, masked) == oldest && oldest.is_some() {
-                break;
-            }
-            if self.receives.at(ticket).pattern.fits(source, tag) {
-                oldest = masked;
-                break;
-            }
-            masked = self.receives.next(ticket, 0);
-        }
-        oldest.map(|ticket| (ticket, self.receives.at(ticket).value))
+        let ticket = self.receives.oldest_for(source, tag)?;
+        Some((ticket, self.receives.threads.at(ticket).value))
     }
 
     /// Takes a receive out.
     #[inline]
     pub fn remove_receive(&mut self, ticket: Ticket) -> R {
-        let (pattern, receive) = self.receives.remove(ticket);
-        self.from_anybody -= usize::from(pattern.source.is_none() && pattern.ignore == 0);
-        receive
+        self.receives.remove(ticket)
     }
 
     /// Adds a message behind the others. The caller has seen that no receive fits it.
     pub fn hold(&mut self, source: PeerId, tag: u64, message: M) -> Ticket {
-        let places = [Place::Tag(Some(source), tag), Place::Tag(None, tag), Place::All];
-        self.messages.add(Pattern::exact(source, tag), message, places)
+        self.messages.add(source, tag, message)
     }
 
     /// The message that a receive matches; it stays.
     #[inline]
-    pub fn message_for(&self, pattern: Pattern) -> Option<(Ticket, M)> {
-        if self.messages.is_empty() {
+    pub fn message_for(&mut self, pattern: Pattern) -> Option<(Ticket, M)> {
+        if self.messages.threads.is_empty() {
             return None;
         }
-        let mut found = self.messages.first(pattern.place());
-        if pattern.ignore != 0 {
-            while let Some(ticket) = found {
-                let message = &self.messages.at(ticket).pattern;
-                if message.source.is_some_and(|source| pattern.fits(source, message.tag)) {
-                    break;
-                }
-                found = self.messages.next(ticket, 2);
-            }
-        }
-        found.map(|ticket| (ticket, self.messages.at(ticket).value))
+        let ticket = self.messages.oldest_for(&pattern)?;
+        Some((ticket, self.messages.threads.at(ticket).value))
     }
 
     /// Takes a message out.
     pub fn remove_message(&mut self, ticket: Ticket) -> M {
-        self.messages.remove(ticket).1
+        self.messages.remove(ticket)
     }
 }
 
-/// Which list.
+/// Which bits of a tag do not matter, and whether the source does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Tag(Option<PeerId>, u64),
-    All,
+struct Kind {
+    ignore: u64,
+    names_source: bool,
+}
+
+impl Kind {
+    /// What all messages have in common that such a pattern fits; `view` is this kind's.
+    #[inline]
+    fn hashed(self, view: usize, source: Option<PeerId>, tag: u64) -> Hashed {
+        let source = source.filter(|_| self.names_source).map_or(u32::MAX, PeerId::number);
+        ((view as u64) << 32 | u64::from(source), tag & !self.ignore)
+    }
+}
+
+/// View and source, and the bits of the tag that count.
+type Hashed = (u64, u64);
+
+/// Posted receives: each in the view of its kind.
+struct Receives<R> {
+    threads: Threads<R, 1>,
+    /// Kinds, and how many receives there are of each; those without are used again.
+    views: Vec<(Kind, usize)>,
+}
+
+impl<R: Copy> Receives<R> {
+    fn new() -> Self {
+        Self { threads: Threads::new(), views: Vec::new() }
+    }
+
+    #[inline]
+    fn add(&mut self, pattern: Pattern, receive: R) -> Ticket {
+        let kind = pattern.kind();
+        let place = self.views.iter().position(|view| view.0 == kind);
+        let place = place.or_else(|| self.views.iter().position(|view| view.1 == 0)).unwrap_or_else(|| {
+            self.views.push((kind, 0));
+            self.views.len() - 1
+        });
+        let view = &mut self.views[place];
+        *view = (kind, view.1 + 1);
+        let ticket = self.threads.add(pattern, receive);
+        self.threads.at_mut(ticket).view = place as u32;
+        self.threads.link(0, ticket, kind.hashed(place, pattern.source, pattern.tag));
+        ticket
+    }
+
+    #[inline]
+    fn oldest_for(&self, source: PeerId, tag: u64) -> Option<Ticket> {
+        let mut oldest: Option<(u64, Ticket)> = None;
+        for (place, (kind, count)) in self.views.iter().enumerate() {
+            if *count > 0
+                && let Some(first) = self.threads.first(kind.hashed(place, Some(source), tag))
+            {
+                let found = (self.threads.at(first).age, first);
+                oldest = Some(oldest.map_or(found, |oldest| oldest.min(found)));
+            }
+        }
+        oldest.map(|(_, ticket)| ticket)
+    }
+
+    #[inline]
+    fn remove(&mut self, ticket: Ticket) -> R {
+        let Entry { pattern, view, .. } = *self.threads.at(ticket);
+        let (kind, count) = &mut self.views[view as usize];
+        *count -= 1;
+        let hashed = kind.hashed(view as usize, pattern.source, pattern.tag);
+        self.threads.unlink(0, ticket, hashed);
+        self.threads.remove(ticket)
+    }
+}
+
+/// Kinds of pattern for which messages are hashed; a pattern of any other is tried on one after the other. MPI libraries
+/// use four: with and without a source, with and without a tag.
+const VIEWS: usize = 6;
+/// The thread that all messages stand in.
+const ALL: usize = VIEWS;
+
+/// Held messages: all in one thread, and in the views that were looked into since they came.
+struct Messages<M> {
+    threads: Threads<M, { VIEWS + 1 }>,
+    all: Ends,
+    /// Kinds that were looked for while there were messages, and the first message that is not in their view yet.
+    views: Vec<(Kind, Ticket)>,
+}
+
+impl<M: Copy> Messages<M> {
+    fn new() -> Self {
+        Self { threads: Threads::new(), all: EMPTY, views: Vec::with_capacity(VIEWS) }
+    }
+
+    fn add(&mut self, source: PeerId, tag: u64, message: M) -> Ticket {
+        let ticket = self.threads.add(Pattern::exact(source, tag), message);
+        self.all.append(&mut self.threads.entries, ALL, ticket);
+        for (_, next) in self.views.iter_mut().filter(|(_, next)| *next == NONE) {
+            *next = ticket;
+        }
+        ticket
+    }
+
+    #[inline]
+    fn oldest_for(&mut self, pattern: &Pattern) -> Option<Ticket> {
+        let kind = pattern.kind();
+        let place = self.views.iter().position(|view| view.0 == kind).or_else(|| self.add_view(kind));
+        let Some(place) = place else { return self.search(pattern) };
+        while self.views[place].1 != NONE {
+            let ticket = self.views[place].1;
+            let &Entry { pattern: Pattern { source, tag, .. }, links, .. } = self.threads.at(ticket);
+            self.threads.link(place, ticket, kind.hashed(place, source, tag));
+            self.threads.at_mut(ticket).view |= 1 << place;
+            self.views[place].1 = links[ALL].1;
+        }
+        self.threads.first(kind.hashed(place, pattern.source, pattern.tag))
+    }
+
+    #[cold]
+    fn add_view(&mut self, kind: Kind) -> Option<usize> {
+        (self.views.len() < VIEWS).then(|| {
+            self.views.push((kind, self.all.first));
+            self.views.len() - 1
+        })
+    }
+
+    fn search(&self, pattern: &Pattern) -> Option<Ticket> {
+        let mut next = self.all.first;
+        while next != NONE {
+            let entry = self.threads.at(next);
+            if entry.pattern.source.is_some_and(|source| pattern.fits(source, entry.pattern.tag)) {
+                return Some(next);
+            }
+            next = entry.links[ALL].1;
+        }
+        None
+    }
+
+    fn remove(&mut self, ticket: Ticket) -> M {
+        let Entry { pattern: Pattern { source, tag, .. }, view, links, .. } = *self.threads.at(ticket);
+        for (place, (kind, next)) in self.views.iter_mut().enumerate() {
+            if view & 1 << place != 0 {
+                self.threads.unlink(place, ticket, kind.hashed(place, source, tag));
+            } else if *next == ticket {
+                *next = links[ALL].1;
+            }
+        }
+        self.all.take_out(&mut self.threads.entries, ALL, ticket);
+        let message = self.threads.remove(ticket);
+        if self.threads.is_empty() {
+            // Other kinds may be looked for from now on.
+            self.views.clear();
+        }
+        message
+    }
 }
 
 const NONE: Ticket = Ticket::MAX;
 
-/// The ends of a list.
+/// The ends of a thread.
 #[derive(Clone, Copy)]
 struct Ends {
     first: Ticket,
@@ -150,34 +269,29 @@ struct Ends {
 
 const EMPTY: Ends = Ends { first: NONE, last: NONE };
 
+#[derive(Clone, Copy)]
 struct Entry<T, const N: usize> {
     pattern: Pattern,
     value: T,
     /// Grows from entry to entry.
     age: u64,
-    places: [Place; N],
-    /// In each list: who is before it and behind it.
+    /// Of a receive: its view; of a message: a bit for each.
+    view: u32,
+    /// In each thread: who is before it and behind it.
     links: [(Ticket, Ticket); N],
 }
 
-/// Entries in order of their coming, each in `N` lists.
-struct Threaded<T, const N: usize> {
+/// Entries in order of their coming, each in up to `N` threads.
+struct Threads<T, const N: usize> {
     entries: Vec<Option<Entry<T, N>>>,
     free: Vec<Ticket>,
-    tags: HashMap<(u32, u64), Ends, Seeded>,
-    all: Ends,
+    ends: HashMap<Hashed, Ends, Seeded>,
     next_age: u64,
 }
 
-impl<T, const N: usize> Threaded<T, N> {
+impl<T: Copy, const N: usize> Threads<T, N> {
     fn new() -> Self {
-        Self {
-            entries: Vec::new(),
-            free: Vec::new(),
-            tags: HashMap::with_hasher(Seeded::new()),
-            all: EMPTY,
-            next_age: 0,
-        }
+        Self { entries: Vec::new(), free: Vec::new(), ends: HashMap::with_hasher(Seeded::new()), next_age: 0 }
     }
 
     fn is_empty(&self) -> bool {
@@ -189,103 +303,86 @@ impl<T, const N: usize> Threaded<T, N> {
         self.entries[ticket as usize].as_ref().expect("a ticket names an entry until it is taken out")
     }
 
+    #[inline]
     fn at_mut(&mut self, ticket: Ticket) -> &mut Entry<T, N> {
-        self.entries[ticket as usize].as_mut().expect("a ticket names an entry until it is taken out")
+        entry(&mut self.entries, ticket)
     }
 
     #[inline]
-    fn first(&self, place: Place) -> Option<Ticket> {
-        let ends = match place {
-            Place::Tag(source, tag) => self.tags.get(&hashed(source, tag))?,
-            Place::All => &self.all,
-        };
-        some(ends.first)
+    fn first(&self, hashed: Hashed) -> Option<Ticket> {
+        self.ends.get(&hashed).map(|ends| ends.first)
     }
 
+    /// An entry in no thread.
     #[inline]
-    fn next(&self, ticket: Ticket, list: usize) -> Option<Ticket> {
-        some(self.at(ticket).links[list].1)
-    }
-
-    #[inline]
-    fn older(&self, one: Option<Ticket>, other: Option<Ticket>) -> Option<Ticket> {
-        match (one, other) {
-            (Some(a), Some(b)) => Some(if self.at(a).age <= self.at(b).age { a } else { b }),
-            (one, other) => one.or(other),
-        }
-    }
-
-    #[inline]
-    fn add(&mut self, pattern: Pattern, value: T, places: [Place; N]) -> Ticket {
+    fn add(&mut self, pattern: Pattern, value: T) -> Ticket {
         let ticket = self.free.pop().unwrap_or_else(|| {
             self.entries.push(None);
             (self.entries.len() - 1) as Ticket
         });
-        let mut links = [(NONE, NONE); N];
-        for (list, place) in places.iter().enumerate() {
-            let ends = match *place {
-                Place::Tag(source, tag) => self.tags.entry(hashed(source, tag)).or_insert(EMPTY),
-                Place::All => &mut self.all,
-            };
-            let before = std::mem::replace(&mut ends.last, ticket);
-            links[list].0 = before;
-            if before == NONE {
-                ends.first = ticket;
-            } else {
-                self.at_mut(before).links[list].1 = ticket;
-            }
-        }
         let age = self.next_age;
         self.next_age += 1;
-        self.entries[ticket as usize] = Some(Entry { pattern, value, age, places, links });
+        let links = [(NONE, NONE); N];
+        self.entries[ticket as usize] = Some(Entry { pattern, value, age, view: 0, links });
         ticket
     }
 
+    /// Puts an entry at the end of a thread.
     #[inline]
-    fn remove(&mut self, ticket: Ticket) -> (Pattern, T) {
+    fn link(&mut self, list: usize, ticket: Ticket, hashed: Hashed) {
+        self.ends.entry(hashed).or_insert(EMPTY).append(&mut self.entries, list, ticket);
+    }
+
+    #[inline]
+    fn unlink(&mut self, list: usize, ticket: Ticket, hashed: Hashed) {
+        if self.at(ticket).links[list] == (NONE, NONE) {
+            self.ends.remove(&hashed);
+        } else {
+            let ends = self.ends.get_mut(&hashed).expect("a thread that has an entry exists");
+            ends.take_out(&mut self.entries, list, ticket);
+        }
+    }
+
+    /// Takes an entry out that is in no thread any more.
+    #[inline]
+    fn remove(&mut self, ticket: Ticket) -> T {
         let entry = self.entries[ticket as usize].take().expect("a ticket names an entry until it is taken out");
         self.free.push(ticket);
-        for (list, (place, (before, behind))) in entry.places.into_iter().zip(entry.links).enumerate() {
-            if before != NONE {
-                self.at_mut(before).links[list].1 = behind;
-            }
-            if behind != NONE {
-                self.at_mut(behind).links[list].0 = before;
-            }
-            match place {
-                Place::Tag(source, tag) if before == NONE && behind == NONE => {
-                    self.tags.remove(&hashed(source, tag));
-                }
-                Place::Tag(source, tag) if before == NONE || behind == NONE => {
-                    let ends = self.tags.get_mut(&hashed(source, tag));
-                    ends.expect("a list that has an entry exists").close(before, behind);
-                }
-                Place::Tag(..) => {}
-                Place::All => self.all.close(before, behind),
-            }
-        }
-        (entry.pattern, entry.value)
+        entry.value
     }
+}
+
+#[inline]
+fn entry<T, const N: usize>(entries: &mut [Option<Entry<T, N>>], ticket: Ticket) -> &mut Entry<T, N> {
+    entries[ticket as usize].as_mut().expect("a ticket names an entry until it is taken out")
 }
 
 impl Ends {
-    /// An entry between these two is gone.
-    fn close(&mut self, before: Ticket, behind: Ticket) {
+    #[inline]
+    fn append<T, const N: usize>(&mut self, entries: &mut [Option<Entry<T, N>>], list: usize, ticket: Ticket) {
+        let before = std::mem::replace(&mut self.last, ticket);
+        entry(entries, ticket).links[list] = (before, NONE);
+        if before == NONE {
+            self.first = ticket;
+        } else {
+            entry(entries, before).links[list].1 = ticket;
+        }
+    }
+
+    #[inline]
+    fn take_out<T, const N: usize>(&mut self, entries: &mut [Option<Entry<T, N>>], list: usize, ticket: Ticket) {
+        let (before, behind) = entry(entries, ticket).links[list];
         if before == NONE {
             self.first = behind;
+        } else {
+            entry(entries, before).links[list].1 = behind;
         }
         if behind == NONE {
             self.last = before;
+        } else {
+            entry(entries, behind).links[list].0 = before;
         }
     }
-}
-
-fn some(ticket: Ticket) -> Option<Ticket> {
-    (ticket != NONE).then_some(ticket)
-}
-
-fn hashed(source: Option<PeerId>, tag: u64) -> (u32, u64) {
-    (source.map_or(u32::MAX, PeerId::number), tag)
 }
 
 /// Multiplies and folds: tags need no more, and strangers do not know the seed.
@@ -432,8 +529,8 @@ mod tests {
             for (_, _, _, ticket) in naive.messages {
                 matcher.remove_message(ticket);
             }
-            prop_assert!(matcher.receives.tags.is_empty() && matcher.messages.tags.is_empty());
-            prop_assert_eq!(matcher.from_anybody, 0);
+            prop_assert!(matcher.receives.threads.ends.is_empty() && matcher.messages.threads.ends.is_empty());
+            prop_assert!(matcher.receives.views.iter().all(|view| view.1 == 0) && matcher.messages.views.is_empty());
         }
     }
 }

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The messenger: operations posted, progress, completions.
 
+mod access;
 mod arrive;
 mod ending;
+mod leaving;
 mod receive;
 mod send;
+mod serve;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use barewire_endpoint::{Address, Endpoint, EndpointError, Event, HEAD_MAX};
+use barewire_endpoint::{Address, Ending, Endpoint, EndpointError, Event, HEAD_MAX};
 use barewire_link::Link;
 
 use crate::completion::{Completion, Counts, Failure, Operation, Outcome, PostError};
@@ -17,12 +20,19 @@ use crate::config::Config;
 use crate::header::Header;
 use crate::matching::Matcher;
 use crate::peers::{Out, PeerId, Peers};
+use crate::regions::Regions;
 use crate::slab::{Key, Slab};
+pub use access::AtomicParts;
+pub use leaving::Removal;
 pub use receive::{Claim, ReceiveOptions, Wanted};
 pub use send::{Reaches, SendOptions};
 
 /// The context of a message of the endpoint's that belongs to no send: this, and the peer's number.
 const OF_NO_SEND: u64 = 1 << 63;
+/// Of one that belongs to an access to a peer's memory: this, and the access.
+const OF_ACCESS: u64 = 1 << 62;
+/// Of one that answers a peer's access: this, and the number of that here.
+const OF_SERVED: u64 = 1 << 61;
 
 /// Sends and receives messages of any length for one process. Nothing happens behind its back: all work is done in its
 /// calls.
@@ -48,12 +58,19 @@ struct State {
     untagged: Matcher<Key, Key>,
     held: Slab<receive::Held>,
     held_bytes: usize,
+    regions: Regions,
+    accesses: Slab<access::Accessing>,
+    served: Slab<serve::Served>,
+    /// Bytes of the elements that an atomic operation can have.
+    atomic_max: u64,
     /// Peers that were asked to announce everything.
     asked_to_announce: Vec<PeerId>,
     /// Peers for which something waits for the endpoint.
     turns: VecDeque<PeerId>,
     /// Peers that have just broken the protocol.
     broken: Vec<PeerId>,
+    /// Peers that are forgotten as soon as possible.
+    leaving: Vec<PeerId>,
     completions: VecDeque<Completion>,
     counts: Counts,
 }
@@ -71,13 +88,20 @@ impl<L: Link> Messenger<L> {
             untagged: Matcher::new(),
             held: Slab::new(),
             held_bytes: 0,
+            regions: Regions::new(),
+            accesses: Slab::new(),
+            served: Slab::new(),
+            atomic_max: 0,
             asked_to_announce: Vec::new(),
             turns: VecDeque::new(),
             broken: Vec::new(),
+            leaving: Vec::new(),
             completions: VecDeque::new(),
             counts: Counts::default(),
         };
-        Self { endpoint, state, packed: Vec::new() }
+        let mut messenger = Self { endpoint, state, packed: Vec::new() };
+        messenger.state.atomic_max = messenger.atomic_max() as u64;
+        messenger
     }
 
     /// Its own address, which is also a peer's.
@@ -162,7 +186,8 @@ impl<L: Link> Messenger<L> {
     pub fn settle(&mut self) -> Result<bool, EndpointError> {
         let is_settled = self.endpoint.settle(&mut self.state)?;
         self.follow_up();
-        Ok(is_settled && self.state.turns.is_empty() && self.state.sends.len() == 0)
+        let is_handed_over = self.state.sends.len() == 0 && self.state.served.len() == 0;
+        Ok(is_settled && self.state.turns.is_empty() && is_handed_over && self.state.accesses.len() == 0)
     }
 
     /// Ends the channel to a peer once what the endpoint has for it is sent. Then all operations that concern the peer
@@ -183,7 +208,12 @@ impl<L: Link> Messenger<L> {
             self.hear();
         }
         while let Some(peer) = self.state.broken.pop() {
-            self.close(peer);
+            if let Some(channel) = self.state.peers.at(peer).channel {
+                self.endpoint.abort(channel, Ending::Violation);
+            }
+        }
+        if !self.state.leaving.is_empty() {
+            self.see_off();
         }
     }
 
@@ -191,9 +221,9 @@ impl<L: Link> Messenger<L> {
     fn hear(&mut self) {
         while let Some(event) = self.endpoint.poll_event() {
             match event {
-                Event::Sent { context } => self.state.handed_over(context),
+                Event::Sent { context } => self.state.handed_over(context, true),
                 // The channel's end follows and says of which operations.
-                Event::Failed { context, .. } => self.state.handed_over(context),
+                Event::Failed { context, .. } => self.state.handed_over(context, false),
                 Event::Opened { channel, peer } => {
                     let peers = &mut self.state.peers;
                     if peers.known_at(peer).is_none() && peers.len() >= self.state.config.peers {
@@ -203,7 +233,7 @@ impl<L: Link> Messenger<L> {
                     let peer = peers.at_address(peer);
                     peers.connect(peer, channel);
                 }
-                Event::Ended { channel, peer, ending } => self.state.channel_ended(channel, peer, ending),
+                Event::Ended { channel, ending, .. } => self.state.channel_ended(channel, ending),
             }
         }
     }
@@ -222,24 +252,34 @@ impl<L: Link> Messenger<L> {
 
     /// False if something is left.
     fn send_due_to(&mut self, peer: PeerId) -> bool {
-        while let Some(out) = self.state.peers.at(peer).outgoing.front() {
-            let is_done = match *out {
-                Out::Control(header) => self.send_control(peer, &header),
-                Out::Data(send) => self.send_data(peer, send),
+        while let Some(out) = self.state.peers.at(peer).outgoing.pop_front() {
+            let is_done = match &out {
+                Out::Control(header) => {
+                    let is_sent = self.send_copied(peer, header, &[]);
+                    if is_sent && matches!(header, Header::Done { .. }) {
+                        self.state.peers.at(peer).serving -= 1;
+                    }
+                    is_sent
+                }
+                Out::Data(send) => self.send_data(peer, *send),
+                Out::Write(access) => self.send_write(peer, *access),
+                Out::Served(served) => self.send_served(peer, *served),
+                Out::Found { number, bytes } => self.send_found(peer, *number, bytes),
             };
             if !is_done {
+                self.state.peers.at(peer).outgoing.push_front(out);
                 return false;
             }
-            self.state.peers.at(peer).outgoing.pop_front();
         }
         true
     }
 
-    fn send_control(&mut self, to: PeerId, header: &Header) -> bool {
+    /// Sends a message that belongs to no send.
+    fn send_copied(&mut self, to: PeerId, header: &Header, body: &[u8]) -> bool {
         let Ok(channel) = self.room_for(to) else { return false };
         let mut head = [0; HEAD_MAX];
         let length = header.encode(&mut head);
-        let is_sent = self.endpoint.send(channel, &head[..length], &[], of_no_send(to)).is_ok();
+        let is_sent = self.endpoint.send(channel, &head[..length], body, of_no_send(to)).is_ok();
         self.state.peers.at(to).under_way += u16::from(is_sent);
         is_sent
     }
@@ -252,11 +292,11 @@ fn of_no_send(peer: PeerId) -> u64 {
 impl State {
     /// Lets something wait for the endpoint.
     fn enqueue(&mut self, to: PeerId, out: Out) {
-        let peer = self.peers.at(to);
         // Whoever is gone needs no answer.
-        if peer.channel.is_none() || peer.is_broken {
+        if self.peers.get(to).is_none_or(|peer| peer.channel.is_none() || peer.is_broken) {
             return;
         }
+        let peer = self.peers.at(to);
         peer.outgoing.push_back(out);
         if !peer.in_turn {
             peer.in_turn = true;
@@ -269,8 +309,19 @@ impl State {
         match outcome {
             Outcome::Sent => self.counts.sent += 1,
             Outcome::Received(_) => self.counts.received += 1,
+            Outcome::Done(operation) if operation.fetches() => self.counts.read += 1,
+            Outcome::Done(_) => self.counts.written += 1,
+            // Counted with those that carried no data.
+            Outcome::Written(_) => {}
             Outcome::Failed { operation: Operation::Send, .. } => self.counts.sends_failed += 1,
             Outcome::Failed { operation: Operation::Receive, .. } => self.counts.receives_failed += 1,
+            Outcome::Failed { operation, .. } => {
+                if operation.fetches() {
+                    self.counts.reads_failed += 1;
+                } else {
+                    self.counts.writes_failed += 1;
+                }
+            }
         }
         if !is_silent || matches!(outcome, Outcome::Failed { .. }) {
             self.completions.push_back(Completion { context, note, outcome });
@@ -282,6 +333,6 @@ impl State {
     }
 
     fn known(&self, peer: PeerId) -> Result<(), PostError> {
-        self.peers.get(peer).map(|_| ()).ok_or(PostError::NoSuchPeer)
+        self.peers.get(peer).filter(|peer| !peer.is_leaving).map(|_| ()).ok_or(PostError::NoSuchPeer)
     }
 }

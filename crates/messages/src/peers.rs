@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use barewire_endpoint::{Address, ChannelId};
 
 use crate::header::Header;
+use crate::regions::Refusal;
 use crate::slab::Key;
 
 /// Names a peer of a messenger, for as long as that lives.
@@ -46,6 +47,57 @@ pub(crate) struct Peer {
     pub in_turn: bool,
     /// Where the message goes of which pieces are to come.
     pub arriving: Arriving,
+    /// Our accesses to its memory that are not answered.
+    pub accesses: u16,
+    /// Its accesses to ours whose answer is not with the endpoint.
+    pub serving: u16,
+    /// Its write of which more is to come.
+    pub writing: Option<Writing>,
+    /// A write to it is not wholly with the endpoint: nothing may overtake it.
+    pub has_backlog: bool,
+    /// It is forgotten when nothing is under way any more.
+    pub is_leaving: bool,
+}
+
+impl Peer {
+    fn new(address: Address) -> Self {
+        Self {
+            address,
+            channel: None,
+            is_open: false,
+            is_broken: false,
+            wants_announcements: false,
+            was_asked_to_announce: false,
+            under_way: 0,
+            outgoing: VecDeque::new(),
+            in_turn: false,
+            arriving: Arriving::Nothing,
+            accesses: 0,
+            serving: 0,
+            writing: None,
+            has_backlog: false,
+            is_leaving: false,
+        }
+    }
+
+    /// Its channel is no more.
+    pub fn disconnected(&mut self) {
+        *self = Self { in_turn: self.in_turn, is_leaving: self.is_leaving, ..Self::new(self.address) };
+    }
+}
+
+/// A peer's write to memory registered here.
+pub(crate) struct Writing {
+    /// Its own name for it.
+    pub number: u64,
+    /// Where, unless it was refused.
+    pub region: Result<Key, Refusal>,
+    /// Where in the region it begins, and how long it is.
+    pub offset: u64,
+    pub length: u64,
+    /// What has come, with the message that is under way.
+    pub placed: u64,
+    pub data: Option<u64>,
 }
 
 /// What waits for the endpoint to have room.
@@ -53,6 +105,15 @@ pub(crate) enum Out {
     Control(Header),
     /// Bytes of a send that were asked for.
     Data(Key),
+    /// The rest of a write to the peer's memory.
+    Write(Key),
+    /// Memory that the peer reads.
+    Served(Key),
+    /// What an atomic operation found.
+    Found {
+        number: u64,
+        bytes: Box<[u8]>,
+    },
 }
 
 /// Where the rest of a message goes.
@@ -64,11 +125,18 @@ pub(crate) enum Arriving {
     Place { receive: Key, head: u32, base: u64 },
     /// Behind what came before.
     Hold { held: Key, head: u32 },
+    /// Into registered memory, as the peer's `writing` says: what lies `head` bytes behind the beginning is `base` bytes
+    /// behind the write's.
+    Write { head: u32, base: u64 },
+    /// Into the memory of an access of ours.
+    Returned { access: Key, head: u32, base: u64 },
 }
 
 /// All of them.
 pub(crate) struct Peers {
-    entries: Vec<Peer>,
+    /// By number; one that was removed leaves its number behind, which is never another's.
+    entries: Vec<Option<Box<Peer>>>,
+    known: usize,
     by_address: HashMap<Address, PeerId>,
     /// By a channel's index; one that has ended stays until its index is used again, as its name is not.
     by_channel: Vec<Option<(ChannelId, PeerId)>>,
@@ -76,11 +144,12 @@ pub(crate) struct Peers {
 
 impl Peers {
     pub fn new() -> Self {
-        Self { entries: Vec::new(), by_address: HashMap::new(), by_channel: Vec::new() }
+        Self { entries: Vec::new(), known: 0, by_address: HashMap::new(), by_channel: Vec::new() }
     }
 
+    /// Those that are known.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.known
     }
 
     /// The peer at an address, if it is known.
@@ -90,33 +159,40 @@ impl Peers {
 
     /// The peer at an address, which is known from now on.
     pub fn at_address(&mut self, address: Address) -> PeerId {
-        let Self { entries, by_address, .. } = self;
+        let Self { entries, known, by_address, .. } = self;
         *by_address.entry(address).or_insert_with(|| {
-            entries.push(Peer {
-                address,
-                channel: None,
-                is_open: false,
-                is_broken: false,
-                wants_announcements: false,
-                was_asked_to_announce: false,
-                under_way: 0,
-                outgoing: VecDeque::new(),
-                in_turn: false,
-                arriving: Arriving::Nothing,
-            });
+            entries.push(Some(Box::new(Peer::new(address))));
+            *known += 1;
             PeerId((entries.len() - 1) as u32)
         })
     }
 
+    /// From now on its address is somebody else's.
+    pub fn forget_address(&mut self, peer: PeerId) {
+        if let Some(Some(entry)) = self.entries.get(peer.0 as usize)
+            && self.by_address.get(&entry.address) == Some(&peer)
+        {
+            self.by_address.remove(&entry.address);
+        }
+    }
+
+    /// Nobody has its number from now on.
+    pub fn remove(&mut self, peer: PeerId) {
+        self.forget_address(peer);
+        if self.entries[peer.0 as usize].take().is_some() {
+            self.known -= 1;
+        }
+    }
+
     #[inline]
     pub fn get(&self, peer: PeerId) -> Option<&Peer> {
-        self.entries.get(peer.0 as usize)
+        self.entries.get(peer.0 as usize)?.as_deref()
     }
 
     /// One that is known.
     #[inline]
     pub fn at(&mut self, peer: PeerId) -> &mut Peer {
-        &mut self.entries[peer.0 as usize]
+        self.entries[peer.0 as usize].as_mut().expect("a peer that something is under way to is not removed")
     }
 
     #[inline]

@@ -4,16 +4,21 @@
 mod common;
 
 use barewire_endpoint::{Ending, Endpoint, Event, Inbox, InboxConfig, SendError};
-use barewire_messages::{Config, Failure, Label, Outcome, Part, Reaches, SendOptions, Wanted};
+use barewire_messages::{Access, Config, Failure, Label, Outcome, Part, Reaches, Remote, SendOptions, Wanted};
 use common::*;
 
 /// A head: often one that could be right, with numbers that operations have.
 fn head(generator: &mut fastrand::Rng) -> Vec<u8> {
-    let mut head = vec![if generator.u8(..8) == 0 { generator.u8(..) } else { generator.u8(..8) }];
+    let mut head = vec![if generator.u8(..8) == 0 { generator.u8(..) } else { generator.u8(..14) }];
     head[0] |= [0, 0x10, 0x20, 0x40][generator.usize(..4)];
-    for _ in 0..generator.usize(..5) {
+    for _ in 0..generator.usize(..6) {
         let number = [generator.u64(..4), generator.u64(..4), generator.u64(..100_000), u64::MAX, 1 << 63];
         head.extend(number[generator.usize(..5)].to_be_bytes());
+    }
+    if generator.bool() {
+        // As an atomic operation has, or a refusal.
+        let (operation, of) = (generator.u8(..20), generator.u8(..13));
+        head.splice(head.len().min(25)..head.len().min(25), [operation, of]);
     }
     head.truncate(64);
     head
@@ -37,6 +42,9 @@ fn what_a_peer_invents_ends_its_channel_and_nothing_else() {
         // Operations for it to interfere with.
         let (announced, guard) = (bytes(100_000, 1), bytes(300, 2));
         let mut memory = [guard.clone(), guard.clone(), guard.clone()];
+        let (mut open, mut result) = (guard.clone(), [0; 64]);
+        // SAFETY: looked at only when all is over.
+        unsafe { good[0].register(&[Part::into(&mut open[100..200])], Access::ALL, Some(2)) }.unwrap();
         for (context, wanted) in [(1, any_tagged()), (2, Wanted::Untagged(None)), (3, exactly(its_enemy, 7))] {
             receive(&mut good[0], wanted, &mut memory[context - 1][100..200], context as u64);
         }
@@ -44,6 +52,13 @@ fn what_a_peer_invents_ends_its_channel_and_nothing_else() {
             let options = SendOptions { context: 4, reaches, ..SendOptions::default() };
             // SAFETY: the message stays until the end.
             unsafe { good[0].send(its_enemy, tagged(1), &[Part::of(&announced)], options) }.unwrap();
+        }
+        let at = Remote { key: 1, offset: 0 };
+        // SAFETY: all of it stays until the end.
+        unsafe {
+            good[0].write(its_enemy, at, &[Part::of(&announced)], None, SendOptions::default()).unwrap();
+            // One more than a peer that is not there yet may have under way may be refused.
+            let _ = good[0].read(its_enemy, at, &[Part::into(&mut result[8..16])], SendOptions::default());
         }
         for _ in 0..40 {
             let channel = hostile.connect(addresses[0]).unwrap();
@@ -79,6 +94,8 @@ fn what_a_peer_invents_ends_its_channel_and_nothing_else() {
         for memory in &memory {
             assert!(memory[..100] == guard[..100] && memory[200..] == guard[200..]);
         }
+        assert!(open[..100] == guard[..100] && open[200..] == guard[200..]);
+        assert!(result[..8] == [0; 8] && result[16..] == [0; 48]);
         // Who is no part of it does not notice.
         let mut answer = [0; 8];
         good[0].cancel(2);
@@ -94,4 +111,42 @@ fn what_a_peer_invents_ends_its_channel_and_nothing_else() {
 
 fn open(on: barewire_link::MacAddress, number: u8) -> Endpoint<TestLink> {
     Endpoint::open(link_on(on), endpoint_config(number), None).unwrap()
+}
+
+/// Proves that a neighbour that breaks the protocol and takes nothing any more is cut off at once, with all that waits
+/// for it, and does not keep what was posted for it.
+#[test]
+fn a_neighbour_that_breaks_the_protocol_and_takes_nothing_is_cut_off() {
+    let on = new_host();
+    let mut good = vec![on_host(on, 0x20, Config::default())];
+    let mut hostile = open(on, 0x28);
+    let its_enemy = good[0].peer(hostile.address());
+    let (message, mut inbox) = (bytes(10_000, 1), Inbox::new(&InboxConfig::default()));
+    let mut posted = 0;
+    let began = std::time::Instant::now();
+    // More than the pipe takes: some of it waits.
+    while began.elapsed() < std::time::Duration::from_secs(2) && posted < 60 {
+        // SAFETY: the message stays to the end.
+        let sent = unsafe { good[0].send(its_enemy, tagged(1), &[Part::of(&message)], SendOptions::default()) };
+        posted += u32::from(sent.is_ok());
+        good[0].progress().unwrap();
+        if posted < 3 {
+            hostile.progress(&mut inbox).unwrap();
+        }
+    }
+    let address = good[0].address();
+    let channel = hostile.connect(address).unwrap();
+    hostile.send(channel, &[0xff], &[], 0).unwrap();
+    let mut failed = 0;
+    let mut outcomes = 0;
+    while outcomes < posted {
+        let completion = completion(&mut good, 0);
+        outcomes += 1;
+        if let Outcome::Failed { failure, .. } = completion.outcome {
+            assert_eq!(failure, Failure::Peer { peer: its_enemy, ending: Ending::Violation });
+            failed += 1;
+        }
+    }
+    assert!(failed > 0, "something waited");
+    assert!(good[0].settle().unwrap());
 }

@@ -87,6 +87,7 @@ impl Side {
                 }
                 Outcome::Failed { failure: Failure::Cancelled, .. } => self.cancelled += 1,
                 Outcome::Failed { failure, .. } => panic!("{failure}"),
+                Outcome::Done(_) | Outcome::Written(_) => panic!("nobody accesses memory"),
             }
         }
     }

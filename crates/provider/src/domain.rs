@@ -13,7 +13,7 @@ use crate::bell::Bell;
 use crate::bindings::*;
 use crate::counter::Counter;
 use crate::edge::{Errno, Result, guard_status, unsupported};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Family, valid};
 use crate::fabric::{is_used, no_control, no_ops_open, share};
 use crate::libfabric::libfabric;
 use crate::lock::Lock;
@@ -21,6 +21,7 @@ use crate::log::{info, warning};
 use crate::parameters::Parameters;
 use crate::progress::Helper;
 use crate::queue::Queue;
+use crate::region::Region;
 use crate::table::Table;
 use crate::vector::Vector;
 use crate::{counter, device, endpoint, poll, queue, region, vector};
@@ -52,6 +53,7 @@ pub(crate) struct State {
     pub queues: Table<Queue>,
     pub counters: Table<Counter>,
     pub vectors: Table<Vector>,
+    pub regions: Table<Region>,
     /// Grows whenever the program asks what has come: then it makes progress by itself.
     pub asked: u64,
 }
@@ -183,7 +185,7 @@ static OPS: fi_ops_domain = fi_ops_domain {
     poll_open: Some(poll::open),
     stx_ctx: Some(no_stx),
     srx_ctx: Some(no_srx),
-    query_atomic: Some(no_query_atomic),
+    query_atomic: Some(query_atomic),
     query_collective: Some(no_query_collective),
     endpoint2: Some(endpoint::open2),
 };
@@ -191,8 +193,29 @@ unsupported! {
     no_scalable(*mut fid_domain, *mut fi_info, *mut *mut fid_ep, *mut c_void) -> c_int;
     no_stx(*mut fid_domain, *mut fi_tx_attr, *mut *mut fid_stx, *mut c_void) -> c_int;
     no_srx(*mut fid_domain, *mut fi_rx_attr, *mut *mut fid_ep, *mut c_void) -> c_int;
-    no_query_atomic(*mut fid_domain, fi_datatype, fi_op, *mut fi_atomic_attr, u64) -> c_int;
     no_query_collective(*mut fid_domain, fi_collective_op, *mut fi_collective_attr, u64) -> c_int;
+}
+
+unsafe extern "C" fn query_atomic(
+    domain: *mut fid_domain,
+    datatype: fi_datatype,
+    op: fi_op,
+    attr: *mut fi_atomic_attr,
+    flags: u64,
+) -> c_int {
+    guard_status("fi_query_atomic", || {
+        let family = match flags {
+            0 => Family::Plain,
+            FI_FETCH_ATOMIC => Family::Fetching,
+            FI_COMPARE_ATOMIC => Family::Comparing,
+            _ => return Err(Errno::NOT_SUPPORTED),
+        };
+        // SAFETY: libfabric's promise.
+        let (count, size) = valid(family, datatype, op, unsafe { shared_of(domain) }.interface.mtu)?;
+        // SAFETY: as above: room for the answer.
+        unsafe { *attr = fi_atomic_attr { count, size } };
+        Ok(())
+    })
 }
 
 /// `fi_domain`.
@@ -231,6 +254,7 @@ pub(crate) unsafe fn open(
             queues: Table::new(),
             counters: Table::new(),
             vectors: Table::new(),
+            regions: Table::new(),
             asked: 0,
         };
         // SAFETY: with FI_THREAD_DOMAIN, and no helper, the program promises to have one thread here at a time.

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use barewire_endpoint::Ending;
-use barewire_messages::{Failure, PostError};
+use barewire_messages::{Failure, PostError, Refusal};
 
 use crate::bindings::*;
 use crate::log::warning;
@@ -44,7 +44,8 @@ impl From<PostError> for Errno {
             PostError::Full => Self::AGAIN,
             PostError::NoChannel(_) => Self::NO_MEMORY,
             PostError::TooLong { .. } => Self(libc::EMSGSIZE as u32),
-            PostError::NoSuchPeer | PostError::NoSuchClaim => Self::INVALID,
+            PostError::NoSuchPeer | PostError::NoSuchClaim | PostError::NoSuchAtomic => Self::INVALID,
+            PostError::KeyTaken(_) | PostError::NoSuchKey(_) => Self(FI_ENOKEY),
         }
     }
 }
@@ -54,6 +55,12 @@ pub(crate) fn of_failure(failure: Failure) -> Errno {
     match failure {
         Failure::Truncated { .. } => Errno(FI_ETRUNC),
         Failure::Cancelled => Errno(FI_ECANCELED),
+        Failure::Refused { refusal, .. } => Errno(match refusal {
+            Refusal::Key | Refusal::Deregistered => FI_EKEYREJECTED,
+            Refusal::Access => FI_EACCES,
+            Refusal::Range => libc::ERANGE as u32,
+            Refusal::Operation => FI_EOPNOTSUPP,
+        }),
         Failure::Peer { ending, .. } => Errno(match ending {
             Ending::Refused => FI_ECONNREFUSED,
             Ending::NoAnswer => libc::EHOSTUNREACH as u32,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Endpoints: reliable, unconnected (`FI_EP_RDM`); a messenger each.
 
+mod access;
 mod completions;
 mod messages;
 mod object;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use barewire_endpoint::Address;
 use barewire_link::PacketLink;
-use barewire_messages::{Claim, Config, Counts, Messenger, PeerId};
+use barewire_messages::{Claim, Config, Counts, Messenger, PeerId, PostError, Removal};
 
 use crate::bindings::*;
 use crate::device;
@@ -19,14 +20,16 @@ use crate::domain::Shared;
 use crate::edge::{Errno, Result};
 use crate::log::{info, warning};
 use crate::queue::Queue;
+use crate::region::Region;
 use crate::table::Table;
 use crate::vector::{FI_ADDR_NOTAVAIL, Vector};
+pub(crate) use access::{Family, valid};
 pub(crate) use object::{open, open2};
 
 /// An endpoint's part of its domain's state.
 pub(crate) struct Endpoint {
     /// From `fi_enable` on.
-    messenger: Option<Messenger<PacketLink>>,
+    messenger: Option<Wire>,
     vector: Option<usize>,
     transmit: Option<Bound>,
     receive: Option<Bound>,
@@ -50,6 +53,9 @@ pub(crate) struct Endpoint {
     /// Somebody was told that the link does not work any more.
     is_broken: bool,
 }
+
+/// A messenger on an interface.
+type Wire = Messenger<PacketLink>;
 
 /// Where completions go.
 #[derive(Clone, Copy)]
@@ -152,9 +158,15 @@ impl Endpoint {
     pub fn ended(&self, what: u64) -> (u64, u64) {
         let counts = self.messenger.as_ref().map(Messenger::counts).unwrap_or_default();
         let of = |flag: u64, (worked, failed): (u64, u64)| if what & flag != 0 { (worked, failed) } else { (0, 0) };
-        let (sent, received) =
-            (of(FI_SEND, (counts.sent, counts.sends_failed)), of(FI_RECV, (counts.received, counts.receives_failed)));
-        (sent.0 + received.0, sent.1 + received.1)
+        let all = [
+            of(FI_SEND, (counts.sent, counts.sends_failed)),
+            of(FI_RECV, (counts.received, counts.receives_failed)),
+            of(FI_WRITE, (counts.written, counts.writes_failed)),
+            of(FI_READ, (counts.read, counts.reads_failed)),
+            of(FI_REMOTE_WRITE, (counts.written_by_peers, 0)),
+            of(FI_REMOTE_READ, (counts.read_by_peers, 0)),
+        ];
+        all.into_iter().fold((0, 0), |sum, (worked, failed)| (sum.0 + worked, sum.1 + failed))
     }
 
     pub fn uses(&self, vector: usize) -> bool {
@@ -169,7 +181,29 @@ impl Endpoint {
             *source = FI_ADDR_NOTAVAIL;
         }
         if let (Some(messenger), true) = (&mut self.messenger, peer != NOBODY) {
-            messenger.close(PeerId::from_number(peer));
+            // Who is not known any more was never sent to.
+            let _ = messenger.remove_peer(PeerId::from_number(peer), Removal::WhenDone);
+        }
+    }
+
+    /// Lets peers access memory from now on, if there is a way for them.
+    ///
+    /// # Safety
+    /// As of [`Messenger::register`].
+    pub unsafe fn register(&mut self, region: &Region) -> Result<()> {
+        let Some(messenger) = &mut self.messenger else { return Ok(()) };
+        // SAFETY: the caller's promise.
+        match unsafe { messenger.register(&[region.part], region.access, Some(region.key)) } {
+            Ok(_) => Ok(()),
+            Err(PostError::KeyTaken(_)) => Err(Errno(FI_ENOKEY)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub fn deregister(&mut self, key: u64) {
+        if let Some(messenger) = &mut self.messenger {
+            // It was enabled later than the region was closed, or knows it.
+            let _ = messenger.deregister(key);
         }
     }
 

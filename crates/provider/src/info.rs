@@ -15,21 +15,22 @@ use crate::parameters::Parameters;
 use crate::{PROVIDER_VERSION, device};
 
 /// What an endpoint can do: the choices that cost something.
-const PRIMARY: u64 = FI_MSG | FI_TAGGED;
+const PRIMARY: u64 = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
 /// Which way.
-const DIRECTIONS: u64 = FI_SEND | FI_RECV;
+const DIRECTIONS: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 /// And what comes along.
-const SECONDARY: u64 = FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE | FI_LOCAL_COMM | FI_REMOTE_COMM;
+const SECONDARY: u64 = FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE | FI_LOCAL_COMM | FI_REMOTE_COMM | FI_RMA_EVENT;
 pub(crate) const CAPABILITIES: u64 = PRIMARY | DIRECTIONS | SECONDARY;
-const TRANSMIT: u64 = PRIMARY | FI_SEND;
-const RECEIVE: u64 = PRIMARY | FI_RECV | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE;
+const TRANSMIT: u64 = PRIMARY | FI_SEND | FI_READ | FI_WRITE;
+const RECEIVE: u64 =
+    PRIMARY | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE;
 const DOMAIN: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
 /// What an operation's flags may be.
 const TRANSMIT_FLAGS: u64 =
     FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
 const RECEIVE_FLAGS: u64 = FI_COMPLETION | FI_MULTI_RECV;
 /// Messages to a peer, and what is written to it, arrive in the order in which they were sent.
-const ORDER: u64 = FI_ORDER_SAS;
+const ORDER: u64 = FI_ORDER_SAS | FI_ORDER_SAW | FI_ORDER_WAS | FI_ORDER_WAW | FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_WAW;
 /// Operations under way of one endpoint, either way; more are refused until some are done.
 pub(crate) const DEPTH: usize = 4096;
 /// Parts that an operation may have.
@@ -42,6 +43,11 @@ const OVERHEAD: usize = 64;
 /// Bytes of the longest message that is injected, on frames of this MTU.
 pub(crate) const fn inject_bytes(mtu: usize) -> usize {
     mtu.saturating_sub(OVERHEAD)
+}
+
+/// Bytes of the elements of the longest atomic operation, on frames of this MTU.
+pub(crate) const fn atomic_bytes(mtu: usize) -> usize {
+    mtu.saturating_sub(OVERHEAD) / 2
 }
 
 /// `fi_getinfo`, as libfabric calls it.

@@ -20,6 +20,8 @@ pub(crate) const MESSAGES: usize = 4;
 pub(crate) const HALFWAY_MAX: usize = 64;
 /// How long a knocker may stay half-way in: its hello follows its connection at once, unless it has lost its core.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// A ring's memory is not given back for less: it is a system call, and the next messages ask for the pages again.
+pub(crate) const RELEASED_MIN: u64 = 16 << 10;
 /// Bytes taken off the socket at once; the other end has at most one for each way under way unless it is broken.
 pub(crate) const WAKES_MAX: usize = 16;
 

@@ -13,7 +13,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use nix::errno::Errno;
-use nix::fcntl::{FallocateFlags, FcntlArg, SealFlag, fallocate, fcntl};
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::fstat;
 use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
@@ -79,15 +79,14 @@ pub(crate) fn room(ring_bytes: usize) -> usize {
 }
 
 impl Memory {
-    /// New memory, all zero, sealed, every page of it present; and the file that another process may map.
+    /// New memory, all zero, sealed; and the file that another process may map. The system finds a page when it is first
+    /// used, as it does for all other memory of a process: most neighbours say little.
     pub(crate) fn create(ring_bytes: usize) -> Result<(Self, OwnedFd), ShmError> {
         check(ring_bytes)?;
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let file = memfd_create(c"barewire-pipe", flags).map_err(ShmError::system("memfd_create"))?;
         let bytes = file_bytes(ring_bytes);
         ftruncate(&file, bytes).map_err(ShmError::system("ftruncate"))?;
-        // Asked for now: memory that runs out later would end the process that touches it.
-        fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(ShmError::system("fallocate"))?;
         fcntl(&file, FcntlArg::F_ADD_SEALS(SEALS)).map_err(ShmError::system("F_ADD_SEALS"))?;
         Ok((Self::map(&file, ring_bytes)?, file))
     }
@@ -129,6 +128,17 @@ impl Memory {
         }
     }
 
+    /// Of the first ring, what the system has pages for.
+    #[cfg(test)]
+    pub(crate) fn resident_bytes(&self) -> usize {
+        let page = page_bytes();
+        let mut pages = vec![0_u8; self.ring_bytes / page];
+        // SAFETY: the first mapping of the ring, and as many bytes of `pages` as it has pages.
+        let result = unsafe { libc::mincore(self.base.as_ptr().cast(), self.ring_bytes, pages.as_mut_ptr()) };
+        assert_eq!(result, 0);
+        pages.iter().filter(|page| **page & 1 != 0).count() * page
+    }
+
     fn map(file: &OwnedFd, ring_bytes: usize) -> Result<Self, ShmError> {
         // SAFETY: a new mapping where the system likes it touches no memory that is in use.
         let base = unsafe {
@@ -147,7 +157,7 @@ impl Memory {
             let from = libc::off_t::try_from(from).expect("RING_BYTES_MAX is small");
             // SAFETY: replaces part of the mapping made above, which nobody has seen yet, by part of the file.
             let part = unsafe {
-                let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_POPULATE;
+                let flags = libc::MAP_SHARED | libc::MAP_FIXED;
                 let protection = libc::PROT_READ | libc::PROT_WRITE;
                 libc::mmap(base.add(to).as_ptr().cast(), bytes, protection, flags, file.as_raw_fd(), from)
             };
@@ -170,6 +180,21 @@ impl Ring {
     /// Its largest message.
     pub(crate) fn room(self) -> usize {
         room(self.bytes)
+    }
+
+    /// Gives the memory of whole pages from one position to another, less than a round behind, back to the system: they are
+    /// zero then. Where the system refuses, it stays.
+    pub(crate) fn release(self, from: u64, to: u64) {
+        let page = page_bytes() as u64;
+        let (from, to) = (from.next_multiple_of(page), to - to % page);
+        if from < to {
+            debug_assert!(to - from <= self.bytes as u64);
+            // SAFETY: less than a round from a place in the first mapping of the ring, so inside the two mappings.
+            unsafe {
+                let first = self.base.add(from as usize & (self.bytes - 1));
+                libc::madvise(first.as_ptr().cast(), (to - from) as usize, libc::MADV_REMOVE);
+            }
+        }
     }
 
     /// What the receiver takes before it tells.

@@ -18,7 +18,7 @@
 use std::slice;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use crate::bounds::LINE_BYTES;
+use crate::bounds::{LINE_BYTES, RELEASED_MIN};
 use crate::error::Fault;
 use crate::memory::{Control, Ring};
 
@@ -30,6 +30,8 @@ pub(crate) struct Sending {
     sent: u64,
     /// What the receiver has taken, as it told last.
     taken: u64,
+    /// What had been sent when memory was given back last.
+    released: u64,
 }
 
 /// The receiver's side.
@@ -51,7 +53,7 @@ const PRESENT: u64 = 1 << 31;
 impl Sending {
     /// The sender of a ring that nobody has sent into. The ring's memory must live as long as what is returned.
     pub(crate) fn new(ring: Ring) -> Self {
-        Self { ring, sent: 0, taken: 0 }
+        Self { ring, sent: 0, taken: 0, released: 0 }
     }
 
     /// Copies a message of at most [`Ring::room`] bytes into the ring; false if it is too full for that.
@@ -100,6 +102,22 @@ impl Sending {
         Ok(())
     }
 
+    /// Gives back the memory of what was sent and taken, if that is worth while.
+    pub(crate) fn release(&mut self) -> Result<(), Fault> {
+        self.look()?;
+        if self.sent - self.released >= RELEASED_MIN {
+            // What is not taken stays, and the line behind it with its zero.
+            self.ring.release(self.sent + LINE_BYTES as u64, self.taken + self.ring.bytes as u64);
+            self.released = self.sent;
+        }
+        Ok(())
+    }
+
+    /// Bytes of the ring used so far.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
+    }
+
     /// The flag that the receiver sets before it sleeps.
     #[inline]
     pub(crate) fn receiver_sleeps(&self) -> &AtomicU32 {
@@ -134,6 +152,11 @@ impl Receiving {
             self.tell();
         }
         due
+    }
+
+    /// Bytes of the ring given back so far.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
     }
 
     /// Tells the sender all that was given back.
@@ -245,7 +268,11 @@ mod tests {
     }
 
     fn ends() -> Ends {
-        let (memory, _file) = Memory::create(RING_BYTES).unwrap();
+        ends_of(RING_BYTES)
+    }
+
+    fn ends_of(ring_bytes: usize) -> Ends {
+        let (memory, _file) = Memory::create(ring_bytes).unwrap();
         let ring = memory.ring(0);
         Ends { sending: Sending::new(ring), receiving: Receiving::new(ring), _memory: memory }
     }
@@ -292,6 +319,34 @@ mod tests {
         }
         let room = ends.sending.room();
         assert!(ends.send(&vec![3; room]) && ends.send(&[]), "the longest fits what was not told yet");
+    }
+
+    /// Proves that memory given back at any moment changes nothing for what was not taken, nor for what comes later; and
+    /// that it is the system's again.
+    #[test]
+    fn memory_that_is_given_back_changes_no_message() {
+        for untaken in [0, 1, 5, 30] {
+            let mut ends = ends_of(64 << 10);
+            for round in 0..40_usize {
+                let message = |number: usize| vec![(round * 31 + number) as u8; 97 * number % 1500];
+                for number in 0..35 {
+                    assert!(ends.send(&message(number)));
+                    if number >= untaken {
+                        assert_eq!(ends.receive(), Some(message(number - untaken)));
+                    }
+                }
+                ends.receiving.give_back();
+                ends.receiving.tell();
+                ends.sending.release().unwrap();
+                if untaken == 0 {
+                    assert!(ends._memory.resident_bytes() <= 3 * 4096, "{}", ends._memory.resident_bytes());
+                }
+                for number in 35 - untaken..35 {
+                    assert_eq!(ends.receive(), Some(message(number)));
+                }
+                assert_eq!(ends.receive(), None);
+            }
+        }
     }
 
     #[test]

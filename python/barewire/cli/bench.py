@@ -17,6 +17,7 @@ from barewire.cli.progress import progress_bar
 from barewire.errors import BarewireError, WrongUse
 from barewire.lab import Lab, LinkSpec, parse_loss, parse_rate, parse_topology
 from barewire.measure import LabSite, Plan, RemoteSite, Site, measure, parse_processes, parse_subjects, parse_tests
+from barewire.measure.brokers import brokers_in
 from barewire.measure.launch import Effort
 from barewire.measure.programs import expand_sizes
 from barewire.models.naming import PACKET
@@ -61,6 +62,14 @@ def bench(
     loss: Annotated[
         str, typer.Option(help="share of each host's frames lost on their way, such as 0.1%", rich_help_panel=_LAB)
     ] = "0",
+    broker: Annotated[
+        bool,
+        typer.Option(
+            "--broker",
+            help="llc1, llc2, llc3 and endpoints by a broker in each host, all behind one hook",
+            rich_help_panel=_LAB,
+        ),
+    ] = False,
     hosts: Annotated[
         str | None,
         typer.Option(help="two machines a,b instead of a lab; localhost is this one", rich_help_panel=_HOSTS),
@@ -115,8 +124,10 @@ def bench(
     )
     place: AbstractContextManager[tuple[Site, dict[str, Any] | None]]
     if hosts is None:
-        place = _in_lab(lab, LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss)))
+        place = _in_lab(lab, LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss)), broker)
     else:
+        if broker:
+            raise WrongUse("--broker starts brokers in a lab's hosts: leave it out with --hosts")
         place = nullcontext(
             (RemoteSite.parse(hosts, interface, remote_shell, port=port, rate_bit_s=parse_rate(rate), mtu=mtu), None)
         )
@@ -131,7 +142,7 @@ def bench(
     _print(run, directory, as_json)
 
 
-def _in_lab(topology: str, link: LinkSpec) -> AbstractContextManager[tuple[Site, dict[str, Any]]]:
+def _in_lab(topology: str, link: LinkSpec, broker: bool) -> AbstractContextManager[tuple[Site, dict[str, Any]]]:
     shape = parse_topology(topology)
 
     @contextmanager
@@ -144,9 +155,11 @@ def _in_lab(topology: str, link: LinkSpec) -> AbstractContextManager[tuple[Site,
                 "mtu": link.mtu,
                 "offloads": link.offloads,
                 "loss": link.loss,
+                "broker": broker,
                 "notes": lab.notes,
             }
-            yield LabSite(lab), facts
+            with brokers_in(lab, lab.hosts[:2] if broker else []) as brokers:
+                yield LabSite(lab, brokers), facts
 
     return made()
 

@@ -13,7 +13,7 @@ from typing import IO, Any
 from barewire.errors import BarewireError, MachineCannot, MeasurementFailed, WrongUse
 from barewire.measure.programs import FLOOR, HOST, PROBE, XDP_FLOOR, find_program
 from barewire.measure.sites import Site, Station
-from barewire.measure.subjects import SOCKETS, Subject
+from barewire.measure.subjects import BROKERED, SOCKETS, Subject
 from barewire.models.naming import PACKET
 
 READY_TIMEOUT_S = 20.0
@@ -67,10 +67,10 @@ def _run_probe(site: Site, order: Order, samples_file: Path, errors: IO[str]) ->
     listen, connect = site.listen(order.number)
     probe = find_program(PROBE)
     # Not announced: the link carries the measurement alone.
-    serve = [probe, "serve", "--until-eof", "--no-announce", "--listen", listen, *_place(site.passive)]
+    serve = [probe, "serve", "--until-eof", "--no-announce", "--listen", listen, *_place(site.passive, order)]
     if order.processes is not None:
         serve.append("--processes")
-    drive = [probe, *_probe_arguments(site, order, connect), *_place(site.active)]
+    drive = [probe, *_probe_arguments(site, order, connect), *_place(site.active, order)]
     with (
         tempfile.NamedTemporaryFile("w") as ready,
         samples_file.open("w") as samples,
@@ -106,7 +106,7 @@ def _run_floor(site: Site, order: Order, samples_file: Path, errors: IO[str]) ->
             _wait_for_end(passive)
 
 
-def _place(station: Station) -> list[str]:
+def _place(station: Station, order: Order) -> list[str]:
     options: list[str] = []
     if station.interface is not None:
         options += ["--interface", station.interface]
@@ -114,6 +114,8 @@ def _place(station: Station) -> list[str]:
         options += ["--address", station.address]
     if station.cpus:
         options += ["--cpus", ",".join(map(str, station.cpus))]
+    if station.broker is not None and order.subject.transport in BROKERED and order.subject.link == PACKET:
+        options += ["--broker", station.broker]
     return options
 
 

@@ -3,8 +3,8 @@
 
 import shlex
 import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +24,8 @@ class Station:
     address: str | None = None
     mac: str | None = None
     cpus: tuple[int, ...] = ()
+    # Where the broker listens that gives out sockets for LLC; None for sockets of the program's own.
+    broker: str | None = None
 
 
 class Site(Protocol):
@@ -65,6 +67,8 @@ class LabSite:
     """The first two hosts of a lab. Control goes through a Unix socket: the link carries the measurement alone."""
 
     lab: Lab
+    # Where brokers listen, by the host's name.
+    brokers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def active(self) -> Station:
@@ -107,7 +111,7 @@ class LabSite:
 
     def _station(self, number: int) -> Station:
         host = self.lab.hosts[number]
-        return Station(host.name, host.interface, host.address, host.mac, host.cpus)
+        return Station(host.name, host.interface, host.address, host.mac, host.cpus, broker=self.brokers.get(host.name))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from barewire.models.naming import FLOOR, LINKS, PACKET, SubjectName
 TESTS = ("pingpong", "stream", "bidirectional")
 TRANSPORTS = ("tcp", "udp", "raw", "xdp", "llc1", "llc2", "llc3", "endpoint")
 SOCKETS = ("tcp", "udp")
+# What a broker gives out sockets for.
+BROKERED = ("llc1", "llc2", "llc3", "endpoint")
 WAITS = ("spin", "adaptive", "block", "busypoll")
 # So many individual LSAPs are free for users; the probe counts them as well.
 PROCESSES_MAX = 111

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use barewire_link::Link;
+use barewire_llc::Instant;
 use barewire_shm::{Awaited, Door, Pipe, knock};
 
 use super::receive::{Given, give};
@@ -27,6 +28,14 @@ pub(super) enum Kind {
 
 /// Messages taken from a pipe before others have their turn.
 const MESSAGES_AT_ONCE: u32 = 16;
+/// Neighbours that are asked each time for messages: as many as a program speaks to at a time, in a halo or a tree.
+const ASKED_ALWAYS: usize = 8;
+/// Others that are asked each time, in their turn: of 128 neighbours each in one of 30.
+const OTHERS_ASKED: usize = 4;
+/// Neighbours that are looked after in one look round.
+const SEEN_AT_ONCE: usize = 16;
+/// A pipe that has been quiet for so long gives its memory back: some thousand times what it costs to get it again.
+const QUIET: Duration = Duration::from_secs(1);
 /// Sleep between two attempts to reach somebody who is not there yet.
 const KNOCK_EVERY: Duration = Duration::from_millis(1);
 
@@ -58,21 +67,43 @@ impl<L: Link> Endpoint<L> {
         }
     }
 
-    /// Takes what neighbours sent. Whether something was delivered.
+    /// Takes what neighbours sent: each time of those that spoke last, and of some others in their turn, so that many who
+    /// say nothing cost no more than few. Whether something was delivered.
     #[inline]
     pub(super) fn take_local(&mut self, sink: &mut impl Sink) -> bool {
         let mut delivered = false;
+        let asked = if self.has_slept { self.neighbours.len() } else { self.neighbours.len().min(ASKED_ALWAYS) };
         // Backwards, because one may end meanwhile.
-        for place in (0..self.neighbours.len()).rev() {
+        for place in (0..asked).rev() {
             if let Some(index) = self.neighbours.get(place) {
                 delivered |= self.take_from(*index, sink);
+            }
+        }
+        if self.neighbours.len() > asked {
+            delivered |= self.ask_others(sink);
+        }
+        delivered
+    }
+
+    fn ask_others(&mut self, sink: &mut impl Sink) -> bool {
+        let mut delivered = false;
+        for _ in 0..OTHERS_ASKED {
+            self.last_asked =
+                if self.last_asked + 1 < self.neighbours.len() { self.last_asked + 1 } else { ASKED_ALWAYS };
+            let Some(index) = self.neighbours.get(self.last_asked).copied() else { break };
+            if self.take_from(index, sink) {
+                delivered = true;
+                if self.neighbours.get(self.last_asked) == Some(&index) {
+                    self.neighbours.swap(self.last_asked, self.next_first);
+                    self.next_first = (self.next_first + 1) % ASKED_ALWAYS;
+                }
             }
         }
         delivered
     }
 
     /// Now and then: who knocks, whose neighbour is gone, who is there at last.
-    pub(super) fn look_round(&mut self, sink: &mut impl Sink) -> Result<(), EndpointError> {
+    pub(super) fn look_round(&mut self, sink: &mut impl Sink, has_slept: bool) -> Result<(), EndpointError> {
         let now = now();
         if now < self.looked_round + LOOK_ROUND_EVERY {
             return Ok(());
@@ -85,16 +116,46 @@ impl<L: Link> Endpoint<L> {
             let index = self.neighbours[place];
             let Some(channel) = self.channels.at(index) else { continue };
             let is_done = channel.queue.is_empty() && channel.is_closing;
-            match &mut channel.way {
-                Way::Knocking { .. } if is_done => self.end(index, Ending::Closed, sink),
+            match &channel.way {
+                Way::Knocking { .. } | Way::Local { .. } if is_done => self.end(index, Ending::Closed, sink),
                 Way::Knocking { until } if now >= *until => self.end(index, Ending::NoAnswer, sink),
-                Way::Knocking { .. } => self.knock(index),
-                Way::Local { .. } if is_done => self.end(index, Ending::Closed, sink),
-                Way::Local { .. } => self.see_whether_gone(index, sink),
-                Way::Wire { .. } | Way::Pending | Way::Over => {}
+                _ => {}
+            }
+        }
+        // What takes system calls, for some of them in their turn. After a sleep everybody is looked at: the end of any may
+        // have been what woke us.
+        let seen = if has_slept { usize::MAX } else { SEEN_AT_ONCE };
+        for _ in 0..seen.min(self.neighbours.len()) {
+            self.last_seen = if self.last_seen + 1 < self.neighbours.len() { self.last_seen + 1 } else { 0 };
+            let Some(index) = self.neighbours.get(self.last_seen).copied() else { break };
+            match self.channels.at(index).map(|channel| &channel.way) {
+                Some(Way::Knocking { .. }) => self.knock(index),
+                Some(Way::Local { .. }) => {
+                    self.rest(index, now);
+                    self.see_whether_gone(index, sink);
+                }
+                _ => {}
             }
         }
         Ok(())
+    }
+
+    /// Gives the memory of a pipe back that has been quiet for long.
+    fn rest(&mut self, index: u16, now: Instant) {
+        let Some(channel) = self.channels.at(index) else { return };
+        let Way::Local { pipe, other } = &mut channel.way else { return };
+        let activity = pipe.activity() + other.as_ref().map_or(0, |other| other.activity());
+        match channel.quiet {
+            (last, _) if last != activity => channel.quiet = (activity, Some(now)),
+            (_, Some(since)) if now >= since + QUIET => {
+                channel.quiet.1 = None;
+                pipe.release_memory();
+                if let Some(other) = other {
+                    other.release_memory();
+                }
+            }
+            _ => {}
+        }
     }
 
     /// A neighbour that is gone gets no more messages; its channel ends when all that it had sent is taken.

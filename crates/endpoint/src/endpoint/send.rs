@@ -135,6 +135,46 @@ impl<L: Link> Endpoint<L> {
         }
     }
 
+    /// Takes a message back of which nothing has been handed on, so that its peer never hears of it: nothing tells of
+    /// `context` then. False: there is none, or it is under way.
+    pub fn take_back(&mut self, context: u64) -> bool {
+        let is_untouched = |content: &Content| matches!(content, Content::Slot(_) | Content::Lent { cut: None, .. });
+        for id in self.descriptors.with_context(context) {
+            let Some(message) = self.descriptors.at(id) else { continue };
+            let Some(channel) = message.channel.filter(|_| is_untouched(&message.content)) else { continue };
+            if let Content::Slot(slot) = message.content {
+                self.port.slots.free(slot);
+            }
+            if let Some(channel) = self.channels.at(channel) {
+                channel.queue.retain(|queued| *queued != id);
+            }
+            self.descriptors.remove(id);
+            return true;
+        }
+        false
+    }
+
+    /// Gives the caller the memory back of all lent messages with `context`: what is still needed of it is copied. They
+    /// are told of as before.
+    pub fn take_over(&mut self, context: u64) {
+        for id in self.descriptors.with_context(context) {
+            let Some(message) = self.descriptors.at(id) else { continue };
+            let Some(lent) = message.lent else { continue };
+            let copy = lent.bytes().to_vec().into_boxed_slice();
+            // SAFETY: it belongs to the descriptor, which stays until nothing of the message is under way.
+            let own = unsafe { Lent::new(&copy) };
+            if let Content::Lent { body, .. } = &mut message.content {
+                *body = own;
+            }
+            (message.lent, message.copy) = (Some(own), Some(copy));
+            for (slot, owner) in (0..).zip(&self.owners) {
+                if *owner == id {
+                    self.port.slots.move_lent(slot, lent, own);
+                }
+            }
+        }
+    }
+
     /// No more messages than there are descriptors may wait to be told of.
     #[inline]
     fn check_events(&self) -> Result<(), SendError> {

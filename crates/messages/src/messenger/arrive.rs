@@ -11,7 +11,7 @@ use crate::peers::{Arriving, PeerId};
 use crate::slab::Key;
 
 /// How a peer broke the protocol: its channel ends, and nothing else.
-enum Violation {
+pub(super) enum Violation {
     Header,
     /// It names an operation that does not exist, or that is not its own, or does not wait for this.
     Operation,
@@ -96,7 +96,18 @@ impl State {
                 self.arrived(peer, Arriving::Place { receive, head: head as u32, base: offset }, piece.is_last());
                 return Ok(true);
             }
+            Header::Write { .. } | Header::Rest { .. } | Header::Returned { .. } | Header::Atomic { .. } => {
+                self.begin_access(peer, header, head as u32, length, body)?;
+                let arriving = self.peers.at(peer).arriving;
+                self.arrived(peer, arriving, piece.is_last());
+                return Ok(true);
+            }
             _ if length > 0 => return Err(Violation::Length),
+            Header::Read { number, at, length } => {
+                self.read_begins(peer, number, at, length)?;
+                true
+            }
+            Header::Done { number, result } => self.access_done(peer, number, result),
             Header::Request { label, number, length, confirm } => {
                 let envelope = Envelope { source: peer, label, length };
                 if let Some(receive) = self.match_receive(envelope, true, confirm.then_some(number)) {
@@ -118,6 +129,41 @@ impl State {
         if is_awaited { Ok(true) } else { Err(Violation::Operation) }
     }
 
+    /// The first piece of a message with bytes for registered memory, or from it: where the others go is set.
+    fn begin_access(
+        &mut self,
+        peer: PeerId,
+        header: Header,
+        head: u32,
+        length: u64,
+        body: &[u8],
+    ) -> Result<(), Violation> {
+        let (number, base) = match header {
+            Header::Write { number, at, length, data } => {
+                self.write_begins(peer, number, at, length, data)?;
+                (number, 0)
+            }
+            Header::Rest { number, offset } if length > 0 => (number, offset),
+            Header::Returned { number, offset } => {
+                if !self.returned(peer, number, offset, length) {
+                    return Err(Violation::Operation);
+                }
+                self.place_returned(number, offset, body);
+                self.peers.at(peer).arriving = Arriving::Returned { access: number, head, base: offset };
+                return Ok(());
+            }
+            // It goes in one frame.
+            Header::Atomic { number, at, atomic } if body.len() as u64 == length => {
+                return self.change(peer, number, at, atomic, body);
+            }
+            _ => return Err(Violation::Length),
+        };
+        self.write_goes_on(peer, number, base, length)?;
+        self.place_written(peer, base, body);
+        self.peers.at(peer).arriving = Arriving::Write { head, base };
+        Ok(())
+    }
+
     /// A further piece.
     #[inline]
     fn go_on(&mut self, peer: PeerId, arriving: Arriving, piece: Piece<'_>) {
@@ -130,6 +176,12 @@ impl State {
                     bytes.extend_from_slice(piece.bytes);
                 }
             }
+            Arriving::Write { head, base } => {
+                self.place_written(peer, base + u64::from(piece.offset - head), piece.bytes);
+            }
+            Arriving::Returned { access, head, base } => {
+                self.place_returned(access, base + u64::from(piece.offset - head), piece.bytes);
+            }
             Arriving::Nothing => {}
         }
         self.arrived(peer, arriving, piece.is_last());
@@ -139,11 +191,17 @@ impl State {
     #[inline]
     fn arrived(&mut self, peer: PeerId, arriving: Arriving, is_last: bool) {
         self.peers.at(peer).arriving = if is_last { Arriving::Nothing } else { arriving };
-        let (Arriving::Place { receive, .. }, true) = (arriving, is_last) else { return };
-        if let Some(Receive { stage: Stage::Matched(matched), .. }) = self.receives.get(receive)
-            && (!matched.is_announced || matched.placed == matched.wanted)
-        {
-            self.received(receive);
+        match arriving {
+            Arriving::Place { receive, .. } if is_last => {
+                if let Some(Receive { stage: Stage::Matched(matched), .. }) = self.receives.get(receive)
+                    && (!matched.is_announced || matched.placed == matched.wanted)
+                {
+                    self.received(receive);
+                }
+            }
+            Arriving::Write { .. } if is_last => self.written(peer),
+            Arriving::Returned { access, .. } if is_last => self.returned_wholly(access),
+            _ => {}
         }
     }
 

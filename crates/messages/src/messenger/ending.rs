@@ -1,30 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The end of a channel: what concerned its peer fails, and nothing else does.
 
-use barewire_endpoint::{Address, ChannelId, Ending};
+use barewire_endpoint::{ChannelId, Ending};
 
 use super::State;
 use super::receive::{Content, Stage};
 use crate::completion::{Failure, Operation};
-use crate::peers::{Arriving, PeerId};
+use crate::peers::PeerId;
 
 impl State {
     /// The endpoint has told of all messages of this channel before.
-    pub(super) fn channel_ended(&mut self, channel: ChannelId, address: Address, ending: Ending) {
-        let Some(id) = self.peers.known_at(address) else { return };
-        let peer = self.peers.at(id);
-        // Another, which was turned away.
-        if peer.channel != Some(channel) {
+    pub(super) fn channel_ended(&mut self, channel: ChannelId, ending: Ending) {
+        let Some(id) = self.peers.of_channel(channel) else { return };
+        if self.peers.get(id).is_none_or(|peer| peer.channel != Some(channel)) {
             return;
         }
-        let ending = if peer.is_broken { Ending::Violation } else { ending };
-        peer.channel = None;
-        (peer.is_open, peer.is_broken) = (false, false);
-        (peer.wants_announcements, peer.was_asked_to_announce) = (false, false);
-        peer.outgoing.clear();
-        peer.arriving = Arriving::Nothing;
+        let peer = self.peers.at(id);
+        let ending = if peer.is_broken && !peer.is_leaving { Ending::Violation } else { ending };
+        peer.disconnected();
         self.asked_to_announce.retain(|asked| *asked != id);
         self.fail_sends(id, ending);
+        self.fail_accesses(id, Failure::Peer { peer: id, ending });
+        self.stop_serving(id);
         self.fail_receives(id, ending);
         self.lose_messages(id, ending);
     }
@@ -38,7 +35,7 @@ impl State {
     }
 
     /// Those that have a message of the peer's, and those that wait for nobody else's.
-    fn fail_receives(&mut self, peer: PeerId, ending: Ending) {
+    pub(super) fn fail_receives(&mut self, peer: PeerId, ending: Ending) {
         let concerned = self.receives.keys_where(|receive| match &receive.stage {
             Stage::Matched(matched) => matched.envelope.source == peer,
             Stage::Posted { wanted, .. } | Stage::Many { wanted, .. } => wanted.source() == Some(peer),

@@ -4,8 +4,8 @@
 use barewire_endpoint::{ChannelId, HEAD_MAX};
 use barewire_link::Link;
 
-use super::{Messenger, OF_NO_SEND, State, of_no_send};
-use crate::completion::{Outcome, PostError};
+use super::{Messenger, OF_ACCESS, OF_NO_SEND, OF_SERVED, State, of_no_send};
+use crate::completion::{Failure, Operation, Outcome, PostError};
 use crate::header::{Header, Label};
 use crate::memory::{Origin, Part};
 use crate::peers::{Out, PeerId};
@@ -136,6 +136,27 @@ impl<L: Link> Messenger<L> {
         self.copy(to, channel, Message { label, origin, options })
     }
 
+    /// Takes a send back of which nothing has been handed on, because its peer is not there yet or takes nothing: then it
+    /// fails as cancelled, and the peer never hears of it. False: there is none with this context, or it is under way.
+    pub fn cancel_send(&mut self, context: u64) -> bool {
+        let is_meant = |send: &Send| {
+            send.options.context == context
+                && send.under_way == 1
+                && matches!(send.stage, Stage::Eager | Stage::Requested { .. })
+        };
+        for key in self.state.sends.keys_where(is_meant) {
+            if !self.endpoint.take_back(key) {
+                continue;
+            }
+            if let Some(send) = self.state.sends.remove(key) {
+                self.state.peers.at(send.peer).under_way -= 1;
+                self.state.fail(context, send.options.note, Operation::Send, Failure::Cancelled);
+                return true;
+            }
+        }
+        false
+    }
+
     /// The way to a peer, if it may have one more message under way; opened on first use.
     #[inline]
     pub(super) fn room_for(&mut self, to: PeerId) -> Result<ChannelId, PostError> {
@@ -153,9 +174,10 @@ impl<L: Link> Messenger<L> {
 
     /// And for one more operation.
     #[inline]
-    fn room_to_post(&mut self, to: PeerId) -> Result<ChannelId, PostError> {
+    pub(super) fn room_to_post(&mut self, to: PeerId) -> Result<ChannelId, PostError> {
         self.state.known(to)?;
-        if self.state.sends.len() >= self.state.config.sends || self.state.peers.at(to).is_broken {
+        let peer = self.state.peers.at(to);
+        if self.state.sends.len() >= self.state.config.sends || peer.is_broken || peer.has_backlog {
             return Err(PostError::Full);
         }
         self.room_for(to)
@@ -163,6 +185,10 @@ impl<L: Link> Messenger<L> {
 
     pub(super) fn connect(&mut self, to: PeerId) -> Result<ChannelId, PostError> {
         let channel = self.endpoint.connect(self.state.peers.at(to).address)?;
+        // Who was at this address before is about to leave.
+        if self.state.peers.of_channel(channel).is_some_and(|other| other != to) {
+            return Err(PostError::Full);
+        }
         self.state.peers.connect(to, channel);
         Ok(channel)
     }
@@ -324,18 +350,24 @@ impl State {
         }
     }
 
-    /// The endpoint has done with a message.
+    /// The endpoint has done with a message: the peer's has it, or the channel is about to end.
     #[inline]
-    pub(super) fn handed_over(&mut self, context: u64) {
-        if context & OF_NO_SEND != 0 {
-            self.peers.at(PeerId::from_number(context as u32)).under_way -= 1;
+    pub(super) fn handed_over(&mut self, context: u64, is_sent: bool) {
+        if context & (OF_NO_SEND | OF_ACCESS | OF_SERVED) != 0 {
+            match context {
+                _ if context & OF_NO_SEND != 0 => self.peers.at(PeerId::from_number(context as u32)).under_way -= 1,
+                _ if context & OF_ACCESS != 0 => self.access_handed_over(context & !OF_ACCESS),
+                _ => self.served_handed_over(context & !OF_SERVED),
+            }
             return;
         }
         let Some(send) = self.sends.get(context) else { return };
         send.under_way -= 1;
         let peer = send.peer;
         self.peers.at(peer).under_way -= 1;
-        self.complete_if_done(context);
+        if is_sent {
+            self.complete_if_done(context);
+        }
     }
 
     /// The receiver of an announced message wants its first bytes. False: it was not asked.

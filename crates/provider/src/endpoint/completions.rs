@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use barewire_messages::{Completion, Envelope, Failure, Operation, Outcome, Received};
+use barewire_messages::{Completion, Envelope, Failure, Operation, Outcome, PeerId, Received};
 
 use super::Endpoint;
 use crate::bindings::*;
@@ -41,6 +41,13 @@ impl Endpoint {
                 self.place(&mut entry, context, Some(received));
                 false
             }
+            Outcome::Done(_) => true,
+            Outcome::Written(write) => {
+                entry.flags = FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA;
+                (entry.length, entry.data) = (write.length as usize, write.data);
+                entry.source = self.source_of(write.source, vectors);
+                false
+            }
             Outcome::Failed { operation, failure, message } => {
                 entry.error = of_failure(failure).0;
                 if let Some(message) = message {
@@ -51,14 +58,14 @@ impl Endpoint {
                     entry.lost = (length - room) as usize;
                 }
                 // An injected message is told of nowhere, and programs do not expect it: what comes next fails as well.
-                if operation == Operation::Send && note == 0 {
+                if operation != Operation::Receive && note == 0 {
                     warning!(FI_LOG_EP_DATA, "an injected message is lost: {failure}");
                     return;
                 }
                 if operation == Operation::Receive {
                     self.place(&mut entry, context, message);
                 }
-                operation == Operation::Send
+                operation != Operation::Receive
             }
         };
         if let Some(bound) = if is_send { self.transmit } else { self.receive } {
@@ -77,10 +84,15 @@ impl Endpoint {
             entry.data = data;
             entry.flags |= FI_REMOTE_CQ_DATA;
         }
-        entry.source = match self.sources.get(source.number() as usize) {
+        entry.source = self.source_of(source, vectors);
+    }
+
+    #[inline]
+    fn source_of(&mut self, peer: PeerId, vectors: &Table<Vector>) -> fi_addr_t {
+        match self.sources.get(peer.number() as usize) {
             Some(&number) if number != FI_ADDR_NOTAVAIL => number,
-            _ => self.find_source(vectors, source),
-        };
+            _ => self.find_source(vectors, peer),
+        }
     }
 
     /// Where a message lies in memory for many; and that this is done with, if it is.

@@ -60,9 +60,11 @@ struct Incoming<'a> {
 
 /// Which flags an operation has.
 #[derive(Clone, Copy)]
-enum Flags {
+pub(super) enum Flags {
     /// The endpoint's.
     Default,
+    /// None: nobody is told.
+    Injected,
     /// The call's own.
     Given(u64),
 }
@@ -175,9 +177,13 @@ impl EndpointFid {
 
 impl Endpoint {
     #[inline]
-    fn flags_to_send(&self, flags: Flags) -> u64 {
+    pub(super) fn flags_to_send(&self, flags: Flags) -> u64 {
         let always = self.transmit.map_or(0, |bound| if bound.is_selective { 0 } else { FI_COMPLETION });
-        always | if let Flags::Given(flags) = flags { flags } else { self.transmit_flags }
+        match flags {
+            Flags::Default => always | self.transmit_flags,
+            Flags::Injected => 0,
+            Flags::Given(flags) => always | flags,
+        }
     }
 
     #[inline]
@@ -251,7 +257,7 @@ unsafe fn inject_parts(
 
 /// # Safety
 /// `length` bytes at `address` must be valid to be read while the result is used.
-unsafe fn bytes<'a>(address: *const c_void, length: usize) -> &'a [u8] {
+pub(super) unsafe fn bytes<'a>(address: *const c_void, length: usize) -> &'a [u8] {
     if length == 0 {
         return &[];
     }
@@ -260,7 +266,7 @@ unsafe fn bytes<'a>(address: *const c_void, length: usize) -> &'a [u8] {
 }
 
 #[inline]
-fn part(address: *const c_void, bytes: usize) -> Part {
+pub(super) fn part(address: *const c_void, bytes: usize) -> Part {
     Part { address: address.cast_mut().cast(), bytes }
 }
 
@@ -269,7 +275,11 @@ fn part(address: *const c_void, bytes: usize) -> Part {
 /// # Safety
 /// `iov` must have `count` entries.
 #[inline]
-unsafe fn with_parts(iov: *const iovec, count: usize, run: impl FnOnce(&[Part]) -> Result<isize>) -> Result<isize> {
+pub(super) unsafe fn with_parts(
+    iov: *const iovec,
+    count: usize,
+    run: impl FnOnce(&[Part]) -> Result<isize>,
+) -> Result<isize> {
     if count > PARTS {
         return Err(Errno::INVALID);
     }
@@ -283,7 +293,7 @@ unsafe fn with_parts(iov: *const iovec, count: usize, run: impl FnOnce(&[Part]) 
 }
 
 /// Of the calls with a structure: data only if they say so.
-fn data_if(flags: u64, data: u64) -> Option<u64> {
+pub(super) fn data_if(flags: u64, data: u64) -> Option<u64> {
     (flags & FI_REMOTE_CQ_DATA != 0).then_some(data)
 }
 

@@ -5,13 +5,13 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Bound, Endpoint, LEAST, messages};
+use super::{Bound, Endpoint, LEAST, access, messages};
 use crate::address;
 use crate::bindings::*;
 use crate::domain::{Shared, shared_of};
 use crate::edge::{Errno, Result, guard, guard_status, unsupported};
 use crate::fabric::no_ops_open;
-use crate::{counter, queue, vector};
+use crate::{counter, queue, region, vector};
 
 /// A `fid_ep`.
 #[repr(C)]
@@ -107,9 +107,9 @@ pub(crate) unsafe extern "C" fn open(
             ops: (&raw const OPS).cast_mut(),
             cm: (&raw const CM_OPS).cast_mut(),
             msg: (&raw const messages::MESSAGE_OPS).cast_mut(),
-            rma: std::ptr::null_mut(),
+            rma: (&raw const access::RMA_OPS).cast_mut(),
             tagged: (&raw const messages::TAGGED_OPS).cast_mut(),
-            atomic: std::ptr::null_mut(),
+            atomic: (&raw const access::ATOMIC_OPS).cast_mut(),
             collective: std::ptr::null_mut(),
         };
         let made = EndpointFid { fid, number, _used: shared.used.clone(), shared };
@@ -222,10 +222,18 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_voi
         // SAFETY: libfabric's promise.
         let ep = unsafe { of(fid.cast()) };
         let mut state = ep.shared.state.lock();
+        let state = &mut *state;
         let endpoint = &mut state.endpoints[ep.number];
         let flags = argument.cast::<u64>();
         match command as u32 {
-            FI_ENABLE => endpoint.enable(&ep.shared),
+            FI_ENABLE => {
+                endpoint.enable(&ep.shared)?;
+                for region in state.regions.iter_mut().filter(|region| region::is_reachable(region)) {
+                    // SAFETY: the program's promise: a region's memory is valid until it is closed.
+                    unsafe { endpoint.register(region) }?;
+                }
+                Ok(())
+            }
             // SAFETY: libfabric's promise of these commands: 64 bits.
             FI_GETOPSFLAG => unsafe {
                 let which = if *flags & FI_TRANSMIT != 0 { endpoint.transmit_flags } else { endpoint.receive_flags };

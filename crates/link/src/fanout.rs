@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Many sockets of one interface behind one hook: a fanout group whose program picks the socket by a byte of the frame,
+//! so that a frame costs the same however many sockets there are (`docs/decisions/0009-one-hook-for-all-sockets.md`).
+//!
+//! The program knows places, and the kernel moves the last member to the place of one that leaves:
+//!
+//! ```text
+//! place    0      1      2      3       4          anchor and spares refuse every frame
+//!        │ live │ live │ live │ anchor │
+//! leave  │ live │ live │ live │ anchor │ spare │   a spare joins, then the one in place 0 is closed:
+//!        │ spare│ live │ live │ anchor │           the last takes its place, and the others stay in theirs
+//! admit  │ spare│ live │ live │ anchor │ new  │    the new one joins, then the spare is closed
+//!        │ new  │ live │ live │ anchor │
+//! admit  │ live │ live │ live │ anchor │ new  │    without a spare the anchor leaves and joins again
+//!        │ live │ live │ live │ new    │ anchor │
+//! ```
+//! So nobody else may make a member leave: the group holds every socket, and its ring, which the kernel lets nobody
+//! change as long as it is mapped, so that nobody can make its socket leave and join again.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::filter::instruction;
+use crate::interface::system;
+use crate::packet::bind;
+use crate::restricted::{Restricted, open_filtered};
+use crate::ring::{ReceiveRing, RingGeometry};
+use crate::socket::{self, get_option, set_option};
+use crate::{Interface, LinkError};
+
+// linux/if_packet.h; libc has none of them.
+const FANOUT_CPU: u16 = 2;
+const FANOUT_CBPF: u16 = 6;
+const FANOUT_UNIQUE_ID: u16 = 0x2000;
+const FANOUT_IGNORE_OUTGOING: u16 = 0x4000;
+const PACKET_FANOUT_DATA: libc::c_int = 22;
+/// Each of 126 service access points and a spare for each: while they live, and once more when the holder ends.
+const MEMBERS_MAX: u32 = 512;
+
+/// `struct fanout_args`: a group of sockets that share what comes.
+#[repr(C)]
+pub(crate) struct Fanout {
+    id: u16,
+    kind: u16,
+    members_max: u32,
+}
+
+impl Fanout {
+    /// A group of one, which nobody can join. A socket in a group cannot be bound anew, nor join another's group and
+    /// take frames away there. By processor, since that is the cheapest way to choose among one.
+    pub(crate) const ALONE: Self =
+        Self { id: 0, kind: FANOUT_CPU | FANOUT_UNIQUE_ID | FANOUT_IGNORE_OUTGOING, members_max: 1 };
+    /// A group that sockets can join by the number that the kernel gives it.
+    const FIRST: Self =
+        Self { id: 0, kind: FANOUT_CBPF | FANOUT_UNIQUE_ID | FANOUT_IGNORE_OUTGOING, members_max: MEMBERS_MAX };
+
+    fn joining(id: u16) -> Self {
+        Self { id, kind: FANOUT_CBPF | FANOUT_IGNORE_OUTGOING, members_max: MEMBERS_MAX }
+    }
+}
+
+/// Sockets of one interface and protocol, each for one value of the byte behind the Ethernet header. The group chooses
+/// the socket; whether that takes the frame is for its own filter to say.
+pub struct FanoutGroup {
+    interface: Interface,
+    protocol: u16,
+    id: u16,
+    /// Has an open filter, so that the group's program can be set through it. Behind all places.
+    anchor: OwnedFd,
+    places: Vec<Member>,
+    /// Whether members are where `places` says; else none is admitted any more, and those there are stay as they are.
+    is_sound: bool,
+}
+
+enum Member {
+    Live {
+        value: u8,
+        _socket: OwnedFd,
+        /// Mapped, so that nobody can change it.
+        _ring: ReceiveRing,
+    },
+    Spare(OwnedFd),
+}
+
+impl FanoutGroup {
+    /// A group without sockets.
+    ///
+    /// # Errors
+    /// What the system says, such as that it has no such groups.
+    pub fn new(interface: &Interface, protocol: u16) -> Result<Self, LinkError> {
+        let failed = |operation| move |source| system(operation, &interface.name, source);
+        let anchor = refusing(interface, protocol)?;
+        set_option(&anchor, libc::SOL_PACKET, libc::PACKET_FANOUT, &Fanout::FIRST).map_err(failed("PACKET_FANOUT"))?;
+        let told: u32 = get_option(&anchor, libc::SOL_PACKET, libc::PACKET_FANOUT).map_err(failed("PACKET_FANOUT"))?;
+        let group = Self {
+            interface: interface.clone(),
+            protocol,
+            id: (told & 0xffff) as u16,
+            anchor,
+            places: vec![],
+            is_sound: true,
+        };
+        group.choose()?;
+        Ok(group)
+    }
+
+    /// The interface's number.
+    #[must_use]
+    pub fn index(&self) -> i32 {
+        self.interface.index
+    }
+
+    /// Whether more sockets may be admitted.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.is_sound
+    }
+
+    /// Whether there is no socket but the group's own.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.places.iter().any(|member| matches!(member, Member::Live { .. }))
+    }
+
+    /// Whether the socket for a value is here.
+    #[must_use]
+    pub fn has(&self, wanted: u8) -> bool {
+        self.place_of(wanted).is_some()
+    }
+
+    /// Takes a socket in for frames with that value; what comes back is to be handed over. The ring must not be set up
+    /// anew by whoever gets it.
+    ///
+    /// # Errors
+    /// What the system says; then the group may no longer be [sound](Self::is_sound).
+    pub fn admit(&mut self, socket: Restricted, value: u8) -> Result<(OwnedFd, RingGeometry), LinkError> {
+        let Restricted { socket, ring: geometry, .. } = socket;
+        let ring = ReceiveRing::map(&socket, geometry).map_err(|(operation, error)| self.failed(operation)(error))?;
+        let handed = socket.try_clone().map_err(self.failed("dup"))?;
+        self.join(&socket)?;
+        let live = Member::Live { value, _socket: socket, _ring: ring };
+        let placed = match self.places.iter().position(|member| matches!(member, Member::Spare(_))) {
+            Some(place) => {
+                // Closes the spare; the last, which is the new one, takes its place.
+                self.places[place] = live;
+                Ok(())
+            }
+            None => {
+                self.places.push(live);
+                rejoin(&self.anchor).map_err(self.failed("PACKET_RX_RING"))
+            }
+        };
+        // An interface that went down meanwhile has mixed up all places.
+        let done = placed.and_then(|()| self.choose()).and_then(|()| socket::check(&self.anchor, &self.interface.name));
+        if let Err(error) = done {
+            self.distrust();
+            self.release(value);
+            return Err(error);
+        }
+        Ok((handed, geometry))
+    }
+
+    /// Closes our own descriptor of the socket for a value; the others stay where they are.
+    pub fn release(&mut self, value: u8) {
+        let Some(place) = self.place_of(value) else { return };
+        match self.spare() {
+            Ok(spare) => self.places[place] = Member::Spare(spare),
+            Err(_) => {
+                // The anchor takes the place, and who comes next would be elsewhere.
+                self.distrust();
+                self.places.swap_remove(place);
+            }
+        }
+    }
+
+    /// To be called when a socket that was released is still open somewhere: it may leave its place at any time, or
+    /// come back elsewhere. The spare of its release is behind all others, and moves when it does.
+    pub fn distrust(&mut self) {
+        self.is_sound = false;
+    }
+
+    /// For the time when nobody keeps this group: descriptors that keep the others where they are while they leave one
+    /// by one, if those who have the others hold all of these.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn bequeath(&mut self) -> Result<impl Iterator<Item = BorrowedFd<'_>>, LinkError> {
+        self.distrust();
+        let live = self.places.iter().filter(|member| matches!(member, Member::Live { .. })).count();
+        for _ in 0..live {
+            let spare = self.spare()?;
+            self.places.push(Member::Spare(spare));
+        }
+        let spares = self.places.iter().filter_map(|member| match member {
+            Member::Spare(socket) => Some(socket.as_fd()),
+            Member::Live { .. } => None,
+        });
+        Ok(spares.chain([self.anchor.as_fd()]))
+    }
+
+    fn place_of(&self, wanted: u8) -> Option<usize> {
+        self.places.iter().position(|member| matches!(member, Member::Live { value, .. } if *value == wanted))
+    }
+
+    /// A new last member that refuses every frame.
+    fn spare(&self) -> Result<OwnedFd, LinkError> {
+        let spare = refusing(&self.interface, self.protocol)?;
+        self.join(&spare)?;
+        Ok(spare)
+    }
+
+    fn join(&self, socket: &OwnedFd) -> Result<(), LinkError> {
+        set_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &Fanout::joining(self.id))
+            .map_err(self.failed("PACKET_FANOUT"))
+    }
+
+    /// Tells the kernel who is where.
+    fn choose(&self) -> Result<(), LinkError> {
+        let mut values: Vec<(u8, u32)> = (0..)
+            .zip(&self.places)
+            .filter_map(|(place, member)| match member {
+                Member::Live { value, .. } => Some((*value, place)),
+                Member::Spare(_) => None,
+            })
+            .collect();
+        values.sort_unstable();
+        let mut program = program(&values);
+        let program = libc::sock_fprog {
+            len: u16::try_from(program.len()).expect("two instructions for each of 256 values"),
+            filter: program.as_mut_ptr(),
+        };
+        set_option(&self.anchor, libc::SOL_PACKET, PACKET_FANOUT_DATA, &program)
+            .map_err(self.failed("PACKET_FANOUT_DATA"))
+    }
+
+    fn failed(&self, operation: &'static str) -> impl Fn(io::Error) -> LinkError {
+        let interface = self.interface.name.clone();
+        move |source| system(operation, &interface, source)
+    }
+}
+
+/// A bound socket that no frame passes.
+fn refusing(interface: &Interface, protocol: u16) -> Result<OwnedFd, LinkError> {
+    let socket = open_filtered(&interface.name, vec![instruction(libc::BPF_RET | libc::BPF_K, 0)])?;
+    bind(&socket, interface.index, protocol).map_err(|source| system("bind", &interface.name, source))?;
+    socket::check(&socket, &interface.name)?;
+    Ok(socket)
+}
+
+/// Leaves the group and joins it again, behind all others: what the kernel does for whoever changes its ring, also from
+/// none to none.
+fn rejoin(socket: &OwnedFd) -> io::Result<()> {
+    let none = libc::tpacket_req { tp_block_size: 0, tp_block_nr: 0, tp_frame_size: 0, tp_frame_nr: 0 };
+    set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &none)
+}
+
+/// The group's program: returns the place for the first byte behind the Ethernet header. One that has no place comes to
+/// its neighbour's, whose filter refuses it.
+fn program(values: &[(u8, u32)]) -> Vec<libc::sock_filter> {
+    // Unlike a socket's filter, it is run when the Ethernet header has been taken off.
+    let mut program = vec![instruction(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0)];
+    program.extend(decide(values));
+    program
+}
+
+fn decide(values: &[(u8, u32)]) -> Vec<libc::sock_filter> {
+    match values {
+        [] => vec![instruction(libc::BPF_RET | libc::BPF_K, 0)],
+        [(_, place)] => vec![instruction(libc::BPF_RET | libc::BPF_K, *place)],
+        _ => {
+            let (low, high) = values.split_at(values.len() / 2);
+            let (below, above) = (decide(low), decide(high));
+            let jt = u8::try_from(below.len()).expect("half of 256 values, two instructions each, less one");
+            let split = instruction(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, high[0].0.into());
+            [vec![libc::sock_filter { jt, ..split }], below, above].concat()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the program behind its load as the kernel would.
+    fn chosen(program: &[libc::sock_filter], value: u8) -> u32 {
+        let mut at = 1;
+        loop {
+            let step = program[at];
+            if u32::from(step.code) == libc::BPF_RET | libc::BPF_K {
+                return step.k;
+            }
+            assert_eq!(u32::from(step.code), libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K);
+            at += 1 + usize::from(if u32::from(value) >= step.k { step.jt } else { step.jf });
+        }
+    }
+
+    #[test]
+    fn every_value_comes_to_its_place_in_few_steps() {
+        for count in [1, 2, 3, 126, 256] {
+            let values: Vec<(u8, u32)> = (0..count).map(|n| ((n * 256 / count) as u8, (count - n) as u32)).collect();
+            let program = program(&values);
+            assert!(program.len() <= 2 * count);
+            for (value, place) in &values {
+                assert_eq!(chosen(&program, *value), *place);
+            }
+            // Others' bytes come to somebody who is there.
+            assert!((0..=255).all(|value| (1..=count as u32).contains(&chosen(&program, value))));
+        }
+        assert_eq!(chosen(&program(&[]), 7), 0);
+    }
+}
