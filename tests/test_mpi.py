@@ -11,12 +11,6 @@ from mpi_libraries import FIXES, WITH_LIBFABRIC, library, needs, program
 
 pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
 
-# What is known not to work, why, and what would end it. Strict: a line that is no longer true fails the test.
-_NO_RMA = "the provider has no remote memory access yet"
-KNOWN_FAILURES = {
-    ("onesided", "openmpi-5", "barewire"): f"Open MPI 5 has only osc/rdma; {_NO_RMA}",
-    ("onesided", "intel", "barewire"): f"Intel MPI registers memory for long active messages; {_NO_RMA}",
-}
 # HPL's parameters by line: one problem of 100, in blocks of 32, on a grid of 1 × 2; and none more for PTRANS.
 HPCC_VALUES = "title title out 8 1 100 1 32 0 1 1 2 16.0 1 2 1 4 1 2 1 1 1 1 1 0 2 64 0 0 1 8 separator 0 1 0 1 "
 # Ranks and arguments; three ranks are two on one host and one on the other.
@@ -24,7 +18,7 @@ PROGRAMS = {
     "pingpong": (2, "100", "131072"),
     "stream": (2, "10"),
     "messages": (3, "7"),
-    "onesided": (2, "1"),
+    "onesided": (3, "1"),
     "threads": (2, "1"),
     "collectives": (3, "1"),
 }
@@ -40,11 +34,9 @@ def run(name: str, source: str, fabric: str) -> str:
 
 @pytest.mark.parametrize("name", WITH_LIBFABRIC)
 @pytest.mark.parametrize("source", PROGRAMS)
-def test_programs_get_their_messages_over_barewire(name: str, source: str, request: pytest.FixtureRequest) -> None:
+def test_programs_get_their_messages_over_barewire(name: str, source: str) -> None:
     """Every line that a program prints is a result that it found right."""
     needs("barewire")
-    if (reason := KNOWN_FAILURES.get((source, name, "barewire"))) is not None:
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
     lines = [json.loads(line) for line in run(name, source, "barewire").splitlines() if line.startswith("{")]
     assert lines and all(line["test"] == source for line in lines)
 

@@ -88,11 +88,11 @@ def test_libraries_say_who_they_are(text: str, family: Family, version: str, net
 
 
 def test_each_library_is_told_of_barewire_in_its_own_words() -> None:
-    for library, layer in ((OPEN_MPI_4, "vader"), (OPEN_MPI_5, "sm")):
+    for library, layers in ((OPEN_MPI_4, "vader,self"), (OPEN_MPI_5, "ofi,sm,self")):
         told = settings(library, "barewire")
         assert (told["OMPI_MCA_pml"], told["OMPI_MCA_mtl"]) == ("cm", "ofi")
         assert told["OMPI_MCA_mtl_ofi_provider_include"] == told["FI_PROVIDER"] == "barewire"
-        assert told["OMPI_MCA_btl"] == f"{layer},self", "with tcp there, one-sided operations would take it"
+        assert told["OMPI_MCA_btl"] == layers, "with tcp there, one-sided operations would take it"
     assert settings(MPICH, "barewire") == {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "barewire"}
     assert settings(INTEL, "barewire")["I_MPI_FABRICS"] == "shm:ofi"
 

@@ -130,7 +130,7 @@ def report_settings(library: Library) -> dict[str, str]:
 
 def _open_mpi(library: Library, wishes: Wishes) -> dict[str, str]:
     # One-sided operations shall not go past the fabric. In version 4 pt2pt sends them through any pml, but Debian
-    # excludes it; version 5 has rdma alone.
+    # excludes it; version 5 has rdma alone, over the btl.
     one_sided = {} if wishes.fabric == "ucx" else {"OMPI_MCA_osc": "^ucx,rdma" if library.major < 5 else "^ucx"}
     return one_sided | _open_mpi_layers(library, wishes)
 
@@ -152,8 +152,10 @@ def _open_mpi_layers(library: Library, wishes: Wishes) -> dict[str, str]:
     # Named with what libfabric layers over it, for Open MPI compares whole names.
     layered = {"tcp": "tcp,tcp;ofi_rxm", "udp": "udp;ofi_rxd"}.get(provider, provider)
     chosen = {"OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "ofi", "OMPI_MCA_mtl_ofi_provider_include": layered}
-    # No byte-transfer layer over TCP: one-sided operations would take it without a word.
-    return chosen | {"OMPI_MCA_btl": f"{shared},self", "FI_PROVIDER": provider}
+    # No byte-transfer layer over TCP: one-sided operations would take it without a word. Version 5 needs one that goes
+    # through the same provider for them; version 4 sends them through the pml.
+    layers = f"{shared},self" if library.major < 5 else f"ofi,{shared},self"
+    return chosen | {"OMPI_MCA_btl": layers, "FI_PROVIDER": provider}
 
 
 def _mpich(library: Library, wishes: Wishes) -> dict[str, str]:
