@@ -3,35 +3,49 @@
 
 mod common;
 
-use barewire_messages::{Messenger, PeerId};
+use std::time::{Duration, Instant};
+
+use barewire_messages::Messenger;
 use common::{NoLink, open, post, send};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 
 const IDLE: [usize; 4] = [1, 16, 64, 120];
 
-/// One that has exchanged a message with each of the others.
-fn acquainted(count: usize) -> (Messenger<NoLink>, Vec<(Messenger<NoLink>, PeerId)>) {
+/// One and so many others of its host, who do not know each other yet.
+fn strangers(count: usize) -> (Messenger<NoLink>, Vec<Messenger<NoLink>>) {
     let mac = [2, 1, fastrand::u8(..), fastrand::u8(..), fastrand::u8(..), fastrand::u8(..)];
-    let (mut here, mut others) = (open(mac, 0x02), Vec::new());
-    for number in 0..count {
-        // Individual tags are even.
-        let mut other = open(mac, 4 + 2 * number as u8);
-        exchange(&mut here, &mut other);
-        let back = other.peer(here.address());
-        others.push((other, back));
-    }
-    (here, others)
+    // Individual tags are even.
+    (open(mac, 0x02), (0..count).map(|number| open(mac, 4 + 2 * number as u8)).collect())
 }
 
-fn exchange(here: &mut Messenger<NoLink>, other: &mut Messenger<NoLink>) {
-    let (to, back) = (here.peer(other.address()), other.peer(here.address()));
-    let mut memory = [0; 8];
-    post(other, back, &mut memory);
-    send(here, to, &[1; 8]);
-    drive(here, other);
-    post(here, to, &mut memory);
-    send(other, back, &[1; 8]);
-    drive(other, here);
+/// Messages of so many bytes, there and back, with each of the others.
+fn exchange(here: &mut Messenger<NoLink>, others: &mut [Messenger<NoLink>], bytes: usize) {
+    let (mut memory, message) = (vec![0; bytes], vec![1; bytes]);
+    for other in others {
+        let (to, back) = (here.peer(other.address()), other.peer(here.address()));
+        post(other, back, &mut memory);
+        send(here, to, &message);
+        drive(here, other);
+        post(here, to, &mut memory);
+        send(other, back, &message);
+        drive(other, here);
+    }
+}
+
+/// What one end of a pair costs more than before: both are this process's.
+fn print_cost(count: usize, before: usize, when: &str) {
+    println!("{count} neighbours, {when}: {} KiB for each", proportional_kib().saturating_sub(before) / count / 2);
+}
+
+/// Looks of everybody's for long enough that quiet pipes rest.
+fn rest(here: &mut Messenger<NoLink>, others: &mut [Messenger<NoLink>]) {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(1500) {
+        here.progress().expect("there is no link to fail");
+        for other in &mut *others {
+            other.progress().expect("there is no link to fail");
+        }
+    }
 }
 
 /// Until the second has a completion.
@@ -52,22 +66,26 @@ fn proportional_kib() -> usize {
 fn neighbours(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("neighbours");
     for count in IDLE {
+        let (mut here, mut others) = strangers(count);
         let before = proportional_kib();
-        let (mut here, mut others) = acquainted(count);
-        // Both ends of each pair, each with an endpoint of its own, are this process's.
-        println!("{count} neighbours: {} KiB for each pair", (proportional_kib() - before) / count);
+        exchange(&mut here, &mut others, 8);
+        print_cost(count, before, "after 8 B");
         group.bench_function(BenchmarkId::new("progress", count), |bencher| bencher.iter(|| here.progress()));
-        let (busy, back) = &mut others[0];
-        let (to, mut memory) = (here.peer(busy.address()), [0; 8]);
+        exchange(&mut here, &mut others, 1 << 20);
+        print_cost(count, before, "after 1 MiB");
+        rest(&mut here, &mut others);
+        print_cost(count, before, "after 1 MiB and a rest");
+        let busy = &mut others[0];
+        let (to, back, mut memory) = (here.peer(busy.address()), busy.peer(here.address()), [0; 8]);
         group.bench_function(BenchmarkId::new("there and back", count), |bencher| {
             bencher.iter(|| {
-                post(busy, *back, &mut memory);
+                post(busy, back, &mut memory);
                 send(&mut here, to, &[1; 8]);
                 while busy.poll().is_none() {
                     busy.progress().expect("there is no link to fail");
                 }
                 post(&mut here, to, &mut memory);
-                send(busy, *back, &[1; 8]);
+                send(busy, back, &[1; 8]);
                 while here.poll().is_none() {
                     here.progress().expect("there is no link to fail");
                 }

@@ -6,7 +6,7 @@
 pub struct Config {
     /// Up to so many bytes a message is sent at once, whether it is waited for or not.
     pub eager_bytes: usize,
-    /// Sends that are not completed, at most; more are refused until some are.
+    /// Sends that are not completed, at most, and as many accesses to peers' memory; more are refused until some are.
     pub sends: usize,
     /// Receives that are not completed, at most.
     pub receives: usize,

@@ -358,7 +358,7 @@ mod tests {
 
         /// Proves that any bytes are a head or are refused with a name, and that no two ways of writing one exist.
         #[test]
-        fn any_bytes_are_a_head_or_are_refused(kind: u8, rest in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn any_bytes_are_a_head_or_are_refused(kind: u8, rest in prop::collection::vec(any::<u8>(), 0..60)) {
             let message = [&[kind][..], &rest].concat();
             if let Ok((header, body)) = Header::decode(&message) {
                 let mut bytes = [0; HEAD_MAX];

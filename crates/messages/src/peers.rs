@@ -192,7 +192,8 @@ impl Peers {
     /// One that is known.
     #[inline]
     pub fn at(&mut self, peer: PeerId) -> &mut Peer {
-        self.entries[peer.0 as usize].as_mut().expect("a peer that something is under way to is not removed")
+        let entry = self.entries.get_mut(peer.0 as usize).and_then(Option::as_deref_mut);
+        entry.expect("a peer that something is under way to is not removed")
     }
 
     #[inline]

@@ -194,6 +194,71 @@ fn a_message_comes_after_the_writes_before_it() {
     }
 }
 
+/// Proves, with random accesses to overlapping places, that memory ends as if each had been done when it was posted, and
+/// that whoever fetches or reads finds what was there at that moment.
+#[test]
+fn random_accesses_do_what_they_would_one_after_the_other() {
+    for seed in 0..60 {
+        println!("seed {seed}");
+        let mut generator = fastrand::Rng::with_seed(seed);
+        let config =
+            Config { cut_bytes: 3000, descriptors_per_peer: [2, 64][generator.usize(..2)], ..Config::default() };
+        let faults = Faults { loss: 0.01, duplication: 0.01, reordering: 0.02, ..Faults::default() };
+        let mut pair = match seed % 2 {
+            0 => host(config),
+            _ => wire(config, &ConnectionConfig::default(), faults, seed),
+        };
+        let [to, _] = introduce(&mut pair);
+        let (mut memory, mut model) = (vec![0; 20_000], vec![0; 20_000]);
+        register(&mut pair[1], &mut memory, Access::ALL, 1);
+        // What each needs until the end, and what it is to find.
+        let [mut kept, mut expected, mut found] = [const { Vec::<Vec<u8>>::new() }; 3];
+        for context in 0..150 {
+            let length = [1, 8, 100, 1400, 5000, 10_000][generator.usize(..6)];
+            let offset = generator.usize(..=model.len() - length);
+            let at = Remote { key: 1, offset: offset as u64 };
+            let place = offset..offset + length;
+            let mut message = bytes(length, generator.u64(..));
+            expected.push(Vec::new());
+            found.push(Vec::new());
+            match generator.u8(..4) {
+                0 if length <= pair[0].atomic_max() => {
+                    expected[context] = model[place.clone()].to_vec();
+                    found[context] = vec![0; length];
+                    let result = [Part::into(&mut found[context])];
+                    let parts = AtomicParts { operand: &[Part::of(&message)], compare: &[], result: &result };
+                    // SAFETY: `kept` and `found` stay to the end.
+                    post(&mut pair, |one| unsafe {
+                        one.atomic(to, at, Op::Sum, Type::U8, parts, options(context as u64))
+                    });
+                    model[place].iter_mut().zip(&message).for_each(|(old, new)| *old = old.wrapping_add(*new));
+                }
+                1 => {
+                    // What is written behind it may be read already, so it is waited for.
+                    expected[context] = model[place].to_vec();
+                    found[context] = vec![0; length];
+                    let parts = [Part::into(&mut found[context])];
+                    read(&mut pair, to, at, &parts, context as u64);
+                    while completion(&mut pair, 0).context != context as u64 {}
+                }
+                _ => {
+                    let parts = in_parts(&mut message, 1 + length / 3, &mut generator);
+                    write(&mut pair, to, at, &parts, None, context as u64);
+                    model[place].copy_from_slice(&message);
+                }
+            }
+            kept.push(message);
+        }
+        drive(&mut pair, |pair| {
+            while pair[0].poll().is_some() {}
+            let counts = pair[0].counts();
+            counts.written + counts.read == 150
+        });
+        pair[1].deregister(1).unwrap();
+        assert!(memory == model && found == expected);
+    }
+}
+
 /// Proves that every operation on every type gives what it gives here, and returns what was there before.
 #[test]
 fn elements_are_changed_atomically() {

@@ -150,3 +150,36 @@ fn a_neighbour_that_breaks_the_protocol_and_takes_nothing_is_cut_off() {
     assert!(failed > 0, "something waited");
     assert!(good[0].settle().unwrap());
 }
+
+/// Proves that who asks for more than a peer may have unanswered, and takes no answer, is cut off before it costs more.
+#[test]
+fn who_reads_without_end_and_takes_no_answer_is_cut_off() {
+    let on = new_host();
+    let mut good = vec![on_host(on, 0x20, Config::default())];
+    let mut memory = bytes(60_000, 1);
+    // SAFETY: nobody else touches it.
+    unsafe { good[0].register(&[Part::into(&mut memory)], Access::ALL, Some(2)) }.unwrap();
+    let mut hostile = open(on, 0x28);
+    let channel = hostile.connect(good[0].address()).unwrap();
+    for number in 0..250_u64 {
+        let numbers = [number, 2, 0, 60_000].map(u64::to_be_bytes);
+        hostile.send(channel, &[&[10][..], &numbers.concat()].concat(), &[], number).unwrap();
+    }
+    idle(&mut good);
+    let served = good[0].counts().read_by_peers;
+    // Besides those of which the endpoint has the answer.
+    assert!((128..210).contains(&served), "{served} reads were begun");
+    let mut inbox = Inbox::new(&InboxConfig::default());
+    let began = std::time::Instant::now();
+    loop {
+        hostile.progress(&mut inbox).unwrap();
+        while let Some(received) = inbox.receive() {
+            inbox.done(received);
+        }
+        if std::iter::from_fn(|| hostile.poll_event()).any(|event| matches!(event, Event::Ended { .. })) {
+            break;
+        }
+        assert!(began.elapsed().as_secs() < 5);
+    }
+    assert!(good[0].settle().unwrap(), "nothing of it is left");
+}

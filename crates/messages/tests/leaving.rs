@@ -58,6 +58,25 @@ fn a_peer_is_forgotten_at_once_and_its_number_stays_its_own() {
     }
 }
 
+/// Proves that a peer that was never there is forgotten at once, too.
+#[test]
+fn a_peer_that_never_came_is_forgotten() {
+    for (way, [one, silent]) in both(Config::default()) {
+        let (mut one, message) = ([one], bytes(10_000, 1));
+        let nobody = one[0].peer(Address { sap: sap(0x60), ..one[0].address() });
+        let elsewhere = one[0].peer(silent.address());
+        for to in [nobody, elsewhere] {
+            // SAFETY: the message stays to the end.
+            unsafe { one[0].send(to, tagged(1), &[Part::of(&message)], options(1, Reaches::Receive)) }.unwrap();
+            one[0].remove_peer(to, Removal::AtOnce).unwrap();
+            let failure = Failure::Peer { peer: to, ending: Ending::Closed };
+            assert_eq!(completion(&mut one, 0), failed(1, Operation::Send, failure), "{way}");
+            assert_eq!(one[0].address_of(to), None);
+        }
+        assert!(one[0].settle().unwrap());
+    }
+}
+
 /// Proves that a peer that is forgotten when all is done gets all that was posted for it.
 #[test]
 fn a_peer_is_forgotten_when_all_is_done() {

@@ -373,6 +373,44 @@ fn a_receive_that_names_nobody_there_fails_in_time() {
     assert_eq!(alive.poll(), Some(receive_failed(3, failure, None)));
 }
 
+/// Proves that a receive from one peer fails if that is gone, though nothing is sent: posted while it was there, or when
+/// it is known to be gone.
+#[test]
+fn a_receive_from_a_peer_that_was_there_fails_when_it_is_gone() {
+    let mut pair = wire(Config::default(), &impatient(), Faults::default(), 1);
+    let [to, from] = introduce(&mut pair);
+    let mut memory = [[0; 8]; 3];
+    let [first, second, third] = &mut memory;
+    receive(&mut pair[1], exactly(from, 1), first, 1);
+    send(&mut pair, 0, to, tagged(1), b"I am", options(2, Reaches::Receive));
+    completion(&mut pair, 1);
+    completion(&mut pair, 0);
+    receive(&mut pair[0], exactly(to, 1), second, 3);
+    idle(&mut pair);
+    assert_eq!(pair[0].poll(), None);
+    let [alive, _silent] = pair;
+    let mut alive = [alive];
+    let gone = receive_failed(3, Failure::Peer { peer: to, ending: Ending::NoAnswer }, None);
+    assert_eq!(completion(&mut alive, 0), gone);
+    receive(&mut alive[0], exactly(to, 1), third, 3);
+    assert_eq!(completion(&mut alive, 0), gone);
+}
+
+/// Proves that an eager message that lies in the sender's memory, and never got away, is not told to have been sent.
+#[test]
+fn a_lent_message_to_a_peer_that_is_gone_fails() {
+    let mut pair = wire(Config::default(), &impatient(), Faults::default(), 1);
+    let [to, _] = introduce(&mut pair);
+    let message = bytes(10_000, 1);
+    let [alive, _silent] = pair;
+    let mut alive = [alive];
+    // SAFETY: the message outlives the test's messengers.
+    unsafe { alive[0].send(to, tagged(1), &[Part::of(&message)], options(1, Reaches::Nowhere)) }.unwrap();
+    let failure = Failure::Peer { peer: to, ending: Ending::NoAnswer };
+    let outcome = Outcome::Failed { operation: Operation::Send, failure, message: None };
+    assert_eq!(completion(&mut alive, 0), Completion { context: 1, outcome });
+}
+
 /// Proves that what is posted for neighbours that do not exist leaves room for one that does.
 #[test]
 fn peers_that_are_not_there_do_not_stop_the_others() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Messengers of one host.
+#![allow(dead_code, reason = "each benchmark uses its part")]
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;

@@ -7,7 +7,7 @@ use super::State;
 use super::receive::{Content, Matched, Receive, Stage};
 use crate::completion::Envelope;
 use crate::header::{BadHeader, Header};
-use crate::peers::{Arriving, PeerId};
+use crate::peers::{Arriving, Peer, PeerId};
 use crate::slab::Key;
 
 /// How a peer broke the protocol: its channel ends, and nothing else.
@@ -30,7 +30,7 @@ impl Sink for State {
     fn piece(&mut self, from: ChannelId, piece: Piece<'_>) -> bool {
         // The endpoint has not told yet who this is.
         let Some(peer) = self.peers.of_channel(from) else { return false };
-        let (is_broken, arriving) = (self.peers.at(peer).is_broken, self.peers.at(peer).arriving);
+        let &mut Peer { is_broken, arriving, .. } = self.peers.at(peer);
         if is_broken {
             return true;
         }

@@ -175,8 +175,7 @@ impl<L: Link> Messenger<L> {
     /// And for one more operation.
     #[inline]
     pub(super) fn room_to_post(&mut self, to: PeerId) -> Result<ChannelId, PostError> {
-        self.state.known(to)?;
-        let peer = self.state.peers.at(to);
+        let peer = self.state.peers.get(to).filter(|peer| !peer.is_leaving).ok_or(PostError::NoSuchPeer)?;
         if self.state.sends.len() >= self.state.config.sends || peer.is_broken || peer.has_backlog {
             return Err(PostError::Full);
         }
