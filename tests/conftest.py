@@ -61,6 +61,12 @@ def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
     return True
 
 
+@pytest.fixture(scope="session")
+def lab_allowed() -> None:
+    """For tests of commands that make labs: a loud skip where this machine allows none."""
+    stand_up("pair").down()
+
+
 @pytest.fixture
 def nothing_left(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Gives a test's labs a directory of their own, which marks their processes, and fails if one of these stays.

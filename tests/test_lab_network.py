@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,7 @@ WIRE_OVERHEAD_BYTES, WIRE_FRAME_BYTES_MIN = 24, 84
 RATE_TOLERANCE = 0.03
 RATE_ATTEMPTS = 4
 RATE_DURATION_S = 0.5
+CAPTURED: dict[str, Any] = {"capture_output": True, "text": True}
 
 ECHO_ONCE = """
 import socket
@@ -318,3 +321,35 @@ def ask(lab: Lab, asker: str, answerer: str, size: int) -> list[str]:
             return output(lab, asker, python(ASK, answerer, str(size))).splitlines()
         finally:
             server.kill()
+
+
+def test_links_are_operational_as_soon_as_the_lab_stands() -> None:
+    """The kernel says so late; MPI libraries take another interface when it does not. A race, so several labs."""
+    for _ in range(3):
+        with stand_up("pair") as lab:
+            seen = [
+                lab.run(host.name, ["cat", "/sys/class/net/eth0/operstate"], **CAPTURED).stdout for host in lab.hosts
+            ]
+            assert seen == ["up\n", "up\n"]
+
+
+def test_a_launcher_in_one_host_reaches_the_others_as_if_by_ssh() -> None:
+    """Same folder, the other host's name and cores, the command's own exit code; an unknown host is unreachable."""
+    with stand_up("star:3") as lab:
+        shell, environment = lab.remote_shell()
+
+        def reach(host: str, *command: str) -> "subprocess.CompletedProcess[str]":
+            return lab.run("h1", [shell, "-x", host, *command], env=dict(os.environ) | environment, **CAPTURED)
+
+        told = reach("h3", "hostname;", "pwd;", "taskset -cp $$ | cut -d: -f2;", "exit 9")
+        cores = ",".join(map(str, lab.host("h3").cpus))
+        assert told.stdout.split() == ["h3", str(Path.cwd()), cores] and told.returncode == 9
+        lost = reach("h9", "hostname")
+        assert lost.returncode == 255 and "there are: h1, h2, h3" in lost.stderr
+
+
+def test_what_a_program_leaves_in_shared_memory_ends_with_its_host() -> None:
+    with stand_up("pair") as lab:
+        lab.run("h1", ["touch", f"/dev/shm/barewire-test-{lab.id}"], check=True)
+        assert not lab.run("h2", ["ls", "/dev/shm"], **CAPTURED).stdout
+        assert not list(Path("/dev/shm").glob(f"barewire-test-{lab.id}"))

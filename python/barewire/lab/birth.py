@@ -35,6 +35,7 @@ class Birth:
     unshare: "subprocess.Popen[bytes] | None" = None
     keeper_pid: int = 0
     host_pids: dict[str, int] = field(default_factory=dict)
+    inner_pids: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def release(self) -> None:
@@ -158,6 +159,7 @@ def _hear(birth: Birth, plan: Plan, reports: socket.socket, log: Path) -> None:
             birth.keeper_pid, birth.notes = pid, report["notes"]
         else:
             birth.host_pids[report["name"]] = pid
+            birth.inner_pids[report["name"]] = report["inner_pid"]
 
 
 def _sender(ancillary: list[tuple[int, int, bytes]]) -> int:

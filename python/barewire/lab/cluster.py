@@ -3,6 +3,7 @@
 
 import builtins
 import contextlib
+import json
 import os
 import secrets
 import shlex
@@ -18,7 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
-from barewire.lab import enter, state
+from barewire.lab import agent, enter, state
 from barewire.lab.birth import Birth, environment, needs_user_namespace, start
 from barewire.lab.kernel import Process
 from barewire.lab.plan import HOST_INTERFACE, Plan, is_oversubscribed, make_plan
@@ -161,6 +162,11 @@ class Lab:
         names = f"{state.NAMES_VARIABLE}={state.names_file(self.directory)}"
         return [*program, str(host.pid), str(host.start_ticks), user, cpus, names, "--", *map(str, command)]
 
+    def remote_shell(self) -> tuple[str, dict[str, str]]:
+        """Return a program that stands for ssh inside the lab, for launchers, and the environment that it needs."""
+        hosts = {host.name: [host.inner_pid, list(host.cpus)] for host in self._state.hosts}
+        return agent.__file__, {agent.VARIABLE: json.dumps(hosts, separators=(",", ":"))}
+
     def popen(self, host_name: str, command: Sequence[str], **popen_arguments: Any) -> "subprocess.Popen[Any]":
         """Start a command inside a host, on its cores.
 
@@ -214,6 +220,7 @@ class Lab:
                     cpus=host.cpus,
                     pid=birth.host_pids[host.name],
                     start_ticks=Process.of(birth.host_pids[host.name]).start_ticks,
+                    inner_pid=birth.inner_pids[host.name],
                 )
                 for host in plan.hosts
             ),

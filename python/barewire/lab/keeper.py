@@ -96,6 +96,7 @@ def _make_host(
     socket.sethostname(host.name)
     silence_ipv6()
     _mount_fresh("sysfs", "/sys")  # /sys/class/net of this namespace; without it, the machine's is seen
+    _mount_fresh("tmpfs", "/dev/shm")  # what a killed program leaves there ends with the host
     _bind(etc_directory(directory) / "hosts", "/etc/hosts")
     _bind(etc_directory(directory) / f"hostname-{host.name}", "/etc/hostname")
     os.write(ready_write, b"1")
@@ -103,7 +104,7 @@ def _make_host(
     os.read(go_read, 1)  # ends when the keeper has made the wires
     os.close(go_read)
     configure_host(plan, host)
-    _send(report, {"role": "host", "name": host.name})
+    _send(report, {"role": "host", "name": host.name, "inner_pid": os.getpid()})
 
 
 def _wait_for_hosts(ready_read: int, count: int) -> None:

@@ -3,6 +3,7 @@
 """A plan's interfaces, told to the kernel by netlink; everything happens in the caller's own network namespace."""
 
 import struct
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +44,8 @@ _BPF_LOAD_WORD, _BPF_JUMP_IF_AT_LEAST, _BPF_RETURN = 0x20, 0x35, 0x06
 _BPF_RANDOM = 0xFFFF_F000 + 56
 _TC_OK, _TC_SHOT = 0, 2
 _CLSACT_INGRESS = 0xFFF2
+# The kernel looks at links' states at most once a second.
+_OPERATIONAL_TIMEOUT_S = 10.0
 # What moves work between frames and the CPU; VLAN tags stay where the kernel puts them.
 _OFFLOAD_WORDS = ("segmentation", "checksum", "scatter-gather", "-gro", "-lro", "-gso")
 
@@ -97,6 +100,7 @@ def configure_host(plan: Plan, host: HostPlan) -> None:
         )
         _finish(netlink, plan, HOST_INTERFACE, host.name)
         _add_neighbours(netlink, index, plan, host)
+        _wait_until_operational(netlink, index)
 
 
 def set_host_link(plan: Plan, host: HostPlan, up: bool) -> None:
@@ -221,6 +225,18 @@ def needs(what: str, fix: str) -> Iterator[None]:
         yield
     except (NetlinkError, OSError) as error:
         raise MachineCannot(f"this kernel gives no {what}: {error}. Fix: {fix}") from error
+
+
+def _wait_until_operational(netlink: IPRoute, index: int) -> None:
+    """Wait until the kernel calls an interface up, which it may do long after both ends are.
+
+    Frames pass before; but MPI libraries look, and take the loopback interface instead of one that is not.
+    """
+    deadline = time.monotonic() + _OPERATIONAL_TIMEOUT_S
+    while netlink.get_links(index)[0].get_attr("IFLA_OPERSTATE") != "UP":
+        if time.monotonic() > deadline:
+            raise MachineCannot(f"the link of a host did not come up within {_OPERATIONAL_TIMEOUT_S:.0f} s")
+        time.sleep(0.003)
 
 
 def _end(plan: Plan, end: End, host_pids: Mapping[str, int]) -> dict[str, object]:

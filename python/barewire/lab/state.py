@@ -17,14 +17,17 @@ from barewire.errors import MachineCannot, WrongUse
 from barewire.lab.kernel import Process
 from barewire.lab.spec import LinkSpec
 
-SCHEMA = 1
+SCHEMA = 2
 # Where barewire's own programs look for names; crates/probe reads it.
 NAMES_VARIABLE = "BAREWIRE_HOSTS"
 
 
 @dataclass(frozen=True)
 class Host:
-    """A host of a running lab; `pid` is the process that stands for it, as the lab's creator sees it."""
+    """A host of a running lab; `pid` is the process that stands for it, as the lab's creator sees it.
+
+    `inner_pid` is the same process as the lab's own process namespace counts it.
+    """
 
     name: str
     address: str
@@ -33,6 +36,7 @@ class Host:
     cpus: tuple[int, ...]
     pid: int
     start_ticks: int
+    inner_pid: int
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`barewire run`: an MPI program over a fabric of one's choice, in a lab or on real hosts."""
+
+import json
+import os
+import socket
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from barewire.errors import MachineCannot, WrongUse
+from barewire.lab import Lab, LinkSpec, parse_rate, parse_topology
+from barewire.mpi import explain, start
+from barewire.mpi.fabrics import FABRICS, PROVIDER, TOKEN, Wishes
+from barewire.mpi.job import Job
+from barewire.mpi.libraries import find_library, library_of_program
+from barewire.mpi.placement import LOCAL_HOST, Place, parse_hostfile, parse_hosts, spread
+from barewire.mpi.prepare import prepare
+
+COMMAND_FOLLOWS = {"allow_interspersed_args": False, "ignore_unknown_options": False}
+_LAB = "In a lab"
+_HOSTS = "On real hosts"
+_PATH = "The path"
+_LINES_SHOWN = 12
+
+
+def run(
+    program: Annotated[list[str], typer.Argument(metavar="-- PROGRAM…", help="the program and its arguments")],
+    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="how many ranks")],
+    fabric: Annotated[str, typer.Option(help=FABRICS, rich_help_panel=_PATH)] = PROVIDER,
+    library: Annotated[
+        str | None,
+        typer.Option(
+            help="MPI library by name or folder; only where the program does not say it", rich_help_panel=_PATH
+        ),
+    ] = None,
+    interface: Annotated[
+        str | None, typer.Option(help="Ethernet interface; unless given the first that is up", rich_help_panel=_PATH)
+    ] = None,
+    link: Annotated[str | None, typer.Option(help="of barewire: packet, xdp", rich_help_panel=_PATH)] = None,
+    wait: Annotated[
+        str | None, typer.Option(help="how barewire waits: spin, adaptive, block", rich_help_panel=_PATH)
+    ] = None,
+    lab: Annotated[str | None, typer.Option(help="pair or star:N, for this run alone", rich_help_panel=_LAB)] = None,
+    rate: Annotated[str, typer.Option(help="each link's rate, such as 1gbit", rich_help_panel=_LAB)] = "unshaped",
+    mtu: Annotated[int, typer.Option(help="each link's MTU in bytes", rich_help_panel=_LAB)] = 1500,
+    hosts: Annotated[
+        str | None, typer.Option(help="a,b or a:4,b:4; also of a lab; else this one", rich_help_panel=_HOSTS)
+    ] = None,
+    hostfile: Annotated[
+        Path | None, typer.Option(help="a file with lines a, a:4 or a slots=4", rich_help_panel=_HOSTS)
+    ] = None,
+    explained: Annotated[
+        bool, typer.Option("--explain", help="first find out which path is really taken; a table on standard error")
+    ] = False,
+    dry: Annotated[bool, typer.Option("--dry-run", help="print the command line, start no rank")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="what --explain and --dry-run print, as JSON")] = False,
+) -> None:
+    """Run an MPI program over plain Ethernet frames, or over another fabric to compare.
+
+    Finds the MPI library that the program was built with, tells it which path to take, and starts it with that
+    library's own launcher. The exit code is the program's.
+    """
+    command = program[1:] if program[0] == "--" else program
+    wishes = Wishes(fabric, interface, link, wait)
+    chosen = None if library is None else find_library(library)
+    used, reason = library_of_program(command[0], chosen, os.environ)
+    if lab is None and (rate != "unshaped" or mtu != 1500):
+        raise WrongUse("--rate and --mtu shape a lab's links: give --lab, too")
+    topology = None if lab is None else parse_topology(lab)
+    places = _places(hosts, hostfile, None if topology is None else topology.host_count)
+    made = nullcontext() if topology is None else Lab.up(topology, LinkSpec(parse_rate(rate), mtu))
+    with made as running:
+        job = prepare(used, wishes, spread(ranks, places), command, running, carried=chosen is not None)
+        if dry:
+            _print_dry(job, wishes, reason, running, explained, as_json)
+            return
+        if explained:
+            _explain(job, wishes, reason, running, as_json)
+        raise typer.Exit(start.run(job, running))
+
+
+def _places(hosts: str | None, hostfile: Path | None, lab_hosts: int | None) -> list[Place]:
+    if hosts is not None and hostfile is not None:
+        raise WrongUse("--hosts and --hostfile both say where: give one of them")
+    places = None
+    if hosts is not None:
+        places = parse_hosts(hosts)
+    elif hostfile is not None:
+        try:
+            places = parse_hostfile(hostfile.read_text(), str(hostfile))
+        except (OSError, UnicodeDecodeError) as error:
+            raise WrongUse(f"hostfile {hostfile} cannot be read: {error}") from error
+    if lab_hosts is not None:
+        known = [f"h{number}" for number in range(1, lab_hosts + 1)]
+        unknown = [place.host for place in places or [] if place.host not in known]
+        if unknown:
+            raise WrongUse(f"the lab has no host '{unknown[0]}'; there are: {', '.join(known)}")
+        return places or [Place(name) for name in known]
+    for place in places or []:
+        try:
+            socket.getaddrinfo(place.host, None)
+        except OSError as error:
+            raise WrongUse(f"host '{place.host}' is unknown: {error.strerror}; see /etc/hosts") from None
+    return places or [Place(LOCAL_HOST)]
+
+
+def _print_dry(job: Job, wishes: Wishes, reason: str, lab: Lab | None, explained: bool, as_json: bool) -> None:
+    if as_json:
+        document = {
+            "command": job.command(os.environ),
+            "environment": {name: value for name, value in job.environment().items() if name != TOKEN},
+            "path": [asdict(row) for row in explain.rows(job, wishes, reason, None)],
+        }
+        typer.echo(json.dumps(document))
+        return
+    if explained:
+        _print_table(explain.rows(job, wishes, reason, None))
+    typer.echo(job.shell_line(os.environ))
+    if lab is not None:
+        typer.echo("# inside host h1 of a lab, which this run would make")
+
+
+def _explain(job: Job, wishes: Wishes, reason: str, lab: Lab | None, as_json: bool) -> None:
+    evidence, output = start.witness(job, lab)
+    table = explain.rows(job, wishes, reason, evidence)
+    if as_json:
+        typer.echo(json.dumps({"path": [asdict(row) for row in table]}), err=True)
+    else:
+        _print_table(table)
+    wrong = [f"{row.what}: {row.wrong}" for row in table if row.wrong]
+    if wrong:
+        said = "\n".join(f"  {line}" for line in output.strip().splitlines()[-_LINES_SHOWN:])
+        raise MachineCannot(f"the path is not the one asked for: {'; '.join(wrong)}. What was said last:\n{said}")
+
+
+def _print_table(rows: list[explain.Row]) -> None:
+    table = Table()
+    for heading in ("what", "path taken", "decided by", "known by"):
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        seen = f"[red]NOT as asked: {escape(row.wrong)}[/]" if row.wrong else escape(row.seen)
+        table.add_row(row.what, escape(row.taken), escape(row.source), seen)
+    Console(stderr=True, highlight=False).print(table)

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What each library must be told so that its messages take a path, as environment variables; pure.
+
+Variables and not options, because they mean the same to mpirun and to srun, and have precedence over the parameter
+files of a distribution: Debian's says `mtl = ^ofi`.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from barewire.errors import MachineCannot, WrongUse
+from barewire.mpi.libraries import Family, Library
+
+PROVIDER = "barewire"
+PROVIDER_FILE = f"lib{PROVIDER}-fi.so"
+FABRICS = "barewire, tcp, udp, ucx, shm, or ofi-NAME for any other libfabric provider, such as ofi-tcp"
+_NAMED = (PROVIDER, "tcp", "udp", "ucx", "shm")
+_OTHER_PROVIDER = re.compile(r"ofi-[a-z0-9_]+")
+WAITS = ("spin", "adaptive", "block")
+LINKS = ("packet", "xdp")
+# Parameters of the provider; crates/provider reads them.
+INTERFACE, LINK, WAIT, TOKEN = (f"FI_BAREWIRE_{name}" for name in ("INTERFACE", "LINK", "WAIT", "TOKEN"))
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the caller asked for; None is what nobody asked for."""
+
+    fabric: str = PROVIDER
+    interface: str | None = None
+    link: str | None = None
+    wait: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no fabric is, and what this fabric does not know."""
+        if self.fabric not in _NAMED and _OTHER_PROVIDER.fullmatch(self.fabric) is None:
+            raise WrongUse(f"unknown fabric '{self.fabric}'; there are: {FABRICS}")
+        for name, value, known in (("--wait", self.wait, WAITS), ("--link", self.link, LINKS)):
+            if value is not None and self.fabric != PROVIDER:
+                raise WrongUse(f"{name} belongs to --fabric {PROVIDER}; {self.fabric} waits and links as it does")
+            if value is not None and value not in known:
+                raise WrongUse(f"unknown {name} '{value}'; there are: {', '.join(known)}")
+
+    @property
+    def provider(self) -> str | None:
+        """The libfabric provider that is asked for by name; None where the library's own layers are."""
+        if self.fabric.startswith("ofi-"):
+            return self.fabric.removeprefix("ofi-")
+        return self.fabric if self.fabric in (PROVIDER, "udp") else None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One environment variable of the job and where it came from."""
+
+    name: str
+    value: str
+    source: str
+
+
+def fabric_settings(library: Library, wishes: Wishes, *, one_host: bool, lab: bool) -> list[Setting]:
+    """Return what selects the path in this library. MachineCannot if it was built without that path."""
+    if wishes.fabric == "shm" and not one_host:
+        raise WrongUse("--fabric shm carries messages within one host only; give one host, or another fabric")
+    chosen = {Family.OPEN_MPI: _open_mpi, Family.MPICH: _mpich, Family.INTEL: _intel}[library.family](library, wishes)
+    if chosen.get("FI_PROVIDER") in ("tcp", "udp") and wishes.interface is not None:
+        chosen[f"FI_{chosen['FI_PROVIDER'].upper()}_IFACE"] = wishes.interface
+    if any(name.startswith("UCX_") for name in chosen) and wishes.interface is not None and wishes.fabric != "shm":
+        chosen["UCX_NET_DEVICES"] = wishes.interface
+    if lab and chosen.get("UCX_TLS") == "tcp,self,sm":
+        # The hosts of a lab are one machine to UCX, which would send between them through shared memory.
+        chosen["UCX_TLS"] = "tcp,self"
+    return [Setting(name, value, f"--fabric {wishes.fabric}") for name, value in chosen.items()]
+
+
+def provider_settings(
+    wishes: Wishes, environment: Mapping[str, str], *, interface: str | None, crowded: bool, token: str
+) -> list[Setting]:
+    """Return the parameters of our own provider: an option goes before the environment, and that before the default.
+
+    `interface` is what the place (a lab) says; `crowded` that ranks share a core, where spinning takes it from the
+    one that is waited for.
+    """
+    asked = ((INTERFACE, wishes.interface, "--interface"), (LINK, wishes.link, "--link"), (WAIT, wishes.wait, "--wait"))
+    settings = []
+    for name, value, option in asked:
+        if value is not None:
+            settings.append(Setting(name, value, option))
+        elif name in environment:
+            settings.append(Setting(name, environment[name], "environment"))
+        elif name == INTERFACE and interface is not None:
+            settings.append(Setting(name, interface, "lab"))
+        elif name == WAIT and crowded:
+            settings.append(Setting(name, "adaptive", "more ranks than cores"))
+    if TOKEN in environment:
+        settings.append(Setting(TOKEN, environment[TOKEN], "environment"))
+    else:
+        settings.append(Setting(TOKEN, token, "drawn for this run"))
+    return settings
+
+
+def provider_folder(environment: Mapping[str, str], built: Path) -> Setting:
+    """Find the folder of our provider: the environment's or the checkout's. MachineCannot if it has no provider."""
+    if "FI_PROVIDER_PATH" in environment:
+        folder, source = Path(environment["FI_PROVIDER_PATH"]), "environment"
+        fix = "correct FI_PROVIDER_PATH, or unset it to use this checkout's"
+    else:
+        folder, source, fix = built, "this checkout", "run `make build`"
+    if not (folder / PROVIDER_FILE).is_file():
+        raise MachineCannot(f"no {PROVIDER_FILE} in {folder}: {fix}")
+    return Setting("FI_PROVIDER_PATH", str(folder), source)
+
+
+def yield_settings(library: Library) -> list[Setting]:
+    """Return what makes a library that waits give its core to others; MPICH has no such setting."""
+    if library.family is Family.OPEN_MPI:
+        return [Setting("OMPI_MCA_mpi_yield_when_idle", "1", "more ranks than cores")]
+    return []
+
+
+def report_settings(library: Library) -> dict[str, str]:
+    """Return what makes a library say which path it took; `explain.read_report` reads that."""
+    if library.family is Family.OPEN_MPI:
+        names = ("pml_base", "mtl_base", "btl_base", "bml_base", "opal_common_ofi")
+        return {f"OMPI_MCA_{name}_verbose": "10" for name in names}
+    return {"MPIR_CVAR_DEBUG_SUMMARY": "1"} if library.family is Family.MPICH else {"I_MPI_DEBUG": "4"}
+
+
+def _open_mpi(library: Library, wishes: Wishes) -> dict[str, str]:
+    # One-sided operations shall not go past the fabric. In version 4 pt2pt sends them through any pml, but Debian
+    # excludes it; version 5 has rdma alone, over the btl.
+    one_sided = {} if wishes.fabric == "ucx" else {"OMPI_MCA_osc": "^ucx,rdma" if library.major < 5 else "^ucx"}
+    return one_sided | _open_mpi_layers(library, wishes)
+
+
+def _open_mpi_layers(library: Library, wishes: Wishes) -> dict[str, str]:
+    shared = "vader" if library.major < 5 else "sm"
+    if wishes.fabric == "tcp":
+        chosen = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": f"tcp,{shared},self"}
+        return chosen | ({"OMPI_MCA_btl_tcp_if_include": wishes.interface} if wishes.interface else {})
+    if wishes.fabric == "shm":
+        return {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": f"{shared},self"}
+    if wishes.fabric == "ucx":
+        # Open MPI leaves UCX alone where it finds no InfiniBand, unless told that any transport and device will do.
+        kind = "pml_ucx" if library.major < 5 else "opal_common_ucx"
+        any_will_do = {f"OMPI_MCA_{kind}_tls": "any", f"OMPI_MCA_{kind}_devices": "any"}
+        return {"OMPI_MCA_pml": "ucx", "UCX_TLS": "tcp,self,sm"} | any_will_do
+    provider = wishes.provider
+    assert provider is not None
+    # Named with what libfabric layers over it, for Open MPI compares whole names.
+    layered = {"tcp": "tcp,tcp;ofi_rxm", "udp": "udp;ofi_rxd"}.get(provider, provider)
+    chosen = {"OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "ofi", "OMPI_MCA_mtl_ofi_provider_include": layered}
+    # No byte-transfer layer over TCP: one-sided operations would take it without a word. Version 5 needs one that goes
+    # through the same provider for them; version 4 sends them through the pml.
+    layers = f"{shared},self" if library.major < 5 else f"ofi,{shared},self"
+    return chosen | {"OMPI_MCA_btl": layers, "FI_PROVIDER": provider}
+
+
+def _mpich(library: Library, wishes: Wishes) -> dict[str, str]:
+    if wishes.fabric == "ucx" or (wishes.fabric in ("tcp", "shm") and "ofi" not in library.netmods):
+        if "ucx" not in library.netmods:
+            raise MachineCannot(f"{library} was built without UCX; it has: {', '.join(library.netmods)}")
+        transports = "sm,self" if wishes.fabric == "shm" else "tcp,self,sm"
+        return {"MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": transports}
+    if "ofi" not in library.netmods:
+        raise MachineCannot(
+            f"{library} was built for {', '.join(library.netmods) or 'another device'} only, so no libfabric provider "
+            "reaches it: build the program with mpich-5 (`make setup` installs it), or use --fabric ucx or tcp"
+        )
+    provider = wishes.provider or wishes.fabric
+    return {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": provider}
+
+
+def _intel(library: Library, wishes: Wishes) -> dict[str, str]:
+    if wishes.fabric == "ucx":
+        raise MachineCannot(
+            f"{library} speaks to UCX through a provider of its own for InfiniBand only: use another fabric"
+        )
+    settings = {"I_MPI_ROOT": str(library.prefix)}
+    if wishes.fabric == "shm":
+        return settings | {"I_MPI_FABRICS": "shm"}
+    if (own := _intel_libfabric(library)) is not None:
+        # Else it takes the distribution's, whose tcp provider hangs in messages longer than their receives (1.17).
+        providers = own.parent / "prov" if (own.parent / "prov").is_dir() else own.parent
+        settings |= {"I_MPI_OFI_LIBRARY": str(own)}
+        if wishes.fabric != PROVIDER:
+            settings |= {"FI_PROVIDER_PATH": str(providers)}
+    return settings | {"I_MPI_FABRICS": "shm:ofi", "FI_PROVIDER": wishes.provider or wishes.fabric}
+
+
+def _intel_libfabric(library: Library) -> Path | None:
+    """The libfabric that comes with Intel MPI: in wheels beside it, in Intel's own packages in a folder of its own."""
+    for folder in ("lib", "libfabric/lib", "opt/mpi/libfabric/lib"):
+        if (file := library.prefix / folder / "libfabric.so.1").is_file():
+            return file
+    return None

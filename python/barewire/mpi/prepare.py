@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""From what the caller asked for and where it runs to a job with all its settings."""
+
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from barewire.lab import Lab
+from barewire.mpi.fabrics import (
+    PROVIDER,
+    Setting,
+    Wishes,
+    fabric_settings,
+    provider_folder,
+    provider_settings,
+    yield_settings,
+)
+from barewire.mpi.job import Job
+from barewire.mpi.libraries import Library, library_path
+from barewire.mpi.placement import LOCAL_HOST
+
+BUILT_PROVIDER = Path(__file__).resolve().parents[3] / "target" / "release" / "libfabric"
+_TOKEN_BYTES = 8
+
+
+def prepare(
+    library: Library,
+    wishes: Wishes,
+    shares: Sequence[tuple[str, int]],
+    program: Sequence[str],
+    lab: Lab | None,
+    *,
+    carried: bool = False,
+) -> Job:
+    """Decide every setting of a job; `carried` if the program does not find this library by itself.
+
+    MachineCannot if the library or this machine lacks the fabric.
+    """
+    in_slurm = lab is None and "SLURM_JOB_ID" in os.environ and shutil.which("srun") is not None
+    interface = None if lab is None else lab.hosts[0].interface
+    crowded = _is_crowded(shares, lab) and not in_slurm
+    # TCP and others would else take the loopback interface, or all there are.
+    placed = replace(wishes, interface=wishes.interface or interface)
+    settings = fabric_settings(library, placed, one_host=len(shares) == 1, lab=lab is not None)
+    if wishes.fabric == PROVIDER:
+        settings.append(provider_folder(os.environ, BUILT_PROVIDER))
+        token = secrets.token_hex(_TOKEN_BYTES)
+        settings += provider_settings(wishes, os.environ, interface=interface, crowded=crowded, token=token)
+    if crowded:
+        settings += yield_settings(library)
+    if lab is not None:
+        settings.append(Setting("TMPDIR", str(_temporary_folder(lab)), "lab"))
+    if carried:
+        settings += [Setting(name, value, "--library") for name, value in library_path(library, os.environ).items()]
+    return Job(
+        library,
+        tuple(shares),
+        tuple(settings),
+        tuple(program),
+        remote_shell=None if lab is None else lab.remote_shell()[0],
+        in_lab=lab is not None,
+        in_slurm=in_slurm,
+        as_root=os.geteuid() == 0 or lab is not None,
+        python="python3" if lab is None else sys.executable,
+    )
+
+
+def _is_crowded(shares: Sequence[tuple[str, int]], lab: Lab | None) -> bool:
+    """Whether ranks must share a core; of real machines only this one's cores are known."""
+    if lab is not None:
+        return lab.oversubscribed or any(count > len(lab.host(host).cpus) for host, count in shares)
+    cores = len(os.sched_getaffinity(0))
+    return any(host == LOCAL_HOST and count > cores for host, count in shares)
+
+
+def _temporary_folder(lab: Lab) -> Path:
+    """Launchers name their folders after process numbers, which every lab counts anew: in /tmp they would collide."""
+    folder = lab.directory / "tmp"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Starts MPI jobs: in a lab or on real hosts, as the user's program or as witnesses of the path."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from barewire.errors import MachineCannot
+from barewire.lab import Lab
+from barewire.mpi.explain import Evidence, read_evidence
+from barewire.mpi.fabrics import report_settings
+from barewire.mpi.job import Job
+
+_WITNESS = Path(__file__).with_name("witness.py")
+_WITNESS_TIMEOUT_S = 60.0
+# A launcher that is asked to end ends its ranks on other hosts first.
+_END_TIMEOUT_S = 5.0
+_SIGNALLED = 128
+
+
+def run(job: Job, lab: Lab | None) -> int:
+    """Run a job to its end and return its exit code; a signal's number counts from 128, as in shells."""
+    process = _start(job, lab)
+    try:
+        code = process.wait()
+    finally:
+        _end(process)
+    return code if code >= 0 else _SIGNALLED - code
+
+
+def witness(job: Job, lab: Lab | None) -> tuple[Evidence, str]:
+    """Run witnesses in the place of the job's program; return what they saw, and all that was printed."""
+    python = sys.executable if lab is not None else job.python
+    program = [python, "-I", "-S", str(_WITNESS), str(job.library.file)]
+    witnesses = job.with_program(program, report_settings(job.library))
+    process = _start(witnesses, lab, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        output, _ = process.communicate(timeout=_WITNESS_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        try:
+            output, _ = process.communicate(timeout=_END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, _ = process.communicate()
+    finally:
+        _end(process)
+    text = output.decode(errors="replace")
+    return read_evidence(text), text
+
+
+def _start(job: Job, lab: Lab | None, **arguments: int) -> "subprocess.Popen[bytes]":
+    environment = dict(os.environ) | job.environment()
+    command = job.command(os.environ)
+    if lab is not None:
+        # In the first host: there the lab's names hold, and its daemons are reached over the lab's own link.
+        environment |= lab.remote_shell()[1]
+        command = lab.command(job.shares[0][0], command)
+    try:
+        return subprocess.Popen(command, env=environment, **arguments)  # type: ignore[call-overload,no-any-return]
+    except OSError as error:
+        raise MachineCannot(f"{command[0]} does not start: {error.strerror}") from error
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(_END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""One rank of a job that looks at itself: witness.py LIBRARY. Talks to the others, then prints one line of JSON.
+
+It is started in the place of the user's program, by the same command with the same settings. What it tells is what the
+kernel knows of this process: which files are mapped, which sockets are open. It needs no compiler, so any library's MPI
+can be asked, by the functions alone that all have in common.
+"""
+
+import ctypes
+import json
+import os
+import re
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+MARK = "barewire-witness "
+_AF_XDP = 44
+_MPICH_WORLD = 0x4400_0000  # MPI_COMM_WORLD of the ABI that MPICH and Intel MPI share
+_FILES = re.compile(r"/(?:libfabric\.so|libucp\.so|libmpi(?:ch|_abi)?\.so|lib\w+-fi\.so)[^/]*$")
+
+
+def main(library: str) -> None:
+    """Join, talk, look, leave."""
+    mpi = ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
+    world: Any = ctypes.c_int(_MPICH_WORLD)
+    if hasattr(mpi, "ompi_mpi_comm_world"):
+        world = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(mpi, "ompi_mpi_comm_world")))
+    rank = ctypes.c_int()
+    mpi.MPI_Init(None, None)
+    mpi.MPI_Comm_rank(world, ctypes.byref(rank))
+    mpi.MPI_Barrier(world)  # opens the connections of a library that opens them late
+    facts = {"rank": rank.value, "host": socket.gethostname(), "files": _files(), **_sockets()}
+    facts["libfabric"] = _libfabric_version(facts["files"])
+    mpi.MPI_Barrier(world)  # nobody leaves before all have looked
+    sys.stdout.write(f"{MARK}{json.dumps(facts)}\n")
+    sys.stdout.flush()
+    mpi.MPI_Finalize()
+
+
+def _files() -> list[str]:
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    paths = {line.split(maxsplit=5)[5] for line in lines if "/" in line}
+    return sorted(path for path in paths if _FILES.search(path))
+
+
+def _libfabric_version(files: list[str]) -> str | None:
+    for file in files:
+        if "/libfabric.so" in file:
+            version = ctypes.CDLL(file).fi_version()
+            return f"{version >> 16}.{version & 0xFFFF}"
+    return None
+
+
+def _sockets() -> dict[str, Any]:
+    """Packet sockets' interfaces with their MTU, whether there is an XDP socket, where TCP connections lead."""
+    packet, peers, xdp = set(), set(), False
+    for descriptor in Path("/proc/self/fd").iterdir():
+        try:
+            if not str(descriptor.readlink()).startswith("socket:"):
+                continue
+            with socket.socket(fileno=os.dup(int(descriptor.name))) as looked_at:
+                if looked_at.family == socket.AF_PACKET:
+                    packet.add(looked_at.getsockname()[0])
+                elif looked_at.family == _AF_XDP:
+                    xdp = True
+                elif looked_at.family in (socket.AF_INET, socket.AF_INET6) and looked_at.type == socket.SOCK_STREAM:
+                    peers.add(looked_at.getpeername()[0])
+        except OSError:  # closed meanwhile, or not connected
+            continue
+    mtus = {name: int(Path(f"/sys/class/net/{name}/mtu").read_text()) for name in packet}
+    return {"packet": mtus, "xdp": xdp, "tcp_peers": sorted(peers - {"127.0.0.1", "::1"})}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

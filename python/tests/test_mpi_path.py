@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Ranks go to hosts as asked, every library is told its path in its own words, and a path that is not so is noticed."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barewire.errors import MachineCannot, WrongUse
+from barewire.mpi import Family, Job, Library, Place, Wishes, parse_hostfile, parse_hosts, spread
+from barewire.mpi.explain import Evidence, Report, read_evidence, read_report, rows
+from barewire.mpi.fabrics import Setting, fabric_settings, provider_folder, provider_settings
+from barewire.mpi.libraries import read_version
+from barewire.mpi.place import share
+from barewire.mpi.witness import MARK
+
+OPEN_MPI_4 = Library("openmpi", Family.OPEN_MPI, "4.1.4", Path("/usr/lib/libmpi.so.40"))
+OPEN_MPI_5 = replace(OPEN_MPI_4, name="openmpi-5", version="5.0.11")
+MPICH = Library("mpich-5", Family.MPICH, "5.0.2", Path("/opt/mpich/lib/libmpi.so.12"), ("ucx", "ofi"))
+MPICH_UCX = replace(MPICH, name="mpich", version="4.0.2", netmods=("ucx",))
+INTEL = Library("intel", Family.INTEL, "2021.18.1", Path("/opt/intel/lib/libmpi.so.12"), ("ofi",))
+TOKEN = "0123456789abcdef"
+
+
+def settings(library: Library, fabric: str, **options: Any) -> dict[str, str]:
+    wishes = Wishes(fabric, options.pop("interface", None))
+    options = {"one_host": False, "lab": False} | options
+    return {setting.name: setting.value for setting in fabric_settings(library, wishes, **options)}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "places", "shares"),
+    [
+        (4, "a,b", [("a", 2), ("b", 2)]),
+        (5, "a,b", [("a", 3), ("b", 2)]),
+        (1, "a,b", [("a", 1)]),
+        (5, "a:4,b:4", [("a", 4), ("b", 1)]),
+        (2, "a:1,b", [("a", 1), ("b", 1)]),
+    ],
+)
+def test_ranks_are_spread_evenly_or_as_the_hosts_say(ranks: int, places: str, shares: list[tuple[str, int]]) -> None:
+    assert spread(ranks, parse_hosts(places)) == shares
+
+
+def test_hostfiles_are_read_in_the_forms_that_launchers_have() -> None:
+    text = "# two racks\na\nb:2 # two\n\nc slots=3\n"
+    assert parse_hostfile(text, "f") == [Place("a"), Place("b", 2), Place("c", 3)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: spread(9, parse_hosts("a:4,b:4")),
+        lambda: parse_hosts("a,,b"),
+        lambda: parse_hosts("a;rm"),
+        lambda: parse_hosts("-x"),
+        lambda: parse_hosts("a,a"),
+        lambda: parse_hostfile("# nothing\n", "f"),
+        lambda: Wishes("token-ring"),
+        lambda: Wishes("ofi-"),
+        lambda: Wishes("tcp", wait="spin"),
+        lambda: Wishes("barewire", wait="sleep"),
+        lambda: Wishes("barewire", link="dpdk"),
+        lambda: settings(OPEN_MPI_4, "shm"),
+    ],
+)
+def test_what_cannot_be_meant_is_wrong_use(wrong: Any) -> None:
+    with pytest.raises(WrongUse):
+        wrong()
+
+
+@pytest.mark.parametrize(
+    ("text", "family", "version", "netmods"),
+    [
+        ("Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4", Family.OPEN_MPI, "4.1.4", ()),
+        ("MPICH Version:\t4.0.2\nMPICH Device:\tch4:ucx\n", Family.MPICH, "4.0.2", ("ucx",)),
+        ("MPICH Version:      5.0.2\nMPICH Device:       ch4:ucx ofi\n", Family.MPICH, "5.0.2", ("ucx", "ofi")),
+        ("Intel(R) MPI Library 2021.18.1 for Linux* OS\n", Family.INTEL, "2021.18.1", ("ofi",)),
+    ],
+)
+def test_libraries_say_who_they_are(text: str, family: Family, version: str, netmods: tuple[str, ...]) -> None:
+    library = read_version(text, Path("libmpi.so"))
+    assert library is not None
+    assert (library.family, library.version, library.netmods) == (family, version, netmods)
+    assert read_version("LAM 7.1", Path("libmpi.so")) is None
+
+
+def test_each_library_is_told_of_barewire_in_its_own_words() -> None:
+    for library, layers in ((OPEN_MPI_4, "vader,self"), (OPEN_MPI_5, "ofi,sm,self")):
+        told = settings(library, "barewire")
+        assert (told["OMPI_MCA_pml"], told["OMPI_MCA_mtl"]) == ("cm", "ofi")
+        assert told["OMPI_MCA_mtl_ofi_provider_include"] == told["FI_PROVIDER"] == "barewire"
+        assert told["OMPI_MCA_btl"] == layers, "with tcp there, one-sided operations would take it"
+    assert settings(MPICH, "barewire") == {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "barewire"}
+    assert settings(INTEL, "barewire")["I_MPI_FABRICS"] == "shm:ofi"
+
+
+def test_a_library_without_the_path_is_refused_with_what_to_do() -> None:
+    with pytest.raises(MachineCannot, match="mpich-5"):
+        settings(MPICH_UCX, "barewire")
+    with pytest.raises(MachineCannot, match="InfiniBand"):
+        settings(INTEL, "ucx")
+
+
+def test_the_interface_is_that_of_every_fabric() -> None:
+    assert settings(OPEN_MPI_4, "tcp", interface="eth1")["OMPI_MCA_btl_tcp_if_include"] == "eth1"
+    assert settings(MPICH, "tcp", interface="eth1")["FI_TCP_IFACE"] == "eth1"
+    assert settings(MPICH, "ucx", interface="eth1")["UCX_NET_DEVICES"] == "eth1"
+
+
+def test_in_a_lab_ucx_may_not_go_through_shared_memory_between_hosts() -> None:
+    assert settings(MPICH_UCX, "tcp")["UCX_TLS"] == "tcp,self,sm"
+    assert settings(MPICH_UCX, "tcp", lab=True)["UCX_TLS"] == "tcp,self"
+
+
+def test_an_option_goes_before_the_environment_and_that_before_the_default() -> None:
+    def decide(wishes: Wishes, environment: dict[str, str]) -> dict[str, tuple[str, str]]:
+        found = provider_settings(wishes, environment, interface="eth0", crowded=True, token=TOKEN)
+        return {setting.name.removeprefix("FI_BAREWIRE_"): (setting.value, setting.source) for setting in found}
+
+    given = {"FI_BAREWIRE_INTERFACE": "eth1", "FI_BAREWIRE_WAIT": "block", "FI_BAREWIRE_TOKEN": "ff"}
+    assert decide(Wishes(), {})["INTERFACE"] == ("eth0", "lab")
+    assert decide(Wishes(), {})["WAIT"] == ("adaptive", "more ranks than cores")
+    assert decide(Wishes(), {})["TOKEN"] == (TOKEN, "drawn for this run")
+    assert decide(Wishes(), given)["INTERFACE"] == ("eth1", "environment")
+    assert decide(Wishes(wait="spin"), given)["WAIT"] == ("spin", "--wait")
+    assert decide(Wishes(), given)["TOKEN"] == ("ff", "environment")
+
+
+def test_a_missing_provider_is_told_with_its_fix(tmp_path: Path) -> None:
+    with pytest.raises(MachineCannot, match="make build"):
+        provider_folder({}, tmp_path)
+    (tmp_path / "libbarewire-fi.so").touch()
+    assert provider_folder({}, tmp_path) == Setting("FI_PROVIDER_PATH", str(tmp_path), "this checkout")
+    with pytest.raises(MachineCannot, match="FI_PROVIDER_PATH"):
+        provider_folder({"FI_PROVIDER_PATH": "/nowhere"}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "count", "shares"), [([2, 3], 2, [[2], [3]]), ([1, 2, 3], 2, [[1], [2]]), ([5], 3, [[5]] * 3)]
+)
+def test_ranks_of_a_host_share_its_cores(cpus: list[int], count: int, shares: list[list[int]]) -> None:
+    assert [share(cpus, rank, count) for rank in range(count)] == shares
+
+
+def job(library: Library = OPEN_MPI_4, fabric: str = "barewire", **options: Any) -> Job:
+    wishes = Wishes(fabric)
+    chosen = fabric_settings(library, wishes, one_host=False, lab=False)
+    if fabric == "barewire":
+        chosen += provider_settings(wishes, {}, interface=None, crowded=False, token=TOKEN)
+    return Job(library, (("a", 1), ("b", 1)), tuple(chosen), ("prog",), **options)
+
+
+def witnessed(library: Library, **differing: Any) -> list[dict[str, Any]]:
+    files = [str(library.file.resolve()), "/x/libbarewire-fi.so", "/x/libfabric.so.1"]
+    usual = {"files": files, "packet": {"eth0": 1500}, "xdp": False, "tcp_peers": [], "libfabric": "1.17"}
+    return [{"rank": 0, "host": "a", **usual}, {"rank": 1, "host": "b", **usual, **differing}]
+
+
+GOOD = Report(frozenset({"pml cm", "mtl ofi"}), frozenset({"barewire"}))
+
+
+def wrong_rows(evidence: Evidence) -> list[str]:
+    return [row.what for row in rows(job(), Wishes(), "", evidence) if row.wrong]
+
+
+def test_a_path_as_asked_for_is_found_right() -> None:
+    assert wrong_rows(Evidence(witnessed(OPEN_MPI_4), GOOD)) == []
+
+
+@pytest.mark.parametrize(
+    ("differing", "report", "what"),
+    [
+        ({"files": [str(OPEN_MPI_4.file.resolve())]}, GOOD, ["provider"]),
+        ({"files": ["/x/libmpi.so.40", "/x/libbarewire-fi.so"]}, GOOD, ["library"]),
+        ({"packet": {}}, GOOD, ["interface"]),
+        ({}, replace(GOOD, providers=frozenset({"tcp;ofi_rxm"})), ["provider"]),
+        ({}, replace(GOOD, layers=frozenset({"pml ob1", "btl tcp"})), ["layer"]),
+    ],
+)
+def test_a_silently_wrong_path_is_noticed(differing: dict[str, Any], report: Report, what: list[str]) -> None:
+    assert wrong_rows(Evidence(witnessed(OPEN_MPI_4, **differing), report)) == what
+
+
+def test_a_rank_that_does_not_answer_is_noticed() -> None:
+    assert wrong_rows(Evidence(witnessed(OPEN_MPI_4)[:1], GOOD)) == ["ranks"]
+
+
+def test_witnesses_are_heard_through_what_launchers_do_to_lines() -> None:
+    lines = [f"{MARK}{json.dumps(facts)}" for facts in reversed(witnessed(OPEN_MPI_4))]
+    evidence = read_evidence(f"[1] {lines[0]}some warning\n{lines[1]}")
+    assert [facts["rank"] for facts in evidence.ranks] == [0, 1]
+
+
+def test_what_libraries_say_of_their_path_is_read() -> None:
+    four = "mtl:ofi:prov: tcp;ofi_rxm\nmtl:ofi:provider: eth0\nselect: component cm selected\n"
+    assert read_report(four).providers == {"tcp;ofi_rxm"}, "version 4 calls the interface a provider"
+    five = "(  mtl) Selected component [ofi]\nmtl:ofi:provider: barewire\nmtl:ofi:provider:domain: eth0\n"
+    assert read_report(five) == Report(frozenset({"mtl ofi"}), frozenset({"barewire"}))
+    assert read_report("Using tcp btl for send to x\nUsing self btl for send to y").layers == {"btl tcp"}
+    assert read_report("[0] MPI startup(): libfabric provider: tcp").providers == {"tcp"}
+
+
+def test_the_token_is_in_no_command_line() -> None:
+    for library in (OPEN_MPI_4, OPEN_MPI_5, MPICH, INTEL):
+        made = replace(job(library), in_slurm=True)
+        assert TOKEN in made.environment().values()
+        assert TOKEN not in made.shell_line({})
+
+
+def test_in_slurm_it_is_srun_with_what_each_library_speaks() -> None:
+    line = replace(job(), in_slurm=True).command({})
+    assert line == ["srun", "-n", "2", "--export=ALL", "--mpi=pmix", "-w", "a,b", "prog"]
+    assert "--mpi=pmi2" in replace(job(MPICH), in_slurm=True).command({})
+    assert not any(word.startswith("--mpi") for word in replace(job(), in_slurm=True).command({"SLURM_MPI_TYPE": "x"}))

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The MPI libraries that tests run under, and the test programs built with each."""
+
+import functools
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from barewire.errors import MachineCannot
+from barewire.mpi import Library, installed_libraries
+from barewire.mpi.fabrics import PROVIDER_FILE
+from barewire.mpi.prepare import BUILT_PROVIDER
+
+SOURCES = ROOT / "tests" / "mpi"
+# All that the lists under setup/ install; how to get the one that nothing installs unasked.
+FIXES = {
+    "openmpi": "apt install openmpi-bin libopenmpi-dev",
+    "mpich": "apt install mpich libmpich-dev",
+    "openmpi-5": "make setup",
+    "mpich-5": "make setup",
+    "intel": "optional, under Intel's licence: setup/setup.sh intel",
+}
+# Debian's MPICH was built for UCX only.
+WITH_LIBFABRIC = [name for name in FIXES if name != "mpich"]
+
+
+@functools.cache
+def library(name: str) -> Library:
+    """An installed library, or a loud skip."""
+    for found in installed_libraries():
+        if found.name == name:
+            return found
+    pytest.skip(f"MPI library {name} is not installed: {FIXES[name]}")
+
+
+def needs(fabric: str) -> None:
+    """A loud skip where a fabric is not there."""
+    if fabric == "barewire" and not (BUILT_PROVIDER / PROVIDER_FILE).is_file():
+        pytest.skip(f"no {PROVIDER_FILE}: make build")
+
+
+@functools.cache
+def program(library_name: str, source: str) -> str:
+    """A test program built with a library's own compiler, once for all tests."""
+    chosen = library(library_name)
+    try:
+        compiler = chosen.program("mpicc")
+    except MachineCannot as error:
+        pytest.skip(str(error))
+    built = _folder() / f"{source}-{library_name}"
+    # Debian's MPICH declares MPI_STATUSES_IGNORE so that the compiler takes it for an array of nothing.
+    flags = ["-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-overflow"]
+    command = [compiler, *flags, str(SOURCES / f"{source}.c"), "-o", str(built), "-lpthread"]
+    environment = dict(os.environ) | {"I_MPI_ROOT": str(chosen.prefix)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    return str(built)
+
+
+@functools.cache
+def _folder() -> Path:
+    holder = tempfile.TemporaryDirectory(prefix="barewire-mpi-")
+    # Kept by the function, and so until the tests end.
+    _folder.holder = holder  # type: ignore[attr-defined]
+    return Path(holder.name)

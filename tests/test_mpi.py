@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Unmodified MPI libraries carry every message over every fabric, each byte checked by the programs in tests/mpi."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import barewire
+from mpi_libraries import FIXES, WITH_LIBFABRIC, library, needs, program
+
+pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
+
+# HPL's parameters by line: one problem of 100, in blocks of 32, on a grid of 1 × 2; and none more for PTRANS.
+HPCC_VALUES = "title title out 8 1 100 1 32 0 1 1 2 16.0 1 2 1 4 1 2 1 1 1 1 1 0 2 64 0 0 1 8 separator 0 1 0 1 "
+# Ranks and arguments; three ranks are two on one host and one on the other.
+PROGRAMS = {
+    "pingpong": (2, "100", "131072"),
+    "stream": (2, "10"),
+    "messages": (3, "7"),
+    "onesided": (3, "1"),
+    "threads": (2, "1"),
+    "collectives": (3, "1"),
+}
+
+
+def run(name: str, source: str, fabric: str) -> str:
+    ranks, *arguments = PROGRAMS[source]
+    built = program(name, source)
+    done = barewire("run", "-n", str(ranks), "--lab", "pair", "--fabric", fabric, "--", built, *map(str, arguments))
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", WITH_LIBFABRIC)
+@pytest.mark.parametrize("source", PROGRAMS)
+def test_programs_get_their_messages_over_barewire(name: str, source: str) -> None:
+    """Every line that a program prints is a result that it found right."""
+    needs("barewire")
+    lines = [json.loads(line) for line in run(name, source, "barewire").splitlines() if line.startswith("{")]
+    assert lines and all(line["test"] == source for line in lines)
+
+
+@pytest.mark.parametrize("name", FIXES)
+def test_the_same_command_with_another_fabric_compares(name: str) -> None:
+    assert '"test": "messages"' in run(name, "messages", "tcp")
+
+
+@pytest.mark.parametrize("fabric", ["barewire", "tcp"])
+def test_netpipe_of_the_distribution_runs_unmodified(fabric: str) -> None:
+    """NetPIPE in its own integrity check (-i): it compares every byte."""
+    needs(fabric)
+    library("openmpi")
+    found = shutil.which("NPopenmpi")
+    if found is None:
+        pytest.skip("NetPIPE is not installed: apt install netpipe-openmpi")
+    options = ["-i", "-n", "10", "-u", "65536", "-o", "/dev/null"]
+    done = barewire("run", "-n", "2", "--lab", "pair", "--fabric", fabric, "--", found, *options)
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
+    lines = [line for line in (done.stdout + done.stderr).splitlines() if " bytes " in line]
+    assert len(lines) > 20 and all(line.endswith("Integrity check passed") for line in lines)
+
+
+def test_hpc_challenge_of_the_distribution_finds_its_results_right(tmp_path: Path) -> None:
+    """HPL, PTRANS, RandomAccess and FFT over barewire, each with its own check; the smallest problem."""
+    needs("barewire")
+    library("openmpi")
+    found = shutil.which("hpcc")
+    if found is None:
+        pytest.skip("HPC Challenge is not installed: apt install hpcc")
+    (tmp_path / "hpccinf.txt").write_text(HPCC_VALUES.replace(" ", "\n"))
+    done = barewire("run", "-n", "2", "--lab", "pair", "--", found, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
+    results = (tmp_path / "hpccoutf.txt").read_text()
+    assert "Success=1" in results and "MPIRandomAccess_ErrorsFraction=0" in results and "PASSED" in results
+    assert "FAILED" not in results
+
+
+def test_intels_benchmarks_run_unmodified() -> None:
+    """The IMB programs name their library without a place for it, which --library gives."""
+    needs("barewire")
+    benchmark = library("intel").prefix / "bin" / "IMB-MPI1"
+    options = ["-npmin", "2", "-iter", "20", "-msglog", "1:10"]
+    done = barewire(
+        *(
+            "run",
+            "-n",
+            "2",
+            "--lab",
+            "pair",
+            "--library",
+            "intel",
+            "--",
+            str(benchmark),
+            "PingPong",
+            "Allreduce",
+            *options,
+        )
+    )
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
+    assert "Benchmarking PingPong" in done.stdout and "Benchmarking Allreduce" in done.stdout

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`barewire run` puts ranks where they belong, says which path they really take, and tells apart whose fault it is."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import BAREWIRE, barewire, eventually, processes_with
+from mpi_libraries import FIXES, WITH_LIBFABRIC, library, needs, program
+
+pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
+
+IN_PAIR = ("run", "--lab", "pair", "--fabric", "tcp")
+
+
+@pytest.mark.parametrize("name", FIXES)
+def test_ranks_run_in_their_hosts_on_their_hosts_cores(name: str) -> None:
+    """A shell in the place of the program says where it is: its host's name, its interface's address, its core."""
+    library(name)
+    say = "echo $(hostname) $(cat /sys/class/net/eth0/address) cores $(taskset -cp $$ | cut -d: -f2)"
+    done = barewire(*IN_PAIR, "-n", "3", "--library", name, "--", "sh", "-c", say)
+    assert done.returncode == 0, done.stderr
+    # Launchers may join lines of different ranks.
+    words = done.stdout.split()
+    assert sorted(word for word in words if word in ("h1", "h2")) == ["h1", "h1", "h2"]
+    addresses = {words[at + 1] for at, word in enumerate(words) if word == "h1"}
+    assert len(addresses) == 1 and len({word for word in words if word.startswith("02:")}) == 2
+    if len(os.sched_getaffinity(0)) == 2:
+        cores = {(word, words[at + 3]) for at, word in enumerate(words) if word in ("h1", "h2")}
+        assert len(cores) == 2 and len({core for _, core in cores}) == 2, "each host has the core of its own"
+
+
+@pytest.mark.parametrize("name", FIXES)
+def test_the_exit_code_is_the_programs(name: str) -> None:
+    library(name)
+    done = barewire(*IN_PAIR, "-n", "2", "--library", name, "--", "sh", "-c", "exit 7")
+    assert done.returncode == 7, done.stderr
+
+
+def test_ranks_go_to_the_hosts_named() -> None:
+    library("mpich")
+    hosts = ("--hosts", "h3:2,h1")
+    done = barewire(
+        *("run", "--lab", "star:3", "--fabric", "tcp", *hosts, "-n", "3", "--library", "mpich", "--", "hostname")
+    )
+    assert sorted(done.stdout.split()) == ["h1", "h3", "h3"], done.stderr
+
+
+@pytest.mark.parametrize("name", WITH_LIBFABRIC)
+def test_the_path_over_barewire_is_known_by_what_ranks_have_open(name: str) -> None:
+    needs("barewire")
+    built = program(name, "pingpong")
+    done = barewire("run", "-n", "2", "--lab", "pair", "--explain", "--json", "--", built, "10", "8")
+    assert done.returncode == 0, done.stderr
+    path = {row["what"]: row for row in json.loads(done.stderr.splitlines()[0])["path"]}
+    assert not any(row["wrong"] for row in path.values())
+    assert "libbarewire-fi.so" in path["provider"]["taken"] and "2 of 2" in path["provider"]["seen"]
+    assert path["interface"]["taken"] == "eth0, MTU 1500" and path["interface"]["source"] == "lab"
+    assert '"bytes": 8' in done.stdout, "then the program runs"
+
+
+@pytest.mark.parametrize("name", FIXES)
+def test_the_path_over_tcp_shows_its_connections(name: str) -> None:
+    built = program(name, "pingpong")
+    done = barewire(*IN_PAIR, "-n", "2", "--explain", "--json", "--", built, "10", "8")
+    assert done.returncode == 0, done.stderr
+    path = {row["what"]: row for row in json.loads(done.stderr.splitlines()[0])["path"]}
+    assert path["TCP connections"]["taken"] == "to 10.77.0.1, 10.77.0.2"
+    assert "barewire" not in json.dumps(path["layer"])
+
+
+def test_a_provider_that_is_none_is_noticed_before_the_program_runs(tmp_path: Path) -> None:
+    """An empty shared object in the provider's place: libfabric passes over it without a word."""
+    built = program("openmpi", "pingpong")
+    (tmp_path / "none.c").write_text("")
+    fake = tmp_path / "libbarewire-fi.so"
+    subprocess.run(["gcc", "-shared", "-o", str(fake), str(tmp_path / "none.c")], check=True)
+    environment = dict(os.environ) | {"FI_PROVIDER_PATH": str(tmp_path)}
+    done = barewire("run", "-n", "2", "--lab", "pair", "--explain", "--", built, "10", "8", env=environment)
+    assert done.returncode == 3 and "the path is not the one asked for" in done.stderr
+    assert "bytes" not in done.stdout
+
+
+def test_a_dry_run_starts_nothing_and_shows_no_token() -> None:
+    needs("barewire")
+    built = program("openmpi", "pingpong")
+    done = barewire("run", "-n", "2", "--hosts", "localhost", "--dry-run", "--", built)
+    assert done.returncode == 0, done.stderr
+    assert "FI_BAREWIRE_TOKEN=$(od " in done.stdout and "--host localhost:2" in done.stdout
+    assert f"-x FI_PROVIDER {built}" in done.stdout or "-x FI_PROVIDER_PATH" in done.stdout
+
+
+def test_in_a_slurm_allocation_srun_starts_the_program(tmp_path: Path) -> None:
+    """A stand-in for srun tells what it was given."""
+    built = program("openmpi", "pingpong")
+    srun = tmp_path / "srun"
+    srun.write_text("""#!/bin/sh
+printf '%s\\n' "$*"
+echo pml $OMPI_MCA_pml btl $OMPI_MCA_btl
+exit 5
+""")
+    srun.chmod(0o755)
+    environment = dict(os.environ) | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "1"}
+    done = barewire("run", "-n", "4", "--fabric", "tcp", "--", built, "10", env=environment)
+    assert done.returncode == 5
+    assert done.stdout.splitlines() == [f"-n 4 --export=ALL --mpi=pmix {built} 10", "pml ob1 btl tcp,vader,self"]
+
+
+def test_a_terminated_run_leaves_nothing() -> None:
+    library("openmpi")
+    command = [BAREWIRE, *IN_PAIR, "-n", "2", "--library", "openmpi", "--", "sleep", "1000"]
+    marker = os.environ["XDG_RUNTIME_DIR"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        assert eventually(lambda: len(processes_with(marker)) > 8, 20), "launcher, daemon and both ranks run"
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 130
+    assert eventually(lambda: processes_with(marker) == [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("-n", "2", "--library", "lam", "--", "true"), 2, "unknown MPI library 'lam'"),
+        (("-n", "2", "--", "no-such-program"), 2, "no program 'no-such-program'"),
+        (("-n", "2", "--", "true"), 2, "is not linked to an MPI library"),
+        (("-n", "2", "--fabric", "token-ring", "--", "true"), 2, "unknown fabric"),
+        (("-n", "2", "--hosts", "no-such-host.invalid", "--library", "mpich", "--", "true"), 2, "is unknown"),
+        (("-n", "2", "--lab", "pair", "--hosts", "h7", "--library", "mpich", "--", "true"), 2, "there are: h1, h2"),
+        (("-n", "2", "--hostfile", "/nonexistent", "--library", "mpich", "--", "true"), 2, "cannot be read"),
+        (("-n", "2", "--lab", "ring", "--library", "mpich", "--", "true"), 2, "unknown topology"),
+        (("-n", "2", "--rate", "1gbit", "--library", "mpich", "--", "true"), 2, "give --lab"),
+        (("-n", "2", "--library", "mpich", "--", "true"), 3, "built for ucx only"),
+        (("-n", "0", "--", "true"), 2, "greater than or equal to"),
+    ],
+)
+def test_bad_input_says_what_to_do(arguments: tuple[str, ...], code: int, said: str) -> None:
+    library("mpich")
+    done = barewire("run", *arguments)
+    assert done.returncode == code, done.stderr
+    assert said in " ".join(done.stderr.split()).replace("│ ", ""), done.stderr
+
+
+def test_a_library_without_its_launcher_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libmpich.so.12").symlink_to(library("mpich").file.resolve())
+    done = barewire("run", "-n", "2", "--fabric", "tcp", "--library", str(tmp_path), "--", "true")
+    assert done.returncode == 3 and "apt install mpich" in done.stderr, done.stderr
