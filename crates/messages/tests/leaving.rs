@@ -10,11 +10,11 @@ use barewire_messages::{
 use common::*;
 
 fn options(context: u64, reaches: Reaches) -> SendOptions {
-    SendOptions { context, reaches, is_silent: false }
+    SendOptions { context, reaches, ..SendOptions::default() }
 }
 
 fn failed(context: u64, operation: Operation, failure: Failure) -> Completion {
-    Completion { context, outcome: Outcome::Failed { operation, failure, message: None } }
+    Completion { context, note: 0, outcome: Outcome::Failed { operation, failure, message: None } }
 }
 
 /// Proves that a peer that is forgotten at once leaves nothing behind: what is under way fails, its number is nobody's

@@ -43,7 +43,9 @@ pub(crate) struct Endpoint {
     /// By the messenger's number of a peer: its number in the address vector.
     sources: Vec<fi_addr_t>,
     /// Receives of many messages.
-    many: Vec<Box<Many>>,
+    many: Vec<Many>,
+    /// How many there were.
+    many_numbered: u64,
     /// A receive of many messages ends when less is left (`FI_OPT_MIN_MULTI_RECV`).
     least: usize,
     /// Messages that were claimed, by the context of the call.
@@ -67,6 +69,8 @@ pub(crate) struct Bound {
 
 /// A receive of many messages.
 struct Many {
+    /// The messenger's context for it.
+    number: u64,
     context: *mut c_void,
     base: *mut u8,
 }
@@ -74,6 +78,8 @@ struct Many {
 // SAFETY: the pointers in it are the program's, and only handed back to it.
 unsafe impl Send for Many {}
 
+/// Set in the numbers of receives of many messages: no pointer of a program's has it.
+const OF_MANY: u64 = 1 << 63;
 const NOBODY: u32 = u32::MAX;
 /// Of the smallest memory for many messages that is left, as long as nobody says.
 const LEAST: usize = 64;

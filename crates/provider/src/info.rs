@@ -29,8 +29,21 @@ const DOMAIN: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
 const TRANSMIT_FLAGS: u64 =
     FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
 const RECEIVE_FLAGS: u64 = FI_COMPLETION | FI_MULTI_RECV;
-/// Messages to a peer, and what is written to it, arrive in the order in which they were sent.
-const ORDER: u64 = FI_ORDER_SAS | FI_ORDER_SAW | FI_ORDER_WAS | FI_ORDER_WAW | FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_WAW;
+/// Messages to a peer, and what is done to its memory, take effect in the order in which they were posted; only what is
+/// read may be changed by a write that was posted after it.
+const ORDER: u64 = FI_ORDER_SAS
+    | FI_ORDER_SAW
+    | FI_ORDER_WAS
+    | FI_ORDER_WAW
+    | FI_ORDER_RAW
+    | FI_ORDER_RAR
+    | FI_ORDER_RMA_WAW
+    | FI_ORDER_RMA_RAW
+    | FI_ORDER_RMA_RAR
+    | FI_ORDER_ATOMIC_WAW
+    | FI_ORDER_ATOMIC_RAW
+    | FI_ORDER_ATOMIC_WAR
+    | FI_ORDER_ATOMIC_RAR;
 /// Operations under way of one endpoint, either way; more are refused until some are done.
 pub(crate) const DEPTH: usize = 4096;
 /// Parts that an operation may have.
@@ -150,6 +163,7 @@ unsafe fn fill(info: &mut fi_info, interface: &Interface, version: u32) {
     endpoint.protocol_version = u32::from(crate::address::VERSION);
     endpoint.max_msg_size = usize::MAX;
     endpoint.max_order_waw_size = usize::MAX;
+    endpoint.max_order_raw_size = usize::MAX;
     endpoint.mem_tag_format = u64::MAX >> 1 & 0xaaaa_aaaa_aaaa_aaaa | 1 << 63;
     endpoint.tx_ctx_cnt = 1;
     endpoint.rx_ctx_cnt = 1;
@@ -269,7 +283,7 @@ unsafe fn check(hints: &fi_info, interface: &Interface, version: u32) -> std::re
         let ours = FI_PROV_SPECIFIC as u32 | 0xba4e;
         unmet(![0, ours].contains(&wish.protocol), "another protocol")?;
         unmet(wish.tx_ctx_cnt > 1 || wish.rx_ctx_cnt > 1, "more than one transmit or receive context")?;
-        unmet(wish.max_order_raw_size > 0 || wish.max_order_war_size > 0, "an order of reads that is not kept")?;
+        unmet(wish.max_order_war_size > 0, "an order of reads that is not kept")?;
         unmet(wish.auth_key_size > 0, "an authentication key; set FI_BAREWIRE_TOKEN instead")?;
     }
     if let Some(wish) = domain {

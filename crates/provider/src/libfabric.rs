@@ -88,23 +88,25 @@ impl Libfabric {
         // SAFETY: the handle is valid; each function has had this type since libfabric 1.0.
         unsafe {
             Some(Self {
-                duplicate_info: mem::transmute::<*mut c_void, _>(symbol(handle, c"fi_dupinfo")?),
-                version: mem::transmute::<*mut c_void, _>(symbol(handle, c"fi_version")?),
-                define_parameter: mem::transmute::<*mut c_void, _>(symbol(handle, c"fi_param_define")?),
-                get_parameter: mem::transmute::<*mut c_void, _>(symbol(handle, c"fi_param_get")?),
-                log_enabled: mem::transmute::<*mut c_void, _>(symbol(handle, c"fi_log_enabled")?),
-                log: mem::transmute::<*mut c_void, _>(symbol(handle, c"fi_log")?),
+                duplicate_info: symbol(handle, c"fi_dupinfo")?,
+                version: symbol(handle, c"fi_version")?,
+                define_parameter: symbol(handle, c"fi_param_define")?,
+                get_parameter: symbol(handle, c"fi_param_get")?,
+                log_enabled: symbol(handle, c"fi_log_enabled")?,
+                log: symbol(handle, c"fi_log")?,
             })
         }
     }
 }
 
 /// # Safety
-/// The handle must be one of `dlopen`'s.
-unsafe fn symbol(handle: *mut c_void, name: &CStr) -> Option<*mut c_void> {
+/// The handle must be one of `dlopen`'s, and `F` the type of the function of this name.
+unsafe fn symbol<F: Copy>(handle: *mut c_void, name: &CStr) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
     // SAFETY: the caller's promise; the name ends with a zero.
     let address = unsafe { libc::dlsym(handle, name.as_ptr()) };
-    (!address.is_null()).then_some(address)
+    // SAFETY: as above; a function pointer is as long as any.
+    (!address.is_null()).then(|| unsafe { mem::transmute_copy::<*mut c_void, F>(&address) })
 }
 
 unsafe extern "C" {

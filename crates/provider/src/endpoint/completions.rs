@@ -101,7 +101,7 @@ impl Endpoint {
         if entry.flags & FI_MULTI_RECV == 0 {
             return;
         }
-        let Some(at) = self.many.iter().position(|many| ptr::from_ref(&**many) as u64 == context) else { return };
+        let Some(at) = self.many.iter().position(|many| many.number == context) else { return };
         entry.context = self.many[at].context;
         let is_last = received.is_none_or(|received| received.is_last);
         if let Some(received) = received {

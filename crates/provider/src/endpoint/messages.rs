@@ -7,7 +7,7 @@ use std::slice;
 use barewire_messages::{Label, Part, Pattern, Reaches, ReceiveOptions, SendOptions, Wanted};
 
 use super::object::{EndpointFid, of};
-use super::{Endpoint, Many};
+use super::{Endpoint, Many, OF_MANY};
 use crate::bindings::*;
 use crate::domain::State;
 use crate::edge::{Errno, Result, guard};
@@ -165,12 +165,13 @@ impl EndpointFid {
             return Ok(0);
         }
         let [part] = receive.parts else { return Err(Errno::INVALID) };
-        let many = Box::new(Many { context: receive.context, base: part.address });
+        endpoint.many_numbered += 1;
+        let number = OF_MANY | endpoint.many_numbered;
         let note = (kind | FI_MULTI_RECV) as u32;
-        let options = ReceiveOptions { context: std::ptr::from_ref(&*many) as u64, note, ..options };
+        let options = ReceiveOptions { context: number, note, ..options };
         // SAFETY: the caller's promise.
         unsafe { messenger.receive_many(wanted, receive.parts, endpoint.least as u64, options) }?;
-        endpoint.many.push(many);
+        endpoint.many.push(Many { number, context: receive.context, base: part.address });
         Ok(0)
     }
 }

@@ -96,6 +96,7 @@ pub(crate) unsafe extern "C" fn open(
             peers: Vec::new(),
             sources: Vec::new(),
             many: Vec::new(),
+            many_numbered: 0,
             least: LEAST,
             claims: Vec::new(),
             counted: None,
@@ -276,7 +277,7 @@ unsafe extern "C" fn cancel(fid: fid_t, context: *mut c_void) -> isize {
         let mut state = ep.shared.state.lock();
         let endpoint = &mut state.endpoints[ep.number];
         let many = endpoint.many.iter().find(|many| many.context == context);
-        let context = many.map_or(context as u64, |many| std::ptr::from_ref(&**many) as u64);
+        let context = many.map_or(context as u64, |many| many.number);
         let messenger = endpoint.messenger.as_mut().ok_or(Errno::BAD_STATE)?;
         if messenger.cancel(context) { Ok(0) } else { Err(Errno(FI_ENOENT)) }
     })
