@@ -12,16 +12,16 @@ use barewire_messages::{
 use common::*;
 
 fn options(context: u64) -> SendOptions {
-    SendOptions { context, reaches: Reaches::Nowhere, is_silent: false }
+    SendOptions { context, ..SendOptions::default() }
 }
 
 fn done(context: u64, operation: Operation) -> Completion {
-    Completion { context, outcome: Outcome::Done(operation) }
+    Completion { context, note: 0, outcome: Outcome::Done(operation) }
 }
 
 fn refused(context: u64, operation: Operation, peer: PeerId, refusal: Refusal) -> Completion {
     let failure = Failure::Refused { peer, refusal };
-    Completion { context, outcome: Outcome::Failed { operation, failure, message: None } }
+    Completion { context, note: 0, outcome: Outcome::Failed { operation, failure, message: None } }
 }
 
 /// Registers memory, which the tests leave alone while peers access it.
@@ -105,7 +105,7 @@ fn data_is_told_to_whose_memory_it_is_and_both_sides_count() {
             write(&mut pair, to, at, &[Part::of(&message)], Some(length as u64), 1);
             assert_eq!(completion(&mut pair, 0), done(1, Operation::Write));
             let told = RemoteWrite { source: from, data: length as u64, length: length as u64 };
-            assert_eq!(completion(&mut pair, 1), Completion { context: 0, outcome: Outcome::Written(told) });
+            assert_eq!(completion(&mut pair, 1), Completion { context: 0, note: 0, outcome: Outcome::Written(told) });
         }
         post(&mut pair, |one| one.inject_write(to, at, b"short", Some(9)));
         assert!(matches!(completion(&mut pair, 1).outcome, Outcome::Written(RemoteWrite { data: 9, length: 5, .. })));
@@ -478,7 +478,7 @@ fn accesses_to_a_peer_that_is_gone_fail() {
         // On a wire it is silent; on one host its process ends.
         let _silent = (!is_local).then_some(dead);
         let mut contexts = [0; 3].map(|_: i32| {
-            let Completion { context, outcome: Outcome::Failed { failure, .. } } = completion(&mut alive, 0) else {
+            let Completion { context, outcome: Outcome::Failed { failure, .. }, .. } = completion(&mut alive, 0) else {
                 panic!("it fails");
             };
             assert!(matches!(failure, Failure::Peer { peer, .. } if peer == to));

@@ -408,7 +408,7 @@ fn a_lent_message_to_a_peer_that_is_gone_fails() {
     unsafe { alive[0].send(to, tagged(1), &[Part::of(&message)], options(1, Reaches::Nowhere)) }.unwrap();
     let failure = Failure::Peer { peer: to, ending: Ending::NoAnswer };
     let outcome = Outcome::Failed { operation: Operation::Send, failure, message: None };
-    assert_eq!(completion(&mut alive, 0), Completion { context: 1, outcome });
+    assert_eq!(completion(&mut alive, 0), Completion { context: 1, note: 0, outcome });
 }
 
 /// Proves that what is posted for neighbours that do not exist leaves room for one that does.
