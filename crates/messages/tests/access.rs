@@ -7,7 +7,7 @@ use barewire_link::Faults;
 use barewire_llc::ConnectionConfig;
 use barewire_messages::{
     Access, AtomicOperation as Op, AtomicParts, AtomicType as Type, Completion, Config, Failure, Operation, Outcome,
-    Part, PeerId, PostError, Reaches, Refusal, Remote, RemoteWrite, SendOptions,
+    Part, PeerId, PostError, Refusal, Remote, RemoteWrite, SendOptions,
 };
 use common::*;
 
