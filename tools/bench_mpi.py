@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What MPI over Barewire promises, as ratios of launches interleaved in one run; prints a table and what is missed.
+
+    bench_mpi.py [--launches N] [--preferred] [GROUP …]      groups: latency, rate, bulk, jumbo, shaped, local, loss
+
+Each launch of mpirun is one experimental unit, and its median (or its mean rate) one value; a ratio is of the medians
+over launches, and beside it stands the interval that the bootstrap of `barewire.stats` gives.
+"""
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "python"))
+
+from barewire.mpi import installed_libraries  # noqa: E402
+
+BAREWIRE = str(ROOT / "bin" / "barewire")
+TCP = [("openmpi", "tcp"), ("mpich", "tcp"), ("mpich-5", "tcp"), ("openmpi", "udp")]
+OURS = [("openmpi", "barewire"), ("mpich-5", "barewire")]
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A ratio and its bound; `interval` is that of the ratio over launches."""
+
+    what: str
+    ratio: float
+    interval: tuple[float, float]
+    sign: str
+    bound: float
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the ratio keeps its bound."""
+        return self.ratio <= self.bound if self.sign == "≤" else self.ratio >= self.bound
+
+
+class Bench:
+    """Launches, their programs, and how they are run."""
+
+    def __init__(self, folder: Path, launches: int, preferred: bool) -> None:
+        """Programs are built into `folder`."""
+        self.folder, self.launches = folder, launches
+        self.front = ["nice", "-n", "-19"] if preferred else []
+        self.libraries = {library.name: library for library in installed_libraries()}
+        self.random = random.Random(1)
+
+    def program(self, library: str, source: str) -> str:
+        """Build a test program with a library's own compiler."""
+        built = self.folder / f"{source}-{library}"
+        if not built.exists():
+            command = [self.libraries[library].program("mpicc"), "-O2", str(ROOT / "tests/mpi" / f"{source}.c")]
+            subprocess.run([*command, "-o", str(built), "-lpthread"], check=True)
+        return str(built)
+
+    def mpi(self, library: str, fabric: str, source: str, *arguments: str, lab: tuple[str, ...]) -> dict[int, float]:
+        """Launch once: what the program prints for each size."""
+        command = [BAREWIRE, "run", "-n", "2", *lab, "--fabric", fabric, "--library", library, "--"]
+        command += [*self.front, self.program(library, source), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)}: {done.stderr[-800:]}")
+        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        key = "half_round_trip_us" if source == "pingpong" else "messages_per_s"
+        return {line["bytes"]: line[key] for line in lines}
+
+    def probe(self, subject: str, test: str, size: str, lab: tuple[str, ...]) -> dict[int, float]:
+        """One launch of the probe: microseconds one way, or messages a second."""
+        command = [*self.front, BAREWIRE, "bench", test, "--transport", "raw", "--sizes", size, "--launches", "1"]
+        output = tempfile.mkdtemp(dir=self.folder)
+        command += ["--json", "--output", output, *(option for option in lab if option not in ("--lab", "pair"))]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        found = {one["subject"]: one for one in json.loads(done.stdout)["series"]}[subject]
+        value = found["median"] if test == "pingpong" else found["median"] * 1e6 / 8 / found["message_bytes"]
+        return {found["message_bytes"]: value}
+
+    def interleave(self, subjects: dict[str, Callable[[], dict[int, float]]], size: int) -> dict[str, list[float]]:
+        """Launch all subjects, shuffled anew in each round."""
+        values: dict[str, list[float]] = {name: [] for name in subjects}
+        for _ in range(self.launches):
+            for name in self.random.sample(list(subjects), len(subjects)):
+                found = subjects[name]()
+                values[name].append(found.get(size, next(iter(found.values()))))
+        for name, of in values.items():
+            print(f"        {name:30} {median(of):12.3f}   {min(of):.3f} … {max(of):.3f}", flush=True)
+        return values
+
+    def subjects(
+        self, pairs: list[tuple[str, str]], source: str, *arguments: str, lab: tuple[str, ...]
+    ) -> dict[str, Callable[[], dict[int, float]]]:
+        """MPI libraries with their fabrics, as far as they are installed."""
+        return {
+            f"{library} {fabric}": lambda library=library, fabric=fabric: self.mpi(  # type: ignore[misc]
+                library, fabric, source, *arguments, lab=lab
+            )
+            for library, fabric in pairs
+            if library in self.libraries
+        }
+
+
+def ratio(one: list[float], other: list[float]) -> tuple[float, tuple[float, float]]:
+    """Ratio of the medians, and its percentile-bootstrap interval of 95 % over launches."""
+    generator = np.random.default_rng(1)
+    draws = [
+        np.median(generator.choice(one, len(one))) / np.median(generator.choice(other, len(other))) for _ in range(4000)
+    ]
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return median(one) / median(other), (float(low), float(high))
+
+
+def against(values: dict[str, list[float]], best: Callable[[list[float]], float]) -> str:
+    """Name the best of those that are not ours."""
+    rivals = [name for name in values if "barewire" not in name and name not in ("floor", "raw", "wire")]
+    return {median(values[name]): name for name in rivals}[best([median(values[name]) for name in rivals])]
+
+
+PAIR = ("--lab", "pair")
+
+
+def latency(bench: Bench) -> Iterator[Promise]:
+    """8 B one way against the floor of raw frames and the best TCP."""
+    subjects = bench.subjects([*OURS, *TCP], "pingpong", "20000", "8", lab=PAIR)
+    subjects["floor"] = lambda: bench.probe("floor", "pingpong", "64", PAIR)
+    values = bench.interleave(subjects, 8)
+    tcp = against(values, min)
+    for name in (name for name in values if "barewire" in name):
+        yield Promise(f"{name}, 8 B one way, against the floor", *ratio(values[name], values["floor"]), "≤", 1.6)
+        yield Promise(f"{name}, 8 B one way, against {tcp}", *ratio(values[name], values[tcp]), "≤", 0.45)
+
+
+def rate(bench: Bench) -> Iterator[Promise]:
+    """64 B messages in windows of 64."""
+    values = bench.interleave(bench.subjects([*OURS, *TCP[:3]], "stream", "2000", "64", lab=PAIR), 64)
+    tcp = against(values, max)
+    for name in (name for name in values if "barewire" in name):
+        yield Promise(f"{name}, 64 B messages a second, against {tcp}", *ratio(values[name], values[tcp]), "≥", 2.0)
+
+
+def bulk(bench: Bench) -> Iterator[Promise]:
+    """1 MiB messages on frames of 1500 bytes against the raw stream."""
+    subjects = bench.subjects(OURS, "stream", "12", "1048576", lab=PAIR)
+    subjects["raw"] = lambda: bench.probe("raw", "stream", "1MiB", PAIR)
+    values = bench.interleave(subjects, 1 << 20)
+    for name in (name for name in values if "barewire" in name):
+        yield Promise(f"{name}, 1 MiB stream, MTU 1500, against raw", *ratio(values[name], values["raw"]), "≥", 0.85)
+
+
+def jumbo(bench: Bench) -> Iterator[Promise]:
+    """1 MiB messages on frames of 9000 bytes against TCP with offloads."""
+    lab = (*PAIR, "--mtu", "9000")
+    values = bench.interleave(bench.subjects([*OURS, *TCP[:3]], "stream", "12", "1048576", lab=lab), 1 << 20)
+    tcp = against(values, max)
+    for name in (name for name in values if "barewire" in name):
+        yield Promise(f"{name}, 1 MiB stream, MTU 9000, against {tcp}", *ratio(values[name], values[tcp]), "≥", 0.9)
+
+
+def shaped(bench: Bench) -> Iterator[Promise]:
+    """1 MiB messages at 1 Gb/s against the wire and TCP."""
+    lab = (*PAIR, "--rate", "1gbit")
+    values = bench.interleave(bench.subjects([*OURS, *TCP[:3]], "stream", "4", "1048576", lab=lab), 1 << 20)
+    # A frame of 1500 bytes takes 1538 on the wire, LLC, token and fragment head 17 of the 1500.
+    wire = [1e9 / 8 * (1500 - 17) / 1538 / (1 << 20)] * 2
+    tcp = against(values, max)
+    for name in (name for name in values if "barewire" in name):
+        yield Promise(f"{name}, 1 MiB stream at 1 Gb/s, against the wire", *ratio(values[name], wire), "≥", 0.98)
+        yield Promise(f"{name}, 1 MiB stream at 1 Gb/s, against {tcp}", *ratio(values[name], values[tcp]), "≥", 1.0)
+
+
+def local(bench: Bench) -> Iterator[Promise]:
+    """Ranks of one host against Open MPI's shared memory."""
+    for size, trips in ((8, "20000"), (1 << 20, "1000")):
+        pairs = [("openmpi", "barewire"), ("openmpi", "shm")]
+        subjects = bench.subjects(pairs, "pingpong", trips, str(size), lab=("--lab", "pair", "--hosts", "h1:2"))
+        values = bench.interleave(subjects, size)
+        against_shm = ratio(values["openmpi barewire"], values["openmpi shm"])
+        yield Promise(f"openmpi barewire on one host, {size} B, against vader", *against_shm, "≤", 1.5)
+
+
+GROUPS = {"latency": latency, "rate": rate, "bulk": bulk, "jumbo": jumbo, "shaped": shaped, "local": local}
+
+
+def main() -> int:
+    """Measure; 1 if a promise is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], help="which promises (default: all)")
+    parser.add_argument("--launches", type=int, default=7, help="of each subject (default: 7)")
+    parser.add_argument("--preferred", action="store_true", help="programs at nice -19, where others use the machine")
+    options = parser.parse_args()
+    missed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        bench = Bench(Path(folder), options.launches, options.preferred)
+        for group in options.groups or GROUPS:
+            print(f"{group}:", flush=True)
+            for promise in GROUPS[group](bench):
+                missed += not promise.is_kept
+                low, high = promise.interval
+                kept = "kept  " if promise.is_kept else "MISSED"
+                text = f"{promise.ratio:7.3f} [{low:.3f}, {high:.3f}] {promise.sign} {promise.bound}"
+                print(f"{kept}  {promise.what:64} {text}", flush=True)
+    print(f"{missed} missed" if missed else "all kept")
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
