@@ -264,9 +264,17 @@ impl<L: Link> Endpoint<L> {
             && handed < FRAMES_PER_TURN
             && port.slots.heads() < most_heads
         {
-            let (front, part) = Front::of(fragment, head, &body);
+            let part = part_of(fragment, head, &body);
+            // Only the first has more than its header; for the others a front would be a copy that waits for a copy.
+            let front: Front;
+            let first = if fragment.start == 0 {
+                front = Front::new(fragment, head);
+                front.bytes()
+            } else {
+                fragment.header()
+            };
             // SAFETY: the body stays as it is until its owner is told, after all of the message's slots are free.
-            let Some(slot) = (unsafe { port.slots.lend(front.bytes(), part) }) else { break };
+            let Some(slot) = (unsafe { port.slots.lend(first, part) }) else { break };
             owners[usize::from(slot)] = message;
             if port.station.send(handle, slot, now).is_err() {
                 port.slots.free(slot);
@@ -313,7 +321,8 @@ impl<L: Link> Endpoint<L> {
                     if handed == FRAMES_PER_TURN {
                         return Handed::TurnOver;
                     }
-                    let (front, part) = Front::of(fragment, head, body);
+                    let part = part_of(fragment, head, body);
+                    let front = Front::new(fragment, if fragment.start == 0 { head } else { &[] });
                     if !pipe.send(front.after(Kind::Fragment, &mut [0; FRONT_MAX]), part) {
                         return Handed::Stuck;
                     }
@@ -374,6 +383,13 @@ fn begin(bytes: usize, room: usize) -> (Cutter, Option<Fragment>) {
     (cutter, first)
 }
 
+/// What of a message's body belongs to a fragment; the first one has room for all of the head.
+#[inline]
+fn part_of<'a>(fragment: &Fragment, head: &[u8], body: &'a Lent) -> &'a [u8] {
+    let (start, end) = (fragment.start as usize, fragment.end as usize);
+    &body.bytes()[start.saturating_sub(head.len())..end - head.len()]
+}
+
 /// A fragment's header, and what of the message's head belongs to it.
 struct Front {
     bytes: [u8; FIRST_HEADER + HEAD_MAX],
@@ -389,15 +405,6 @@ impl Front {
         let length = header.len() + head.len();
         bytes[header.len()..length].copy_from_slice(head);
         Self { bytes, length }
-    }
-
-    /// Of a fragment of a message of head and body: its front, and its part of the body.
-    #[inline]
-    fn of<'a>(fragment: &Fragment, head: &[u8], body: &'a Lent) -> (Self, &'a [u8]) {
-        // The first fragment has room for all of the head.
-        let (start, end) = (fragment.start as usize, fragment.end as usize);
-        let part = &body.bytes()[start.saturating_sub(head.len())..end - head.len()];
-        (Self::new(fragment, if start == 0 { head } else { &[] }), part)
     }
 
     #[inline]
