@@ -14,8 +14,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from barewire.cli.lab import OnOff
 from barewire.errors import MachineCannot, WrongUse
-from barewire.lab import Lab, LinkSpec, parse_rate, parse_topology
+from barewire.lab import Lab, LinkSpec, parse_loss, parse_rate, parse_topology
 from barewire.mpi import explain, start
 from barewire.mpi.fabrics import FABRICS, PROVIDER, TOKEN, Wishes
 from barewire.mpi.job import Job
@@ -50,6 +51,8 @@ def run(
     lab: Annotated[str | None, typer.Option(help="pair or star:N, for this run alone", rich_help_panel=_LAB)] = None,
     rate: Annotated[str, typer.Option(help="each link's rate, such as 1gbit", rich_help_panel=_LAB)] = "unshaped",
     mtu: Annotated[int, typer.Option(help="each link's MTU in bytes", rich_help_panel=_LAB)] = 1500,
+    loss: Annotated[str, typer.Option(help="share of frames that are lost, such as 0.1%", rich_help_panel=_LAB)] = "0",
+    offloads: Annotated[OnOff, typer.Option(help="offloads of the links", rich_help_panel=_LAB)] = OnOff.off,
     hosts: Annotated[
         str | None, typer.Option(help="a,b or a:4,b:4; also of a lab; else this one", rich_help_panel=_HOSTS)
     ] = None,
@@ -71,11 +74,12 @@ def run(
     wishes = Wishes(fabric, interface, link, wait)
     chosen = None if library is None else find_library(library)
     used, reason = library_of_program(command[0], chosen, os.environ)
-    if lab is None and (rate != "unshaped" or mtu != 1500):
-        raise WrongUse("--rate and --mtu shape a lab's links: give --lab, too")
+    if lab is None and (rate, mtu, loss, offloads) != ("unshaped", 1500, "0", OnOff.off):
+        raise WrongUse("--rate, --mtu, --loss and --offloads are of a lab's links: give --lab, too")
     topology = None if lab is None else parse_topology(lab)
     places = _places(hosts, hostfile, None if topology is None else topology.host_count)
-    made = nullcontext() if topology is None else Lab.up(topology, LinkSpec(parse_rate(rate), mtu))
+    link = LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss))
+    made = nullcontext() if topology is None else Lab.up(topology, link)
     with made as running:
         job = prepare(used, wishes, spread(ranks, places), command, running, carried=chosen is not None)
         if dry:
