@@ -78,8 +78,8 @@ def run(
         raise WrongUse("--rate, --mtu, --loss and --offloads are of a lab's links: give --lab, too")
     topology = None if lab is None else parse_topology(lab)
     places = _places(hosts, hostfile, None if topology is None else topology.host_count)
-    link = LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss))
-    made = nullcontext() if topology is None else Lab.up(topology, link)
+    links = LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss))
+    made = nullcontext() if topology is None else Lab.up(topology, links)
     with made as running:
         job = prepare(used, wishes, spread(ranks, places), command, running, carried=chosen is not None)
         if dry:
