@@ -16,7 +16,7 @@ use crate::edge::{Errno, Result, guard_status, unsupported};
 use crate::endpoint::{Endpoint, Family, valid};
 use crate::fabric::{is_used, no_control, no_ops_open, share};
 use crate::libfabric::libfabric;
-use crate::lock::Lock;
+use crate::lock::{Guard, Lock};
 use crate::log::{info, warning};
 use crate::parameters::Parameters;
 use crate::progress::Helper;
@@ -56,6 +56,8 @@ pub(crate) struct State {
     pub regions: Table<Region>,
     /// Grows whenever the program asks what has come: then it makes progress by itself.
     pub asked: u64,
+    /// Questions that found nothing.
+    pub fruitless: u32,
 }
 
 impl State {
@@ -104,6 +106,20 @@ impl State {
 }
 
 impl Shared {
+    /// A question has found nothing: lets others have the core, if they want it and this happens again and again. Most
+    /// programs give it away between two questions by themselves, but some never do.
+    #[inline]
+    pub fn give_way(&self, mut state: Guard<'_, State>) {
+        if self.parameters.gives_way {
+            state.fruitless = state.fruitless.wrapping_add(1);
+            let is_long = state.fruitless.is_multiple_of(FRUITLESS_QUESTIONS);
+            drop(state);
+            if is_long {
+                std::thread::yield_now();
+            }
+        }
+    }
+
     /// Makes progress until `is_over`, or until a time; waits meanwhile as users wish. `is_over` is told how the last
     /// wait ended, if one did, and says how patient the next one is. True: woken by a signal, or too late.
     pub fn wait(
@@ -163,6 +179,8 @@ impl Shared {
     }
 }
 
+/// Questions in vain between two times that the core is given away.
+const FRUITLESS_QUESTIONS: u32 = 8;
 /// Questions between two looks at the clock.
 const TURNS_PER_CLOCK: u32 = 32;
 
@@ -256,6 +274,7 @@ pub(crate) unsafe fn open(
             vectors: Table::new(),
             regions: Table::new(),
             asked: 0,
+            fruitless: 0,
         };
         // SAFETY: with FI_THREAD_DOMAIN, and no helper, the program promises to have one thread here at a time.
         let state = unsafe { Lock::new(state, !is_serial || has_helper) };

@@ -17,10 +17,11 @@ const TOKEN: &CStr = c"token";
 const WAIT: &CStr = c"wait";
 const BROKER: &CStr = c"broker";
 const EAGER: &CStr = c"eager";
+const YIELD: &CStr = c"yield";
 const PATIENCE: &CStr = c"patience";
 
 /// Name and help of each, in the order in which they are shown.
-const ALL: [(&CStr, &str); 7] = [
+const ALL: [(&CStr, &str); 8] = [
     (
         INTERFACE,
         "the Ethernet interface to use (default: each that is up, in the order of their numbers; without any, lo)",
@@ -41,6 +42,11 @@ const ALL: [(&CStr, &str); 7] = [
               the broker at its default place)",
     ),
     (EAGER, "bytes up to which a message is sent before its receive is known (default: as tuned, or 16384)"),
+    (
+        YIELD,
+        "1: other processes want this core, so a question that finds nothing gives it away (default: 0; `barewire run` \
+             sets it where ranks share cores)",
+    ),
     (PATIENCE, "seconds after which a peer that does not answer is given up (default: 10)"),
 ];
 
@@ -53,6 +59,7 @@ pub(crate) struct Parameters {
     pub waiting: Waiting,
     pub broker: Option<PathBuf>,
     pub eager_bytes: Option<usize>,
+    pub gives_way: bool,
     pub patience: Option<Duration>,
 }
 
@@ -88,6 +95,7 @@ impl Parameters {
             waiting: parse(WAIT, read(WAIT), "spin, adaptive or block", waiting)?.unwrap_or_default(),
             broker: read(BROKER).map(PathBuf::from),
             eager_bytes: number(EAGER, read(EAGER), bytes)?,
+            gives_way: parse(YIELD, read(YIELD), "0 or 1", flag)?.unwrap_or_default(),
             patience: parse(PATIENCE, read(PATIENCE), "a number of seconds above 0", seconds)?,
         })
     }
@@ -125,6 +133,14 @@ fn waiting(value: &str) -> Option<Waiting> {
     }
 }
 
+fn flag(value: &str) -> Option<bool> {
+    match value {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
+
 fn seconds(value: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(value.parse().ok()?).ok().filter(|patience| !patience.is_zero())
 }
@@ -141,6 +157,7 @@ mod tests {
     fn nothing_set_is_the_default_and_values_are_read() {
         assert_eq!(Parameters::of(|_| None).unwrap(), Parameters::default());
         assert_eq!(one(WAIT, "block").unwrap().waiting, Waiting::Block);
+        assert!(one(YIELD, "1").unwrap().gives_way);
         assert_eq!(one(TOKEN, "ff").unwrap().token, Some(JobToken::new(255)));
         assert_eq!(one(PATIENCE, "0.5").unwrap().patience, Some(Duration::from_millis(500)));
         assert_eq!(one(EAGER, "0").unwrap().eager_bytes, Some(0));

@@ -262,8 +262,12 @@ fn look(state: &mut State, number: usize) -> Result<()> {
 unsafe fn read_now(queue: &QueueFid, to: *mut c_void, most: usize, sources: *mut fi_addr_t) -> Result<isize> {
     let mut state = queue.shared.state.lock();
     look(&mut state, queue.number)?;
+    if state.queues[queue.number].is_empty() {
+        queue.shared.give_way(state);
+        return Err(Errno::AGAIN);
+    }
     if most == 0 {
-        return if state.queues[queue.number].is_empty() { Err(Errno::AGAIN) } else { Ok(0) };
+        return Ok(0);
     }
     // SAFETY: the caller's promise.
     unsafe { state.queues[queue.number].take(to.cast(), most, sources) }

@@ -21,7 +21,9 @@ _OTHER_PROVIDER = re.compile(r"ofi-[a-z0-9_]+")
 WAITS = ("spin", "adaptive", "block")
 LINKS = ("packet", "xdp")
 # Parameters of the provider; crates/provider reads them.
-INTERFACE, LINK, WAIT, TOKEN = (f"FI_BAREWIRE_{name}" for name in ("INTERFACE", "LINK", "WAIT", "TOKEN"))
+INTERFACE, LINK, WAIT, TOKEN, YIELD = (
+    f"FI_BAREWIRE_{name}" for name in ("INTERFACE", "LINK", "WAIT", "TOKEN", "YIELD")
+)
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,11 @@ def provider_settings(
             settings.append(Setting(name, interface, "lab"))
         elif name == WAIT and crowded:
             settings.append(Setting(name, "adaptive", "more ranks than cores"))
+    if YIELD in environment:
+        settings.append(Setting(YIELD, environment[YIELD], "environment"))
+    elif crowded:
+        # Open MPI's blocking send of a long message asks its queue without end and never yields.
+        settings.append(Setting(YIELD, "1", "more ranks than cores"))
     if TOKEN in environment:
         settings.append(Setting(TOKEN, environment[TOKEN], "environment"))
     else:
