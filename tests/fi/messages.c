@@ -164,7 +164,7 @@ static void peek_claim_and_discard(char **arguments) {
     fill(out, length, place);
     WORKS(peek(3, FI_PEEK, &claimed, NULL, 0));
     next_error(&b, FI_ENOMSG);
-    for (uint64_t tag = 3; tag < 6; tag++) WORKS(fi_tsend(a.ep, out, length, NULL, to_b, tag, out));
+    for (uint64_t tag = 3; tag < 6; tag++) POSTS(fi_tsend(a.ep, out, length, NULL, to_b, tag, out));
     nothing(&b, 0.05);
     WORKS(peek(3, FI_PEEK, &claimed, NULL, 0));
     struct ended ended = next(&b);

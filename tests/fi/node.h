@@ -39,6 +39,14 @@
     CHECK(status_ == (long)(expected), "%s: %ld %s", #call, status_, fi_strerror((int)-status_)); \
   } while (0)
 
+// Posts it, as soon as there is room: a peer that has not answered yet may have few messages under way.
+#define POSTS(call)                                        \
+  do {                                                     \
+    long posted_;                                          \
+    while ((posted_ = (long)(call)) == -FI_EAGAIN) turn(); \
+    GIVES(0, posted_);                                     \
+  } while (0)
+
 struct wish {
   enum fi_ep_type type;         // FI_EP_RDM if unset
   uint64_t caps;                // messages, tagged or not, if 0

@@ -96,7 +96,7 @@ static void a_killed_peer(char **arguments) {
   WORKS(fi_trecv(node.ep, anybody, sizeof anybody, NULL, FI_ADDR_UNSPEC, NEVER, 0, anybody));
   WORKS(fi_trecv(node.ep, in, sizeof in, NULL, other, PING, 0, in));
   WORKS(fi_tinject(node.ep, ping, sizeof ping, other, PING));
-  for (; bulks < BULKS; bulks++) WORKS(fi_tsend(node.ep, out, sizeof out, NULL, victim, BULK, out));
+  for (; bulks < BULKS; bulks++) POSTS(fi_tsend(node.ep, out, sizeof out, NULL, victim, BULK, out));
   while (!killed || failed_bulks < BULKS || !has_failed_receive) {
     CHECK(!killed || now_s() < killed + patience * 1.25 + 0.5, "%d of %d sends failed, receive: %d", failed_bulks,
           BULKS, has_failed_receive);
@@ -134,7 +134,7 @@ static void a_killed_peer(char **arguments) {
   }
   printf("all that concerned the killed peer failed after %.3f s; %d round trips with the other, %.1f ms at most\n",
          now_s() - killed, answers, longest * 1e3);
-  CHECK(answers > 100 && longest < 0.5, "%d round trips, %.3f s", answers, longest);
+  CHECK(answers > 20 && longest < 0.5, "%d round trips, %.3f s", answers, longest);
   // Receives from anybody wait on, and the other is still heard.
   WORKS(fi_cancel(&node.ep->fid, anybody));
   close(others);
