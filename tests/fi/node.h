@@ -107,4 +107,5 @@ struct test {
   const char *name;
   run_fn *run;
 };
-extern const struct test info_cases[], message_cases[], waiting_cases[], memory_cases[], life_cases[], peer_cases[];
+extern const struct test info_cases[], message_cases[], waiting_cases[], memory_cases[], life_cases[], datagram_cases[],
+    peer_cases[];

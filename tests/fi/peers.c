@@ -100,7 +100,7 @@ static void a_killed_peer(char **arguments) {
   while (!killed || failed_bulks < BULKS || !has_failed_receive) {
     CHECK(!killed || now_s() < killed + patience * 1.25 + 0.5, "%d of %d sends failed, receive: %d", failed_bulks,
           BULKS, has_failed_receive);
-    if (!killed && now_s() > began + 0.5) {
+    if (!killed && now_s() > began + 1.5) {
       CHECK(!kill(peer.pid, SIGKILL));
       killed = now_s();
     }
@@ -134,7 +134,7 @@ static void a_killed_peer(char **arguments) {
   }
   printf("all that concerned the killed peer failed after %.3f s; %d round trips with the other, %.1f ms at most\n",
          now_s() - killed, answers, longest * 1e3);
-  CHECK(answers > 20 && longest < 0.5, "%d round trips, %.3f s", answers, longest);
+  CHECK(answers > 10 && longest < 0.5, "%d round trips, %.3f s", answers, longest);
   // Receives from anybody wait on, and the other is still heard.
   WORKS(fi_cancel(&node.ep->fid, anybody));
   close(others);
