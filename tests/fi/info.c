@@ -125,6 +125,19 @@ static void buffers_that_are_too_small(char **arguments) {
   node_close(&node);
 }
 
+// libfabric's own providers would make other endpoints of ours, and come first.
+static void no_layer_comes_between(char **arguments) {
+  (void)arguments;
+  struct fi_info *hints = hints_of(&(struct wish){0}), *found;
+  free(hints->fabric_attr->prov_name);
+  hints->fabric_attr->prov_name = NULL;
+  WORKS(fi_getinfo(API, NULL, NULL, 0, hints, &found));
+  for (struct fi_info *info = found; info; info = info->next)
+    CHECK(!strcmp(info->fabric_attr->prov_name, "barewire"), "%s", info->fabric_attr->prov_name);
+  fi_freeinfo(found);
+  fi_freeinfo(hints);
+}
+
 static void order_of_closing_is_kept(char **arguments) {
   (void)arguments;
   struct node node;
@@ -137,9 +150,7 @@ static void order_of_closing_is_kept(char **arguments) {
 }
 
 const struct test info_cases[] = {
-    {"hints_that_cannot_be_met", hints_that_cannot_be_met},
-    {"addresses_of_others", addresses_of_others},
-    {"buffers_that_are_too_small", buffers_that_are_too_small},
-    {"order_of_closing_is_kept", order_of_closing_is_kept},
-    {NULL, NULL},
+    {"hints_that_cannot_be_met", hints_that_cannot_be_met},     {"addresses_of_others", addresses_of_others},
+    {"buffers_that_are_too_small", buffers_that_are_too_small}, {"no_layer_comes_between", no_layer_comes_between},
+    {"order_of_closing_is_kept", order_of_closing_is_kept},     {NULL, NULL},
 };

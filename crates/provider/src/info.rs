@@ -134,9 +134,9 @@ pub(crate) unsafe extern "C" fn getinfo(
             return Err(Errno::NO_DATA);
         }
         let mut list: *mut fi_info = ptr::null_mut();
-        let kinds = wanted_kinds(hints);
+        let kinds = wanted_kinds(hints, flags);
         if kinds.is_empty() {
-            info!(FI_LOG_FABRIC, "the hints ask for another type of endpoint than FI_EP_RDM and FI_EP_DGRAM");
+            info!(FI_LOG_FABRIC, "the hints ask for another type of endpoint than FI_EP_RDM, or FI_EP_DGRAM without a layer");
         }
         let offers = kinds.iter().flat_map(|kind| interfaces.iter().map(move |interface| (kind, interface)));
         for (kind, interface) in offers.rev() {
@@ -158,12 +158,17 @@ pub(crate) unsafe extern "C" fn getinfo(
     })
 }
 
+/// Set where a provider of libfabric's own asks, which would be layered over ours: no part of its interface, but the same
+/// in all versions so far. A program that wants `FI_EP_RDM` would get that of `ofi_rxd` over our datagrams, before ours.
+const FOR_A_LAYER: u64 = 1 << 59;
+
 /// Types of endpoints that the hints allow, the best first.
-fn wanted_kinds(hints: Option<&fi_info>) -> Vec<Kind> {
+fn wanted_kinds(hints: Option<&fi_info>, flags: u64) -> Vec<Kind> {
     // SAFETY: null or valid, as libfabric demands of hints.
     let wish = hints.and_then(|hints| unsafe { hints.ep_attr.as_ref() }).map_or(FI_EP_UNSPEC, |wish| wish.type_);
     let is_wanted = |kind: &Kind| wish == FI_EP_UNSPEC || wish == kind.type_;
-    [RELIABLE, UNRELIABLE].into_iter().filter(is_wanted).collect()
+    let all = if flags & FOR_A_LAYER == 0 { vec![RELIABLE, UNRELIABLE] } else { vec![RELIABLE] };
+    all.into_iter().filter(is_wanted).collect()
 }
 
 /// A wish in the hints that cannot be met.
