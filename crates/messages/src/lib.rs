@@ -5,7 +5,8 @@
 //! [`Completion`]. Short messages go *eagerly*: from the frame straight into the memory of the receive they match, or
 //! into bounded memory until one is posted. Longer ones are requested first, and go from the sender's memory to the
 //! receiver's once they are matched (*rendezvous*). Peers are connected to on first use. Memory that was *registered* is
-//! written, read and changed atomically by peers without any call but for progress.
+//! written, read and changed atomically by peers without any call but for progress. [`Datagrams`] is for messages of one
+//! frame that may be lost.
 //!
 //! ```
 //! use barewire_endpoint::{Endpoint, Framing};
@@ -36,6 +37,7 @@
 mod atomic;
 mod completion;
 mod config;
+mod datagrams;
 mod header;
 mod matching;
 mod memory;
@@ -47,6 +49,7 @@ mod slab;
 pub use atomic::{AtomicOperation, AtomicType};
 pub use completion::{Completion, Counts, Envelope, Failure, Operation, Outcome, PostError, Received, RemoteWrite};
 pub use config::Config;
+pub use datagrams::{Datagrams, HELD_DATAGRAMS};
 pub use header::Label;
 pub use matching::{Matcher, Pattern, Ticket};
 pub use memory::Part;

@@ -32,7 +32,7 @@ pub(crate) struct Domain {
     fid: fid_domain,
     shared: Arc<Shared>,
     /// Does what there is to do while the program computes.
-    _helper: Option<Helper>,
+    helper: Option<Helper>,
     _fabric: Arc<()>,
 }
 
@@ -285,7 +285,7 @@ pub(crate) unsafe fn open(
         let fid = fid_domain { fid, ops: (&raw const OPS).cast_mut(), mr: (&raw const region::OPS).cast_mut() };
         // SAFETY: the caller's promise.
         let held = unsafe { share(fabric) };
-        let domain = Box::into_raw(Box::new(Domain { fid, shared, _helper: helper, _fabric: held }));
+        let domain = Box::into_raw(Box::new(Domain { fid, shared, helper, _fabric: held }));
         // SAFETY: the caller's promise.
         unsafe { *made = domain.cast() };
         Ok(())
@@ -309,7 +309,11 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
             return Err(Errno::BUSY);
         }
         // SAFETY: made by `open`; the program does not use it any more.
-        drop(unsafe { Box::from_raw(fid.cast::<Domain>()) });
+        let mut domain = unsafe { Box::from_raw(fid.cast::<Domain>()) };
+        if domain.shared.process != std::process::id() {
+            // The thread is the parent's: none here could be waited for.
+            std::mem::forget(domain.helper.take());
+        }
         Ok(())
     })
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Endpoints: reliable, unconnected (`FI_EP_RDM`); a messenger each.
+//! Endpoints: unconnected, and either reliable (`FI_EP_RDM`), a messenger each, or not (`FI_EP_DGRAM`).
 
 mod access;
 mod completions;
 mod messages;
 mod object;
+mod wire;
 
 use std::ffi::c_void;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 use barewire_endpoint::Address;
-use barewire_link::PacketLink;
-use barewire_messages::{Claim, Config, Counts, Messenger, PeerId, PostError, Removal};
+use barewire_messages::{Claim, Config, Counts, Datagrams, Messenger, PeerId, PostError};
 
 use crate::bindings::*;
 use crate::device;
@@ -25,11 +25,14 @@ use crate::table::Table;
 use crate::vector::{FI_ADDR_NOTAVAIL, Vector};
 pub(crate) use access::{Family, valid};
 pub(crate) use object::{open, open2};
+use wire::{Reliable, Wire, reliable};
 
 /// An endpoint's part of its domain's state.
 pub(crate) struct Endpoint {
     /// From `fi_enable` on.
-    messenger: Option<Wire>,
+    wire: Option<Wire>,
+    /// It is `FI_EP_DGRAM`.
+    is_unreliable: bool,
     vector: Option<usize>,
     transmit: Option<Bound>,
     receive: Option<Bound>,
@@ -55,9 +58,6 @@ pub(crate) struct Endpoint {
     /// Somebody was told that the link does not work any more.
     is_broken: bool,
 }
-
-/// A messenger on an interface.
-type Wire = Messenger<PacketLink>;
 
 /// Where completions go.
 #[derive(Clone, Copy)]
@@ -87,7 +87,7 @@ const LEAST: usize = 64;
 impl Endpoint {
     /// Opens the way to the network.
     fn enable(&mut self, shared: &Shared) -> Result<()> {
-        if self.messenger.is_some() {
+        if self.wire.is_some() {
             return Err(Errno::BAD_STATE);
         }
         self.vector.ok_or(Errno::NO_VECTOR)?;
@@ -102,15 +102,28 @@ impl Endpoint {
         if let Some(eager_bytes) = shared.parameters.eager_bytes {
             config.eager_bytes = eager_bytes;
         }
-        let messenger = Messenger::new(endpoint, config);
-        info!(FI_LOG_EP_CTRL, "{} on {}", messenger.address(), shared.interface.name);
-        self.messenger = Some(messenger);
+        let wire = if self.is_unreliable {
+            Wire::Unreliable(Box::new(Datagrams::new(endpoint, config)))
+        } else {
+            Wire::Reliable(Messenger::new(endpoint, config))
+        };
+        info!(FI_LOG_EP_CTRL, "{} on {}", wire.address(), shared.interface.name);
+        self.wire = Some(wire);
         Ok(())
     }
 
     /// Sends what there is to send and takes leave of all peers, for `patience` at most.
     fn finish(&mut self, patience: Duration) {
-        let Some(mut messenger) = self.messenger.take() else { return };
+        let mut messenger = match self.wire.take() {
+            Some(Wire::Reliable(messenger)) => messenger,
+            Some(Wire::Unreliable(datagrams)) => {
+                if datagrams.dropped() > 0 {
+                    info!(FI_LOG_EP_DATA, "{} datagrams found no receive and were dropped", datagrams.dropped());
+                }
+                return;
+            }
+            None => return,
+        };
         let until = Instant::now() + patience;
         let mut peers = 0;
         while Instant::now() < until {
@@ -138,22 +151,22 @@ impl Endpoint {
     /// When the interface no longer works.
     #[inline]
     pub fn progress(&mut self, queues: &mut Table<Queue>, vectors: &Table<Vector>) -> Result<bool> {
-        let Some(messenger) = &mut self.messenger else { return Ok(false) };
-        if let Err(error) = messenger.progress() {
+        let Some(wire) = &mut self.wire else { return Ok(false) };
+        if let Err(error) = wire.progress() {
             if !std::mem::replace(&mut self.is_broken, true) {
                 warning!(FI_LOG_EP_DATA, "{error}");
             }
             return Err(Errno::LINK_IS_DOWN);
         }
-        let counts = messenger.counts();
+        let counts = wire.counts();
         self.collect(queues, vectors);
         Ok(self.counted.as_mut().is_some_and(|counted| std::mem::replace(counted, counts) != counts))
     }
 
     /// As of the messenger's: what to sleep on, and for how long at most; `None`: there is something to do.
     pub fn prepare_to_sleep(&mut self, patience: Duration, others: &mut Vec<RawFd>) -> Result<Option<Duration>> {
-        let Some(messenger) = &mut self.messenger else { return Ok(Some(patience)) };
-        let endpoint = messenger.endpoint();
+        let Some(wire) = &mut self.wire else { return Ok(Some(patience)) };
+        let endpoint = wire.endpoint();
         let Ok(patience) = endpoint.prepare_to_sleep(patience) else { return Err(Errno::LINK_IS_DOWN) };
         others.extend(endpoint.awaited().map(|descriptor| descriptor.as_raw_fd()));
         others.push(endpoint.link().as_fd().as_raw_fd());
@@ -162,7 +175,7 @@ impl Endpoint {
 
     /// Operations that have ended, of those that `what` names: those that worked, and those that did not.
     pub fn ended(&self, what: u64) -> (u64, u64) {
-        let counts = self.messenger.as_ref().map(Messenger::counts).unwrap_or_default();
+        let counts = self.wire.as_ref().map(Wire::counts).unwrap_or_default();
         let of = |flag: u64, (worked, failed): (u64, u64)| if what & flag != 0 { (worked, failed) } else { (0, 0) };
         let all = [
             of(FI_SEND, (counts.sent, counts.sends_failed)),
@@ -186,9 +199,8 @@ impl Endpoint {
         if let Some(source) = self.sources.get_mut(peer as usize) {
             *source = FI_ADDR_NOTAVAIL;
         }
-        if let (Some(messenger), true) = (&mut self.messenger, peer != NOBODY) {
-            // Who is not known any more was never sent to.
-            let _ = messenger.remove_peer(PeerId::from_number(peer), Removal::WhenDone);
+        if let (Some(wire), true) = (&mut self.wire, peer != NOBODY) {
+            wire.remove_peer(PeerId::from_number(peer));
         }
     }
 
@@ -197,7 +209,7 @@ impl Endpoint {
     /// # Safety
     /// As of [`Messenger::register`].
     pub unsafe fn register(&mut self, region: &Region) -> Result<()> {
-        let Some(messenger) = &mut self.messenger else { return Ok(()) };
+        let Some(Wire::Reliable(messenger)) = &mut self.wire else { return Ok(()) };
         // SAFETY: the caller's promise.
         match unsafe { messenger.register(&[region.part], region.access, Some(region.key)) } {
             Ok(_) => Ok(()),
@@ -207,10 +219,15 @@ impl Endpoint {
     }
 
     pub fn deregister(&mut self, key: u64) {
-        if let Some(messenger) = &mut self.messenger {
+        if let Some(Wire::Reliable(messenger)) = &mut self.wire {
             // It was enabled later than the region was closed, or knows it.
             let _ = messenger.deregister(key);
         }
+    }
+
+    #[inline]
+    fn wire(&mut self) -> Result<&mut Wire> {
+        self.wire.as_mut().ok_or(Errno::BAD_STATE)
     }
 
     /// Whom a number in the address vector means.
@@ -227,7 +244,7 @@ impl Endpoint {
         let vector = &vectors[self.vector.ok_or(Errno::NO_VECTOR)?].addresses;
         let place = usize::try_from(number).ok().filter(|place| *place < vector.len()).ok_or(Errno::INVALID)?;
         let address = vector[place].ok_or(Errno::INVALID)?;
-        let peer = self.messenger.as_mut().ok_or(Errno::BAD_STATE)?.peer(address);
+        let peer = self.wire()?.peer(address);
         if self.peers.len() < vector.len() {
             self.peers.resize(vector.len(), NOBODY);
         }
@@ -247,7 +264,7 @@ impl Endpoint {
     /// The first number that a peer's address has in the vector, which is asked once for each peer.
     #[cold]
     fn find_source(&mut self, vectors: &Table<Vector>, peer: PeerId) -> fi_addr_t {
-        let address: Option<Address> = self.messenger.as_ref().and_then(|messenger| messenger.address_of(peer));
+        let address: Option<Address> = self.wire.as_ref().and_then(|wire| wire.address_of(peer));
         let Some(vector) = self.vector else { return FI_ADDR_NOTAVAIL };
         let place = vectors[vector].addresses.iter().position(|known| known.is_some() && *known == address);
         let Some(place) = place else { return FI_ADDR_NOTAVAIL };

@@ -20,30 +20,66 @@ const PRIMARY: u64 = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
 const DIRECTIONS: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 /// And what comes along.
 const SECONDARY: u64 = FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE | FI_LOCAL_COMM | FI_REMOTE_COMM | FI_RMA_EVENT;
-pub(crate) const CAPABILITIES: u64 = PRIMARY | DIRECTIONS | SECONDARY;
-const TRANSMIT: u64 = PRIMARY | FI_SEND | FI_READ | FI_WRITE;
-const RECEIVE: u64 =
-    PRIMARY | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE;
 const DOMAIN: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
-/// What an operation's flags may be.
-const TRANSMIT_FLAGS: u64 =
-    FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
-const RECEIVE_FLAGS: u64 = FI_COMPLETION | FI_MULTI_RECV;
-/// Messages to a peer, and what is done to its memory, take effect in the order in which they were posted; only what is
-/// read may be changed by a write that was posted after it.
-const ORDER: u64 = FI_ORDER_SAS
-    | FI_ORDER_SAW
-    | FI_ORDER_WAS
-    | FI_ORDER_WAW
-    | FI_ORDER_RAW
-    | FI_ORDER_RAR
-    | FI_ORDER_RMA_WAW
-    | FI_ORDER_RMA_RAW
-    | FI_ORDER_RMA_RAR
-    | FI_ORDER_ATOMIC_WAW
-    | FI_ORDER_ATOMIC_RAW
-    | FI_ORDER_ATOMIC_WAR
-    | FI_ORDER_ATOMIC_RAR;
+
+/// A type of endpoint: what there is of it.
+struct Kind {
+    type_: fi_ep_type,
+    protocol: u32,
+    capabilities: u64,
+    transmit: u64,
+    receive: u64,
+    /// What an operation's flags may be.
+    transmit_flags: u64,
+    receive_flags: u64,
+    order: u64,
+    /// Bytes of remote CQ data.
+    data_bytes: usize,
+    /// Bytes of the longest message, on frames of this MTU.
+    longest: fn(usize) -> usize,
+}
+
+const RELIABLE: Kind = Kind {
+    type_: FI_EP_RDM,
+    protocol: FI_PROV_SPECIFIC as u32 | 0xba4e,
+    capabilities: PRIMARY | DIRECTIONS | SECONDARY,
+    transmit: PRIMARY | FI_SEND | FI_READ | FI_WRITE,
+    receive: PRIMARY | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE,
+    transmit_flags: FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE,
+    receive_flags: FI_COMPLETION | FI_MULTI_RECV,
+    // Messages to a peer, and what is done to its memory, take effect in the order in which they were posted; only what
+    // is read may be changed by a write that was posted after it.
+    order: FI_ORDER_SAS
+        | FI_ORDER_SAW
+        | FI_ORDER_WAS
+        | FI_ORDER_WAW
+        | FI_ORDER_RAW
+        | FI_ORDER_RAR
+        | FI_ORDER_RMA_WAW
+        | FI_ORDER_RMA_RAW
+        | FI_ORDER_RMA_RAR
+        | FI_ORDER_ATOMIC_WAW
+        | FI_ORDER_ATOMIC_RAW
+        | FI_ORDER_ATOMIC_WAR
+        | FI_ORDER_ATOMIC_RAR,
+    data_bytes: 8,
+    longest: |_| usize::MAX,
+};
+
+/// A frame each, which may be lost.
+const UNRELIABLE: Kind = Kind {
+    type_: FI_EP_DGRAM,
+    protocol: FI_PROV_SPECIFIC as u32 | 0xba4d,
+    capabilities: FI_MSG | FI_SEND | FI_RECV | FI_SOURCE | FI_LOCAL_COMM | FI_REMOTE_COMM,
+    transmit: FI_MSG | FI_SEND,
+    receive: FI_MSG | FI_RECV | FI_SOURCE,
+    transmit_flags: FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE,
+    receive_flags: FI_COMPLETION,
+    order: 0,
+    data_bytes: 0,
+    longest: |mtu| mtu.saturating_sub(DATAGRAM_OVERHEAD),
+};
+
 /// Operations under way of one endpoint, either way; more are refused until some are done.
 pub(crate) const DEPTH: usize = 4096;
 /// Parts that an operation may have.
@@ -52,6 +88,8 @@ const NAME: &CStr = c"barewire";
 const FABRIC: &CStr = c"ethernet";
 /// Bytes of a frame that are not the message's: LLC 4, token 8, fragment and head.
 const OVERHEAD: usize = 64;
+/// LLC and token.
+const DATAGRAM_OVERHEAD: usize = 12;
 
 /// Bytes of the longest message that is injected, on frames of this MTU.
 pub(crate) const fn inject_bytes(mtu: usize) -> usize {
@@ -96,8 +134,13 @@ pub(crate) unsafe extern "C" fn getinfo(
             return Err(Errno::NO_DATA);
         }
         let mut list: *mut fi_info = ptr::null_mut();
-        for interface in interfaces.iter().rev() {
-            match offer(libfabric, interface, version, hints) {
+        let kinds = wanted_kinds(hints, flags);
+        if kinds.is_empty() {
+            info!(FI_LOG_FABRIC, "the hints ask for another type of endpoint than FI_EP_RDM, or FI_EP_DGRAM without a layer");
+        }
+        let offers = kinds.iter().flat_map(|kind| interfaces.iter().map(move |interface| (kind, interface)));
+        for (kind, interface) in offers.rev() {
+            match offer(libfabric, kind, interface, version, hints) {
                 Ok(mut info) => {
                     // SAFETY: made a moment ago, and nobody else knows it.
                     unsafe { info.as_mut() }.next = list;
@@ -115,55 +158,70 @@ pub(crate) unsafe extern "C" fn getinfo(
     })
 }
 
+/// Set where a provider of libfabric's own asks, which would be layered over ours: no part of its interface, but the same
+/// in all versions so far. A program that wants `FI_EP_RDM` would get that of `ofi_rxd` over our datagrams, before ours.
+const FOR_A_LAYER: u64 = 1 << 59;
+
+/// Types of endpoints that the hints allow, the best first.
+fn wanted_kinds(hints: Option<&fi_info>, flags: u64) -> Vec<Kind> {
+    // SAFETY: null or valid, as libfabric demands of hints.
+    let wish = hints.and_then(|hints| unsafe { hints.ep_attr.as_ref() }).map_or(FI_EP_UNSPEC, |wish| wish.type_);
+    let is_wanted = |kind: &Kind| wish == FI_EP_UNSPEC || wish == kind.type_;
+    let all = if flags & FOR_A_LAYER == 0 { vec![RELIABLE, UNRELIABLE] } else { vec![RELIABLE] };
+    all.into_iter().filter(is_wanted).collect()
+}
+
 /// A wish in the hints that cannot be met.
 struct Unmet(String);
 
 /// What an endpoint on an interface would be, as near to the hints as can be.
 fn offer(
     libfabric: &Libfabric,
+    kind: &Kind,
     interface: &Interface,
     version: u32,
     hints: Option<&fi_info>,
 ) -> std::result::Result<NonNull<fi_info>, Unmet> {
     if let Some(hints) = hints {
         // SAFETY: what hints point to is null or valid, as libfabric demands.
-        unsafe { check(hints, interface, version) }?;
+        unsafe { check(hints, kind, interface, version) }?;
     }
     let mut info = libfabric.new_info().ok_or_else(|| Unmet("more memory than there is".to_owned()))?;
     // SAFETY: a new structure of libfabric's, with all its attributes, which nobody else knows.
-    unsafe { fill(info.as_mut(), interface, version) };
+    unsafe { fill(info.as_mut(), kind, interface, version) };
     if let Some(hints) = hints {
         // SAFETY: as above.
-        unsafe { follow(info.as_mut(), hints) };
+        unsafe { follow(info.as_mut(), kind, hints) };
     }
     Ok(info)
 }
 
 /// # Safety
 /// All of the structure's pointers to attributes are valid.
-unsafe fn fill(info: &mut fi_info, interface: &Interface, version: u32) {
-    info.caps = CAPABILITIES;
+unsafe fn fill(info: &mut fi_info, kind: &Kind, interface: &Interface, version: u32) {
+    info.caps = kind.capabilities;
     info.addr_format = FORMAT;
     // SAFETY: the caller's promise; no two of them are the same.
     let (transmit, receive, endpoint, domain, fabric) = unsafe {
         (&mut *info.tx_attr, &mut *info.rx_attr, &mut *info.ep_attr, &mut *info.domain_attr, &mut *info.fabric_attr)
     };
-    transmit.caps = TRANSMIT;
-    transmit.msg_order = ORDER;
+    transmit.caps = kind.transmit;
+    transmit.msg_order = kind.order;
     transmit.inject_size = inject_bytes(interface.mtu);
     transmit.size = DEPTH;
     transmit.iov_limit = PARTS;
     transmit.rma_iov_limit = 1;
-    receive.caps = RECEIVE;
-    receive.msg_order = ORDER;
+    receive.caps = kind.receive;
+    receive.msg_order = kind.order;
     receive.size = DEPTH;
     receive.iov_limit = PARTS;
-    endpoint.type_ = FI_EP_RDM;
-    endpoint.protocol = FI_PROV_SPECIFIC as u32 | 0xba4e;
+    endpoint.type_ = kind.type_;
+    endpoint.protocol = kind.protocol;
     endpoint.protocol_version = u32::from(crate::address::VERSION);
-    endpoint.max_msg_size = usize::MAX;
-    endpoint.max_order_waw_size = usize::MAX;
-    endpoint.max_order_raw_size = usize::MAX;
+    endpoint.max_msg_size = (kind.longest)(interface.mtu);
+    let ordered = |order: u64| if kind.order & order != 0 { usize::MAX } else { 0 };
+    endpoint.max_order_waw_size = ordered(FI_ORDER_WAW);
+    endpoint.max_order_raw_size = ordered(FI_ORDER_RAW);
     endpoint.mem_tag_format = u64::MAX >> 1 & 0xaaaa_aaaa_aaaa_aaaa | 1 << 63;
     endpoint.tx_ctx_cnt = 1;
     endpoint.rx_ctx_cnt = 1;
@@ -176,7 +234,7 @@ unsafe fn fill(info: &mut fi_info, interface: &Interface, version: u32) {
     // Before 1.5 there was no way to say "neither", and scalable was what comes nearest.
     domain.mr_mode = if version < api(1, 5) { FI_MR_SCALABLE as c_int } else { 0 };
     domain.mr_key_size = 8;
-    domain.cq_data_size = 8;
+    domain.cq_data_size = kind.data_bytes;
     domain.cq_cnt = 256;
     domain.ep_cnt = 64;
     domain.tx_ctx_cnt = 64;
@@ -196,7 +254,7 @@ unsafe fn fill(info: &mut fi_info, interface: &Interface, version: u32) {
 ///
 /// # Safety
 /// As [`check`] and [`fill`].
-unsafe fn follow(info: &mut fi_info, hints: &fi_info) {
+unsafe fn follow(info: &mut fi_info, kind: &Kind, hints: &fi_info) {
     // SAFETY: the caller's promise.
     let (transmit, receive, domain) = unsafe { (&mut *info.tx_attr, &mut *info.rx_attr, &mut *info.domain_attr) };
     if hints.caps != 0 {
@@ -209,7 +267,7 @@ unsafe fn follow(info: &mut fi_info, hints: &fi_info) {
             chosen |= remote;
         }
         if chosen & PRIMARY == 0 {
-            chosen |= FI_MSG | FI_TAGGED | FI_SEND | FI_RECV;
+            chosen |= kind.capabilities & (FI_MSG | FI_TAGGED | FI_SEND | FI_RECV);
         }
         info.caps = chosen;
         transmit.caps &= chosen;
@@ -221,13 +279,13 @@ unsafe fn follow(info: &mut fi_info, hints: &fi_info) {
         unsafe { (hints.tx_attr.as_ref(), hints.rx_attr.as_ref(), hints.domain_attr.as_ref()) };
     if let Some(wish) = wish_t {
         transmit.op_flags = wish.op_flags;
-        transmit.msg_order = if wish.msg_order != 0 { wish.msg_order } else { ORDER };
+        transmit.msg_order = if wish.msg_order != 0 { wish.msg_order } else { kind.order };
         transmit.comp_order = wish.comp_order;
         transmit.caps = if wish.caps != 0 { wish.caps } else { transmit.caps };
     }
     if let Some(wish) = wish_r {
         receive.op_flags = wish.op_flags;
-        receive.msg_order = if wish.msg_order != 0 { wish.msg_order } else { ORDER };
+        receive.msg_order = if wish.msg_order != 0 { wish.msg_order } else { kind.order };
         receive.comp_order = wish.comp_order;
         receive.caps = if wish.caps != 0 { wish.caps } else { receive.caps };
     }
@@ -245,11 +303,11 @@ unsafe fn follow(info: &mut fi_info, hints: &fi_info) {
 ///
 /// # Safety
 /// What `hints` points to is null or valid.
-unsafe fn check(hints: &fi_info, interface: &Interface, version: u32) -> std::result::Result<(), Unmet> {
+unsafe fn check(hints: &fi_info, kind: &Kind, interface: &Interface, version: u32) -> std::result::Result<(), Unmet> {
     let unmet = |is_unmet: bool, what: &str| if is_unmet { Err(Unmet(what.to_owned())) } else { Ok(()) };
     unmet(
-        hints.caps & !CAPABILITIES != 0,
-        &format!("capabilities that there are not: {:#x}", hints.caps & !CAPABILITIES),
+        hints.caps & !kind.capabilities != 0,
+        &format!("capabilities that there are not: {:#x}", hints.caps & !kind.capabilities),
     )?;
     unmet(![FI_FORMAT_UNSPEC, FORMAT].contains(&hints.addr_format), "addresses of another format")?;
     // SAFETY: the caller's promise.
@@ -263,25 +321,26 @@ unsafe fn check(hints: &fi_info, interface: &Interface, version: u32) -> std::re
         )
     };
     if let Some(wish) = transmit {
-        unmet(wish.caps & !TRANSMIT & !SECONDARY & !DIRECTIONS != 0, "transmit capabilities that there are not")?;
-        unmet(wish.op_flags & !TRANSMIT_FLAGS != 0, "transmit flags that there are not")?;
-        unmet(wish.msg_order & !ORDER != 0, "an order of messages that is not kept")?;
+        unmet(wish.caps & !kind.transmit & !SECONDARY & !DIRECTIONS != 0, "transmit capabilities that there are not")?;
+        unmet(wish.op_flags & !kind.transmit_flags != 0, "transmit flags that there are not")?;
+        unmet(wish.msg_order & !kind.order != 0, "an order of messages that is not kept")?;
         let inject = inject_bytes(interface.mtu);
         unmet(wish.inject_size > inject, &format!("inject_size {}, {inject} is the most", wish.inject_size))?;
         unmet(wish.size > DEPTH, &format!("{} sends at once, {DEPTH} is the most", wish.size))?;
         unmet(wish.iov_limit > PARTS || wish.rma_iov_limit > 1, "more parts than there may be")?;
     }
     if let Some(wish) = receive {
-        unmet(wish.caps & !RECEIVE & !SECONDARY & !DIRECTIONS != 0, "receive capabilities that there are not")?;
-        unmet(wish.op_flags & !RECEIVE_FLAGS != 0, "receive flags that there are not")?;
-        unmet(wish.msg_order & !ORDER != 0, "an order of messages that is not kept")?;
+        unmet(wish.caps & !kind.receive & !SECONDARY & !DIRECTIONS != 0, "receive capabilities that there are not")?;
+        unmet(wish.op_flags & !kind.receive_flags != 0, "receive flags that there are not")?;
+        unmet(wish.msg_order & !kind.order != 0, "an order of messages that is not kept")?;
         unmet(wish.size > DEPTH, &format!("{} receives at once, {DEPTH} is the most", wish.size))?;
         unmet(wish.iov_limit > PARTS, "more parts than there may be")?;
     }
     if let Some(wish) = endpoint {
-        unmet(![FI_EP_UNSPEC, FI_EP_RDM].contains(&wish.type_), "another type of endpoint than FI_EP_RDM")?;
-        let ours = FI_PROV_SPECIFIC as u32 | 0xba4e;
-        unmet(![0, ours].contains(&wish.protocol), "another protocol")?;
+        unmet(![0, kind.protocol].contains(&wish.protocol), "another protocol")?;
+        let longest = (kind.longest)(interface.mtu);
+        let bytes = wish.max_msg_size;
+        unmet(bytes > longest, &format!("messages of {bytes} bytes, {longest} is the most"))?;
         unmet(wish.tx_ctx_cnt > 1 || wish.rx_ctx_cnt > 1, "more than one transmit or receive context")?;
         unmet(wish.max_order_war_size > 0, "an order of reads that is not kept")?;
         unmet(wish.auth_key_size > 0, "an authentication key; set FI_BAREWIRE_TOKEN instead")?;
@@ -290,7 +349,8 @@ unsafe fn check(hints: &fi_info, interface: &Interface, version: u32) -> std::re
         // SAFETY: null, or a string, as libfabric demands.
         let name = unsafe { text(wish.name) };
         unmet(name.is_some_and(|name| name != interface.name), "another domain")?;
-        unmet(wish.cq_data_size > 8, "more than 8 bytes of remote CQ data")?;
+        let bytes = kind.data_bytes;
+        unmet(wish.cq_data_size > bytes, &format!("more than {bytes} bytes of remote CQ data"))?;
         unmet(wish.mr_key_size > 8, "keys of more than 8 bytes")?;
         unmet(wish.caps & !DOMAIN & !SECONDARY != 0, "capabilities of a domain that there are not")?;
         let basic = version < api(1, 5) && wish.mr_mode == FI_MR_BASIC as c_int;

@@ -78,7 +78,7 @@ impl EndpointFid {
         kind: u64,
         context: *mut c_void,
         flags: Flags,
-        post: impl FnOnce(&mut super::Wire, PeerId, SendOptions, u64) -> std::result::Result<Posted, Errno>,
+        post: impl FnOnce(&mut super::Reliable, PeerId, SendOptions, u64) -> std::result::Result<Posted, Errno>,
     ) -> Result<isize> {
         let mut state = self.shared.state.lock();
         let state = &mut *state;
@@ -90,7 +90,7 @@ impl EndpointFid {
         // Of what is injected nobody is told, not even that it failed.
         let note = if is_injected { 0 } else { kind as u32 };
         let options = SendOptions { context: context as u64, note, is_silent, ..SendOptions::default() };
-        let messenger = endpoint.messenger.as_mut().ok_or(Errno::BAD_STATE)?;
+        let messenger = super::reliable(&mut endpoint.wire)?;
         match post(messenger, peer, options, flags) {
             Ok(Posted::Begun) => {}
             Ok(Posted::Copied) => {

@@ -6,7 +6,7 @@ use std::ptr;
 
 use barewire_messages::{Completion, Envelope, Failure, Operation, Outcome, PeerId, Received};
 
-use super::Endpoint;
+use super::{Endpoint, Wire};
 use crate::bindings::*;
 use crate::edge::of_failure;
 use crate::log::warning;
@@ -25,7 +25,7 @@ impl Endpoint {
     /// Brings what has ended to its queue.
     #[inline]
     pub fn collect(&mut self, queues: &mut Table<Queue>, vectors: &Table<Vector>) {
-        while let Some(completion) = self.messenger.as_mut().and_then(|messenger| messenger.poll()) {
+        while let Some(completion) = self.wire.as_mut().and_then(Wire::poll) {
             self.tell(completion, queues, vectors);
         }
     }

@@ -7,7 +7,7 @@ use std::slice;
 use barewire_messages::{Label, Part, Pattern, Reaches, ReceiveOptions, SendOptions, Wanted};
 
 use super::object::{EndpointFid, of};
-use super::{Endpoint, Many, OF_MANY};
+use super::{Endpoint, Many, OF_MANY, reliable};
 use crate::bindings::*;
 use crate::domain::State;
 use crate::edge::{Errno, Result, guard};
@@ -93,19 +93,19 @@ impl EndpointFid {
             },
             is_silent: flags & FI_COMPLETION == 0,
         };
-        let messenger = endpoint.messenger.as_mut().ok_or(Errno::BAD_STATE)?;
+        let wire = endpoint.wire()?;
         if flags & FI_INJECT != 0 && options.reaches == Reaches::Nowhere {
             // The program may use its memory again at once, whatever becomes of the message.
             // SAFETY: the caller's promise.
-            unsafe { inject_parts(message.parts, |bytes| messenger.inject(to, message.label, bytes)) }?;
+            unsafe { inject_parts(message.parts, |bytes| wire.inject(to, message.label, bytes)) }?;
             if let (Some(bound), false) = (endpoint.transmit, options.is_silent) {
                 queues[bound.queue].push(Entry::new(message.context, kind));
             }
             return Ok(0);
         }
         // SAFETY: the caller's promise.
-        let posted = unsafe { messenger.send(to, message.label, message.parts, options) };
-        if posted == Err(barewire_messages::PostError::Full) {
+        let posted = unsafe { wire.send(to, message.label, message.parts, options) };
+        if posted == Err(Errno::AGAIN) {
             // Who asks again and again gets on.
             endpoint.progress(queues, vectors)?;
         }
@@ -119,8 +119,8 @@ impl EndpointFid {
         let State { endpoints, vectors, queues, .. } = &mut *state;
         let endpoint = &mut endpoints[self.number];
         let to = endpoint.peer(vectors, to)?;
-        let posted = endpoint.messenger.as_mut().ok_or(Errno::BAD_STATE)?.inject(to, label, bytes);
-        if posted == Err(barewire_messages::PostError::Full) {
+        let posted = endpoint.wire()?.inject(to, label, bytes);
+        if posted == Err(Errno::AGAIN) {
             endpoint.progress(queues, vectors)?;
         }
         posted?;
@@ -158,10 +158,9 @@ impl EndpointFid {
             }
             return Ok(0);
         }
-        let messenger = endpoint.messenger.as_mut().ok_or(Errno::BAD_STATE)?;
         if flags & FI_MULTI_RECV == 0 {
             // SAFETY: the caller's promise.
-            unsafe { messenger.receive(wanted, receive.parts, options) }?;
+            unsafe { endpoint.wire()?.receive(wanted, receive.parts, options) }?;
             return Ok(0);
         }
         let [part] = receive.parts else { return Err(Errno::INVALID) };
@@ -169,8 +168,9 @@ impl EndpointFid {
         let number = OF_MANY | endpoint.many_numbered;
         let note = (kind | FI_MULTI_RECV) as u32;
         let options = ReceiveOptions { context: number, note, ..options };
+        let least = endpoint.least as u64;
         // SAFETY: the caller's promise.
-        unsafe { messenger.receive_many(wanted, receive.parts, endpoint.least as u64, options) }?;
+        unsafe { reliable(&mut endpoint.wire)?.receive_many(wanted, receive.parts, least, options) }?;
         endpoint.many.push(Many { number, context: receive.context, base: part.address });
         Ok(0)
     }
@@ -206,7 +206,7 @@ impl Endpoint {
         options: ReceiveOptions,
         vectors: &Table<Vector>,
     ) -> Result<Option<Entry>> {
-        let messenger = self.messenger.as_mut().ok_or(Errno::BAD_STATE)?;
+        let messenger = reliable(&mut self.wire)?;
         let mut entry = Entry::new(receive.context, u64::from(options.note));
         let claimed_as = receive.context as usize;
         if flags & FI_PEEK == 0 {
@@ -243,10 +243,7 @@ impl Endpoint {
 ///
 /// # Safety
 /// The parts must be valid to be read.
-unsafe fn inject_parts(
-    parts: &[Part],
-    post: impl FnOnce(&[u8]) -> std::result::Result<(), barewire_messages::PostError>,
-) -> Result<()> {
+unsafe fn inject_parts(parts: &[Part], post: impl FnOnce(&[u8]) -> Result<()>) -> Result<()> {
     // SAFETY: the caller's promise.
     let bytes = |part: &Part| unsafe { bytes(part.address.cast(), part.bytes) };
     match parts {

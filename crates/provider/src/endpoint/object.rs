@@ -80,13 +80,16 @@ pub(crate) unsafe extern "C" fn open(
             let info = info.as_ref().ok_or(Errno::INVALID)?;
             (info, info.tx_attr.as_ref(), info.rx_attr.as_ref(), info.ep_attr.as_ref())
         };
-        if attributes.is_some_and(|attributes| attributes.type_ != FI_EP_RDM) {
-            return Err(Errno::NOT_SUPPORTED);
-        }
+        let is_unreliable = match attributes.map_or(FI_EP_RDM, |attributes| attributes.type_) {
+            FI_EP_RDM => false,
+            FI_EP_DGRAM => true,
+            _ => return Err(Errno::NOT_SUPPORTED),
+        };
         // SAFETY: libfabric's promise.
         let shared = unsafe { shared_of(domain) };
         let endpoint = Endpoint {
-            messenger: None,
+            wire: None,
+            is_unreliable,
             vector: None,
             transmit: None,
             receive: None,
@@ -183,7 +186,7 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
         let mut state = shared.state.lock();
         let state = &mut *state;
         let endpoint = &mut state.endpoints[ep.number];
-        if endpoint.messenger.is_some() {
+        if endpoint.wire.is_some() {
             return Err(Errno::BAD_STATE);
         }
         if class == FI_CLASS_CQ as usize {
@@ -261,11 +264,11 @@ unsafe extern "C" fn getname(fid: fid_t, to: *mut c_void, length: *mut usize) ->
         // SAFETY: libfabric's promise.
         let ep = unsafe { of(fid.cast()) };
         let state = ep.shared.state.lock();
-        let messenger = state.endpoints[ep.number].messenger.as_ref().ok_or(Errno::BAD_STATE)?;
+        let wire = state.endpoints[ep.number].wire.as_ref().ok_or(Errno::BAD_STATE)?;
         // SAFETY: libfabric's promise: room for `*length` bytes.
         let room = unsafe { *length };
         // SAFETY: as above.
-        unsafe { vector::write(&address::to_bytes(messenger.address()), to, length) };
+        unsafe { vector::write(&address::to_bytes(wire.address()), to, length) };
         if room < address::BYTES { Err(Errno::TOO_SMALL) } else { Ok(()) }
     })
 }
@@ -278,8 +281,7 @@ unsafe extern "C" fn cancel(fid: fid_t, context: *mut c_void) -> isize {
         let endpoint = &mut state.endpoints[ep.number];
         let many = endpoint.many.iter().find(|many| many.context == context);
         let context = many.map_or(context as u64, |many| many.number);
-        let messenger = endpoint.messenger.as_mut().ok_or(Errno::BAD_STATE)?;
-        if messenger.cancel(context) { Ok(0) } else { Err(Errno(FI_ENOENT)) }
+        if endpoint.wire()?.cancel(context) { Ok(0) } else { Err(Errno(FI_ENOENT)) }
     })
 }
 

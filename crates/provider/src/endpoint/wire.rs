@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What carries an endpoint's messages: reliably, or not. What only one of them can do is asked of that one.
+
+use barewire_endpoint::{Address, EndpointError};
+use barewire_link::PacketLink;
+use barewire_messages::{
+    Completion, Counts, Datagrams, Label, Messenger, Part, PeerId, ReceiveOptions, Removal, SendOptions, Wanted,
+};
+
+use crate::bindings::FI_EOPNOTSUPP;
+use crate::edge::{Errno, Result};
+
+pub(super) type Reliable = Messenger<PacketLink>;
+
+pub(super) enum Wire {
+    /// `FI_EP_RDM`.
+    Reliable(Reliable),
+    /// `FI_EP_DGRAM`.
+    Unreliable(Box<Datagrams<PacketLink>>),
+}
+
+/// For what datagrams cannot do.
+#[inline]
+pub(super) fn reliable(wire: &mut Option<Wire>) -> Result<&mut Reliable> {
+    match wire {
+        Some(Wire::Reliable(messenger)) => Ok(messenger),
+        Some(Wire::Unreliable(_)) => Err(Errno(FI_EOPNOTSUPP)),
+        None => Err(Errno::BAD_STATE),
+    }
+}
+
+impl Wire {
+    pub fn address(&self) -> Address {
+        match self {
+            Self::Reliable(messenger) => messenger.address(),
+            Self::Unreliable(datagrams) => datagrams.address(),
+        }
+    }
+
+    pub fn endpoint(&mut self) -> &mut barewire_endpoint::Endpoint<PacketLink> {
+        match self {
+            Self::Reliable(messenger) => messenger.endpoint(),
+            Self::Unreliable(datagrams) => datagrams.endpoint(),
+        }
+    }
+
+    pub fn peer(&mut self, address: Address) -> PeerId {
+        match self {
+            Self::Reliable(messenger) => messenger.peer(address),
+            Self::Unreliable(datagrams) => datagrams.peer(address),
+        }
+    }
+
+    pub fn address_of(&self, peer: PeerId) -> Option<Address> {
+        match self {
+            Self::Reliable(messenger) => messenger.address_of(peer),
+            Self::Unreliable(datagrams) => datagrams.address_of(peer),
+        }
+    }
+
+    pub fn remove_peer(&mut self, peer: PeerId) {
+        match self {
+            // Who is not known any more was never sent to.
+            Self::Reliable(messenger) => drop(messenger.remove_peer(peer, Removal::WhenDone)),
+            Self::Unreliable(datagrams) => datagrams.remove_peer(peer),
+        }
+    }
+
+    pub fn counts(&self) -> Counts {
+        match self {
+            Self::Reliable(messenger) => messenger.counts(),
+            Self::Unreliable(datagrams) => datagrams.counts(),
+        }
+    }
+
+    #[inline]
+    pub fn progress(&mut self) -> std::result::Result<bool, EndpointError> {
+        match self {
+            Self::Reliable(messenger) => messenger.progress(),
+            Self::Unreliable(datagrams) => datagrams.progress(),
+        }
+    }
+
+    #[inline]
+    pub fn poll(&mut self) -> Option<Completion> {
+        match self {
+            Self::Reliable(messenger) => messenger.poll(),
+            Self::Unreliable(datagrams) => datagrams.poll(),
+        }
+    }
+
+    pub fn cancel(&mut self, context: u64) -> bool {
+        match self {
+            Self::Reliable(messenger) => messenger.cancel(context),
+            Self::Unreliable(datagrams) => datagrams.cancel(context),
+        }
+    }
+
+    /// # Safety
+    /// The parts must be valid until the operation has ended.
+    #[inline]
+    pub unsafe fn send(&mut self, to: PeerId, label: Label, parts: &[Part], options: SendOptions) -> Result<()> {
+        match self {
+            // SAFETY: the caller's promise.
+            Self::Reliable(messenger) => unsafe { messenger.send(to, label, parts, options) }?,
+            Self::Unreliable(datagrams) => {
+                without_a_label(label)?;
+                let told = (!options.is_silent).then_some((options.context, options.note));
+                // SAFETY: the caller's promise.
+                unsafe { datagrams.send(to, parts, told) }?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub fn inject(&mut self, to: PeerId, label: Label, bytes: &[u8]) -> Result<()> {
+        match self {
+            Self::Reliable(messenger) => messenger.inject(to, label, bytes)?,
+            Self::Unreliable(datagrams) => {
+                without_a_label(label)?;
+                // SAFETY: `bytes` is borrowed during the call.
+                unsafe { datagrams.send(to, &[Part::of(bytes)], None) }?;
+            }
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// The parts must be valid, and used by nothing else, until the operation has ended.
+    #[inline]
+    pub unsafe fn receive(&mut self, wanted: Wanted, parts: &[Part], options: ReceiveOptions) -> Result<()> {
+        match self {
+            // SAFETY: the caller's promise.
+            Self::Reliable(messenger) => unsafe { messenger.receive(wanted, parts, options) }?,
+            Self::Unreliable(datagrams) => {
+                let Wanted::Untagged(None) = wanted else { return Err(Errno(FI_EOPNOTSUPP)) };
+                // SAFETY: the caller's promise.
+                unsafe { datagrams.receive(parts, options) }?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A datagram has no room for a tag or for data beside its bytes.
+fn without_a_label(label: Label) -> Result<()> {
+    if label == (Label { tag: None, data: None }) { Ok(()) } else { Err(Errno(FI_EOPNOTSUPP)) }
+}

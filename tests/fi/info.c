@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// What there is, and what is refused: hints, addresses, buffers.
+#include <rdma/fi_eq.h>
+
+#include "node.h"
+
+static void too_long(struct fi_info *hints) { hints->tx_attr->inject_size = 1 << 20; }
+static void too_deep(struct fi_info *hints) { hints->tx_attr->size = 1 << 20; }
+static void many_receives(struct fi_info *hints) { hints->rx_attr->size = 1 << 20; }
+static void many_parts(struct fi_info *hints) { hints->rx_attr->iov_limit = 1000; }
+static void collective(struct fi_info *hints) { hints->caps |= FI_COLLECTIVE; }
+static void connected(struct fi_info *hints) { hints->ep_attr->type = FI_EP_MSG; }
+static void of_the_internet(struct fi_info *hints) { hints->addr_format = FI_SOCKADDR_IN; }
+static void of_another_domain(struct fi_info *hints) { hints->domain_attr->name = strdup("nosuch0"); }
+static void of_another_fabric(struct fi_info *hints) { hints->fabric_attr->name = strdup("infinite"); }
+static void long_data(struct fi_info *hints) { hints->domain_attr->cq_data_size = 16; }
+static void long_keys(struct fi_info *hints) { hints->domain_attr->mr_key_size = 16; }
+static void many_contexts(struct fi_info *hints) { hints->ep_attr->tx_ctx_cnt = 2; }
+static void with_a_key(struct fi_info *hints) { hints->ep_attr->auth_key_size = 8; }
+static void ordered(struct fi_info *hints) { hints->tx_attr->msg_order = FI_ORDER_WAR; }
+static void other_protocol(struct fi_info *hints) { hints->ep_attr->protocol = FI_PROTO_UDP; }
+static void longer_than_any(struct fi_info *hints) {
+  hints->ep_attr->type = FI_EP_DGRAM;
+  hints->caps = FI_MSG;
+  hints->ep_attr->max_msg_size = 1 << 20;
+}
+static void tagged_datagrams(struct fi_info *hints) {
+  hints->ep_attr->type = FI_EP_DGRAM;
+  hints->caps = FI_TAGGED;
+}
+
+static void hints_that_cannot_be_met(char **arguments) {
+  (void)arguments;
+  const struct {
+    void (*ask)(struct fi_info *);
+    const char *said;
+  } wishes[] = {
+      {too_long, "inject_size 1048576"},
+      {too_deep, "1048576 sends at once"},
+      {many_receives, "1048576 receives at once"},
+      {many_parts, "more parts"},
+      {collective, "capabilities that there are not"},
+      {connected, "another type of endpoint"},
+      {of_the_internet, "addresses of another format"},
+      {of_another_domain, "another domain"},
+      {of_another_fabric, "another fabric"},
+      {long_data, "remote CQ data"},
+      {long_keys, "keys of more than 8 bytes"},
+      {many_contexts, "more than one transmit or receive context"},
+      {with_a_key, "FI_BAREWIRE_TOKEN"},
+      {ordered, "an order of messages that is not kept"},
+      {other_protocol, "another protocol"},
+      {longer_than_any, "messages of 1048576 bytes"},
+      {tagged_datagrams, "capabilities that there are not"},
+  };
+  for (size_t place = 0; place < sizeof wishes / sizeof *wishes; place++) {
+    struct fi_info *hints = hints_of(&(struct wish){0}), *found = NULL;
+    wishes[place].ask(hints);
+    log_begin();
+    int status = fi_getinfo(API, NULL, NULL, 0, hints, &found);
+    const char *said = log_end();
+    CHECK(status == -FI_ENODATA, "%s: %d", wishes[place].said, status);
+    CHECK(strstr(said, "the hints ask for") && strstr(said, wishes[place].said), "%s, not %s", said,
+          wishes[place].said);
+    fi_freeinfo(hints);
+  }
+}
+
+static void addresses_of_others(char **arguments) {
+  (void)arguments;
+  struct node node;
+  node_open(&node, (struct wish){0});
+  uint8_t names[3][64];
+  size_t bytes = node.name_bytes;
+  uint8_t *list = &names[0][0];
+  for (int place = 0; place < 3; place++) memcpy(list + place * bytes, node.name, bytes);
+  list[0] ^= 1;              // another provider's
+  list[2 * bytes + 4] += 1;  // another version's
+  fi_addr_t numbers[3];
+  int status[3];
+  log_begin();
+  GIVES(1, fi_av_insert(node.av, list, 3, numbers, FI_SYNC_ERR, status));
+  const char *said = log_end();
+  CHECK(strstr(said, "not an address of this provider") && strstr(said, "install the same Barewire"), "%s", said);
+  CHECK(status[0] == FI_EINVAL && status[1] == 0 && status[2] == FI_EINVAL, "%d %d %d", status[0], status[1],
+        status[2]);
+  CHECK(numbers[0] == FI_ADDR_NOTAVAIL && numbers[1] != FI_ADDR_NOTAVAIL && numbers[2] == FI_ADDR_NOTAVAIL);
+  char byte = 0;
+  GIVES(-FI_EINVAL, fi_send(node.ep, &byte, 1, NULL, FI_ADDR_NOTAVAIL, NULL));
+  GIVES(-FI_EINVAL, fi_send(node.ep, &byte, 1, NULL, 77, NULL));
+  WORKS(fi_av_remove(node.av, &numbers[1], 1, 0));
+  GIVES(-FI_EINVAL, fi_send(node.ep, &byte, 1, NULL, numbers[1], NULL));
+  GIVES(-FI_EINVAL, fi_av_remove(node.av, &numbers[1], 1, 0));
+  node_close(&node);
+}
+
+static void buffers_that_are_too_small(char **arguments) {
+  (void)arguments;
+  struct node node;
+  node_open(&node, (struct wish){0});
+  uint8_t name[64];
+  memset(name, 0xee, sizeof name);
+  size_t room = 5;
+  GIVES(-FI_ETOOSMALL, fi_getname(&node.ep->fid, name, &room));
+  CHECK(room == node.name_bytes && name[5] == 0xee && !memcmp(name, node.name, 5));
+  room = 0;
+  GIVES(-FI_ETOOSMALL, fi_getname(&node.ep->fid, NULL, &room));
+  CHECK(room == node.name_bytes);
+
+  struct fid_eq *events;
+  struct fi_eq_attr attributes = {.size = 4, .flags = FI_WRITE, .wait_obj = FI_WAIT_NONE};
+  WORKS(fi_eq_open(node.fabric, &attributes, &events, NULL));
+  struct fi_eq_entry event = {.fid = &node.ep->fid, .data = 7}, read;
+  uint32_t kind = FI_NOTIFY;
+  GIVES(sizeof event, fi_eq_write(events, kind, &event, sizeof event, 0));
+  GIVES(-FI_ETOOSMALL, fi_eq_read(events, &kind, &read, 3, 0));
+  GIVES(sizeof read, fi_eq_read(events, &kind, &read, sizeof read, 0));
+  CHECK(read.data == 7 && read.fid == &node.ep->fid);
+  GIVES(-FI_EAGAIN, fi_eq_read(events, &kind, &read, sizeof read, 0));
+  WORKS(fi_close(&events->fid));
+
+  char text[8];
+  size_t length = sizeof text;
+  CHECK(fi_av_straddr(node.av, node.name, text, &length) && length > sizeof text && strlen(text) < sizeof text);
+  node_close(&node);
+}
+
+// libfabric's own providers would make other endpoints of ours, and come first.
+static void no_layer_comes_between(char **arguments) {
+  (void)arguments;
+  struct fi_info *hints = hints_of(&(struct wish){0}), *found;
+  free(hints->fabric_attr->prov_name);
+  hints->fabric_attr->prov_name = NULL;
+  WORKS(fi_getinfo(API, NULL, NULL, 0, hints, &found));
+  for (struct fi_info *info = found; info; info = info->next)
+    CHECK(!strcmp(info->fabric_attr->prov_name, "barewire"), "%s", info->fabric_attr->prov_name);
+  fi_freeinfo(found);
+  fi_freeinfo(hints);
+}
+
+static void order_of_closing_is_kept(char **arguments) {
+  (void)arguments;
+  struct node node;
+  node_open(&node, (struct wish){0});
+  GIVES(-FI_EBUSY, fi_close(&node.cq->fid));
+  GIVES(-FI_EBUSY, fi_close(&node.av->fid));
+  GIVES(-FI_EBUSY, fi_close(&node.domain->fid));
+  GIVES(-FI_EBUSY, fi_close(&node.fabric->fid));
+  node_close(&node);
+}
+
+const struct test info_cases[] = {
+    {"hints_that_cannot_be_met", hints_that_cannot_be_met},     {"addresses_of_others", addresses_of_others},
+    {"buffers_that_are_too_small", buffers_that_are_too_small}, {"no_layer_comes_between", no_layer_comes_between},
+    {"order_of_closing_is_kept", order_of_closing_is_kept},     {NULL, NULL},
+};

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Other processes, on this host or on another: they exchange addresses by a Unix socket, which lab hosts share.
+#define _GNU_SOURCE
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "node.h"
+
+static struct sockaddr_un place(const char *path) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  CHECK(strlen(path) < sizeof address.sun_path);
+  strcpy(address.sun_path, path);
+  return address;
+}
+
+static fi_addr_t exchange_names(struct node *node, int socket) {
+  struct node peer = {.name_bytes = node->name_bytes};
+  CHECK(write(socket, node->name, node->name_bytes) == (long)node->name_bytes);
+  CHECK(recv(socket, peer.name, peer.name_bytes, MSG_WAITALL) == (long)peer.name_bytes);
+  return node_know(node, &peer);
+}
+
+// Waits for one who calls.
+static int answer(const char *path) {
+  struct sockaddr_un address = place(path);
+  int door = socket(AF_UNIX, SOCK_STREAM, 0);
+  CHECK(!bind(door, (struct sockaddr *)&address, sizeof address) && !listen(door, 1));
+  int one = accept(door, NULL, NULL);
+  CHECK(one >= 0);
+  close(door);
+  return one;
+}
+
+static int call(const char *path) {
+  struct sockaddr_un address = place(path);
+  int one = socket(AF_UNIX, SOCK_STREAM, 0);
+  for (double until = now_s() + 20; connect(one, (struct sockaddr *)&address, sizeof address); usleep(10000))
+    CHECK(now_s() < until, "nobody at %s", path);
+  return one;
+}
+
+enum {
+  PING = 1,
+  BULK,
+  NEVER,
+  LONG = 1 << 20
+};
+
+// Echoes pings and takes long messages, until the socket is closed.
+static void serve(char **arguments) {
+  struct node node;
+  node_open(&node, (struct wish){0});
+  int socket = answer(arguments[0]);
+  fi_addr_t caller = exchange_names(&node, socket);
+  static char in[64], bulk[LONG], byte;
+  WORKS(fi_trecv(node.ep, in, sizeof in, NULL, caller, PING, 0, in));
+  WORKS(fi_trecv(node.ep, bulk, sizeof bulk, NULL, caller, BULK, 0, bulk));
+  while (recv(socket, &byte, 1, MSG_DONTWAIT) < 0) {
+    turn();
+    while (node.count) {
+      struct ended ended = next(&node);
+      if (ended.entry.op_context == in) {
+        WORKS(fi_tinject(node.ep, in, ended.entry.len, caller, PING));
+        WORKS(fi_trecv(node.ep, in, sizeof in, NULL, caller, PING, 0, in));
+      } else if (ended.entry.op_context == bulk) {
+        WORKS(fi_trecv(node.ep, bulk, sizeof bulk, NULL, caller, BULK, 0, bulk));
+      }
+    }
+  }
+  node_close(&node);
+}
+
+// One of two peers is killed while it gets long messages: what concerns it fails in time, the other's round trips go
+// on.
+static void a_killed_peer(char **arguments) {
+  double patience = atof(getenv("FI_BAREWIRE_PATIENCE"));
+  struct node node;
+  node_open(&node, (struct wish){0});
+  int victims = call(arguments[0]), others = call(arguments[1]);
+  fi_addr_t victim = exchange_names(&node, victims), other = exchange_names(&node, others);
+  struct ucred peer;
+  socklen_t length = sizeof peer;
+  CHECK(!getsockopt(victims, SOL_SOCKET, SO_PEERCRED, &peer, &length) && peer.pid > 1);
+
+  static char out[LONG], in[64], never[8], anybody[8], ping[64];
+  enum {
+    BULKS = 4
+  };
+  int bulks = 0, answers = 0, failed_bulks = 0, has_failed_receive = 0;
+  double began = now_s(), killed = 0, last_answer = now_s(), longest = 0;
+  fill(ping, sizeof ping, 0);
+  WORKS(fi_trecv(node.ep, never, sizeof never, NULL, victim, NEVER, 0, never));
+  WORKS(fi_trecv(node.ep, anybody, sizeof anybody, NULL, FI_ADDR_UNSPEC, NEVER, 0, anybody));
+  WORKS(fi_trecv(node.ep, in, sizeof in, NULL, other, PING, 0, in));
+  WORKS(fi_tinject(node.ep, ping, sizeof ping, other, PING));
+  for (; bulks < BULKS; bulks++) POSTS(fi_tsend(node.ep, out, sizeof out, NULL, victim, BULK, out));
+  while (!killed || failed_bulks < BULKS || !has_failed_receive) {
+    CHECK(!killed || now_s() < killed + patience * 1.25 + 0.5, "%d of %d sends failed, receive: %d", failed_bulks,
+          BULKS, has_failed_receive);
+    if (!killed && now_s() > began + 1.5) {
+      CHECK(!kill(peer.pid, SIGKILL));
+      killed = now_s();
+    }
+    turn();
+    while (node.count) {
+      void *context = node.ended[node.first].entry.op_context;
+      int error = node.ended[node.first].error;
+      if (error) {
+        struct ended ended = next_error(&node, error);
+        CHECK(killed && (context == out || context == never), "%s of %p", fi_strerror(error), context);
+        CHECK(error == FI_ECONNRESET || error == FI_EHOSTUNREACH, "%s", fi_strerror(ended.error));
+        failed_bulks += context == out;
+        has_failed_receive |= context == never;
+        continue;
+      }
+      struct ended ended = next(&node);
+      if (context == out) {
+        long status = fi_tsend(node.ep, out, sizeof out, NULL, victim, BULK, out);
+        CHECK(status == 0 || killed, "%s", fi_strerror((int)-status));
+        failed_bulks += status != 0;
+      } else if (context == in) {
+        CHECK(ended.entry.len == sizeof ping && is_filled(in, sizeof in, answers));
+        double gap = now_s() - last_answer;
+        longest = gap > longest && answers ? gap : longest;
+        last_answer = now_s();
+        fill(ping, sizeof ping, ++answers);
+        WORKS(fi_trecv(node.ep, in, sizeof in, NULL, other, PING, 0, in));
+        WORKS(fi_tinject(node.ep, ping, sizeof ping, other, PING));
+      }
+    }
+  }
+  printf("all that concerned the killed peer failed after %.3f s; %d round trips with the other, %.1f ms at most\n",
+         now_s() - killed, answers, longest * 1e3);
+  CHECK(answers > 10 && longest < 0.5, "%d round trips, %.3f s", answers, longest);
+  // Receives from anybody wait on, and the other is still heard.
+  WORKS(fi_cancel(&node.ep->fid, anybody));
+  close(others);
+  node_close(&node);
+}
+
+// One message of so many bytes to another process, checked byte by byte.
+static void one_message(char **arguments) {
+  size_t bytes = strtoull(arguments[1], NULL, 10);
+  int is_sender = !strcmp(arguments[2], "send");
+  struct node node;
+  node_open(&node, (struct wish){0});
+  int socket = is_sender ? call(arguments[0]) : answer(arguments[0]);
+  fi_addr_t peer = exchange_names(&node, socket);
+  char *memory = mmap(NULL, bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(memory != MAP_FAILED);
+  if (is_sender) {
+    fill(memory, bytes, 4);
+    WORKS(fi_tsend(node.ep, memory, bytes, NULL, peer, 1, memory));
+    next(&node);
+  } else {
+    WORKS(fi_trecv(node.ep, memory, bytes, NULL, peer, 1, 0, memory));
+    CHECK(next(&node).entry.len == bytes && is_filled(memory, bytes, 4));
+  }
+  node_close(&node);
+}
+
+const struct test peer_cases[] = {
+    {"serve", serve},
+    {"a_killed_peer", a_killed_peer},
+    {"one_message", one_message},
+    {NULL, NULL},
+};
