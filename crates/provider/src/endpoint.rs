@@ -11,13 +11,13 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 use barewire_endpoint::Address;
-use barewire_link::PacketLink;
 use barewire_messages::{Claim, Config, Counts, Messenger, PeerId, PostError, Removal};
 
 use crate::bindings::*;
 use crate::device;
 use crate::domain::Shared;
 use crate::edge::{Errno, Result};
+use crate::link::AnyLink;
 use crate::log::{info, warning};
 use crate::queue::Queue;
 use crate::region::Region;
@@ -57,7 +57,7 @@ pub(crate) struct Endpoint {
 }
 
 /// A messenger on an interface.
-type Wire = Messenger<PacketLink>;
+type Wire = Messenger<AnyLink>;
 
 /// Where completions go.
 #[derive(Clone, Copy)]
@@ -98,10 +98,7 @@ impl Endpoint {
             warning!(FI_LOG_EP_CTRL, "{}: {error}", shared.interface.name);
             Errno::LINK_IS_DOWN
         })?;
-        let mut config = Config::default();
-        if let Some(eager_bytes) = shared.parameters.eager_bytes {
-            config.eager_bytes = eager_bytes;
-        }
+        let config = Config::tuned(endpoint.tuning());
         let messenger = Messenger::new(endpoint, config);
         info!(FI_LOG_EP_CTRL, "{} on {}", messenger.address(), shared.interface.name);
         self.messenger = Some(messenger);

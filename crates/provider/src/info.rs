@@ -11,7 +11,7 @@ use crate::bindings::*;
 use crate::edge::{Errno, guard_status};
 use crate::libfabric::{Libfabric, libfabric};
 use crate::log::{info, warning};
-use crate::parameters::Parameters;
+use crate::parameters::{Parameters, Progress};
 use crate::{PROVIDER_VERSION, device};
 
 /// What an endpoint can do: the choices that cost something.
@@ -97,7 +97,7 @@ pub(crate) unsafe extern "C" fn getinfo(
         }
         let mut list: *mut fi_info = ptr::null_mut();
         for interface in interfaces.iter().rev() {
-            match offer(libfabric, interface, version, hints) {
+            match offer(libfabric, interface, version, hints, parameters.progress) {
                 Ok(mut info) => {
                     // SAFETY: made a moment ago, and nobody else knows it.
                     unsafe { info.as_mut() }.next = list;
@@ -124,6 +124,7 @@ fn offer(
     interface: &Interface,
     version: u32,
     hints: Option<&fi_info>,
+    progress: Option<Progress>,
 ) -> std::result::Result<NonNull<fi_info>, Unmet> {
     if let Some(hints) = hints {
         // SAFETY: what hints point to is null or valid, as libfabric demands.
@@ -135,6 +136,13 @@ fn offer(
     if let Some(hints) = hints {
         // SAFETY: as above.
         unsafe { follow(info.as_mut(), hints) };
+    }
+    // SAFETY: as above.
+    if let (Some(progress), Some(domain)) = (progress, unsafe { info.as_mut().domain_attr.as_mut() }) {
+        domain.data_progress = match progress {
+            Progress::Auto => FI_PROGRESS_AUTO,
+            Progress::Manual => FI_PROGRESS_MANUAL,
+        };
     }
     Ok(info)
 }
