@@ -21,6 +21,7 @@ PROGRAMS = {
     "onesided": (3, "1"),
     "threads": (2, "1"),
     "collectives": (3, "1"),
+    "overlap": (2, "5", "65536"),
 }
 
 
@@ -39,6 +40,33 @@ def test_programs_get_their_messages_over_barewire(name: str, source: str) -> No
     needs("barewire")
     lines = [json.loads(line) for line in run(name, source, "barewire").splitlines() if line.startswith("{")]
     assert lines and all(line["test"] == source for line in lines)
+
+
+@pytest.mark.parametrize("progress", ["auto", "manual"])
+@pytest.mark.parametrize("name", WITH_LIBFABRIC)
+def test_messages_arrive_whole_while_a_helper_thread_makes_progress(name: str, progress: str) -> None:
+    """Both sides compute while messages are under way; every byte is checked, and that each case was measured."""
+    needs("barewire")
+    built = program(name, "overlap")
+    done = barewire("run", "-n", "2", "--lab", "pair", "--progress", progress, "--", built, "10", "262144")
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    cases = {(line["bytes"], line["side"], line["mode"]) for line in lines}
+    sizes, sides, modes = ({case[place] for case in cases} for place in range(3))
+    assert sizes == {8, 16384, 65536, 262144} and len(cases) == 16
+    assert sides == {"sender", "receiver"} and modes == {"standard", "synchronous"}
+    for line in lines:
+        assert 0 <= line["wait_us"] <= line["both_us"] and min(line["alone_us"], line["computation_us"]) > 0
+
+
+@pytest.mark.parametrize("source", ["messages", "pingpong"])
+def test_programs_get_their_messages_over_af_xdp(source: str) -> None:
+    """One rank for each host, because a queue belongs to one process; `--explain` sees the sockets."""
+    needs("barewire")
+    built = program("mpich-5", source)
+    done = barewire("run", "-n", "2", "--lab", "pair", "--link", "xdp", "--explain", "--", built, "7")
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert f'"test": "{source}"' in done.stdout
 
 
 @pytest.mark.parametrize("name", FIXES)

@@ -126,6 +126,8 @@ def test_an_option_goes_before_the_environment_and_that_before_the_default() -> 
     assert decide(Wishes(), {})["TOKEN"] == (TOKEN, "drawn for this run")
     assert decide(Wishes(), given)["INTERFACE"] == ("eth1", "environment")
     assert decide(Wishes(wait="spin"), given)["WAIT"] == ("spin", "--wait")
+    assert decide(Wishes(progress="auto"), given)["PROGRESS"] == ("auto", "--progress")
+    assert "PROGRESS" not in decide(Wishes(), {})
     assert decide(Wishes(), given)["TOKEN"] == ("ff", "environment")
 
 

@@ -74,6 +74,21 @@ impl Config {
 
     const DEAD_AFTER_POLLS: u8 = 20;
 
+    /// Takes what was measured on this machine. Its ring is for whoever opens the link.
+    pub fn follow(&mut self, tuning: Tuning) {
+        // The casts lose nothing: bounded where they come in.
+        self.slots = tuning.slots as u16;
+        self.send_descriptors = tuning.send_descriptors as u16;
+        self.connection.window = tuning.window as u8;
+        self.connection.receive_window = tuning.window as u8;
+        self.connection.acknowledge_every = tuning.acknowledge_every as u8;
+        self.connection.acknowledge_delay = Duration::from_micros(tuning.acknowledge_delay_us as u64);
+        if let Some(local) = &mut self.local {
+            local.ring_bytes = tuning.pipe_ring_bytes;
+        }
+        self.tuning = tuning;
+    }
+
     /// The defaults for a tag.
     #[must_use]
     pub fn new(sap: Lsap, framing: Framing) -> Self {

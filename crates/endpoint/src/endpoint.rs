@@ -24,6 +24,7 @@ use crate::descriptors::{Content, DescriptorId, Descriptors, HEAD_MAX};
 use crate::error::{ConnectError, Ending, EndpointError};
 use crate::port::Port;
 use crate::sink::Sink;
+use crate::tuning::Tuning;
 use crate::waiting::Patience;
 
 /// What an endpoint has to say.
@@ -189,6 +190,12 @@ impl<L: Link> Endpoint<L> {
     #[must_use]
     pub fn address(&self) -> Address {
         self.address
+    }
+
+    /// What it was told of this machine.
+    #[must_use]
+    pub fn tuning(&self) -> &Tuning {
+        &self.config.tuning
     }
 
     /// The link below.

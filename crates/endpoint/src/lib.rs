@@ -36,5 +36,5 @@ pub use port::Port;
 pub use sink::{Class, Sink};
 pub use slots::{Slot, Slots};
 pub use token::JobToken;
-pub use tuning::{TUNING_VARIABLE, Tuning, TuningError};
+pub use tuning::{BadValue, TUNING_VARIABLE, Tuning, TuningError};
 pub use waiting::{Patience, Waiting};

@@ -35,11 +35,17 @@ pub enum Hears {
 pub const PROTOCOL: u16 = libc::ETH_P_ALL as u16;
 
 /// A link for a service access point's PDUs: by `broker` if one is named, or if this process may not open one itself
-/// and a broker runs.
+/// and a broker runs. `ring_bytes` are of a receive ring of its own; a broker's sockets have the broker's.
 ///
 /// # Errors
 /// [`OpenError`].
-pub fn open_link(interface: &str, sap: Lsap, hears: Hears, broker: Option<&Path>) -> Result<PacketLink, OpenError> {
+pub fn open_link(
+    interface: &str,
+    sap: Lsap,
+    hears: Hears,
+    broker: Option<&Path>,
+    ring_bytes: usize,
+) -> Result<PacketLink, OpenError> {
     if let Some(broker) = broker {
         return from_broker(broker, interface, sap, hears);
     }
@@ -47,7 +53,7 @@ pub fn open_link(interface: &str, sap: Lsap, hears: Hears, broker: Option<&Path>
         interface: interface.to_owned(),
         protocol: PROTOCOL,
         filter: if hears == Hears::Station { station_filter(sap) } else { sap_filter(sap) },
-        ring_bytes: PacketConfig::DEFAULT_RING_BYTES,
+        ring_bytes,
     });
     match opened {
         Err(LinkError::NotPermitted) if Path::new(DEFAULT_SOCKET).exists() => {

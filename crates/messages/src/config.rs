@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a user of the message layer may choose, and why the defaults are what they are.
 
+use barewire_endpoint::Tuning;
+
 /// How a messenger is made. How long a dead peer is waited for follows from the endpoint's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -26,8 +28,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// A rendezvous costs a round trip, a copy of so many bytes about as much.
-    pub const EAGER_BYTES: usize = 16 << 10;
+    /// Default of what is measured on a machine.
+    pub const EAGER_BYTES: usize = Tuning::EAGER_BYTES;
     /// More than MPI libraries have under way: they count on being refused.
     pub const SENDS: usize = 4096;
     /// See [`SENDS`](Self::SENDS); some libraries post a receive for each peer.
@@ -42,6 +44,13 @@ impl Config {
     pub const PEERS: usize = 1 << 16;
     /// Long enough that a cut costs nothing.
     pub const CUT_BYTES: u32 = 1 << 30;
+
+    /// With what was measured on this machine.
+    #[must_use]
+    pub fn tuned(tuning: &Tuning) -> Self {
+        let descriptors_per_peer = (tuning.send_descriptors / 4) as u16;
+        Self { eager_bytes: tuning.eager_bytes, descriptors_per_peer, ..Self::default() }
+    }
 }
 
 impl Default for Config {

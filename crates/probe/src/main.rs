@@ -169,6 +169,9 @@ struct TestArguments {
     /// Seed of the payloads
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Of endpoints: NAME=NUMBER, a value that goes before those of both sides' tuning files; may be repeated
+    #[arg(long, value_parser = parse_tuned)]
+    tuned: Vec<(String, usize)>,
     /// Give the core away while waiting; by itself with more pairs than cores
     #[arg(long)]
     give_way: bool,
@@ -301,6 +304,7 @@ fn measure(test: Test, arguments: TestArguments) -> Result<(), LaunchError> {
             walk_bytes,
             give_way: arguments.give_way || must_give_way(pairs, cpus.as_deref()),
             token: fastrand::u64(..),
+            tuned: arguments.tuned,
         },
         cpus,
         sizes: parse_sizes(&arguments.sizes)?,
@@ -311,6 +315,11 @@ fn measure(test: Test, arguments: TestArguments) -> Result<(), LaunchError> {
         rate_bit_s: arguments.rate,
     };
     schedule::run(&plan, &mut std::io::stdout().lock())
+}
+
+fn parse_tuned(text: &str) -> Result<(String, usize), String> {
+    let both = text.split_once('=').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
+    both.ok_or_else(|| "write NAME=NUMBER, such as window=31".to_owned())
 }
 
 /// The link that a transport goes over; what does not go together is refused.

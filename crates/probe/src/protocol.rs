@@ -61,6 +61,9 @@ pub struct Session {
     /// Of endpoints: the job's token, random.
     #[serde(default)]
     pub token: u64,
+    /// Of endpoints: what goes before both sides' tuning files.
+    #[serde(default)]
+    pub tuned: Vec<(String, usize)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use barewire_link::{Link, MacAddress, Outgoing, PacketLink};
+use barewire_link::{Link, MacAddress, Outgoing, PacketConfig, PacketLink};
 use barewire_llc::{
     Cause, ConnectionConfig, ConnectionCounters, ConnectionEvent, ConnectionHandle, Delivery, Destination,
     Identification, Lsap, Peer, Source, StationConfig, StationEvent,
@@ -138,7 +138,8 @@ type StationPort = Port<Lossy<PacketLink>>;
 
 /// A station on the interface, its SAP active, and the bytes of information that a frame holds.
 fn open(here: &HereArguments, interface: &str) -> Result<(StationPort, usize), LaunchError> {
-    let link = open_link(interface, here.sap, Hears::Station, here.broker.as_deref()).map_err(launch_error)?;
+    let (hears, ring_bytes) = (Hears::Station, PacketConfig::DEFAULT_RING_BYTES);
+    let link = open_link(interface, here.sap, hears, here.broker.as_deref(), ring_bytes).map_err(launch_error)?;
     let information_max = (link.mtu() - LLC_HEADER_BYTES).min(usize::from(u16::MAX));
     let connection = ConnectionConfig {
         information_max: information_max as u16,

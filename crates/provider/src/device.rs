@@ -3,16 +3,17 @@
 
 use std::path::Path;
 
-use barewire_broker::{AskError, DEFAULT_SOCKET, Status};
+use barewire_broker::{AskError, DEFAULT_SOCKET, Status, sap_filter};
 use barewire_endpoint::{
     Config, Encapsulation, Endpoint, EndpointError, Framing, Hears, OpenError, Tuning, TuningError, open_link,
 };
-use barewire_link::{Interface, LinkError, PacketLink};
+use barewire_link::{Interface, LinkError, XdpConfig, XdpLink, XdpMode};
 use barewire_llc::Lsap;
 use barewire_shm::ShmError;
 use thiserror::Error;
 
-use crate::parameters::Parameters;
+use crate::link::AnyLink;
+use crate::parameters::{LinkKind, Parameters};
 
 /// Why there is no endpoint.
 #[derive(Debug, Error)]
@@ -23,6 +24,10 @@ pub(crate) enum DeviceError {
     Endpoint(#[from] EndpointError),
     #[error(transparent)]
     Tuning(#[from] TuningError),
+    #[error(
+        "FI_BAREWIRE_LINK=xdp and FI_BAREWIRE_BROKER: the broker hands out packet sockets only; leave one of them out"
+    )]
+    XdpByBroker,
     #[error("all {} service access points of {interface} are taken on this host", saps().count())]
     NoSap { interface: String },
 }
@@ -66,16 +71,14 @@ pub(crate) fn is_permitted(parameters: &Parameters) -> bool {
 
 /// An endpoint with the first service access point that is free, from one on that depends on the process, so that
 /// those of a job seldom try the same.
-pub(crate) fn open(interface: &Interface, parameters: &Parameters) -> Result<Endpoint<PacketLink>, DeviceError> {
-    let tuning = Tuning::load()?;
+pub(crate) fn open(interface: &Interface, parameters: &Parameters) -> Result<Endpoint<AnyLink>, DeviceError> {
+    let tuning = Tuning::load()?.with(&parameters.tuned).map_err(TuningError::from)?;
     let first = std::process::id() as usize % saps().count();
     for sap in saps().cycle().skip(first).take(saps().count()) {
-        let link = match open_link(&interface.name, sap, Hears::Sap, parameters.broker.as_deref()) {
-            Err(OpenError::Broker(AskError::Refused { status: Status::Taken | Status::NotAllowed, .. })) => continue,
-            link => link?,
-        };
+        let Some(link) = link_of(interface, sap, parameters, &tuning)? else { continue };
         let framing = Framing { encapsulation: Encapsulation::EtherType, token: parameters.token };
-        let mut config = Config { waiting: parameters.waiting, tuning: tuning.clone(), ..Config::new(sap, framing) };
+        let mut config = Config { waiting: parameters.waiting, ..Config::new(sap, framing) };
+        config.follow(tuning.clone());
         if let Some(patience) = parameters.patience {
             config.notice_the_dead_within(patience);
         }
@@ -85,6 +88,28 @@ pub(crate) fn open(interface: &Interface, parameters: &Parameters) -> Result<End
         }
     }
     Err(DeviceError::NoSap { interface: interface.name.clone() })
+}
+
+/// A link for a service access point; `None` if somebody else has that.
+fn link_of(
+    interface: &Interface,
+    sap: Lsap,
+    parameters: &Parameters,
+    tuning: &Tuning,
+) -> Result<Option<AnyLink>, DeviceError> {
+    let (name, broker) = (&interface.name, parameters.broker.as_deref());
+    if parameters.link == LinkKind::Xdp {
+        if broker.is_some() {
+            return Err(DeviceError::XdpByBroker);
+        }
+        let (filter, mode) = (sap_filter(sap), XdpMode::Auto);
+        let config = XdpConfig { interface: name.clone(), filter, queue: 0, mode, busy_poll: None };
+        return Ok(Some(AnyLink::Xdp(Box::new(XdpLink::open(&config).map_err(OpenError::from)?))));
+    }
+    match open_link(name, sap, Hears::Sap, broker, tuning.ring_bytes) {
+        Err(OpenError::Broker(AskError::Refused { status: Status::Taken | Status::NotAllowed, .. })) => Ok(None),
+        link => Ok(Some(AnyLink::Packet(link?))),
+    }
 }
 
 /// Service access points for programs: first those that IEEE 802 leaves to each network, then the rest; without those

@@ -18,7 +18,7 @@ use crate::fabric::{is_used, no_control, no_ops_open, share};
 use crate::libfabric::libfabric;
 use crate::lock::{Guard, Lock};
 use crate::log::{info, warning};
-use crate::parameters::Parameters;
+use crate::parameters::{Parameters, Progress};
 use crate::progress::Helper;
 use crate::queue::Queue;
 use crate::region::Region;
@@ -265,7 +265,10 @@ pub(crate) unsafe fn open(
             Errno::LINK_IS_DOWN
         })?;
         let interface = interface.into_iter().next().ok_or(Errno::NO_DATA)?;
-        let has_helper = attributes.data_progress == FI_PROGRESS_AUTO;
+        let has_helper = match parameters.progress {
+            Some(progress) => progress == Progress::Auto,
+            None => attributes.data_progress == FI_PROGRESS_AUTO,
+        };
         let is_serial = attributes.threading == FI_THREAD_DOMAIN;
         let state = State {
             endpoints: Table::new(),
@@ -278,7 +281,9 @@ pub(crate) unsafe fn open(
         };
         // SAFETY: with FI_THREAD_DOMAIN, and no helper, the program promises to have one thread here at a time.
         let state = unsafe { Lock::new(state, !is_serial || has_helper) };
-        info!(FI_LOG_DOMAIN, "{}: MTU {}, waiting {:?}", interface.name, interface.mtu, parameters.waiting);
+        let progress = if has_helper { Progress::Auto } else { Progress::Manual };
+        let (name, mtu, waiting) = (&interface.name, interface.mtu, parameters.waiting);
+        info!(FI_LOG_DOMAIN, "{name}: MTU {mtu}, waiting {waiting:?}, progress {progress:?}");
         let shared = Arc::new(Shared { state, interface, parameters, used: Arc::new(()), process: std::process::id() });
         let helper = has_helper.then(|| Helper::start(&shared)).transpose()?;
         let fid = fid { fclass: FI_CLASS_DOMAIN as usize, context, ops: (&raw const FID_OPS).cast_mut() };

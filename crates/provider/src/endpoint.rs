@@ -98,10 +98,7 @@ impl Endpoint {
             warning!(FI_LOG_EP_CTRL, "{}: {error}", shared.interface.name);
             Errno::LINK_IS_DOWN
         })?;
-        let mut config = Config::default();
-        if let Some(eager_bytes) = shared.parameters.eager_bytes {
-            config.eager_bytes = eager_bytes;
-        }
+        let config = Config::tuned(endpoint.tuning());
         let wire = if self.is_unreliable {
             Wire::Unreliable(Box::new(Datagrams::new(endpoint, config)))
         } else {

@@ -11,7 +11,7 @@ use crate::bindings::*;
 use crate::edge::{Errno, guard_status};
 use crate::libfabric::{Libfabric, libfabric};
 use crate::log::{info, warning};
-use crate::parameters::Parameters;
+use crate::parameters::{Parameters, Progress};
 use crate::{PROVIDER_VERSION, device};
 
 /// What an endpoint can do: the choices that cost something.
@@ -136,11 +136,14 @@ pub(crate) unsafe extern "C" fn getinfo(
         let mut list: *mut fi_info = ptr::null_mut();
         let kinds = wanted_kinds(hints, flags);
         if kinds.is_empty() {
-            info!(FI_LOG_FABRIC, "the hints ask for another type of endpoint than FI_EP_RDM, or FI_EP_DGRAM without a layer");
+            info!(
+                FI_LOG_FABRIC,
+                "the hints ask for another type of endpoint than FI_EP_RDM, or FI_EP_DGRAM without a layer"
+            );
         }
         let offers = kinds.iter().flat_map(|kind| interfaces.iter().map(move |interface| (kind, interface)));
         for (kind, interface) in offers.rev() {
-            match offer(libfabric, kind, interface, version, hints) {
+            match offer(libfabric, kind, interface, version, hints, parameters.progress) {
                 Ok(mut info) => {
                     // SAFETY: made a moment ago, and nobody else knows it.
                     unsafe { info.as_mut() }.next = list;
@@ -181,6 +184,7 @@ fn offer(
     interface: &Interface,
     version: u32,
     hints: Option<&fi_info>,
+    progress: Option<Progress>,
 ) -> std::result::Result<NonNull<fi_info>, Unmet> {
     if let Some(hints) = hints {
         // SAFETY: what hints point to is null or valid, as libfabric demands.
@@ -192,6 +196,13 @@ fn offer(
     if let Some(hints) = hints {
         // SAFETY: as above.
         unsafe { follow(info.as_mut(), kind, hints) };
+    }
+    // SAFETY: as above.
+    if let (Some(progress), Some(domain)) = (progress, unsafe { info.as_mut().domain_attr.as_mut() }) {
+        domain.data_progress = match progress {
+            Progress::Auto => FI_PROGRESS_AUTO,
+            Progress::Manual => FI_PROGRESS_MANUAL,
+        };
     }
     Ok(info)
 }

@@ -18,6 +18,7 @@ mod events;
 mod fabric;
 mod info;
 mod libfabric;
+mod link;
 mod lock;
 mod log;
 mod parameters;

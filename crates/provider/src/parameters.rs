@@ -3,7 +3,6 @@
 
 use std::ffi::CStr;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use barewire_endpoint::{JobToken, Waiting};
@@ -16,12 +15,13 @@ const MTU: &CStr = c"mtu";
 const TOKEN: &CStr = c"token";
 const WAIT: &CStr = c"wait";
 const BROKER: &CStr = c"broker";
-const EAGER: &CStr = c"eager";
 const YIELD: &CStr = c"yield";
 const PATIENCE: &CStr = c"patience";
+const LINK: &CStr = c"link";
+const PROGRESS: &CStr = c"progress";
 
 /// Name and help of each, in the order in which they are shown.
-const ALL: [(&CStr, &str); 8] = [
+const ALL: [(&CStr, &str); 9] = [
     (
         INTERFACE,
         "the Ethernet interface to use (default: each that is up, in the order of their numbers; without any, lo)",
@@ -41,13 +41,38 @@ const ALL: [(&CStr, &str); 8] = [
         "the socket of barewire-broker to ask for access to the interface (default: open it ourselves, else ask \
               the broker at its default place)",
     ),
-    (EAGER, "bytes up to which a message is sent before its receive is known (default: as tuned, or 16384)"),
     (
         YIELD,
         "1: other processes want this core, so a question that finds nothing gives it away (default: 0; `barewire run` \
              sets it where ranks share cores)",
     ),
     (PATIENCE, "seconds after which a peer that does not answer is given up (default: 10)"),
+    (
+        LINK,
+        "what carries frames: packet, which shares the interface, or xdp, which takes its first receive queue for one \
+             process of the host (default: packet)",
+    ),
+    (
+        PROGRESS,
+        "who makes progress while the program computes: auto, a helper thread, or manual, nobody (default: what the \
+             program asks for, which is mostly manual)",
+    ),
+];
+/// Each with the value of the tuning file that it goes before, and its help.
+const TUNED: [(&CStr, &str, &str); 9] = [
+    (c"eager", "eager_bytes", "bytes up to which a message is sent before its receive is known (default: as tuned)"),
+    (c"copy", "copy_crossover_bytes", "bytes up to which a message is copied behind its headers (default: as tuned)"),
+    (c"ring", "ring_bytes", "bytes of the packet link's receive ring (default: as tuned)"),
+    (c"window", "window", "frames to a peer that are not acknowledged, at most (default: as tuned)"),
+    (c"acknowledge_every", "acknowledge_every", "frames that one acknowledgement covers, at most (default: as tuned)"),
+    (
+        c"acknowledge_delay",
+        "acknowledge_delay_us",
+        "microseconds that an acknowledgement waits for a frame to ride on, at most (default: as tuned)",
+    ),
+    (c"slots", "slots", "frames to all peers that are under way, at most (default: as tuned)"),
+    (c"descriptors", "send_descriptors", "messages that are under way, at most (default: as tuned)"),
+    (c"pipe", "pipe_ring_bytes", "bytes of the ring to a process of this host, each way (default: as tuned)"),
 ];
 
 /// As set.
@@ -58,9 +83,29 @@ pub(crate) struct Parameters {
     pub token: Option<JobToken>,
     pub waiting: Waiting,
     pub broker: Option<PathBuf>,
-    pub eager_bytes: Option<usize>,
     pub gives_way: bool,
     pub patience: Option<Duration>,
+    pub link: LinkKind,
+    pub progress: Option<Progress>,
+    /// Values of the tuning file, by their names in it.
+    pub tuned: Vec<(&'static str, usize)>,
+}
+
+/// What carries frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LinkKind {
+    #[default]
+    Packet,
+    Xdp,
+}
+
+/// Who makes progress while the program computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// A helper thread.
+    Auto,
+    /// Nobody.
+    Manual,
 }
 
 /// A value that cannot be meant.
@@ -77,6 +122,9 @@ pub(crate) fn define(libfabric: &Libfabric) {
     for (name, help) in ALL {
         libfabric.define_parameter(name, FI_PARAM_STRING, help);
     }
+    for (name, _, help) in TUNED {
+        libfabric.define_parameter(name, FI_PARAM_STRING, help);
+    }
 }
 
 impl Parameters {
@@ -87,22 +135,24 @@ impl Parameters {
 
     fn of(value_of: impl Fn(&CStr) -> Option<String>) -> Result<Self, BadParameter> {
         let read = |name: &CStr| value_of(name).filter(|value| !value.is_empty());
-        let bytes = "a number of bytes";
+        let mut tuned = Vec::new();
+        for (name, key, _) in TUNED {
+            let value = parse(name, read(name), "a number", |value| value.parse().ok())?;
+            tuned.extend(value.map(|value| (key, value)));
+        }
         Ok(Self {
             interface: read(INTERFACE),
-            mtu: number(MTU, read(MTU), bytes)?,
+            mtu: parse(MTU, read(MTU), "a number of bytes", |value| value.parse().ok())?,
             token: parse(TOKEN, read(TOKEN), "1 to 16 hexadecimal digits", token)?,
             waiting: parse(WAIT, read(WAIT), "spin, adaptive or block", waiting)?.unwrap_or_default(),
             broker: read(BROKER).map(PathBuf::from),
-            eager_bytes: number(EAGER, read(EAGER), bytes)?,
             gives_way: parse(YIELD, read(YIELD), "0 or 1", flag)?.unwrap_or_default(),
             patience: parse(PATIENCE, read(PATIENCE), "a number of seconds above 0", seconds)?,
+            link: parse(LINK, read(LINK), "packet or xdp", link)?.unwrap_or_default(),
+            progress: parse(PROGRESS, read(PROGRESS), "auto or manual", progress)?,
+            tuned,
         })
     }
-}
-
-fn number<T: FromStr>(name: &CStr, value: Option<String>, expected: &'static str) -> Result<Option<T>, BadParameter> {
-    parse(name, value, expected, |value| value.parse().ok())
 }
 
 fn parse<T>(
@@ -141,6 +191,22 @@ fn flag(value: &str) -> Option<bool> {
     }
 }
 
+fn link(value: &str) -> Option<LinkKind> {
+    match value {
+        "packet" => Some(LinkKind::Packet),
+        "xdp" => Some(LinkKind::Xdp),
+        _ => None,
+    }
+}
+
+fn progress(value: &str) -> Option<Progress> {
+    match value {
+        "auto" => Some(Progress::Auto),
+        "manual" => Some(Progress::Manual),
+        _ => None,
+    }
+}
+
 fn seconds(value: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(value.parse().ok()?).ok().filter(|patience| !patience.is_zero())
 }
@@ -160,12 +226,19 @@ mod tests {
         assert!(one(YIELD, "1").unwrap().gives_way);
         assert_eq!(one(TOKEN, "ff").unwrap().token, Some(JobToken::new(255)));
         assert_eq!(one(PATIENCE, "0.5").unwrap().patience, Some(Duration::from_millis(500)));
-        assert_eq!(one(EAGER, "0").unwrap().eager_bytes, Some(0));
+        assert_eq!(one(c"eager", "0").unwrap().tuned, [("eager_bytes", 0)]);
+        assert_eq!(one(LINK, "xdp").unwrap().link, LinkKind::Xdp);
+        assert_eq!(one(PROGRESS, "manual").unwrap().progress, Some(Progress::Manual));
+        for (name, key, _) in TUNED {
+            assert!(barewire_endpoint::Tuning::default().get(key).is_some(), "{name:?}");
+        }
     }
 
     #[test]
     fn a_value_that_cannot_be_meant_is_named_with_what_to_say_and_a_token_is_not_shown() {
-        for (name, value) in [(WAIT, "spni"), (MTU, "-1"), (EAGER, "4k"), (PATIENCE, "0"), (PATIENCE, "nan")] {
+        let wrong = [(WAIT, "spni"), (MTU, "-1"), (c"eager", "4k")].into_iter();
+        let more = [(PATIENCE, "0"), (PATIENCE, "nan"), (LINK, "dpdk"), (PROGRESS, "yes")];
+        for (name, value) in wrong.chain(more) {
             let error = one(name, value).unwrap_err().to_string();
             assert!(error.contains(value) && error.contains("say "), "{error}");
         }

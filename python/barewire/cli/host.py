@@ -27,7 +27,7 @@ from barewire.results.host import (
     read_reference,
 )
 from barewire.results.store import write_atomically
-from barewire.results.tuning import write_tuning
+from barewire.results.tuning import write_crossover
 
 # The largest that a veth takes: the copy crossover may lie beyond what one frame of an ordinary link holds.
 _LAB_MTU = 65535
@@ -83,7 +83,7 @@ def host(
         write_atomically(directory / REFERENCE_FILE, beside.read_bytes())
     frame = samples(directory)
     if tune:
-        path = write_tuning(host_crossovers(frame), source=run.id)
+        path = write_crossover(host_crossovers(frame), source=run.id)
         typer.echo(f"endpoints of this user now follow {path}", err=True)
     if as_json:
         document = {"directory": str(directory), **host_document(run, frame, stored)}

@@ -48,6 +48,12 @@ def run(
     wait: Annotated[
         str | None, typer.Option(help="how barewire waits: spin, adaptive, block", rich_help_panel=_PATH)
     ] = None,
+    progress: Annotated[
+        str | None,
+        typer.Option(
+            help="of barewire while the program computes: auto (a helper thread), manual", rich_help_panel=_PATH
+        ),
+    ] = None,
     lab: Annotated[str | None, typer.Option(help="pair or star:N, for this run alone", rich_help_panel=_LAB)] = None,
     rate: Annotated[str, typer.Option(help="each link's rate, such as 1gbit", rich_help_panel=_LAB)] = "unshaped",
     mtu: Annotated[int, typer.Option(help="each link's MTU in bytes", rich_help_panel=_LAB)] = 1500,
@@ -71,7 +77,7 @@ def run(
     library's own launcher. The exit code is the program's.
     """
     command = program[1:] if program[0] == "--" else program
-    wishes = Wishes(fabric, interface, link, wait)
+    wishes = Wishes(fabric, interface, link, wait, progress)
     chosen = None if library is None else find_library(library)
     used, reason = library_of_program(command[0], chosen, os.environ)
     if lab is None and (rate, mtu, loss, offloads) != ("unshaped", 1500, "0", OnOff.off):

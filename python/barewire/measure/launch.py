@@ -44,6 +44,8 @@ class Order:
     seed: int
     pairs: int = 1
     processes: int | None = None
+    # Of endpoints: what goes before both sides' tuning files.
+    tuned: tuple[tuple[str, int], ...] = ()
     cache: bool = True
     walk_bytes: int | None = None
     effort: Effort = Effort()
@@ -141,6 +143,8 @@ def _probe_arguments(site: Site, order: Order, peer: str) -> list[str]:
     for name, value in options.items():
         if value is not None:
             arguments += [name, str(value)]
+    for name, number in order.tuned:
+        arguments += ["--tuned", f"{name}={number}"]
     return [*arguments, "--give-way"] if site.give_way else arguments
 
 

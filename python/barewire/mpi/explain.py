@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from barewire.mpi.fabrics import INTERFACE, LINK, PROVIDER, PROVIDER_FILE, TOKEN, WAIT, Setting, Wishes
+from barewire.mpi.fabrics import INTERFACE, LINK, PROGRESS, PROVIDER, PROVIDER_FILE, TOKEN, WAIT, Setting, Wishes
 from barewire.mpi.job import Job
 from barewire.mpi.libraries import Family
 from barewire.mpi.witness import MARK
@@ -155,10 +155,12 @@ def _own(job: Job, evidence: Evidence | None) -> list[Row]:
         ]
     else:
         table += _sockets(evidence, interface.value if interface else None, source, link)
-    wait = settings.get(WAIT)
-    table.append(
-        Row("waiting", wait.value if wait else "the provider's own choice", wait.source if wait else "default")
-    )
+    for what, name, otherwise in (
+        ("waiting", WAIT, "the provider's own choice"),
+        ("progress", PROGRESS, "as the library asks, mostly manual"),
+    ):
+        found = settings.get(name)
+        table.append(Row(what, found.value if found else otherwise, found.source if found else "default"))
     table.append(Row("job token", "16 hexadecimal digits, not shown", settings[TOKEN].source))
     return table
 

@@ -20,9 +20,10 @@ _NAMED = (PROVIDER, "tcp", "udp", "ucx", "shm")
 _OTHER_PROVIDER = re.compile(r"ofi-[a-z0-9_]+")
 WAITS = ("spin", "adaptive", "block")
 LINKS = ("packet", "xdp")
+PROGRESSES = ("auto", "manual")
 # Parameters of the provider; crates/provider reads them.
-INTERFACE, LINK, WAIT, TOKEN, YIELD = (
-    f"FI_BAREWIRE_{name}" for name in ("INTERFACE", "LINK", "WAIT", "TOKEN", "YIELD")
+INTERFACE, LINK, WAIT, PROGRESS, TOKEN, YIELD = (
+    f"FI_BAREWIRE_{name}" for name in ("INTERFACE", "LINK", "WAIT", "PROGRESS", "TOKEN", "YIELD")
 )
 
 
@@ -34,14 +35,20 @@ class Wishes:
     interface: str | None = None
     link: str | None = None
     wait: str | None = None
+    progress: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no fabric is, and what this fabric does not know."""
         if self.fabric not in _NAMED and _OTHER_PROVIDER.fullmatch(self.fabric) is None:
             raise WrongUse(f"unknown fabric '{self.fabric}'; there are: {FABRICS}")
-        for name, value, known in (("--wait", self.wait, WAITS), ("--link", self.link, LINKS)):
+        own = (
+            ("--wait", self.wait, WAITS),
+            ("--link", self.link, LINKS),
+            ("--progress", self.progress, PROGRESSES),
+        )
+        for name, value, known in own:
             if value is not None and self.fabric != PROVIDER:
-                raise WrongUse(f"{name} belongs to --fabric {PROVIDER}; {self.fabric} waits and links as it does")
+                raise WrongUse(f"{name} belongs to --fabric {PROVIDER}; {self.fabric} does that in its own way")
             if value is not None and value not in known:
                 raise WrongUse(f"unknown {name} '{value}'; there are: {', '.join(known)}")
 
@@ -85,7 +92,12 @@ def provider_settings(
     `interface` is what the place (a lab) says; `crowded` that ranks share a core, where spinning takes it from the
     one that is waited for.
     """
-    asked = ((INTERFACE, wishes.interface, "--interface"), (LINK, wishes.link, "--link"), (WAIT, wishes.wait, "--wait"))
+    asked = (
+        (INTERFACE, wishes.interface, "--interface"),
+        (LINK, wishes.link, "--link"),
+        (WAIT, wishes.wait, "--wait"),
+        (PROGRESS, wishes.progress, "--progress"),
+    )
     settings = []
     for name, value, option in asked:
         if value is not None:

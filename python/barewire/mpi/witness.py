@@ -60,11 +60,14 @@ def _sockets() -> dict[str, Any]:
         try:
             if not str(descriptor.readlink()).startswith("socket:"):
                 continue
+            # Python asks a socket for its name to know its family; one of AF_XDP has none.
+            with socket.socket(socket.AF_UNIX, socket.SOCK_RAW, 0, os.dup(int(descriptor.name))) as any_socket:
+                if any_socket.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN) == _AF_XDP:
+                    xdp = True
+                    continue
             with socket.socket(fileno=os.dup(int(descriptor.name))) as looked_at:
                 if looked_at.family == socket.AF_PACKET:
                     packet.add(looked_at.getsockname()[0])
-                elif looked_at.family == _AF_XDP:
-                    xdp = True
                 elif looked_at.family in (socket.AF_INET, socket.AF_INET6) and looked_at.type == socket.SOCK_STREAM:
                     peers.add(looked_at.getpeername()[0])
         except OSError:  # closed meanwhile, or not connected

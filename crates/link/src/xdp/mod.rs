@@ -11,7 +11,7 @@ mod umem;
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::time::{Duration, Instant};
 
@@ -382,6 +382,13 @@ impl Link for XdpLink {
             .map_err(|error| self.failed("XDP_STATISTICS", error))?;
         self.counters.receive_dropped = statistics.rx_dropped + statistics.rx_ring_full;
         Ok(self.counters)
+    }
+}
+
+impl AsFd for XdpLink {
+    /// What can be read once a frame has come, after a [`receive`](Link::receive) that found none.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

@@ -40,12 +40,14 @@ pub enum Role {
 pub struct Listening {
     link: OpenLink,
     role: Role,
+    tuning: Tuning,
 }
 
 impl Listening {
     pub fn new(session: &Session, place: &Place, role: Role) -> Result<(Self, Endpoint), LaunchError> {
-        let (link, endpoint) = open(session, place, tag(session, role))?;
-        Ok((Self { link, role }, endpoint))
+        let tuning = Tuning::load().map_err(wrong)?.with(&session.tuned).map_err(wrong)?;
+        let (link, endpoint) = open(session, place, tag(session, role), tuning.ring_bytes)?;
+        Ok((Self { link, role, tuning }, endpoint))
     }
 
     pub fn accept(
@@ -54,9 +56,10 @@ impl Listening {
         peer: MacAddress,
         peer_mtu: usize,
     ) -> Result<Box<dyn Transport>, LaunchError> {
-        Ok(match self.link {
-            OpenLink::Packet(link) => Box::new(Window::new(link, session, self.role, peer, peer_mtu)?),
-            OpenLink::Xdp(link) => Box::new(Window::new(*link, session, self.role, peer, peer_mtu)?),
+        let Self { link, role, tuning } = self;
+        Ok(match link {
+            OpenLink::Packet(link) => Box::new(Window::new(link, session, role, tuning, peer, peer_mtu)?),
+            OpenLink::Xdp(link) => Box::new(Window::new(*link, session, role, tuning, peer, peer_mtu)?),
         })
     }
 }
@@ -83,10 +86,17 @@ const COPIED: u64 = 0;
 const LENT: u64 = 1;
 
 impl<L: Link> Window<L> {
-    fn new(link: L, session: &Session, role: Role, peer: MacAddress, peer_mtu: usize) -> Result<Self, LaunchError> {
+    fn new(
+        link: L,
+        session: &Session,
+        role: Role,
+        tuning: Tuning,
+        peer: MacAddress,
+        peer_mtu: usize,
+    ) -> Result<Self, LaunchError> {
         let framing = Framing { encapsulation: Encapsulation::EtherType, token: Some(JobToken::new(session.token)) };
-        let tuning = Tuning::load().map_err(wrong)?;
-        let config = Config { channels: 4, tuning, ..Config::new(tag(session, role), framing) };
+        let mut config = Config { channels: 4, ..Config::new(tag(session, role), framing) };
+        config.follow(tuning);
         let mtu = link.mtu().min(peer_mtu);
         let endpoint = barewire_endpoint::Endpoint::open(link, config, Some(mtu)).map_err(wrong)?;
         let other = if role == Role::Active { Role::Passive } else { Role::Active };

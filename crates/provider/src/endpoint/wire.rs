@@ -2,21 +2,22 @@
 //! What carries an endpoint's messages: reliably, or not. What only one of them can do is asked of that one.
 
 use barewire_endpoint::{Address, EndpointError};
-use barewire_link::PacketLink;
+
 use barewire_messages::{
     Completion, Counts, Datagrams, Label, Messenger, Part, PeerId, ReceiveOptions, Removal, SendOptions, Wanted,
 };
 
 use crate::bindings::FI_EOPNOTSUPP;
 use crate::edge::{Errno, Result};
+use crate::link::AnyLink;
 
-pub(super) type Reliable = Messenger<PacketLink>;
+pub(super) type Reliable = Messenger<AnyLink>;
 
 pub(super) enum Wire {
     /// `FI_EP_RDM`.
     Reliable(Reliable),
     /// `FI_EP_DGRAM`.
-    Unreliable(Box<Datagrams<PacketLink>>),
+    Unreliable(Box<Datagrams<AnyLink>>),
 }
 
 /// For what datagrams cannot do.
@@ -37,7 +38,7 @@ impl Wire {
         }
     }
 
-    pub fn endpoint(&mut self) -> &mut barewire_endpoint::Endpoint<PacketLink> {
+    pub fn endpoint(&mut self) -> &mut barewire_endpoint::Endpoint<AnyLink> {
         match self {
             Self::Reliable(messenger) => messenger.endpoint(),
             Self::Unreliable(datagrams) => datagrams.endpoint(),

@@ -5,7 +5,7 @@ mod datagram;
 pub mod reliable;
 
 use barewire_broker::sap_filter;
-use barewire_link::{Link, MacAddress};
+use barewire_link::{Link, MacAddress, PacketConfig};
 use barewire_llc::{Lsap, Peer};
 
 use self::datagram::Datagrams;
@@ -42,10 +42,16 @@ pub struct Listening {
 }
 
 /// A link for the frames of a service access point, of the session's kind.
-pub fn open(session: &Session, place: &Place, sap: Lsap) -> Result<(OpenLink, Endpoint), LaunchError> {
+pub fn open(
+    session: &Session,
+    place: &Place,
+    sap: Lsap,
+    ring_bytes: usize,
+) -> Result<(OpenLink, Endpoint), LaunchError> {
     match (session.link, place.broker.as_deref()) {
         (LinkKind::Packet, broker) => {
-            Ok(links::packet(open_link(place.interface()?, sap, Hears::Sap, broker).map_err(launch_error)?))
+            let link = open_link(place.interface()?, sap, Hears::Sap, broker, ring_bytes);
+            Ok(links::packet(link.map_err(launch_error)?))
         }
         (_, None) => links::open(session, place, PROTOCOL, sap_filter(sap)),
         (_, Some(_)) => {
@@ -57,7 +63,7 @@ pub fn open(session: &Session, place: &Place, sap: Lsap) -> Result<(OpenLink, En
 
 impl Listening {
     pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), LaunchError> {
-        let (link, endpoint) = open(session, place, sap_of(session.pair))?;
+        let (link, endpoint) = open(session, place, sap_of(session.pair), PacketConfig::DEFAULT_RING_BYTES)?;
         Ok((Self { link }, endpoint))
     }
 

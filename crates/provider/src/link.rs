@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Either link, as users choose when the program runs.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use barewire_link::{Counters, Incoming, Link, LinkError, MacAddress, Outgoing, PacketLink, XdpLink};
+
+/// A link of one of the kinds. That it is asked which costs the packet link nothing measurable (`docs/performance.md`).
+pub(crate) enum AnyLink {
+    Packet(PacketLink),
+    Xdp(Box<XdpLink>),
+}
+
+macro_rules! either {
+    ($link:expr, $of:ident => $call:expr) => {
+        match $link {
+            Self::Packet($of) => $call,
+            Self::Xdp($of) => $call,
+        }
+    };
+}
+
+impl Link for AnyLink {
+    fn address(&self) -> MacAddress {
+        either!(self, link => link.address())
+    }
+
+    fn mtu(&self) -> usize {
+        either!(self, link => link.mtu())
+    }
+
+    #[inline]
+    fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
+        either!(self, link => link.send(frames))
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Option<Incoming<'_>> {
+        either!(self, link => link.receive())
+    }
+
+    fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
+        either!(self, link => link.wait_to_receive_or(others, timeout))
+    }
+
+    fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {
+        either!(self, link => link.wait_to_send(timeout))
+    }
+
+    fn check(&mut self) -> Result<(), LinkError> {
+        either!(self, link => link.check())
+    }
+
+    fn counters(&mut self) -> Result<Counters, LinkError> {
+        either!(self, link => link.counters())
+    }
+}
+
+impl AsFd for AnyLink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        either!(self, link => link.as_fd())
+    }
+}
