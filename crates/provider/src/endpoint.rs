@@ -2,9 +2,11 @@
 //! Endpoints: unconnected, and either reliable (`FI_EP_RDM`), a messenger each, or not (`FI_EP_DGRAM`).
 
 mod access;
+mod atomic;
 mod completions;
 mod messages;
 mod object;
+mod rma;
 mod wire;
 
 use std::ffi::c_void;
@@ -23,7 +25,7 @@ use crate::queue::Queue;
 use crate::region::Region;
 use crate::table::Table;
 use crate::vector::{FI_ADDR_NOTAVAIL, Vector};
-pub(crate) use access::{Family, valid};
+pub(crate) use atomic::{Family, valid};
 pub(crate) use object::{open, open2};
 use wire::{Reliable, Wire, reliable};
 

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Bound, Endpoint, LEAST, access, messages};
+use super::{Bound, Endpoint, LEAST, atomic, messages, rma};
 use crate::address;
 use crate::bindings::*;
 use crate::domain::{Shared, shared_of};
@@ -111,9 +111,9 @@ pub(crate) unsafe extern "C" fn open(
             ops: (&raw const OPS).cast_mut(),
             cm: (&raw const CM_OPS).cast_mut(),
             msg: (&raw const messages::MESSAGE_OPS).cast_mut(),
-            rma: (&raw const access::RMA_OPS).cast_mut(),
+            rma: (&raw const rma::RMA_OPS).cast_mut(),
             tagged: (&raw const messages::TAGGED_OPS).cast_mut(),
-            atomic: (&raw const access::ATOMIC_OPS).cast_mut(),
+            atomic: (&raw const atomic::ATOMIC_OPS).cast_mut(),
             collective: std::ptr::null_mut(),
         };
         let made = EndpointFid { fid, number, _used: shared.used.clone(), shared };

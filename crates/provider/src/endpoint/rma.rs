@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Reading and writing peers' memory: `fi_write`, `fi_read` and their families.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use barewire_messages::Part;
+
+use super::access::{Place, Posted, place};
+use super::messages::{Flags, bytes, data_if, part, with_parts};
+use super::object::{EndpointFid, of};
+use crate::bindings::*;
+use crate::edge::{Errno, Result, guard};
+
+pub(super) static RMA_OPS: fi_ops_rma = fi_ops_rma {
+    size: size_of::<fi_ops_rma>(),
+    read: Some(read),
+    readv: Some(readv),
+    readmsg: Some(readmsg),
+    write: Some(write),
+    writev: Some(writev),
+    writemsg: Some(writemsg),
+    inject: Some(inject_write),
+    writedata: Some(writedata),
+    injectdata: Some(inject_writedata),
+};
+
+impl EndpointFid {
+    /// # Safety
+    /// The parts must be valid until the operation has ended.
+    unsafe fn write(
+        &self,
+        to: Place,
+        parts: &[Part],
+        data: Option<u64>,
+        flags: Flags,
+        context: *mut c_void,
+    ) -> Result<isize> {
+        self.access(to.peer, FI_RMA | FI_WRITE, context, flags, |messenger, peer, options, flags| {
+            if flags & FI_INJECT != 0 && parts.len() <= 1 {
+                let part = parts.first().copied().unwrap_or(part(ptr::null(), 0));
+                // SAFETY: the caller's promise.
+                let bytes = unsafe { bytes(part.address.cast(), part.bytes) };
+                messenger.inject_write(peer, to.at, bytes, data)?;
+                return Ok(Posted::Copied);
+            }
+            // SAFETY: the caller's promise.
+            unsafe { messenger.write(peer, to.at, parts, data, options) }?;
+            Ok(Posted::Begun)
+        })
+    }
+
+    fn inject_write(&self, to: Place, bytes: &[u8], data: Option<u64>) -> Result<isize> {
+        self.access(to.peer, FI_RMA | FI_WRITE, ptr::null_mut(), Flags::Injected, |messenger, peer, _, _| {
+            messenger.inject_write(peer, to.at, bytes, data)?;
+            Ok(Posted::Copied)
+        })
+    }
+
+    /// # Safety
+    /// The parts must be valid, and used by nothing else, until the operation has ended.
+    unsafe fn read(&self, from: Place, parts: &[Part], flags: Flags, context: *mut c_void) -> Result<isize> {
+        self.access(from.peer, FI_RMA | FI_READ, context, flags, |messenger, peer, options, _| {
+            // SAFETY: the caller's promise.
+            unsafe { messenger.read(peer, from.at, parts, options) }?;
+            Ok(Posted::Begun)
+        })
+    }
+}
+
+unsafe extern "C" fn read(
+    ep: *mut fid_ep,
+    buf: *mut c_void,
+    len: usize,
+    _: *mut c_void,
+    from: fi_addr_t,
+    addr: u64,
+    key: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: libfabric's promise: an endpoint that is open, memory that is valid until the operation ends.
+    guard("fi_read", || unsafe { of(ep).read(place(from, addr, key), &[part(buf, len)], Flags::Default, context) })
+}
+
+unsafe extern "C" fn readv(
+    ep: *mut fid_ep,
+    iov: *const iovec,
+    _: *mut *mut c_void,
+    count: usize,
+    from: fi_addr_t,
+    addr: u64,
+    key: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: as of `read`.
+    guard("fi_readv", || unsafe {
+        with_parts(iov, count, |parts| of(ep).read(place(from, addr, key), parts, Flags::Default, context))
+    })
+}
+
+/// Where a message with a vector of remote places goes: one is as many as there may be.
+///
+/// # Safety
+/// The message must be valid.
+unsafe fn place_of(msg: &fi_msg_rma) -> Result<Place> {
+    if msg.rma_iov_count != 1 {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: the caller's promise.
+    let remote = unsafe { &*msg.rma_iov };
+    Ok(place(msg.addr, remote.addr, remote.key))
+}
+
+unsafe extern "C" fn readmsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize {
+    // SAFETY: as of `read`; and a message that is valid.
+    guard("fi_readmsg", || unsafe {
+        let msg = &*msg;
+        let from = place_of(msg)?;
+        with_parts(msg.msg_iov, msg.iov_count, |parts| of(ep).read(from, parts, Flags::Given(flags), msg.context))
+    })
+}
+
+unsafe extern "C" fn write(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    _: *mut c_void,
+    to: fi_addr_t,
+    addr: u64,
+    key: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: as of `read`.
+    guard("fi_write", || unsafe {
+        of(ep).write(place(to, addr, key), &[part(buf, len)], None, Flags::Default, context)
+    })
+}
+
+unsafe extern "C" fn writedata(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    _: *mut c_void,
+    data: u64,
+    to: fi_addr_t,
+    addr: u64,
+    key: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: as of `read`.
+    guard("fi_writedata", || unsafe {
+        of(ep).write(place(to, addr, key), &[part(buf, len)], Some(data), Flags::Default, context)
+    })
+}
+
+unsafe extern "C" fn writev(
+    ep: *mut fid_ep,
+    iov: *const iovec,
+    _: *mut *mut c_void,
+    count: usize,
+    to: fi_addr_t,
+    addr: u64,
+    key: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: as of `read`.
+    guard("fi_writev", || unsafe {
+        with_parts(iov, count, |parts| of(ep).write(place(to, addr, key), parts, None, Flags::Default, context))
+    })
+}
+
+unsafe extern "C" fn writemsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize {
+    // SAFETY: as of `readmsg`.
+    guard("fi_writemsg", || unsafe {
+        let msg = &*msg;
+        let (to, data) = (place_of(msg)?, data_if(flags, msg.data));
+        with_parts(msg.msg_iov, msg.iov_count, |parts| of(ep).write(to, parts, data, Flags::Given(flags), msg.context))
+    })
+}
+
+unsafe extern "C" fn inject_write(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    to: fi_addr_t,
+    addr: u64,
+    key: u64,
+) -> isize {
+    // SAFETY: as of `read`.
+    guard("fi_inject_write", || unsafe { of(ep).inject_write(place(to, addr, key), bytes(buf, len), None) })
+}
+
+unsafe extern "C" fn inject_writedata(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    data: u64,
+    to: fi_addr_t,
+    addr: u64,
+    key: u64,
+) -> isize {
+    // SAFETY: as of `read`.
+    guard("fi_inject_writedata", || unsafe { of(ep).inject_write(place(to, addr, key), bytes(buf, len), Some(data)) })
+}
