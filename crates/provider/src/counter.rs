@@ -11,7 +11,7 @@ use crate::bell::{Bell, WaitSet};
 use crate::bindings::*;
 use crate::domain::{Shared, State, shared_of};
 use crate::edge::{Errno, Result, guard_status};
-use crate::fabric::{no_bind, no_ops_open};
+use crate::fabric::{fid_ops, new_fid, no_bind};
 
 /// A `fid_cntr`.
 #[repr(C)]
@@ -66,15 +66,7 @@ impl State {
     }
 }
 
-static FID_OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: Some(close),
-    bind: Some(no_bind),
-    control: Some(control),
-    ops_open: Some(no_ops_open),
-    tostr: None,
-    ops_set: None,
-};
+static FID_OPS: fi_ops = fid_ops(close, no_bind, control);
 static OPS: fi_ops_cntr = fi_ops_cntr {
     size: size_of::<fi_ops_cntr>(),
     read: Some(read),
@@ -106,7 +98,7 @@ pub(crate) unsafe extern "C" fn open(
         let patience = Patience::new(shared.parameters.waiting, false);
         let counter = Counter { value: 0, errors: 0, bound: Vec::new(), bell, set, is_armed: false, patience };
         let number = shared.state.lock().counters.add(counter);
-        let fid = fid { fclass: FI_CLASS_CNTR as usize, context, ops: (&raw const FID_OPS).cast_mut() };
+        let fid = new_fid(FI_CLASS_CNTR, context, &FID_OPS);
         let fid = fid_cntr { fid, ops: (&raw const OPS).cast_mut() };
         let made = CounterFid { fid, number, _used: shared.used.clone(), shared };
         // SAFETY: libfabric's promise.

@@ -14,7 +14,7 @@ use crate::bindings::*;
 use crate::counter::Counter;
 use crate::edge::{Errno, Result, guard_status, unsupported};
 use crate::endpoint::{Endpoint, Family, valid};
-use crate::fabric::{is_used, no_control, no_ops_open, share};
+use crate::fabric::{fid_ops, is_used, new_fid, no_control, share};
 use crate::libfabric::libfabric;
 use crate::lock::{Guard, Lock};
 use crate::log::{info, warning};
@@ -184,15 +184,7 @@ const FRUITLESS_QUESTIONS: u32 = 8;
 /// Questions between two looks at the clock.
 const TURNS_PER_CLOCK: u32 = 32;
 
-static FID_OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: Some(close),
-    bind: Some(bind),
-    control: Some(no_control),
-    ops_open: Some(no_ops_open),
-    tostr: None,
-    ops_set: None,
-};
+static FID_OPS: fi_ops = fid_ops(close, bind, no_control);
 static OPS: fi_ops_domain = fi_ops_domain {
     size: size_of::<fi_ops_domain>(),
     av_open: Some(vector::open),
@@ -286,7 +278,7 @@ pub(crate) unsafe fn open(
         info!(FI_LOG_DOMAIN, "{name}: MTU {mtu}, waiting {waiting:?}, progress {progress:?}");
         let shared = Arc::new(Shared { state, interface, parameters, used: Arc::new(()), process: std::process::id() });
         let helper = has_helper.then(|| Helper::start(&shared)).transpose()?;
-        let fid = fid { fclass: FI_CLASS_DOMAIN as usize, context, ops: (&raw const FID_OPS).cast_mut() };
+        let fid = new_fid(FI_CLASS_DOMAIN, context, &FID_OPS);
         let fid = fid_domain { fid, ops: (&raw const OPS).cast_mut(), mr: (&raw const region::OPS).cast_mut() };
         // SAFETY: the caller's promise.
         let held = unsafe { share(fabric) };

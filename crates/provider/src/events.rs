@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::bell::Bell;
 use crate::bindings::*;
 use crate::edge::{Errno, Result, guard, guard_status};
-use crate::fabric::{is_used, no_bind, no_ops_open, share};
+use crate::fabric::{fid_ops, is_used, new_fid, no_bind, share};
 
 /// A `fid_eq`.
 #[repr(C)]
@@ -91,15 +91,7 @@ impl EventQueue {
     }
 }
 
-static FID_OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: Some(close),
-    bind: Some(no_bind),
-    control: Some(control),
-    ops_open: Some(no_ops_open),
-    tostr: None,
-    ops_set: None,
-};
+static FID_OPS: fi_ops = fid_ops(close, no_bind, control);
 static OPS: fi_ops_eq = fi_ops_eq {
     size: size_of::<fi_ops_eq>(),
     read: Some(read),
@@ -123,7 +115,7 @@ pub(crate) unsafe extern "C" fn open(
             return Err(Errno::NOT_SUPPORTED);
         }
         let queue = EventQueue { events: Mutex::new(VecDeque::new()), bell: Bell::new()?, used: Arc::new(()) };
-        let fid = fid { fclass: FI_CLASS_EQ as usize, context, ops: (&raw const FID_OPS).cast_mut() };
+        let fid = new_fid(FI_CLASS_EQ, context, &FID_OPS);
         let made = EventQueueFid {
             fid: fid_eq { fid, ops: (&raw const OPS).cast_mut() },
             queue: Arc::new(queue),

@@ -2,6 +2,7 @@
 //! The fabric: all Ethernet interfaces of this host.
 
 use std::ffi::{c_int, c_void};
+use std::ptr;
 use std::sync::Arc;
 
 use crate::bindings::*;
@@ -21,15 +22,7 @@ pub(crate) fn is_used(used: &Arc<()>) -> bool {
     Arc::strong_count(used) > 1
 }
 
-static FID_OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: Some(close),
-    bind: Some(no_bind),
-    control: Some(no_control),
-    ops_open: Some(no_ops_open),
-    tostr: None,
-    ops_set: None,
-};
+static FID_OPS: fi_ops = fid_ops(close, no_bind, no_control);
 static OPS: fi_ops_fabric = fi_ops_fabric {
     size: size_of::<fi_ops_fabric>(),
     domain: Some(open_domain),
@@ -39,6 +32,28 @@ static OPS: fi_ops_fabric = fi_ops_fabric {
     trywait: Some(trywait),
     domain2: Some(open_domain2),
 };
+
+type Close = unsafe extern "C" fn(*mut fid) -> c_int;
+type Bind = unsafe extern "C" fn(*mut fid, *mut fid, u64) -> c_int;
+type Control = unsafe extern "C" fn(*mut fid, c_int, *mut c_void) -> c_int;
+
+/// What all kinds of objects can do.
+pub(crate) const fn fid_ops(close: Close, bind: Bind, control: Control) -> fi_ops {
+    fi_ops {
+        size: size_of::<fi_ops>(),
+        close: Some(close),
+        bind: Some(bind),
+        control: Some(control),
+        ops_open: Some(no_ops_open),
+        tostr: None,
+        ops_set: None,
+    }
+}
+
+/// What all kinds of objects begin with.
+pub(crate) fn new_fid(class: u32, context: *mut c_void, ops: &'static fi_ops) -> fid {
+    fid { fclass: class as usize, context, ops: ptr::from_ref(ops).cast_mut() }
+}
 
 unsupported! {
     no_bind(*mut fid, *mut fid, u64) -> c_int;
@@ -60,7 +75,7 @@ pub(crate) unsafe extern "C" fn open(
     guard_status("fi_fabric", || {
         // SAFETY: libfabric's promise.
         let api_version = unsafe { (*attr).api_version };
-        let fid = fid { fclass: FI_CLASS_FABRIC as usize, context, ops: (&raw const FID_OPS).cast_mut() };
+        let fid = new_fid(FI_CLASS_FABRIC, context, &FID_OPS);
         let fid = fid_fabric { fid, ops: (&raw const OPS).cast_mut(), api_version };
         let made = Box::into_raw(Box::new(Fabric { fid, used: Arc::new(()) }));
         // SAFETY: libfabric's promise.

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::bindings::*;
 use crate::domain::shared_of;
 use crate::edge::{Errno, guard, guard_status};
-use crate::fabric::{no_bind, no_control, no_ops_open};
+use crate::fabric::{fid_ops, new_fid, no_bind, no_control};
 use crate::{counter, queue};
 
 /// A `fid_poll`.
@@ -26,15 +26,7 @@ struct Member {
     shown: u64,
 }
 
-static FID_OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: Some(close),
-    bind: Some(no_bind),
-    control: Some(no_control),
-    ops_open: Some(no_ops_open),
-    tostr: None,
-    ops_set: None,
-};
+static FID_OPS: fi_ops = fid_ops(close, no_bind, no_control);
 static OPS: fi_ops_poll =
     fi_ops_poll { size: size_of::<fi_ops_poll>(), poll: Some(poll), poll_add: Some(add), poll_del: Some(remove) };
 
@@ -49,8 +41,7 @@ pub(crate) unsafe extern "C" fn open(
         if unsafe { attr.as_ref() }.is_some_and(|attributes| attributes.flags != 0) {
             return Err(Errno::NOT_SUPPORTED);
         }
-        let fid =
-            fid { fclass: FI_CLASS_POLL as usize, context: std::ptr::null_mut(), ops: (&raw const FID_OPS).cast_mut() };
+        let fid = new_fid(FI_CLASS_POLL, std::ptr::null_mut(), &FID_OPS);
         let fid = fid_poll { fid, ops: (&raw const OPS).cast_mut() };
         // SAFETY: libfabric's promise.
         let used = unsafe { shared_of(domain) }.used.clone();

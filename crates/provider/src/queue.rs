@@ -13,7 +13,7 @@ use crate::bell::{Bell, WaitSet};
 use crate::bindings::*;
 use crate::domain::{Shared, State, shared_of};
 use crate::edge::{Errno, Result, guard, guard_status};
-use crate::fabric::{no_bind, no_ops_open};
+use crate::fabric::{fid_ops, new_fid, no_bind};
 
 /// A `fid_cq`.
 #[repr(C)]
@@ -128,15 +128,7 @@ impl Queue {
     }
 }
 
-static FID_OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: Some(close),
-    bind: Some(no_bind),
-    control: Some(control),
-    ops_open: Some(no_ops_open),
-    tostr: None,
-    ops_set: None,
-};
+static FID_OPS: fi_ops = fid_ops(close, no_bind, control);
 static OPS: fi_ops_cq = fi_ops_cq {
     size: size_of::<fi_ops_cq>(),
     read: Some(read),
@@ -176,7 +168,7 @@ pub(crate) unsafe extern "C" fn open(
         let queue =
             Queue { entries: VecDeque::with_capacity(64), format, bell, set, is_armed: false, patience, users: 0 };
         let number = shared.state.lock().queues.add(queue);
-        let fid = fid { fclass: FI_CLASS_CQ as usize, context, ops: (&raw const FID_OPS).cast_mut() };
+        let fid = new_fid(FI_CLASS_CQ, context, &FID_OPS);
         let fid = fid_cq { fid, ops: (&raw const OPS).cast_mut() };
         let made = QueueFid { fid, number, _used: shared.used.clone(), shared };
         // SAFETY: libfabric's promise.

@@ -9,7 +9,7 @@ use barewire_messages::{Access, Part};
 use crate::bindings::*;
 use crate::domain::{Shared, shared_of};
 use crate::edge::{Errno, guard_status};
-use crate::fabric::no_ops_open;
+use crate::fabric::{fid_ops, new_fid};
 
 /// A `fid_mr`.
 #[repr(C)]
@@ -32,15 +32,7 @@ unsafe impl Send for Region {}
 
 pub(crate) static OPS: fi_ops_mr =
     fi_ops_mr { size: size_of::<fi_ops_mr>(), reg: Some(reg), regv: Some(regv), regattr: Some(regattr) };
-static FID_OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: Some(close),
-    bind: Some(bind),
-    control: Some(control),
-    ops_open: Some(no_ops_open),
-    tostr: None,
-    ops_set: None,
-};
+static FID_OPS: fi_ops = fid_ops(close, bind, control);
 
 unsafe extern "C" fn reg(
     domain: *mut fid,
@@ -102,8 +94,7 @@ unsafe extern "C" fn regattr(domain: *mut fid, attr: *const fi_mr_attr, flags: u
         }
         let number = state.regions.add(Region { key, part, access });
         drop(state);
-        let fid =
-            fid { fclass: FI_CLASS_MR as usize, context: attributes.context, ops: (&raw const FID_OPS).cast_mut() };
+        let fid = new_fid(FI_CLASS_MR, attributes.context, &FID_OPS);
         let fid = fid_mr { fid, mem_desc: std::ptr::null_mut(), key };
         let made = RegionFid { fid, number, _used: shared.used.clone(), shared };
         // SAFETY: libfabric's promise.

@@ -12,7 +12,7 @@ use crate::bindings::*;
 use crate::domain::{Shared, shared_of};
 use crate::edge::{Errno, guard, guard_status, unsupported};
 use crate::events::EventQueue;
-use crate::fabric::{no_control, no_ops_open};
+use crate::fabric::{fid_ops, new_fid, no_control};
 use crate::log::warning;
 
 /// A `fid_av`.
@@ -34,15 +34,7 @@ pub(crate) struct Vector {
     pub users: usize,
 }
 
-static FID_OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: Some(close),
-    bind: Some(bind),
-    control: Some(no_control),
-    ops_open: Some(no_ops_open),
-    tostr: None,
-    ops_set: None,
-};
+static FID_OPS: fi_ops = fid_ops(close, bind, no_control);
 static OPS: fi_ops_av = fi_ops_av {
     size: size_of::<fi_ops_av>(),
     insert: Some(insert),
@@ -79,7 +71,7 @@ pub(crate) unsafe extern "C" fn open(
         let shared = unsafe { shared_of(domain) };
         let vector = Vector { addresses: Vec::with_capacity(attributes.count.min(1 << 16)), users: 0 };
         let number = shared.state.lock().vectors.add(vector);
-        let fid = fid { fclass: FI_CLASS_AV as usize, context, ops: (&raw const FID_OPS).cast_mut() };
+        let fid = new_fid(FI_CLASS_AV, context, &FID_OPS);
         let made = VectorFid {
             fid: fid_av { fid, ops: (&raw const OPS).cast_mut() },
             number,

@@ -10,7 +10,7 @@ use crate::address;
 use crate::bindings::*;
 use crate::domain::{Shared, shared_of};
 use crate::edge::{Errno, Result, guard, guard_status, unsupported};
-use crate::fabric::no_ops_open;
+use crate::fabric::{fid_ops, new_fid};
 use crate::{counter, queue, region, vector};
 
 /// A `fid_ep`.
@@ -22,15 +22,7 @@ pub(super) struct EndpointFid {
     _used: Arc<()>,
 }
 
-static FID_OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close: Some(close),
-    bind: Some(bind),
-    control: Some(control),
-    ops_open: Some(no_ops_open),
-    tostr: None,
-    ops_set: None,
-};
+static FID_OPS: fi_ops = fid_ops(close, bind, control);
 static OPS: fi_ops_ep = fi_ops_ep {
     size: size_of::<fi_ops_ep>(),
     cancel: Some(cancel),
@@ -107,7 +99,7 @@ pub(crate) unsafe extern "C" fn open(
         };
         let number = shared.state.lock().endpoints.add(endpoint);
         let fid = fid_ep {
-            fid: fid { fclass: FI_CLASS_EP as usize, context, ops: (&raw const FID_OPS).cast_mut() },
+            fid: new_fid(FI_CLASS_EP, context, &FID_OPS),
             ops: (&raw const OPS).cast_mut(),
             cm: (&raw const CM_OPS).cast_mut(),
             msg: (&raw const messages::MESSAGE_OPS).cast_mut(),
