@@ -20,10 +20,10 @@ bw -I 10 -v
 msg_inject -I 10 -v
 rdm_tagged_peek
 recv_cancel
-unexpected_msg -v
+unexpected_msg
 unexpected_msg -c sread
 unexpected_msg -c fd
-cq_data -o senddata
+cq_data
 multi_recv
 rdm_multi_client
 multi_ep

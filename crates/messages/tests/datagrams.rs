@@ -42,7 +42,9 @@ fn a_datagram_arrives_whole_or_cut_and_one_that_fits_no_frame_is_refused() {
     assert!(matches!(first.outcome, Outcome::Received(received) if received.envelope.length == 6));
     let second = b.poll().unwrap();
     let truncated = Failure::Truncated { length: 6, room: 2 };
-    assert!(matches!(second.outcome, Outcome::Failed { operation: Operation::Receive, failure, .. } if failure == truncated));
+    assert!(
+        matches!(second.outcome, Outcome::Failed { operation: Operation::Receive, failure, .. } if failure == truncated)
+    );
     assert_eq!((first.context, second.context, b.poll()), (1, 2, None));
     assert_eq!((&whole[..6], &cut), (&b"onetwo"[..], b"on"));
     assert_eq!((a.counts().sent, b.counts().received, b.counts().receives_failed), (2, 1, 1));

@@ -136,7 +136,10 @@ pub(crate) unsafe extern "C" fn getinfo(
         let mut list: *mut fi_info = ptr::null_mut();
         let kinds = wanted_kinds(hints, flags);
         if kinds.is_empty() {
-            info!(FI_LOG_FABRIC, "the hints ask for another type of endpoint than FI_EP_RDM, or FI_EP_DGRAM without a layer");
+            info!(
+                FI_LOG_FABRIC,
+                "the hints ask for another type of endpoint than FI_EP_RDM, or FI_EP_DGRAM without a layer"
+            );
         }
         let offers = kinds.iter().flat_map(|kind| interfaces.iter().map(move |interface| (kind, interface)));
         for (kind, interface) in offers.rev() {
