@@ -12,6 +12,7 @@ use crate::edge::{Errno, Result};
 
 pub(super) type Reliable = Messenger<PacketLink>;
 
+#[expect(clippy::large_enum_variant, reason = "an endpoint has one, and the usual kind without another indirection")]
 pub(super) enum Wire {
     /// `FI_EP_RDM`.
     Reliable(Reliable),
