@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint bench benchmpi sim fuzz ci lock
+.PHONY: help setup build demo test lint bench benchmpi sim fuzz huge fabtests ci lock
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 setup: ## install what building and running need
@@ -21,6 +21,10 @@ sim: build ## 100,000 simulated worlds of the protocol engine
 	@cargo run --release --quiet -p barewire-sim -- --seeds 0..100000
 fuzz: ## search the protocol engine for inputs that break it, guided by coverage, for hours
 	@tools/fuzz.sh
+huge: build ## a message beyond 4 GiB through the provider: a minute, 9 GB of memory
+	@BAREWIRE_TEST_HUGE=1 .venv/bin/pytest -q tests/test_provider.py -k beyond
+fabtests: build ## libfabric's own tests against the provider: make fabtests DIR=where they are built
+	@tools/fabtests.sh "$(DIR)"
 ci: ## what continuous integration runs
 	@.ci/run
 lock: ## pin the Python packages anew

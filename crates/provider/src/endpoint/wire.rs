@@ -13,6 +13,7 @@ use crate::link::AnyLink;
 
 pub(super) type Reliable = Messenger<AnyLink>;
 
+#[expect(clippy::large_enum_variant, reason = "an endpoint has one, and the usual kind without another indirection")]
 pub(super) enum Wire {
     /// `FI_EP_RDM`.
     Reliable(Reliable),
