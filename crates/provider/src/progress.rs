@@ -14,9 +14,11 @@ use crate::domain::Shared;
 use crate::edge::{Errno, Result};
 use crate::log::warning;
 
-/// A program that has not asked for so long is computing. Short messages cost the same with 100 to 500 µs
-/// (`docs/performance.md`); rendezvous of 64 KiB at 1 Gb/s take 500.
+/// A program that has not asked for so long is computing: less than a rendezvous of 64 KiB takes at 1 Gb/s.
 const COMPUTES_AFTER: Duration = Duration::from_micros(200);
+/// A look at whether it asks takes the core from it for some 20 µs (`docs/performance.md`), so as long as it asks, the
+/// next comes after twice the time, up to this.
+const LOOK_AFTER_MAX: Duration = Duration::from_millis(2);
 /// The longest sleep, so that the thread sees that new endpoints came.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
@@ -56,13 +58,15 @@ fn run(domain: &Weak<Shared>, control: &Control) {
     outrank_the_program();
     let mut others: Vec<RawFd> = Vec::new();
     let mut asked = None;
+    let mut look_after = COMPUTES_AFTER;
     while !control.is_over.load(Ordering::Relaxed) {
         let Some(shared) = domain.upgrade() else { return };
-        let mut patience = COMPUTES_AFTER;
+        let mut patience = look_after;
         others.clear();
         {
             let mut state = shared.state.lock();
             if asked == Some(state.asked) {
+                look_after = COMPUTES_AFTER;
                 if let Err(Errno(error)) = state.progress() {
                     warning!(FI_LOG_CORE, "automatic progress ends: error {error}");
                     return;
@@ -72,6 +76,8 @@ fn run(domain: &Weak<Shared>, control: &Control) {
                     Ok(None) => patience = Duration::ZERO,
                     Err(_) => return,
                 }
+            } else {
+                look_after = (2 * look_after).min(LOOK_AFTER_MAX);
             }
             asked = Some(state.asked);
         }

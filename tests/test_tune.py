@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`barewire tune` in a lab, and that what it writes is what endpoints and the provider take."""
+
+import json
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+from conftest import barewire
+from mpi_libraries import needs, program
+
+from barewire.measure.tune import CANDIDATES
+
+
+@pytest.mark.usefixtures("lab_allowed", "nothing_left")
+def test_a_quick_run_measures_all_candidates_and_writes_a_file_that_endpoints_take(tmp_path: Path) -> None:
+    """Whatever it finds: what is in the file was better twice, and what it did not measure stays."""
+    file = tmp_path / "tuning.toml"
+    file.write_text("copy_crossover_bytes = 4000\nwindow = 40\nacknowledge_every = 1\n")
+    done = barewire("tune", "--quick", "--out", str(file), "--seed", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert len(document["trials"]) == sum(len(CANDIDATES[name]) - 1 for name in ("acknowledge_every", "ring_bytes"))
+    assert all(len(trial["cells"]) == 4 for trial in document["trials"])
+    kept = {"copy_crossover_bytes": 4000, "window": 40}
+    assert tomllib.loads(file.read_text()) == kept | document["values"], "1 is measured anew, and never chosen"
+    if document["values"]:
+        assert document["confirmation"]["is_better"]
+    taken = barewire(
+        *("bench", "pingpong", "--transport", "endpoint", "--sizes", "64", "--launches", "1", "--samples", "50"),
+        *("-o", str(tmp_path / "run")),
+        env=dict(os.environ) | {"BAREWIRE_TUNING": str(file)},
+    )
+    assert taken.returncode == 0, taken.stderr
+
+
+@pytest.mark.usefixtures("lab_allowed", "nothing_left")
+def test_the_provider_takes_the_file_and_the_environment_goes_before_it(tmp_path: Path) -> None:
+    """A file with a window that cannot be is refused by its name, unless the environment names another value."""
+    needs("barewire")
+    built = program("mpich-5", "messages")
+    file = tmp_path / "tuning.toml"
+    file.write_text("window = 20\nacknowledge_every = 10\nslots = 32\neager_bytes = 100\n")
+    named = dict(os.environ) | {"BAREWIRE_TUNING": str(file), "FI_LOG_LEVEL": "warn"}
+    command = ("run", "-n", "2", "--lab", "pair", "--", built, "7")
+    done = barewire(*command, env=named)
+    assert done.returncode == 0, done.stderr[-2000:]
+    wrong = barewire(*command, env=named | {"FI_BAREWIRE_ACKNOWLEDGE_EVERY": "11"})
+    assert wrong.returncode != 0
+    assert "acknowledge_every must be 1 to half of the window" in wrong.stdout + wrong.stderr
+    done = barewire(*command, env=named | {"FI_BAREWIRE_ACKNOWLEDGE_EVERY": "11", "FI_BAREWIRE_WINDOW": "22"})
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_what_does_not_go_together_is_refused_with_what_to_do() -> None:
+    for arguments, said in (
+        (("--interface", "eth1"), "--hosts"),
+        (("--hosts", "a,b", "--mtu", "9000"), "emulated"),
+        (("--hosts", "a"), "two hosts"),
+    ):
+        done = barewire("tune", *arguments)
+        assert done.returncode == 2 and said in done.stderr, done.stderr
