@@ -162,7 +162,7 @@ fn parse<T>(
 }
 
 fn token(value: &str) -> Option<JobToken> {
-    let is_hexadecimal = !value.is_empty() && value.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let is_hexadecimal = (1..=16).contains(&value.len()) && value.bytes().all(|digit| digit.is_ascii_hexdigit());
     is_hexadecimal.then(|| u64::from_str_radix(value, 16).ok().map(JobToken::new)).flatten()
 }
 
