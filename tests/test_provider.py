@@ -25,7 +25,7 @@ CASES = [
     name
     for source in sorted(SOURCES.glob("*.c"))
     if source.name not in ("node.c", "peers.c")
-    for name in re.findall(r'\{"(\w+)", \w+\},', source.read_text())
+    for name in re.findall(r'\{"(\w+)", \1\},', source.read_text())
 ]
 LOOPBACK = "ip link set lo up"
 WIRE = "ip link add va type veth peer name vb; ip link set va up; ip link set vb up"
