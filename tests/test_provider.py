@@ -20,12 +20,12 @@ from barewire.lab import Lab
 from barewire.mpi.prepare import BUILT_PROVIDER
 
 SOURCES = ROOT / "tests" / "fi"
-# A case with `{"name", name},` in its group's table; peers.c has those that other processes take part in.
+# A case has `{"name", name},` in its group's table; peers.c has those that other processes take part in.
 CASES = [
     name
     for source in sorted(SOURCES.glob("*.c"))
     if source.name not in ("node.c", "peers.c")
-    for name in re.findall(r'^    \{"(\w+)", \w+\},$', source.read_text(), re.MULTILINE)
+    for name in re.findall(r'\{"(\w+)", \1\},', source.read_text())
 ]
 LOOPBACK = "ip link set lo up"
 WIRE = "ip link add va type veth peer name vb; ip link set va up; ip link set vb up"

@@ -61,6 +61,11 @@ static void serve(char **arguments) {
   while (recv(socket, &byte, 1, MSG_DONTWAIT) < 0) {
     turn();
     while (node.count) {
+      // The caller closes its endpoint, which may be seen before its socket's end.
+      if (node.ended[node.first].error == FI_ECONNRESET) {
+        next_error(&node, FI_ECONNRESET);
+        continue;
+      }
       struct ended ended = next(&node);
       if (ended.entry.op_context == in) {
         WORKS(fi_tinject(node.ep, in, ended.entry.len, caller, PING));
