@@ -30,7 +30,7 @@ def tune(
     ] = None,
     interface: Annotated[str | None, typer.Option(help="of both real hosts")] = None,
     remote_shell: Annotated[str | None, typer.Option(help="to reach real hosts, instead of ssh")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="the values that matter most: a minute, not five")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="the values that matter most: one minute, not three")] = False,
     out: Annotated[Path | None, typer.Option(help="the file to write; this user's tuning file unless given")] = None,
     seed: Annotated[int | None, typer.Option(help="of the order; drawn unless given")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
