@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Records as JSON Lines.
+#define _GNU_SOURCE
+#include "output.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "suite.h"
+
+#define SCHEMA "barewire-mpi/1"
+
+static FILE *file;
+
+int open_output(const char *path) {
+  file = strcmp(path, "-") ? fopen(path, "w") : stdout;
+  return file != NULL;
+}
+
+static void write_text(const char *text) {
+  fputc('"', file);
+  for (; *text; text++) {
+    unsigned char byte = (unsigned char)*text;
+    if (byte == '"' || byte == '\\') {
+      fprintf(file, "\\%c", byte);
+    } else if (byte < ' ') {
+      fprintf(file, "\\u%04x", byte);
+    } else {
+      fputc(byte, file);
+    }
+  }
+  fputc('"', file);
+}
+
+void write_start(const char *test, int argc, char **argv) {
+  char host[MPI_MAX_PROCESSOR_NAME] = {0}, library[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length, level, cpu = sched_getcpu(), cpus[2] = {cpu, 0};
+  MPI_Get_processor_name(host, &length);
+  MPI_Query_thread(&level);
+  MPI_Get_library_version(library, &length);
+  cpu_set_t allowed;
+  if (!sched_getaffinity(0, sizeof allowed, &allowed)) cpus[1] = CPU_COUNT(&allowed);
+  char *hosts = rank ? NULL : allocate((size_t)ranks * sizeof host);
+  int *places = rank ? NULL : allocate((size_t)ranks * sizeof cpus);
+  MPI_Gather(host, sizeof host, MPI_CHAR, hosts, sizeof host, MPI_CHAR, 0, MPI_COMM_WORLD);
+  MPI_Gather(cpus, 2, MPI_INT, places, 2, MPI_INT, 0, MPI_COMM_WORLD);
+  if (rank) return;
+  fprintf(file, "{\"record\": \"start\", \"schema\": \"%s\", \"test\": \"%s\", \"library\": ", SCHEMA, test);
+  write_text(library);
+  const char *levels = level == MPI_THREAD_MULTIPLE     ? "multiple"
+                       : level == MPI_THREAD_SERIALIZED ? "serialized"
+                       : level == MPI_THREAD_FUNNELED   ? "funneled"
+                                                        : "single";
+  fprintf(file, ", \"threads\": \"%s\", \"ranks\": %d, \"hosts\": [", levels, ranks);
+  for (int number = 0; number < ranks; number++) {
+    if (number) fputs(", ", file);
+    write_text(hosts + (size_t)number * sizeof host);
+  }
+  // The core that a rank was on, and how many it may use.
+  fputs("], \"cpus\": [", file);
+  for (int number = 0; number < ranks; number++)
+    fprintf(file, "%s[%d, %d]", number ? ", " : "", places[2 * number], places[2 * number + 1]);
+  fprintf(file, "], \"clock\": \"CLOCK_MONOTONIC\", \"clock_resolution_ns\": %" PRIu64 ", \"seed\": %" PRIu64,
+          clock_resolution_ns, settings.seed);
+  fputs(", \"arguments\": [", file);
+  for (int number = 1; number < argc; number++) {
+    if (number > 1) fputs(", ", file);
+    write_text(argv[number]);
+  }
+  fputs("]}\n", file);
+  fflush(file);
+  free(hosts);
+  free(places);
+}
+
+static void write_samples(const struct point *point, enum phase phase, int of_rank, const double *values, int count) {
+  fprintf(file,
+          "{\"record\": \"samples\", \"variant\": \"%s\", \"quantity\": \"%s\", \"unit\": \"%s\", "
+          "\"message_bytes\": %zu, \"pairs\": %d, \"rank\": %d, \"phase\": \"%s\", \"inner\": %d",
+          point->variant, point->quantity, point->unit ? point->unit : "ns", point->message_bytes,
+          point->pairs ? point->pairs : 1, of_rank, phase == WARMUP ? "warmup" : "measure", point->inner);
+  if (point->parameter) fprintf(file, ", \"%s\": %.9g", point->parameter, point->parameter_value);
+  fputs(", \"values\": [", file);
+  for (int number = 0; number < count; number++) fprintf(file, number ? ", %.9g" : "%.9g", values[number]);
+  fputs("]}\n", file);
+}
+
+void record(const struct point *point, enum phase phase, const double *values, int count) {
+  int *counts = rank ? NULL : allocate((size_t)ranks * sizeof(int));
+  MPI_Gather(&count, 1, MPI_INT, counts, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  if (rank) {
+    if (count > 0) MPI_Send(values, count, MPI_DOUBLE, 0, 0, MPI_COMM_WORLD);
+    return;
+  }
+  for (int other = 0; other < ranks; other++) {
+    if (counts[other] <= 0) continue;
+    if (other == 0) {
+      write_samples(point, phase, 0, values, count);
+      continue;
+    }
+    double *theirs = allocate((size_t)counts[other] * sizeof(double));
+    MPI_Recv(theirs, counts[other], MPI_DOUBLE, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    write_samples(point, phase, other, theirs, counts[other]);
+    free(theirs);
+  }
+  fflush(file);
+  free(counts);
+}
+
+int write_end(void) {
+  if (rank) return 1;
+  fputs("{\"record\": \"end\", \"complete\": true}\n", file);
+  return fflush(file) == 0 && !ferror(file);
+}
+
+void close_output(void) {
+  if (file && file != stdout) fclose(file);
+  file = NULL;
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// What all measurements and kernels share: a beginning and an end, options, a clock, records, data that is checked.
+// A program declares what it is, and calls begin; then, for each point that it measures, record; then finish. Programs
+// record and do not judge: all statistics are made by whoever reads the records.
+#pragma once
+#include <inttypes.h>
+#include <mpi.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+enum {
+  SIZES_MAX = 256,        // message sizes of a run
+  SAMPLES_MAX = 1000000,  // values of one point and rank: 8 MB
+  RESOLUTIONS_MIN = 100   // clock resolutions in each timed stretch; Stival 2006
+};
+
+// One option besides the common ones, for a table that ends with an empty name. `value` is the default before begin,
+// and what was given after it.
+struct extra {
+  const char *name;  // without --
+  enum {
+    COUNT,  // int64_t, 0 or more
+    REAL,   // double, 0 or more
+    TEXT    // const char *
+  } kind;
+  void *value;
+  const char *help;
+};
+
+struct program {
+  const char *name;             // the test's, in every record
+  const char *summary;          // one line for --help
+  const char *const *variants;  // ends with NULL; the first ones named by --variants are measured, all without it
+  const struct extra *extras;   // or NULL
+  int threads;                  // MPI_THREAD_SINGLE … MULTIPLE: what the program cannot do without
+  int ranks_min;
+  int ranks_even;  // whether the number of ranks must be even
+};
+
+// What the common options say.
+struct settings {
+  size_t sizes[SIZES_MAX];  // bytes, ascending as given
+  int size_count;
+  int samples;     // outer repetitions of a point, at most
+  double seconds;  // of a point, about
+  int warmup;      // outer repetitions before those, recorded as such
+  uint64_t seed;
+  size_t walk_bytes;  // message buffers walk through so much memory; 0: the same buffer each time
+};
+
+extern int rank, ranks;  // in MPI_COMM_WORLD
+extern struct settings settings;
+extern uint64_t clock_resolution_ns;  // smallest step seen, the same on all ranks: the largest of theirs
+
+// Starts MPI, reads options, writes the start record. Wrong use: rank 0 says what to do, all ranks exit with 2. A
+// thread level that the library does not give, an output that cannot be written: exit code 3, likewise.
+void begin(int argc, char **argv, const struct program *program);
+// Whether `variant` was asked for.
+int wanted(const char *variant);
+// Writes the end record and ends MPI; the program then returns 0. Collective.
+void finish(void);
+// Ends all ranks with 2 because of what the user asked, with what to do instead; collective, rank 0 prints.
+__attribute__((noreturn, format(printf, 1, 2))) void wrong_use(const char *format, ...);
+// Ends all ranks with 3 because this machine or library cannot; collective, rank 0 prints.
+__attribute__((noreturn, format(printf, 1, 2))) void cannot(const char *format, ...);
+// Ends the whole job with 1: a result is wrong. Any rank; names itself.
+__attribute__((noreturn, format(printf, 1, 2))) void wrong_result(const char *format, ...);
+
+static inline uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+// How often a point is repeated: `outer` values, each the mean of `inner` operations.
+struct repetitions {
+  int inner, outer, warmup;
+};
+// Agrees on repetitions from what one operation takes on rank 0, in nanoseconds; the others' value is not looked at.
+// Collective.
+struct repetitions agree_repetitions(double operation_ns);
+
+// What a record is about. `quantity` says what its values are, in `unit` ("ns" unless set).
+struct point {
+  const char *variant;
+  const char *quantity;
+  const char *unit;
+  size_t message_bytes;
+  int pairs;              // that measured at once; 0 is written as 1
+  int inner;              // operations of which each value is the mean
+  const char *parameter;  // name of one more coordinate, or NULL
+  double parameter_value;
+};
+
+enum phase {
+  WARMUP,
+  MEASURE
+};
+
+// Writes one record for each rank that has values (count > 0). Collective over all ranks; outside any timed stretch.
+void record(const struct point *point, enum phase phase, const double *values, int count);
+
+// Memory, aligned to a page, touched; ends the job when there is none.
+void *allocate(size_t bytes);
+
+// Buffers for messages of one size: always the same one, or one after the other through `settings.walk_bytes`, so that
+// each is cold when its turn comes (cache avoidance, after mpptest).
+struct buffers {
+  unsigned char *memory;
+  size_t stride, count, next;
+};
+struct buffers buffers_for(size_t bytes);
+void free_buffers(struct buffers *buffers);
+static inline unsigned char *next_buffer(struct buffers *buffers) {
+  unsigned char *taken = buffers->memory + buffers->next * buffers->stride;
+  if (++buffers->next == buffers->count) buffers->next = 0;
+  return taken;
+}
+
+// The same numbers on all ranks for the same state. (SplitMix64)
+static inline uint64_t draw(uint64_t *state) {
+  uint64_t z = *state += 0x9e3779b97f4a7c15u;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+  return z ^ z >> 31;
+}
+// Fixes the contents of message `number` from one rank to another.
+uint64_t key_of(int from, int to, uint64_t number);
+void fill(void *data, size_t bytes, uint64_t key);
+// Ends the job by wrong_result, with the first byte that differs.
+void check(const void *data, size_t bytes, uint64_t key, const char *what);
