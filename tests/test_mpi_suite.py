@@ -183,7 +183,7 @@ def test_a_wrong_byte_ends_the_run_and_is_named(test: str, name: str) -> None:
     ("test", "ranks", "arguments", "code", "says"),
     [
         ("pingpong", 3, (), 2, "needs an even number of ranks, not 3"),
-        ("exchange", 2, ("--pairs", "2"), 2, "--pairs 2 needs 4 ranks, not 2"),
+        ("exchange", 2, ("--pairs", "2"), 2, "--pairs 2 needs twice as many ranks; there are 2"),
         ("rate", 2, ("--window", "0"), 2, "--window must be from 1 to 65536, not 0"),
         ("pingpong", 2, ("--sizes", "2147483647"), 2, "buffered mode takes messages of up to"),
         ("stream", 2, ("--output", "/nowhere/at/all"), 3, "cannot write /nowhere/at/all: No such file or directory;"),

@@ -14,7 +14,7 @@ enum {
   COUNT_MAX = INT_MAX / (2 * GROWTH_MAX)
 };
 
-int64_t pairs_wanted = 1;
+int64_t pairs_wanted = -1;  // not given
 
 // The ranks that measure.
 static MPI_Comm together;
@@ -33,8 +33,9 @@ static void join(int idle) {
 struct pair join_pairs(void) {
   int half = ranks / 2;
   if (pairs_wanted > half)
-    wrong_use("--pairs %" PRId64 " needs %" PRId64 " ranks, not %d", pairs_wanted, 2 * pairs_wanted, ranks);
-  struct pair pair = {.first = rank < half, .count = pairs_wanted ? (int)pairs_wanted : half};
+    wrong_use("--pairs %" PRId64 " needs twice as many ranks; there are %d", pairs_wanted, ranks);
+  struct pair pair = {.first = rank < half, .count = 1, .steady = pairs_wanted >= 0};
+  if (pair.steady) pair.count = pairs_wanted ? (int)pairs_wanted : half;
   pair.partner = pair.first ? rank + half : rank - half;
   pair.idle = rank % half >= pair.count;
   join(pair.idle);

@@ -47,12 +47,15 @@ enum {
 // Measures and records. Collective over all ranks.
 void measure(const struct pattern *pattern);
 
-// Pairs of ranks: the first half with the second, `active` of which measure at once while the others sleep.
+// Pairs of ranks: the first half with the second, `count` of which measure at once while the others sleep.
 struct pair {
   int partner, first, idle, count;
+  // A number was asked for, be it one: round trips and exchanges are then measured in steady stretches, which several
+  // pairs need so that they meet, and one needs to be compared with them.
+  int steady;
 };
 extern int64_t pairs_wanted;
 #define PAIRS_OPTION \
-  { "pairs", COUNT, &pairs_wanted, "pairs at once, rank r with r + ranks/2 (1); 0: all, a bisection" }
+  { "pairs", COUNT, &pairs_wanted, "so many pairs at once, rank r with r + ranks/2; 0: all, a bisection (one pair)" }
 // Collective, after begin; wrong use if there are not so many.
 struct pair join_pairs(void);
