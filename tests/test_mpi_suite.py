@@ -196,6 +196,12 @@ def test_what_cannot_be_is_said_once(test: str, ranks: int, arguments: tuple[str
     assert done.stderr.count(f"{test}: ") == 1 and says in done.stderr
 
 
+def test_more_memory_than_there_is_is_this_machines_limit() -> None:
+    done = launch("stream", "openmpi", "--walk", str(1 << 40), "--output", "/dev/null")
+    assert done.returncode == 3, done.stderr
+    assert re.search(r"stream: rank \d: no memory for 10995\d+ bytes: name smaller sizes, or less", done.stderr)
+
+
 def alone(test: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """A program without a launcher: one rank that MPI starts by itself."""
     library("openmpi")
