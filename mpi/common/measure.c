@@ -146,7 +146,8 @@ static void series(const struct pattern *pattern, int count, double *stretches_n
   wait_for_all(pattern->idle);
 }
 
-static void write(const struct pattern *pattern, enum phase phase, int count, const double *stretches_ns, int number) {
+static void write_series(const struct pattern *pattern, enum phase phase, int count, const double *stretches_ns,
+                         int number) {
   struct point point = pattern->point;
   point.inner = count;
   int mine = pattern->timed && !pattern->idle ? number : 0;
@@ -183,7 +184,7 @@ static int find_count(const struct pattern *pattern, double *stretch_ns) {
   if (pattern->steady && enough_ns < STEADY_NS) enough_ns = STEADY_NS;
   for (int count = pattern->steady ? 4 * pattern->unit : pattern->unit;;) {
     series(pattern, count, trials_ns, TRIALS);
-    write(pattern, WARMUP, count, trials_ns, TRIALS);
+    write_series(pattern, WARMUP, count, trials_ns, TRIALS);
     *stretch_ns = smallest_of_all(pattern, middle(trials_ns));
     if (*stretch_ns >= enough_ns || count > COUNT_MAX) return count;
     count = longer(pattern, count, *stretch_ns > 0 ? 1.25 * enough_ns / *stretch_ns : GROWTH_MAX);
@@ -203,8 +204,8 @@ void measure(const struct pattern *pattern) {
     shortest_ns = smallest_of_all(pattern, shortest_ns);
     // A disturbance while the count was looked for can make it too small. What was measured with it stays on record.
     int again = shortest_ns < (double)(RESOLUTIONS_MIN * clock_resolution_ns) && count <= COUNT_MAX;
-    write(pattern, WARMUP, count, stretches_ns, again ? warmup + number : warmup);
-    if (!again) write(pattern, MEASURE, count, stretches_ns + warmup, number);
+    write_series(pattern, WARMUP, count, stretches_ns, again ? warmup + number : warmup);
+    if (!again) write_series(pattern, MEASURE, count, stretches_ns + warmup, number);
     free(stretches_ns);
     if (!again) return;
     count = longer(pattern, count, 2);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // How all traffic patterns are measured. A stretch, which gives one value, is so many operations between two readings
-// of the clock that it lasts RESOLUTIONS_MIN; how many is found out by stretches of growing length, which are recorded
-// as warm-up and whose messages are checked. Then come further warm-up and what counts, whose messages are checked as
-// well.
+// of the clock that it lasts RESOLUTIONS_MIN; how many is found out by series of stretches of growing length. Then
+// comes the series that counts. All others are recorded as warm-up, and the messages of all are checked.
 #pragma once
 #include "suite.h"
 
@@ -30,8 +29,8 @@ struct pattern {
   int steady;
   // Does so many operations, each with the next buffers of `out` and `in`.
   void (*run)(int count);
-  // Around all stretches: receives that stand before the first of them, and the messages for those that are left. May
-  // be NULL. A barrier follows `open`.
+  // Around each series of stretches: receives that stand before the first of them, and the messages for those that are
+  // left. May be NULL. A barrier follows `open`.
   void (*open)(void);
   void (*close)(void);
   // After each stretch, outside the clock: until all messages have arrived. May be NULL.
