@@ -99,7 +99,8 @@ def test_a_survivor_of_a_killed_rank_ends_with_an_mpi_error_in_time(
     shares: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MPICH's launcher can leave survivors alone; then it is the library that notices, and ends its rank as MPICH does
-    for every error of a fabric. Over the wire with a patience of 2 s within 3 s of the death (8 where the machine is busy), on one host at once."""
+    for every error of a fabric. Over the wire with a patience of 2 s within 3 s of the death (8 where the machine is
+    busy), on one host at once."""
     needs("barewire")
     monkeypatch.setenv("FI_BAREWIRE_PATIENCE", "2")
     monkeypatch.setenv("MPIR_CVAR_NOLOCAL", "1")  # on one host through the provider, too
