@@ -96,7 +96,11 @@ def _overhead(points: list[Point], findings: Findings) -> None:
 
 def _logp(points: list[Point], findings: Findings) -> None:
     fitted = {(variant, size): curve for variant, size, curve in _curves(points, findings)}
-    single = {(one.variant, one.message_bytes): _median(one) for one in points if one.quantity == "time"}
+    single = {
+        (one.variant, one.message_bytes): _median(one)
+        for one in points
+        if one.quantity == "time" and one.parameter_value is None
+    }
     complete = []
     for size in sorted({one.message_bytes for one in points if one.variant != "calibration"}):
         sent, received = fitted.get(("gap-send", size)), fitted.get(("gap-receive", size))
