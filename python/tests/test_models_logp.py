@@ -65,6 +65,13 @@ def test_a_curve_that_jumps_hides_up_to_its_last_flat_point():
     assert found.added_ns == pytest.approx(500) and found.jump_ns == pytest.approx(300)
 
 
+def test_no_more_is_hidden_than_the_time_itself():
+    """A jump right where the computation becomes as long as the time: overheads do not fall below 0."""
+    times = np.where(GRID <= 1000, np.maximum(990.0, GRID), GRID + 500)
+    found = hidden_computation(GRID, times)
+    assert found.hidden_ns == found.flat_ns == 990 and found.overhead_ns == 0 and found.added_ns == pytest.approx(500)
+
+
 def test_a_computation_that_messages_slow_down_shows_in_the_slope():
     assert hidden_computation(GRID, curve(1000, 400, slope=1.2)).slope == pytest.approx(1.2)
 

@@ -69,7 +69,8 @@ def hidden_computation(
     level, rest = time[:flat], time[flat:] - computation[flat:]
     flat_ns, added_ns = float(np.median(level)), float(np.median(rest))
     crossing = flat_ns - added_ns
-    hidden = min(max(crossing, low), high)
+    # Where the curve jumps right at its end, the last flat point can be a little longer than the flat time.
+    hidden = min(max(crossing, low), high, flat_ns)
     interval = _interval(level, rest, low, high, seed)
     jump = max(0.0, low - crossing)
     if jump > 0:
