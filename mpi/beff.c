@@ -53,7 +53,8 @@ static const char *const variants[] = {"natural-sendrecv", "natural-nonblocking"
 
 // Ring 0 is the natural one. The order of ring n follows from the seed and n alone.
 static void draw_ring(int ring, int *order) {
-  uint64_t state = settings.seed ^ (uint64_t)ring << 32;
+  uint64_t state = settings.seed;
+  state = draw(&state) ^ (uint64_t)ring;
   for (int place = 0; place < ranks; place++) {
     int other = ring ? (int)(draw(&state) % (uint64_t)(place + 1)) : place;
     order[place] = order[other];
