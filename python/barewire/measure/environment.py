@@ -22,7 +22,8 @@ _FINGERPRINT = ("kernel", "cpu", "cores", "governor", "clock_source", "hyperviso
 def describe_environment(stations: Mapping[str, Station], link: Link, lab: dict[str, Any] | None) -> dict[str, Any]:
     """The machine, the link and the versions, as plain JSON; `fingerprint` hashes what makes runs comparable.
 
-    `stations` are those that take part, by what they do; the interface is the first one's. What the system does not tell is None. Facts of a remote machine are in its launches' start records.
+    `stations` are those that take part, by what they do; the interface is the first one's. What the system does not
+    tell is None. Facts of a remote machine are in its launches' start records.
     """
     facts: dict[str, Any] = {
         **_machine(),

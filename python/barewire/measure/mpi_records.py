@@ -29,7 +29,7 @@ _KNOWN = {"record", "variant", "quantity", "unit", "message_bytes", "pairs", "ra
 def read_mpi_records(path: Path, launch: int, subject: str) -> LaunchRecords:
     """Read one launch's file; MeasurementFailed for a file of another schema.
 
-    `block` counts a rank's values of one point and phase, so that those of all ranks that belong together have one number.
+    `block` counts a rank's values of one point and phase: what ranks did at once has the same number.
     """
     start: dict[str, Any] = {}
     end: dict[str, Any] = {}

@@ -44,7 +44,7 @@ def series_from_samples(
     """One series per place, row and subject of `frame` (columns of `SAMPLE_SCHEMA`), sorted.
 
     Warm-up is left out. Samples without a finite value are not used, nor is a goodput sample that lost messages:
-    a rate must be free of loss. What several pairs, processes or ranks did at once becomes one sample as `combined` has it.
+    a rate must be free of loss. What pairs, processes or ranks did at once becomes one sample as `combined` has it.
     The limit is the wire's where `link` has a rate, else the floor over the same link for the same test, pairs, size.
     `hosts` is how many an MPI job's ranks were on: where there are more ranks, no link bounds the messages of all.
     `stops` says why measuring ended, by `series_key`; where it does not, it is "converged"
@@ -124,10 +124,7 @@ def combined(part: pl.DataFrame) -> pl.DataFrame:
     """
     how = over_all(part["test"][0], part["quantity"][0], part["unit"][0])
     parties = ("pair", "process", "rank")
-    if part["ranks"][0]:
-        at_once = part.select(parties).n_unique()
-    else:
-        at_once = part["pairs"][0] * part["processes"][0]
+    at_once = part.select(parties).n_unique() if part["ranks"][0] else part["pairs"][0] * part["processes"][0]
     if at_once == 1 or how == "each":
         return part
     of_each = part.group_by("launch", "block", *parties).agg(pl.col("value").mean(), pl.col("lost").sum())
