@@ -20,7 +20,7 @@ from barewire.measure.launch import end_process, raise_failure
 from barewire.measure.programs import HOST, find_program
 from barewire.measure.records import LaunchRecords
 from barewire.measure.session import Enough, new_run, run_campaign
-from barewire.results import Run, Series, Shared, series_from_samples
+from barewire.results import Run, Series, series_from_samples
 
 HOST_TESTS = ("memory", "syscall", "wakeup", "file", "send")
 LAUNCHES_MAX = 1000
@@ -127,9 +127,9 @@ class HostCampaign:
         """No link bounds a host."""
         return series_from_samples(frame)
 
-    def shared(self, frame: pl.DataFrame, series: Sequence[Series]) -> tuple[Shared, ...]:
-        """Nothing is shared."""
-        return ()
+    def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
+        """Nothing follows that is not made anew for each reader."""
+        return run
 
 
 def _launch(

@@ -5,7 +5,7 @@ import itertools
 import random
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,7 +22,8 @@ from barewire.measure.sites import Station
 from barewire.models.wire import Link
 from barewire.mpi import Place, spread, start
 from barewire.mpi.prepare import is_crowded, prepare
-from barewire.results import Run, Series, Shared, series_from_samples
+from barewire.results import Run, Series, series_from_samples
+from barewire.results.derived import derived_samples
 
 # A program's own message is one line; what a launcher adds is many.
 _LINES_SHOWN = 12
@@ -144,9 +145,9 @@ class MpiCampaign:
         """Judged by the link where each rank has a host of its own."""
         return series_from_samples(frame, self.site.link, hosts=self.site.hosts)
 
-    def shared(self, frame: pl.DataFrame, series: Sequence[Series]) -> tuple[Shared, ...]:
-        """Ranks are one job."""
-        return ()
+    def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
+        """What could not be derived from a launch's curves."""
+        return replace(run, warnings=(*run.warnings, *derived_samples(frame)[1]))
 
     def _arguments(self, order: MpiOrder, records: Path) -> list[str]:
         plan = self.plan

@@ -20,6 +20,7 @@ _COLUMNS = (
     "rank",
     "phase",
     "block",
+    "inner",
     "value",
     "unit",
 )
@@ -61,5 +62,5 @@ def _append(
     counts[point] = first + len(values)
     columns["value"] += values
     columns["block"] += range(first, first + len(values))
-    for name, known in (same | {"unit": unit}).items():
+    for name, known in (same | {"unit": unit, "inner": record["inner"]}).items():
         columns[name] += [known] * len(values)

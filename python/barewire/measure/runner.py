@@ -2,8 +2,8 @@
 """Runs of the probe: every transport once per test and round, the floor beside them where the link has no rate."""
 
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from barewire.measure.session import Enough, Progress, new_run, run_campaign
 from barewire.measure.sites import Site
 from barewire.measure.subjects import Subject, floors_of
 from barewire.models.naming import PACKET
-from barewire.results import Run, Series, Shared, series_from_samples, shared_from_samples
+from barewire.results import Run, Series, series_from_samples, shared_from_samples
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ class ProbeCampaign:
         """Judged by the site's link."""
         return series_from_samples(frame, self.site.link)
 
-    def shared(self, frame: pl.DataFrame, series: Sequence[Series]) -> tuple[Shared, ...]:
-        """Where numbers of processes were asked for."""
-        return () if self.plan.processes is None else shared_from_samples(frame, series)
+    def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
+        """How processes shared the interface, where numbers of them were asked for."""
+        return run if self.plan.processes is None else replace(run, shared=shared_from_samples(frame, run.series))
 
 
 def _rounds(site: Site, plan: Plan) -> Iterator[list[Order]]:

@@ -18,7 +18,7 @@ import polars as pl
 
 from barewire.errors import BarewireError, MeasurementFailed, WrongUse
 from barewire.measure.records import LaunchRecords
-from barewire.results import SAMPLE_SCHEMA, Launch, Run, Series, Shared, Stop, series_key, write_run
+from barewire.results import SAMPLE_SCHEMA, Launch, Run, Series, Stop, series_key, write_run
 from barewire.results.series import Key
 from barewire.stats import is_precise
 
@@ -93,8 +93,8 @@ class Campaign(Protocol[OrderT]):
     def series(self, frame: pl.DataFrame) -> list[Series]:
         """Make series from samples."""
 
-    def shared(self, frame: pl.DataFrame, series: Sequence[Series]) -> tuple[Shared, ...]:
-        """Say how processes shared the interface; nothing where that was not asked."""
+    def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
+        """Add to a run that has its series what else follows from all samples."""
 
 
 def run_campaign(campaign: Campaign[Any], directory: Path, run: Run, progress: Progress) -> Run:
@@ -168,8 +168,8 @@ class Session(Generic[OrderT]):
             stopped_by=None if stopped_by is None else reason_of(stopped_by),
             launches=tuple(self.launches),
             series=series,
-            shared=self.campaign.shared(frame, series),
         )
+        self.run = self.campaign.conclude(self.run, frame)
         write_run(self.directory, self.run, frame)
         for file in sorted((self.directory / LAUNCHES_DIRECTORY).iterdir()):
             file.unlink()

@@ -7,14 +7,13 @@ from typing import Any, Literal, NamedTuple, Self
 
 from barewire.errors import WrongUse
 from barewire.models.verdict import LimitKind, Verdict
+from barewire.results.quantities import is_lower_better
 
 SCHEMA_NAME = "barewire-run"
 SCHEMA_VERSION = 1
 SCHEMA = f"{SCHEMA_NAME}/{SCHEMA_VERSION}"
 
 Stop = Literal["converged", "budget", "incomplete"]
-TIME_UNITS = ("us", "ns", "ms", "s")
-
 
 class Place(NamedTuple):
     """What series that stand in one table have in common.
@@ -121,7 +120,7 @@ class Series:
     @property
     def lower_is_better(self) -> bool:
         """True for times, False for rates."""
-        return self.unit in TIME_UNITS
+        return is_lower_better(self.quantity, self.unit)
 
     @property
     def place(self) -> Place:

@@ -8,11 +8,13 @@ from typing import Any, cast, get_args
 import numpy as np
 import polars as pl
 
+from barewire.models.derived import DERIVED_TESTS
 from barewire.models.naming import FLOOR, PACKET, is_floor, read_subject
 from barewire.models.verdict import floor_verdict, fraction_of_limit, protocol_of, wire_verdict
 from barewire.models.wire import Link, Test, wire_limit
-from barewire.results.quantities import over_all
-from barewire.results.run import TIME_UNITS, Place, Row, Series, Stop
+from barewire.results.derived import derived_samples
+from barewire.results.quantities import COMPARED_UNITS, TIME_UNITS, over_all
+from barewire.results.run import Place, Row, Series, Stop
 from barewire.stats import is_precise, mean_interval, median_interval
 
 TEST_ORDER = ("pingpong", "stream", "bidirectional")
@@ -50,13 +52,24 @@ def series_from_samples(
     `stops` says why measuring ended, by `series_key`; where it does not, it is "converged"
     if the launches are precise and "budget" otherwise. ValueError when one series mixes units.
     """
-    measured = frame.filter(pl.col("phase") == "measure")
+    measured = _comparable(frame.filter(pl.col("phase") == "measure"))
     parts = measured.partition_by(_KEY, as_dict=True, maintain_order=True)
     unjudged = sorted((_summary(dict(zip(_KEY, key, strict=True)), part) for key, part in parts.items()), key=_order)
     floors = {_floor_key(one): one for one in unjudged if is_floor(one.subject)}
     stops = stops or {}
     judged = [_judge(one, _bounding(one, link, hosts), floors.get(_floor_key(one))) for one in unjudged]
     return [replace(one, stop=stops.get(series_key(one), one.stop)) for one in judged]
+
+
+def _comparable(measured: pl.DataFrame) -> pl.DataFrame:
+    """What people compare: what was measured, or what follows from it."""
+    derived, _ = derived_samples(measured)
+    kept = pl.col("unit").cast(pl.String).is_in(COMPARED_UNITS) & ~_is_derived()
+    return pl.concat([measured.filter(kept), derived])
+
+
+def _is_derived() -> pl.Expr:
+    return pl.col("test").cast(pl.String).is_in(DERIVED_TESTS)
 
 
 def series_key(one: Series) -> Key:
@@ -79,7 +92,9 @@ def _summary(key: dict[str, Any], part: pl.DataFrame) -> Series:
         raise ValueError(f"the series {key} mixes the units {', '.join(sorted(units))}")
     whole = combined(part)
     lossy = pl.col("lost") > 0 if units[0] not in TIME_UNITS else pl.lit(False)
-    used = whole.filter(~lossy & pl.col("value").is_finite() & (pl.col("value") > 0))
+    # What follows from a curve may be nothing, or less: an overhead that hides in the noise.
+    right = pl.col("value").is_finite() & ((pl.col("value") > 0) | _is_derived())
+    used = whole.filter(~lossy & right)
     per_launch = used.group_by("launch").agg(
         pl.col("value").median().alias("median"), pl.col("value").mean().alias("mean")
     )
@@ -119,8 +134,8 @@ def _summary(key: dict[str, Any], part: pl.DataFrame) -> Series:
 def combined(part: pl.DataFrame) -> pl.DataFrame:
     """What all pairs, processes or ranks of one series did at once, as one sample; each by itself where it stays one.
 
-    Goodput adds up, a time of all is that of the last; one way times of several pairs are as many samples. A block that
-    not all finished keeps no value, and so is not used.
+    Goodput adds up, a time of all is that of the last, or their mean where it is a part of another; one way times of
+    several pairs are as many samples. A block that not all finished keeps no value, and so is not used.
     """
     how = over_all(part["test"][0], part["quantity"][0], part["unit"][0])
     parties = ("pair", "process", "rank")
@@ -129,7 +144,7 @@ def combined(part: pl.DataFrame) -> pl.DataFrame:
         return part
     of_each = part.group_by("launch", "block", *parties).agg(pl.col("value").mean(), pl.col("lost").sum())
     whole = pl.col("value").count() == at_once
-    value = pl.col("value").max() if how == "slowest" else pl.col("value").sum()
+    value = {"total": pl.col("value").sum(), "slowest": pl.col("value").max(), "mean": pl.col("value").mean()}[how]
     summed = of_each.group_by("launch", "block").agg(
         pl.when(whole).then(value).otherwise(None).alias("value"), pl.col("lost").sum()
     )

@@ -6,7 +6,8 @@ from typing import cast
 
 import polars as pl
 
-from barewire.results.run import TIME_UNITS, Series, Shared
+from barewire.results.quantities import TIME_UNITS
+from barewire.results.run import Series, Shared
 from barewire.results.series import combined
 from barewire.stats import compare_over_sizes, median_interval
 

@@ -37,6 +37,8 @@ SAMPLE_SCHEMA: dict[str, pl.DataType] = {
     "message_bytes": pl.UInt64(),
     "phase": pl.Categorical(),
     "block": pl.UInt32(),
+    # Operations of which a value is the mean, where the program says so.
+    "inner": pl.UInt32(),
     "value": pl.Float64(),
     "unit": pl.Categorical(),
     "lost": pl.UInt64(),
@@ -54,6 +56,7 @@ _UNLESS_SAID: dict[str, Any] = {
     "quantity": "",
     "parameter": "",
     "parameter_value": None,
+    "inner": 1,
     "lost": 0,
 }
 
