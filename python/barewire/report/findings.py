@@ -125,7 +125,8 @@ def _beside(one: Series, comparisons: Sequence[Versus]) -> str:
 
 def _subject(one: Series) -> str:
     name = subject_name(one.subject)
-    return name[:1].upper() + name[1:]
+    # An MPI library's name is one to type.
+    return name if read_mpi_subject(one.subject) else name[:1].upper() + name[1:]
 
 
 def _size(one: Series) -> str:
@@ -139,7 +140,7 @@ def _told_about(subjects: set[str], comparisons: Sequence[Versus]) -> str:
         subject for subject in compared or subjects if (mpi := read_mpi_subject(subject)) and mpi.fabric == "barewire"
     }
     if ours:
-        return min(ours, key=len)
+        return min(ours, key=lambda subject: (len(subject), subject))
     return "raw" if "raw" in subjects else max(compared or subjects, key=subject_order)
 
 

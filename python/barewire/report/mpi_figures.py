@@ -36,7 +36,7 @@ def by_variant(series: Sequence[Series], what: str) -> Figure:
 
 
 def against_computation(curves: Sequence[Curve], what: str = "time of messages") -> Figure:
-    """Time against the computation beside it: points of all launches, a line through their medians; a choice of size."""
+    """Time against the computation beside it: points of all launches, a line through their medians."""
     choices: dict[str, dict[str, list[Curve]]] = {}
     for curve in sorted(curves, key=lambda one: (one.variant, one.message_bytes)):
         label = f"{curve.variant}, {message_size(curve.message_bytes)}"
