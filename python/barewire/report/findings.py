@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 
 from barewire.models.naming import is_floor, read_mpi_subject
 from barewire.report.versus import Versus
-from barewire.report.words import message_size, number, quantity, subject_name
+from barewire.report.words import message_size, number, quantity, row_name, subject_name, title_of
 from barewire.results import Run, Series, Shared
+from barewire.results.quantities import is_detail
 from barewire.results.series import subject_order
 from barewire.stats import LAUNCHES_FOR_INTERVAL
 
@@ -32,7 +33,26 @@ def headlines(run: Run, comparisons: Sequence[Versus]) -> list[str]:
         points = [one for one in contestants if one.subject == subject and one.message_bytes]
         if points:
             sentences.append(sentence(points, comparisons))
+    sentences += _of_ranks(run, comparisons)
     return sentences + [sentence for sentence in map(_sharing_sentence, _most_told(run)) if sentence]
+
+
+def _of_ranks(run: Run, comparisons: Sequence[Versus]) -> list[str]:
+    """One sentence for each further test of MPI libraries, of the most ranks and what explains no other quantity."""
+    main = [one for one in run.series if one.ranks and one.median is not None and not is_detail(one.test, one.quantity)]
+    sentences = []
+    for test, told in dict.fromkeys((one.test, one.quantity) for one in main):
+        if test in ("pingpong", "stream"):
+            continue
+        of_test = [one for one in main if (one.test, one.quantity) == (test, told)]
+        most = max(one.ranks for one in of_test)
+        subject = _told_about({one.subject for one in of_test}, comparisons)
+        points = [one for one in of_test if one.ranks == most and one.subject == subject]
+        if points:
+            one = min(points, key=lambda point: abs(point.message_bytes - _LATENCY_BYTES))
+            what = f"{title_of(one.place)}: {_subject(one)} {quantity(one.median, one.unit)} ({row_name(one.row, one.place)})"
+            sentences.append(f"{what}{_beside(one, comparisons)}.")
+    return sentences
 
 
 def _plainest(series: list[Series]) -> list[Series]:

@@ -30,7 +30,7 @@ from barewire.report.words import (
     verdict_word,
 )
 from barewire.results import Place, Row, Run, Series, Shared
-from barewire.results.quantities import is_phase
+from barewire.results.quantities import is_detail
 
 _SIZE_COLUMNS = 10
 _WORD_COLUMNS = 3  # around a variant's or a parameter's word
@@ -154,7 +154,7 @@ def versus_tables(
 def ratio_tables(comparisons: Sequence[Versus], *, baseline: str = "tcp", width: int = 100) -> list[Table]:
     """Per test, sizes × subjects: the ratio to the baseline with its interval and the verdict in one word."""
     tables = []
-    for place in dict.fromkeys(one.a.place for one in comparisons if not is_phase(one.a.test, one.a.quantity)):
+    for place in dict.fromkeys(one.a.place for one in comparisons if not is_detail(one.a.test, one.a.quantity)):
         chosen = [one for one in comparisons if one.a.place == place]
         better = "below" if chosen[0].a.lower_is_better else "above"
         subjects = list(dict.fromkeys(one.a.subject for one in chosen))
