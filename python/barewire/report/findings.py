@@ -7,7 +7,7 @@ from barewire.models.naming import is_floor, read_mpi_subject
 from barewire.report.versus import Versus
 from barewire.report.words import message_size, number, quantity, row_name, subject_name, title_of
 from barewire.results import Run, Series, Shared
-from barewire.results.quantities import is_detail
+from barewire.results.quantities import is_detail, is_kernel
 from barewire.results.series import subject_order
 from barewire.stats import LAUNCHES_FOR_INTERVAL
 
@@ -49,10 +49,20 @@ def _of_ranks(run: Run, comparisons: Sequence[Versus]) -> list[str]:
         subject = _told_about({one.subject for one in of_test}, comparisons)
         points = [one for one in of_test if one.ranks == most and one.subject == subject]
         if points:
-            one = min(points, key=lambda point: abs(point.message_bytes - _LATENCY_BYTES))
-            what = f"{title_of(one.place)}: {_subject(one)} {quantity(one.median, one.unit)} ({row_name(one.row, one.place)})"
-            sentences.append(f"{what}{_beside(one, comparisons)}.")
+            # Of a kernel the best variant: which that is, is the question.
+            one = min(points, key=_median if is_kernel(test) else _distance)
+            what, value = f"{title_of(one.place)}: {_subject(one)}", quantity(one.median, one.unit)
+            sentences.append(f"{what} {value} ({row_name(one.row, one.place)}){_beside(one, comparisons)}.")
     return sentences
+
+
+def _median(one: Series) -> float:
+    return one.median or 0.0
+
+
+def _distance(one: Series) -> float:
+    """From the size that is told of."""
+    return abs(one.message_bytes - _LATENCY_BYTES)
 
 
 def _plainest(series: list[Series]) -> list[Series]:
@@ -114,7 +124,7 @@ def warnings(run: Run) -> list[str]:
 
 
 def _latency_sentence(points: Sequence[Series], comparisons: Sequence[Versus]) -> str:
-    one = min(points, key=lambda point: abs(point.message_bytes - _LATENCY_BYTES))
+    one = min(points, key=_distance)
     return f"{_subject(one)} takes {quantity(one.median, one.unit)} one way at {_size(one)}{_beside(one, comparisons)}."
 
 
