@@ -206,7 +206,7 @@ void begin(int argc, char **argv, const struct program *described) {
   if (ranks < program->ranks_min) wrong_use("needs %d ranks or more, not %d", program->ranks_min, ranks);
   if (program->ranks_even && ranks % 2) wrong_use("needs an even number of ranks, not %d", ranks);
   if (provided < program->threads) {
-    static const char *const levels[] = {"single", "funneled", "serialized", "multiple"};
+    static const char *const levels[] = {"SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE"};
     int level = program->threads == MPI_THREAD_MULTIPLE     ? 3
                 : program->threads == MPI_THREAD_SERIALIZED ? 2
                                                             : program->threads == MPI_THREAD_FUNNELED;

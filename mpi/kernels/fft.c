@@ -92,9 +92,9 @@ static void measure_order(int order) {
   free_transform(&transform);
 }
 
-static void one_of(const char *option, const char *given, const char *one, const char *other, const char *third) {
-  if (strcmp(given, one) && strcmp(given, other) && strcmp(given, third))
-    wrong_use("--%s is %s, %s%s%s, not '%s'", option, one, other, *third ? " or " : "", third, given);
+static void one_of(const char *option, const char *given, const char *const *known, const char *words) {
+  while (*known && strcmp(given, *known)) known++;
+  if (!*known) wrong_use("--%s is %s, not '%s'", option, words, given);
 }
 
 // Calls `act` for each order asked for.
@@ -111,9 +111,9 @@ static void each_order(void (*act)(int order)) {
 
 int main(int argc, char **argv) {
   begin(argc, argv, &program);
-  one_of("transpose", transpose, "separate", "sendrecv", "");
-  one_of("planning", planning, "estimate", "measure", "");
-  one_of("answer", answers, "serial", "closed", "auto");
+  one_of("transpose", transpose, (const char *[]){"separate", "sendrecv", NULL}, "separate or sendrecv");
+  one_of("planning", planning, (const char *[]){"estimate", "measure", NULL}, "estimate or measure");
+  one_of("answer", answers, (const char *[]){"serial", "closed", "auto", NULL}, "serial, closed or auto");
   if (rows & (rows - 1)) wrong_use("--rows must be a power of two, not %" PRId64, rows);
   if (!strcmp(transpose, "sendrecv") && wanted("non-blocking"))
     wrong_use("non-blocking has no Sendrecv: name the others by --variants original,row-by-row,multi-threaded");
