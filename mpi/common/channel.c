@@ -8,7 +8,7 @@ static uint64_t key_at(const struct channel *channel, size_t buffer) {
   return key_of(0, ranks - 1, (uint64_t)channel->bytes << 20 ^ buffer);
 }
 
-struct channel channel_of(size_t bytes) {
+struct channel open_channel(size_t bytes) {
   struct channel channel = {.bytes = bytes};
   if (!takes_part()) return channel;
   channel.out = buffers_for(bytes);

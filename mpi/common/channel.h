@@ -17,7 +17,7 @@ struct channel {
 static inline int takes_part(void) { return rank == 0 || rank == ranks - 1; }
 static inline int other_rank(void) { return rank == 0 ? ranks - 1 : 0; }
 
-struct channel channel_of(size_t bytes);
+struct channel open_channel(size_t bytes);
 void close_channel(struct channel *channel);
 // Checks the messages that came since the last check, or as many of the latest as there are buffers, and clears these
 // so that no message passes for the next one. Outside any timed stretch.
