@@ -9,11 +9,11 @@
 enum {
   POINTS_MAX = 1000,
   TRAIN_MIN = 16,
-  TRAINS_MIN = 10,     // in a point's time, if the messages are fast enough
+  TRAINS_MIN = 20,     // in a point's time, if the messages are fast enough
   BASE_STRETCHES = 7,  // for the uncomputed time; the first ones also connect
 };
 
-int64_t sweep_points = 11, sweep_train = 200;
+int64_t sweep_points = 11, sweep_train = 64;
 double sweep_reach = 2;
 
 // One test at one size.

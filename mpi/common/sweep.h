@@ -36,7 +36,7 @@ extern double sweep_reach;
 #define SWEEP_OPTIONS                                                                           \
   {"points", COUNT, &sweep_points, "computations of different length for each size (11)"},      \
       {"reach", REAL, &sweep_reach, "the longest, as a multiple of the uncomputed time (2)"}, { \
-    "train", COUNT, &sweep_train, "consecutive messages, at most (200)"                         \
+    "train", COUNT, &sweep_train, "consecutive messages, at most (64)"                          \
   }
 
 // Checks those options, calibrates the computation, then measures all sizes in all wanted ones of `count` tests.
