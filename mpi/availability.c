@@ -8,34 +8,34 @@
 #include "common/compute.h"
 #include "common/sweep.h"
 
-static struct stretch send(struct channel *channel, int inner, uint64_t operations) {
+static struct stretch send(struct ends *ends, int inner, uint64_t operations) {
   MPI_Request request;
-  int count = (int)channel->bytes;
+  int count = (int)ends->bytes;
   uint64_t start = now_ns();
   for (int number = 0; rank == 0 && number < inner; number++) {
     await_ready();
-    MPI_Isend(next_buffer(&channel->out), count, MPI_BYTE, ranks - 1, MESSAGE, MPI_COMM_WORLD, &request);
+    MPI_Isend(next_buffer(&ends->out), count, MPI_BYTE, ranks - 1, MESSAGE, MPI_COMM_WORLD, &request);
     compute(operations);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
   }
   for (int number = 0; rank != 0 && number < inner; number++) {
-    MPI_Irecv(next_buffer(&channel->in), count, MPI_BYTE, 0, MESSAGE, MPI_COMM_WORLD, &request);
+    MPI_Irecv(next_buffer(&ends->in), count, MPI_BYTE, 0, MESSAGE, MPI_COMM_WORLD, &request);
     send_ready();
     MPI_Wait(&request, MPI_STATUS_IGNORE);
   }
   return (struct stretch){.total_ns = (double)(now_ns() - start), .received = rank == 0 ? 0 : inner};
 }
 
-static struct stretch receive(struct channel *channel, int inner, uint64_t operations) {
+static struct stretch receive(struct ends *ends, int inner, uint64_t operations) {
   MPI_Request request;
-  int count = (int)channel->bytes;
+  int count = (int)ends->bytes;
   uint64_t start = now_ns();
   for (int number = 0; rank == 0 && number < inner; number++) {
     await_ready();
-    MPI_Send(next_buffer(&channel->out), count, MPI_BYTE, ranks - 1, MESSAGE, MPI_COMM_WORLD);
+    MPI_Send(next_buffer(&ends->out), count, MPI_BYTE, ranks - 1, MESSAGE, MPI_COMM_WORLD);
   }
   for (int number = 0; rank != 0 && number < inner; number++) {
-    MPI_Irecv(next_buffer(&channel->in), count, MPI_BYTE, 0, MESSAGE, MPI_COMM_WORLD, &request);
+    MPI_Irecv(next_buffer(&ends->in), count, MPI_BYTE, 0, MESSAGE, MPI_COMM_WORLD, &request);
     send_ready();
     compute(operations);
     MPI_Wait(&request, MPI_STATUS_IGNORE);

@@ -7,34 +7,34 @@
 #include "common/compute.h"
 #include "common/gap.h"
 
-static struct stretch call_send(struct channel *channel, int inner, uint64_t operations) {
+static struct stretch call_send(struct ends *ends, int inner, uint64_t operations) {
   struct stretch stretch = {.received = rank == 0 ? 0 : inner};
   unsigned char answer = 0;
-  int count = (int)channel->bytes, last = ranks - 1;
+  int count = (int)ends->bytes, last = ranks - 1;
   for (int number = 0; rank == 0 && number < inner; number++) {
-    unsigned char *data = next_buffer(&channel->out);
+    unsigned char *data = next_buffer(&ends->out);
     uint64_t start = now_ns();
     MPI_Send(data, count, MPI_BYTE, last, MESSAGE, MPI_COMM_WORLD);
     stretch.total_ns += (double)(now_ns() - start);
     MPI_Recv(&answer, 1, MPI_BYTE, last, ANSWER, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   }
   for (int number = 0; rank != 0 && number < inner; number++) {
-    MPI_Recv(next_buffer(&channel->in), count, MPI_BYTE, 0, MESSAGE, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Recv(next_buffer(&ends->in), count, MPI_BYTE, 0, MESSAGE, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     MPI_Send(&answer, 1, MPI_BYTE, 0, ANSWER, MPI_COMM_WORLD);
   }
   return stretch;
 }
 
 // Between asking for the message and receiving it the receiver computes, twice as long as it else had to wait.
-static struct stretch call_receive(struct channel *channel, int inner, uint64_t operations) {
+static struct stretch call_receive(struct ends *ends, int inner, uint64_t operations) {
   struct stretch stretch = {.received = rank == 0 ? 0 : inner};
-  int count = (int)channel->bytes;
+  int count = (int)ends->bytes;
   for (int number = 0; rank == 0 && number < inner; number++) {
     await_ready();
-    MPI_Send(next_buffer(&channel->out), count, MPI_BYTE, ranks - 1, MESSAGE, MPI_COMM_WORLD);
+    MPI_Send(next_buffer(&ends->out), count, MPI_BYTE, ranks - 1, MESSAGE, MPI_COMM_WORLD);
   }
   for (int number = 0; rank != 0 && number < inner; number++) {
-    unsigned char *data = next_buffer(&channel->in);
+    unsigned char *data = next_buffer(&ends->in);
     send_ready();
     compute(operations);
     uint64_t start = now_ns();

@@ -17,12 +17,12 @@ static void add(struct stretch *stretch, uint64_t start, uint64_t computed) {
   stretch->part_ns += (double)(end - computed);
 }
 
-static struct stretch local_send(struct channel *channel, int inner, uint64_t operations, post_send *post) {
+static struct stretch local_send(struct ends *ends, int inner, uint64_t operations, post_send *post) {
   struct stretch stretch = {0};
   MPI_Request request;
-  int count = (int)channel->bytes;
+  int count = (int)ends->bytes;
   for (int number = 0; rank == 0 && number < inner; number++) {
-    unsigned char *data = next_buffer(&channel->out);
+    unsigned char *data = next_buffer(&ends->out);
     await_ready();
     uint64_t start = now_ns();
     post(data, count, MPI_BYTE, ranks - 1, MESSAGE, MPI_COMM_WORLD, &request);
@@ -32,7 +32,7 @@ static struct stretch local_send(struct channel *channel, int inner, uint64_t op
     add(&stretch, start, computed);
   }
   for (int number = 0; rank != 0 && number < inner; number++) {
-    MPI_Irecv(next_buffer(&channel->in), count, MPI_BYTE, 0, MESSAGE, MPI_COMM_WORLD, &request);
+    MPI_Irecv(next_buffer(&ends->in), count, MPI_BYTE, 0, MESSAGE, MPI_COMM_WORLD, &request);
     send_ready();
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     stretch.received++;
@@ -40,24 +40,24 @@ static struct stretch local_send(struct channel *channel, int inner, uint64_t op
   return stretch;
 }
 
-static struct stretch local_standard(struct channel *channel, int inner, uint64_t operations) {
-  return local_send(channel, inner, operations, MPI_Isend);
+static struct stretch local_standard(struct ends *ends, int inner, uint64_t operations) {
+  return local_send(ends, inner, operations, MPI_Isend);
 }
 
-static struct stretch local_synchronous(struct channel *channel, int inner, uint64_t operations) {
-  return local_send(channel, inner, operations, MPI_Issend);
+static struct stretch local_synchronous(struct ends *ends, int inner, uint64_t operations) {
+  return local_send(ends, inner, operations, MPI_Issend);
 }
 
-static struct stretch local_receive(struct channel *channel, int inner, uint64_t operations) {
+static struct stretch local_receive(struct ends *ends, int inner, uint64_t operations) {
   struct stretch stretch = {0};
   MPI_Request request;
-  int count = (int)channel->bytes;
+  int count = (int)ends->bytes;
   for (int number = 0; rank == 0 && number < inner; number++) {
     await_ready();
-    MPI_Send(next_buffer(&channel->out), count, MPI_BYTE, ranks - 1, MESSAGE, MPI_COMM_WORLD);
+    MPI_Send(next_buffer(&ends->out), count, MPI_BYTE, ranks - 1, MESSAGE, MPI_COMM_WORLD);
   }
   for (int number = 0; rank != 0 && number < inner; number++) {
-    MPI_Irecv(next_buffer(&channel->in), count, MPI_BYTE, 0, MESSAGE, MPI_COMM_WORLD, &request);
+    MPI_Irecv(next_buffer(&ends->in), count, MPI_BYTE, 0, MESSAGE, MPI_COMM_WORLD, &request);
     send_ready();
     uint64_t start = now_ns();
     compute(operations);

@@ -4,14 +4,14 @@
 #pragma once
 #include "sweep.h"
 
-// Trains of messages, each train ended by an answer: the sender has the clock. T(n) is the time of a train of n with
-// its answer; `part_ns` is that of ANSWERED trains of a single message, so that (T(n) - T(1)) / (n - 1) is free of the
-// answer and of the last message's way.
+// A train of inner + 1 messages, ended by an answer; the sender has the clock. What a single message with its answer
+// takes is subtracted (the mean of ANSWERED, measured right before; `part_ns` is their sum), so that `inner` intervals
+// are left, free of the answer and of the last message's way.
 enum {
   ANSWERED = 8
 };
-struct stretch gap_send(struct channel *channel, int inner, uint64_t operations);
+struct stretch gap_send(struct ends *ends, int inner, uint64_t operations);
 // The same with Isend, computation, Wait.
-struct stretch gap_isend(struct channel *channel, int inner, uint64_t operations);
-// The receiver has the clock, from the first message's arrival to the last of `inner` more.
-struct stretch gap_receive(struct channel *channel, int inner, uint64_t operations);
+struct stretch gap_isend(struct ends *ends, int inner, uint64_t operations);
+// The receiver has the clock, from the arrival of the first of inner + 1 messages to that of the last.
+struct stretch gap_receive(struct ends *ends, int inner, uint64_t operations);

@@ -3,4 +3,4 @@
 #pragma once
 #include "sweep.h"
 
-struct stretch roundtrip(struct channel *channel, int inner, uint64_t operations);
+struct stretch roundtrip(struct ends *ends, int inner, uint64_t operations);

@@ -19,7 +19,7 @@ double sweep_reach = 2;
 // One test at one size.
 struct measured {
   const struct swept *test;
-  struct channel *channel;
+  struct ends *ends;
   int computing;   // rank
   int inner;       // operations in a stretch
   double base_ns;  // of one operation without computation
@@ -32,8 +32,8 @@ static struct stretch one_stretch(const struct measured *measured, uint64_t oper
   } else {
     send_ready();
   }
-  struct stretch stretch = measured->test->stretch(measured->channel, measured->inner, operations);
-  check_channel(measured->channel, stretch.received);
+  struct stretch stretch = measured->test->stretch(measured->ends, measured->inner, operations);
+  check_received(measured->ends, stretch.received);
   return stretch;
 }
 
@@ -85,7 +85,7 @@ static void measure_point(const struct measured *measured, double wanted_ns) {
     parts[number] = stretch.part_ns / part_inner;
     alone[number] = computation_alone_ns(operations, inner) / inner;
   }
-  struct point point = {.variant = test->variant, .message_bytes = measured->channel->bytes};
+  struct point point = {.variant = test->variant, .message_bytes = measured->ends->bytes};
   if (test->grid != NEVER) {
     point.parameter = "computation_ns";
     point.parameter_value = median(alone + agreed.warmup, agreed.outer);
@@ -113,13 +113,13 @@ static void measure_grid(const struct measured *measured) {
 }
 
 static void measure(const struct swept *test, size_t bytes) {
-  struct channel channel = open_channel(bytes);
-  struct measured measured = {.test = test, .channel = &channel, .computing = test->computing == FIRST ? 0 : ranks - 1};
+  struct ends ends = open_ends(bytes);
+  struct measured measured = {.test = test, .ends = &ends, .computing = test->computing == FIRST ? 0 : ranks - 1};
   choose_inner(&measured);
   if (test->grid == SWEEP) measure_grid(&measured);
   if (test->grid == NEVER) measure_point(&measured, 0);
   if (test->grid == TWICE) measure_point(&measured, 2 * measured.base_ns);
-  close_channel(&channel);
+  close_ends(&ends);
 }
 
 void sweep_all(const struct swept *tests, int count) {

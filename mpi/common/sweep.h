@@ -3,7 +3,7 @@
 // computes: "time", the messages' with it; "computation", that of the computation alone, measured after each stretch of
 // messages; and what else the test measures. The coordinate "computation_ns" is the median of the computation alone.
 #pragma once
-#include "channel.h"
+#include "ends.h"
 
 // What one timed stretch gave on the rank that computes; of the other only `received` counts.
 struct stretch {
@@ -16,7 +16,7 @@ struct swept {
   const char *variant;
   // Does `inner` operations, with a computation of so many operations in each; the two ranks call it at once, when both
   // have nothing else to do.
-  struct stretch (*stretch)(struct channel *channel, int inner, uint64_t operations);
+  struct stretch (*stretch)(struct ends *ends, int inner, uint64_t operations);
   const char *part;  // the quantity of part_ns, or NULL
   int part_inner;    // of how many operations part_ns is the sum; 0: inner
   enum {

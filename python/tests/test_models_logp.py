@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from barewire.models.logp import Parameters, hidden_computation, message_interval_ns, wire_latency_ns
+from barewire.models.logp import Parameters, hidden_computation, wire_latency_ns
 
 GRID = np.linspace(0, 2000, 11)
 
@@ -58,7 +58,7 @@ def test_where_nothing_is_hidden_the_whole_time_is_overhead():
 
 
 def test_a_curve_that_jumps_hides_up_to_its_last_flat_point():
-    """Messages that cost 300 ns more as soon as nobody waits: what was left unchanged is still C', and both are told."""
+    """Messages cost 300 ns more as soon as nobody waits: what was left unchanged is still C', and both are told."""
     times = np.where(GRID <= 800, 1000.0, GRID + 500)
     found = hidden_computation(GRID, times)
     assert found.hidden_ns == 800 and found.interval_ns == (800, 1000)
@@ -88,15 +88,6 @@ def test_a_computation_all_hidden_asks_for_a_longer_one():
 def test_bad_curves_are_refused_with_what_to_do(computation, time, says):
     with pytest.raises(ValueError, match=says):
         hidden_computation(computation, time)
-
-
-def test_a_trains_end_is_no_part_of_the_gap():
-    # 16 messages 500 ns apart; the first takes 3000 with its answer.
-    assert message_interval_ns((3000 + 15 * 500) / 16, 16, 3000) == pytest.approx(500)
-    with pytest.raises(ValueError, match="2 messages"):
-        message_interval_ns(500, 1, 3000)
-    with pytest.raises(ValueError, match="above 0"):
-        message_interval_ns(0, 16, 3000)
 
 
 def test_latency_opportunity_and_bound_follow_from_the_parameters():

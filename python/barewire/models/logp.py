@@ -77,19 +77,6 @@ def hidden_computation(
     return HiddenComputation(hidden, interval, flat_ns, added_ns, jump, _slope(computation[flat:], time[flat:]))
 
 
-def message_interval_ns(train_mean_ns: float, messages: int, single_ns: float) -> float:
-    """Time between consecutive messages of a train, free of what happens once at its end.
-
-    `train_mean_ns`: time of a train of `messages` and its answer, divided by `messages`; `single_ns`: time of one
-    message and its answer. ValueError for fewer than 2 messages or times that are not above 0.
-    """
-    if messages < 2:
-        raise ValueError(f"a train has 2 messages or more, not {messages}")
-    if not (train_mean_ns > 0 and single_ns > 0):
-        raise ValueError(f"times are above 0, not {train_mean_ns} and {single_ns}; measure again")
-    return (messages * train_mean_ns - single_ns) / (messages - 1)
-
-
 @dataclass(frozen=True)
 class Parameters:
     """Parametrised LogP at one message size: latency end to end, overheads of sending and receiving, gap; in ns."""

@@ -9,7 +9,7 @@ enum {
   READY         // nothing in it: the other side may begin
 };
 
-struct channel {
+struct ends {
   size_t bytes;
   struct buffers out, in;  // with contents to send; to receive into
 };
@@ -17,11 +17,11 @@ struct channel {
 static inline int takes_part(void) { return rank == 0 || rank == ranks - 1; }
 static inline int other_rank(void) { return rank == 0 ? ranks - 1 : 0; }
 
-struct channel open_channel(size_t bytes);
-void close_channel(struct channel *channel);
+struct ends open_ends(size_t bytes);
+void close_ends(struct ends *ends);
 // Checks the messages that came since the last check, or as many of the latest as there are buffers, and clears these
 // so that no message passes for the next one. Outside any timed stretch.
-void check_channel(struct channel *channel, int received);
+void check_received(struct ends *ends, int received);
 
 static inline void send_ready(void) { MPI_Send(NULL, 0, MPI_BYTE, other_rank(), READY, MPI_COMM_WORLD); }
 static inline void await_ready(void) {
