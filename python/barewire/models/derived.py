@@ -38,7 +38,7 @@ class Derived(NamedTuple):
     unit: str = "ns"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Findings:
     """What could be derived, and one sentence for each curve that gave nothing."""
 
