@@ -96,7 +96,7 @@ def _alltoall(order: MpiOrder, generator: np.random.Generator, _: Sequence[int])
 
 def _logp(order: MpiOrder, generator: np.random.Generator, _: Sequence[int]) -> Iterator[dict[str, Any]]:
     for size in (8, 65536):
-        eel = 1e3 * time_us(order.subject.wishes.fabric, size)
+        eel = 1e3 * time_us(order.subject.wishes.fabric, size) * generator.normal(1, 0.003)
         yield sample_record("roundtrip", "time", size, 0, [2 * eel])
         yield sample_record("gap", "time", size, 0, [eel])
         for variant, share in (("gap-send", 0.6 * OVERHEADS), ("gap-receive", 0.4 * OVERHEADS)):
@@ -105,7 +105,7 @@ def _logp(order: MpiOrder, generator: np.random.Generator, _: Sequence[int]) -> 
 
 def _overlap(order: MpiOrder, generator: np.random.Generator, _: Sequence[int]) -> Iterator[dict[str, Any]]:
     for size in (8, 65536):
-        round_trip = 2e3 * time_us(order.subject.wishes.fabric, size)
+        round_trip = 2e3 * time_us(order.subject.wishes.fabric, size) * generator.normal(1, 0.003)
         yield from _curve("pingpong", size, round_trip, OVERHEADS * round_trip, generator)
 
 
@@ -131,4 +131,23 @@ def _fft(order: MpiOrder, generator: np.random.Generator, _: Sequence[int]) -> I
                 yield sample_record(variant, quantity, 0, rank, [of_rank] * 3) | more
 
 
-RECORDS = {"pingpong": _pingpong, "alltoall": _alltoall, "logp": _logp, "overlap": _overlap, "fft": _fft}
+def _radix(order: MpiOrder, generator: np.random.Generator, _: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """A variant that chooses says what and why."""
+    for variant, ns in (("original", 3e6), ("auto", 2e6)):
+        if variant == "auto":
+            reason = "fastest by the median of its trials"
+            yield {"record": "choice", "variant": "auto", "message_bytes": 16384, "chosen": "x", "reason": reason}
+        for rank in range(order.ranks):
+            for quantity, share in (("total", 1.0), ("permutation", 0.7), ("histogram", 0.3)):
+                values = ns * share * generator.normal(1, 0.01, 3)
+                yield sample_record(variant, quantity, 16384, rank, values, keys=524288.0)
+
+
+RECORDS = {
+    "pingpong": _pingpong,
+    "alltoall": _alltoall,
+    "logp": _logp,
+    "overlap": _overlap,
+    "fft": _fft,
+    "radix": _radix,
+}

@@ -40,6 +40,11 @@ def is_kernel(test: str) -> bool:
     return test in _KERNELS
 
 
+def has_own_sizes(test: str) -> bool:
+    """Whether the size of messages follows from the variant, and is no coordinate."""
+    return test == "fft"
+
+
 def is_phase(test: str, quantity: str) -> bool:
     """Whether this is a part of another quantity: a phase of a kernel."""
     return is_kernel(test) and quantity != KERNEL_TOTAL
