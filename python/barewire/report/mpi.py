@@ -65,7 +65,7 @@ Times = dict[tuple[str, str], dict[str, Series]]
 
 @dataclass(frozen=True)
 class Words:
-    """A table in words: rows of cells under their headings; `notes` stand below it."""
+    """A table in words: rows of cells under their headings, the first of which says what a row is; notes below it."""
 
     title: str
     headings: tuple[str, ...]
@@ -195,13 +195,14 @@ def _break(one: Break | None, subject: str, mtu: int | None) -> tuple[str, ...]:
 
 def _phases(title: str, times: Times) -> Words:
     names = list(dict.fromkeys(name for of_one in times.values() for name in of_one if name != KERNEL_TOTAL))
-    rows = []
-    for (subject, variant), quantities in times.items():
-        total = quantities.get(KERNEL_TOTAL)
-        cells = [_value(total)]
-        for name in names:
-            phase = quantities.get(name)
-            cells.append("–" if phase is None else number(phase.median))
-        rows.append((subject_name(subject), variant, *cells))
-    headings = ("subject", "variant", "slowest rank ms [95 %]", *(f"{name} ms" for name in names))
-    return Words(f"Where the time goes: {title}", headings, tuple(rows), ("Phases are means over the ranks.",))
+    rows = [("slowest rank", *(_value(of_one.get(KERNEL_TOTAL)) for of_one in times.values()))]
+    for name in names:
+        cells = ("–" if (phase := of_one.get(name)) is None else number(phase.median) for of_one in times.values())
+        rows.append((name.replace("_", " "), *cells))
+    headings = ("ms", *(f"{subject_name(subject)} {variant}" for subject, variant in times))
+    return Words(
+        f"Where the time goes: {title}",
+        headings,
+        tuple(rows),
+        ("Slowest rank: median [95 % interval]. Phases: means over the ranks.",),
+    )

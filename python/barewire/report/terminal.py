@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -33,6 +33,7 @@ from barewire.results import Place, Row, Run, Series, Shared
 from barewire.results.quantities import is_detail
 
 _SIZE_COLUMNS = 10
+_PADDING = 3
 _WORD_COLUMNS = 3  # around a variant's or a parameter's word
 _RATIO_COLUMNS = 24  # "0.331 [0.330, 0.333]" under a heading
 _CELL_COLUMNS = 22  # "41015 [40846, 41156]" with its padding
@@ -45,7 +46,8 @@ def print_run(console: Console, run: Run, *, baseline: str = "tcp") -> None:
     for table in sharing_tables(run) if run.shared else run_tables(run, width=console.width):
         console.print(table)
     for words in _worded(run):
-        console.print(_table_of(words))
+        for table in _tables_of(words, console.width):
+            console.print(table)
     if run.shared:
         console.print("[dim]Shares: the smallest and the largest process's, by the mean of all in a launch.[/]")
     for key in sorted({mark for one in run.series for mark in marks_of(one)}, key=list(MARKS).index):
@@ -79,13 +81,29 @@ def _worded(run: Run) -> Iterator[mpi.Words]:
     yield from mpi.law_tables(run)
 
 
-def _table_of(words: mpi.Words) -> Table:
-    caption = escape("\n".join(words.notes)) or None
-    table = Table(title=escape(words.title), title_justify="left", caption=caption, box=SIMPLE_HEAD)
-    for heading in words.headings:
-        table.add_column(escape(heading), justify="right")
-    for row in words.rows:
-        table.add_row(*map(escape, row))
+def _tables_of(words: mpi.Words, width: int) -> Iterator[Table]:
+    """The table, in as many parts beside its first column as the width asks for."""
+    columns = list(zip(words.headings, *words.rows, strict=True))
+    needs = [max(len(word) for text in (heading.split(), cells) for word in text) for heading, *cells in columns]
+    start = 1
+    while start < len(columns):
+        end, left = start + 1, width - needs[0] - needs[start] - 2 * _PADDING
+        while end < len(columns) and needs[end] + _PADDING <= left:
+            left -= needs[end] + _PADDING
+            end += 1
+        notes = words.notes if end == len(columns) else ()
+        yield _table_of(words.title, [columns[0], *columns[start:end]], "\n".join(notes))
+        start = end
+
+
+def _table_of(title: str, columns: Sequence[Sequence[str]], notes: str) -> Table:
+    left: JustifyMethod = "left"
+    caption = escape(notes) or None
+    table = Table(title=escape(title), title_justify=left, caption=caption, caption_justify=left, box=SIMPLE_HEAD)
+    for place, (heading, *_) in enumerate(columns):
+        table.add_column(escape(heading), justify="right" if place else left, overflow="fold")
+    for cells in zip(*(cells for _, *cells in columns), strict=True):
+        table.add_row(*map(escape, cells))
     return table
 
 
