@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from barewire.cli import bench, compare, doctor, host, lab, report, run, tune
+from barewire.cli import bench, compare, doctor, host, lab, mpi, report, run, tune
 from barewire.errors import BarewireError
 
 _BENCH_HOST = "bench host"
@@ -36,6 +36,7 @@ app.command()(doctor.doctor)
 app.add_typer(lab.app, name="lab")
 app.command()(bench.bench)
 app.command(_BENCH_HOST)(host.host)
+app.command()(mpi.mpi)
 app.command(context_settings=run.COMMAND_FOLLOWS)(run.run)
 app.command()(tune.tune)
 app.command()(compare.compare)

@@ -179,3 +179,6 @@ _DERIVATIONS: dict[str, Callable[[list[Point], Findings], None]] = {
     "availability": _availability,
     "beff": _beff,
 }
+
+# Of which something is derived.
+DERIVED_TESTS = tuple(_DERIVATIONS)
