@@ -213,6 +213,17 @@ def test_a_wrong_result_names_the_rank_and_the_first_wrong_element(
 
 
 @pytest.mark.parametrize(
+    ("number", "said"), [("5", "the result's energy is "), ("6", "inverse transform: element 768 ")]
+)
+def test_energy_and_inverse_find_what_is_spoilt_before_them(number: str, said: str) -> None:
+    """Of one variant four results come before these two checks: two to begin with, and two that count."""
+    options = ("--order", "10", "--answer", "closed", "--variants", "original")
+    done = run("fft", 2, "--corrupt", number, *options)
+    assert done.returncode == 1 and f"WRONG RESULT: {said}" in done.stderr, done.stderr[-1000:]
+    assert run("fft", 2, "--corrupt", "7", *options).returncode == 0
+
+
+@pytest.mark.parametrize(
     ("kernel", "ranks", "options", "said"),
     [
         ("fft", 3, ("--order", "10"), "3 ranks do not divide 32: take 1, 2, 4 … 32 ranks"),
