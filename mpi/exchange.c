@@ -71,7 +71,7 @@ static void measure_size(size_t size) {
           .timed = 1,
           .divide_by = 1,
           .unit = 1,
-          .steady = pair.count > 1,
+          .steady = pair.steady,
           .run = kinds[kind].run,
           .out = &out,
           .in = kinds[kind].run == sendrecv_replace ? &out : &in});

@@ -125,7 +125,7 @@ static void measure_size(size_t size) {
                                 .timed = pair.first,
                                 .divide_by = 2,
                                 .unit = 1,
-                                .steady = pair.count > 1,
+                                .steady = pair.steady,
                                 .run = mode->start    ? nonblocking
                                        : mode->posted ? blocking_posted
                                                       : blocking,

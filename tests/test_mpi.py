@@ -2,12 +2,19 @@
 """Unmodified MPI libraries carry every message over every fabric, each byte checked by the programs in tests/mpi."""
 
 import json
+import os
 import shutil
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 from conftest import barewire
 from mpi_libraries import FIXES, WITH_LIBFABRIC, library, needs, program
+
+from barewire.lab import Lab
+from barewire.mpi import Wishes
+from barewire.mpi.prepare import prepare
 
 pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
 
@@ -74,6 +81,39 @@ def test_the_same_command_with_another_fabric_compares(name: str) -> None:
     """UCX's TCP, Debian's MPICH's, now and then stands still with more ranks than cores: it gets two."""
     source = "pingpong" if name == "mpich" else "messages"
     assert f'"test": "{source}"' in run(name, source, "tcp")
+
+
+@pytest.mark.parametrize("lab", ["pair", "star:3"])
+@pytest.mark.parametrize("name", WITH_LIBFABRIC)
+def test_a_job_whose_rank_is_killed_in_mid_transfer_ends_in_time_and_leaves_nothing(name: str, lab: str) -> None:
+    """With three ranks: on one host and over the wire, or all over the wire. The launcher ends the others."""
+    needs("barewire")
+    began = time.monotonic()
+    done = barewire("run", "-n", "3", "--lab", lab, "--", program(name, "killed"), "30")
+    assert done.returncode != 0 and time.monotonic() - began < 30
+    assert "WRONG" not in done.stderr
+
+
+@pytest.mark.parametrize("shares", [[("h1", 1), ("h2", 1)], [("h1", 2)]])
+def test_a_survivor_of_a_killed_rank_ends_with_an_mpi_error_in_time(
+    shares: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MPICH's launcher can leave survivors alone; then it is the library that notices, and ends its rank as MPICH does
+    for every error of a fabric. Over the wire with a patience of 2 s within 3 s of the death (8 where the machine is
+    busy), on one host at once."""
+    needs("barewire")
+    monkeypatch.setenv("FI_BAREWIRE_PATIENCE", "2")
+    monkeypatch.setenv("MPIR_CVAR_NOLOCAL", "1")  # on one host through the provider, too
+    with Lab.up("pair") as lab:
+        job = prepare(library("mpich-5"), Wishes(), shares, [program("mpich-5", "killed"), "8"], lab)
+        launcher, *arguments = job.command(os.environ)
+        command = lab.command("h1", [launcher, "-disable-auto-cleanup", *arguments])
+        environment = dict(os.environ) | job.environment() | lab.remote_shell()[1]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    said = done.stdout + done.stderr
+    assert done.returncode != 0 and "WRONG" not in said, said[-2000:]
+    reason = "No route to host" if len(shares) > 1 else "Connection reset by peer"
+    assert "OFI poll failed" in said and reason in said, said[-2000:]
 
 
 @pytest.mark.parametrize("fabric", ["barewire", "tcp"])

@@ -22,7 +22,7 @@ every_source_names_its_licence() {
 
 check rustfmt cargo fmt --check
 check clippy cargo clippy --release --locked --workspace --all-targets --quiet -- -D warnings
-check clang-format clang-format --dry-run -Werror floor/*.[ch] tests/kernel_llc/*.[ch] tests/mpi/*.[ch] tests/fi/*.[ch] \
+check clang-format clang-format --dry-run -Werror floor/*.[ch] crates/provider/preload/*.c tests/kernel_llc/*.[ch] tests/mpi/*.[ch] tests/fi/*.[ch] \
     $(git ls-files -co --exclude-standard "mpi/*.c" "mpi/*.h")
 check "ruff format" .venv/bin/ruff format --check --quiet .
 check ruff .venv/bin/ruff check --quiet .

@@ -8,7 +8,9 @@
 
 void *allocate(size_t bytes) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (bytes / page + 1) * page;
-  void *memory = aligned_alloc(page, whole);
+  // A kernel that promises more memory than there is would end some process when it is touched.
+  int too_much = whole / page > (size_t)sysconf(_SC_PHYS_PAGES);
+  void *memory = too_much ? NULL : aligned_alloc(page, whole);
   if (!memory) cannot_here("no memory for %zu bytes: name smaller sizes, or less to --walk through", bytes);
   memset(memory, 0, whole);
   return memory;

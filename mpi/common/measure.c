@@ -9,13 +9,12 @@
 #include <string.h>
 
 enum {
-  TRIALS = 3,        // stretches of each length: the first ones also connect, and fault memory in
-  LENGTHS_MAX = 16,  // lengths tried; most points need two or three
-  GROWTH_MAX = 16,   // of the length from one try to the next, because the first ones are slow
-  LENGTH_MAX = INT_MAX / (2 * GROWTH_MAX)
+  TRIALS = 3,       // stretches of each count that is tried
+  GROWTH_MAX = 16,  // of the count from one try to the next, because the first ones are slow
+  COUNT_MAX = INT_MAX / (2 * GROWTH_MAX)
 };
 
-int64_t pairs_wanted = 1;
+int64_t pairs_wanted = -1;  // not given
 
 // The ranks that measure.
 static MPI_Comm together;
@@ -26,11 +25,6 @@ static uint64_t filling;
 // Operations since the last filling.
 static uint64_t used;
 
-struct length {
-  int count;
-  double values[TRIALS];
-};
-
 static void join(int idle) {
   MPI_Comm_split(MPI_COMM_WORLD, idle ? MPI_UNDEFINED : 0, rank, &together);
   if (!idle) MPI_Comm_size(together, &together_count);
@@ -39,8 +33,9 @@ static void join(int idle) {
 struct pair join_pairs(void) {
   int half = ranks / 2;
   if (pairs_wanted > half)
-    wrong_use("--pairs %" PRId64 " needs %" PRId64 " ranks, not %d", pairs_wanted, 2 * pairs_wanted, ranks);
-  struct pair pair = {.first = rank < half, .count = pairs_wanted ? (int)pairs_wanted : half};
+    wrong_use("--pairs %" PRId64 " needs twice as many ranks; there are %d", pairs_wanted, ranks);
+  struct pair pair = {.first = rank < half, .count = 1, .steady = pairs_wanted >= 0};
+  if (pair.steady) pair.count = pairs_wanted ? (int)pairs_wanted : half;
   pair.partner = pair.first ? rank + half : rank - half;
   pair.idle = rank % half >= pair.count;
   join(pair.idle);
@@ -129,34 +124,6 @@ static double stretch(const struct pattern *pattern, int count) {
   return (double)(end_ns - start_ns);
 }
 
-static double value_of(const struct pattern *pattern, double stretch_ns, int count) {
-  return stretch_ns / count / pattern->divide_by;
-}
-
-// The length at which even the shortest stretch of any rank lasts long enough, and how many lengths were tried.
-static int find_length(const struct pattern *pattern, struct length *lengths, double *stretch_ns) {
-  // Twice what is needed: later stretches may be shorter.
-  double enough_ns = 2.0 * RESOLUTIONS_MIN * (double)clock_resolution_ns;
-  if (pattern->steady && enough_ns < STEADY_NS) enough_ns = STEADY_NS;
-  int count = pattern->steady ? 4 * pattern->unit : pattern->unit;
-  for (int tried = 1;; tried++) {
-    struct length *length = &lengths[tried - 1];
-    double shortest = DBL_MAX;
-    length->count = count;
-    for (int trial = 0; trial < TRIALS; trial++) {
-      double taken = stretch(pattern, count);
-      if (pattern->timed && taken < shortest) shortest = taken;
-      length->values[trial] = value_of(pattern, taken, count);
-    }
-    MPI_Allreduce(&shortest, stretch_ns, 1, MPI_DOUBLE, MPI_MIN, together);
-    if (*stretch_ns >= enough_ns || tried == LENGTHS_MAX || count > LENGTH_MAX) return tried;
-    double growth = 1.25 * enough_ns / (*stretch_ns > 1 ? *stretch_ns : 1);
-    if (growth > GROWTH_MAX) growth = GROWTH_MAX;
-    if (growth < 2) growth = 2;
-    count = ((int)(count * growth) / pattern->unit + 1) * pattern->unit;
-  }
-}
-
 // Idle ranks sleep instead of asking on: they may share a core with those that measure.
 static void wait_for_all(int asleep) {
   MPI_Request all_here;
@@ -169,34 +136,79 @@ static void wait_for_all(int asleep) {
   MPI_Wait(&all_here, MPI_STATUS_IGNORE);
 }
 
-void measure(const struct pattern *pattern) {
-  if (!together_count && !pattern->idle) join(0);
-  struct length lengths[LENGTHS_MAX] = {{0}};
-  int tried = 0, outer = 0, inner = 0;
-  double *values = NULL;
+// So many stretches with contents of their own, in nanoseconds. Collective over all ranks.
+static void series(const struct pattern *pattern, int count, double *stretches_ns, int number) {
   if (!pattern->idle) {
-    double stretch_ns;
     prepare(pattern);
-    tried = find_length(pattern, lengths, &stretch_ns);
-    inspect(pattern);
-    inner = lengths[tried - 1].count;
-    outer = samples_within(stretch_ns * (1 + (double)lead_in(pattern, inner) / inner));
-    values = allocate((size_t)(settings.warmup + outer) * sizeof(double));
-    prepare(pattern);
-    for (int number = 0; number < settings.warmup + outer; number++)
-      values[number] = value_of(pattern, stretch(pattern, inner), inner);
+    for (int done = 0; done < number; done++) stretches_ns[done] = stretch(pattern, count);
     inspect(pattern);
   }
   wait_for_all(pattern->idle);
-  MPI_Bcast(&tried, 1, MPI_INT, 0, MPI_COMM_WORLD);
+}
+
+static void write_series(const struct pattern *pattern, enum phase phase, int count, const double *stretches_ns,
+                         int number) {
   struct point point = pattern->point;
-  int counts = pattern->timed && !pattern->idle;
-  for (int number = 0; number < tried; number++) {
-    point.inner = lengths[number].count;
-    record(&point, WARMUP, lengths[number].values, counts ? TRIALS : 0);
-  }
-  point.inner = inner;
-  record(&point, WARMUP, values, counts ? settings.warmup : 0);
-  record(&point, MEASURE, values ? values + settings.warmup : NULL, counts ? outer : 0);
+  point.inner = count;
+  int mine = pattern->timed && !pattern->idle ? number : 0;
+  double *values = allocate((size_t)mine * sizeof *values);
+  for (int done = 0; done < mine; done++) values[done] = stretches_ns[done] / count / pattern->divide_by;
+  record(&point, phase, values, mine);
   free(values);
+}
+
+static double smallest_of_all(const struct pattern *pattern, double mine_ns) {
+  double smallest_ns;
+  if (pattern->idle || !pattern->timed) mine_ns = DBL_MAX;
+  MPI_Allreduce(&mine_ns, &smallest_ns, 1, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
+  return smallest_ns;
+}
+
+// The middle one of three: the first may be long, because it connects, and one may be too short, because of messages
+// that arrived while the rank had lost its core.
+static double middle(const double *values) {
+  double first = values[0], second = values[1], third = values[2];
+  double low = first < second ? first : second, high = first < second ? second : first;
+  return third < low ? low : third > high ? high : third;
+}
+
+static int longer(const struct pattern *pattern, int count, double growth) {
+  growth = growth < 2 ? 2 : growth > GROWTH_MAX ? GROWTH_MAX : growth;
+  return ((int)(count * growth) / pattern->unit + 1) * pattern->unit;
+}
+
+// How many operations last long enough on every rank; and how long those last.
+static int find_count(const struct pattern *pattern, double *stretch_ns) {
+  // Twice what is needed: later stretches may be shorter.
+  double trials_ns[TRIALS], enough_ns = 2.0 * RESOLUTIONS_MIN * (double)clock_resolution_ns;
+  if (pattern->steady && enough_ns < STEADY_NS) enough_ns = STEADY_NS;
+  for (int count = pattern->steady ? 4 * pattern->unit : pattern->unit;;) {
+    series(pattern, count, trials_ns, TRIALS);
+    write_series(pattern, WARMUP, count, trials_ns, TRIALS);
+    *stretch_ns = smallest_of_all(pattern, middle(trials_ns));
+    if (*stretch_ns >= enough_ns || count > COUNT_MAX) return count;
+    count = longer(pattern, count, *stretch_ns > 0 ? 1.25 * enough_ns / *stretch_ns : GROWTH_MAX);
+  }
+}
+
+void measure(const struct pattern *pattern) {
+  if (!together_count && !pattern->idle) join(0);
+  double stretch_ns;
+  int count = find_count(pattern, &stretch_ns), warmup = settings.warmup;
+  for (;;) {
+    int number = samples_within(stretch_ns * (1 + (double)lead_in(pattern, count) / count));
+    double *stretches_ns = allocate((size_t)(warmup + number) * sizeof *stretches_ns), shortest_ns = DBL_MAX;
+    series(pattern, count, stretches_ns, warmup + number);
+    for (int done = 0; done < warmup + number; done++)
+      if (stretches_ns[done] < shortest_ns) shortest_ns = stretches_ns[done];
+    shortest_ns = smallest_of_all(pattern, shortest_ns);
+    // A disturbance while the count was looked for can make it too small. What was measured with it stays on record.
+    int again = shortest_ns < (double)(RESOLUTIONS_MIN * clock_resolution_ns) && count <= COUNT_MAX;
+    write_series(pattern, WARMUP, count, stretches_ns, again ? warmup + number : warmup);
+    if (!again) write_series(pattern, MEASURE, count, stretches_ns + warmup, number);
+    free(stretches_ns);
+    if (!again) return;
+    count = longer(pattern, count, 2);
+    stretch_ns *= 2;
+  }
 }

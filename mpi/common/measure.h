@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // How all traffic patterns are measured. A stretch, which gives one value, is so many operations between two readings
-// of the clock that it lasts RESOLUTIONS_MIN; how many is found out by stretches of growing length, which are recorded
-// as warm-up and whose messages are checked. Then come further warm-up and what counts, whose messages are checked as
-// well.
+// of the clock that it lasts RESOLUTIONS_MIN; how many is found out by series of stretches of growing length. Then
+// comes the series that counts. All others are recorded as warm-up, and the messages of all are checked.
 #pragma once
 #include "suite.h"
 
@@ -30,8 +29,8 @@ struct pattern {
   int steady;
   // Does so many operations, each with the next buffers of `out` and `in`.
   void (*run)(int count);
-  // Around all stretches: receives that stand before the first of them, and the messages for those that are left. May
-  // be NULL. A barrier follows `open`.
+  // Around each series of stretches: receives that stand before the first of them, and the messages for those that are
+  // left. May be NULL. A barrier follows `open`.
   void (*open)(void);
   void (*close)(void);
   // After each stretch, outside the clock: until all messages have arrived. May be NULL.
@@ -47,12 +46,15 @@ enum {
 // Measures and records. Collective over all ranks.
 void measure(const struct pattern *pattern);
 
-// Pairs of ranks: the first half with the second, `active` of which measure at once while the others sleep.
+// Pairs of ranks: the first half with the second, `count` of which measure at once while the others sleep.
 struct pair {
   int partner, first, idle, count;
+  // A number was asked for, be it one: round trips and exchanges are then measured in steady stretches, which several
+  // pairs need so that they meet, and one needs to be compared with them.
+  int steady;
 };
 extern int64_t pairs_wanted;
 #define PAIRS_OPTION \
-  { "pairs", COUNT, &pairs_wanted, "pairs at once, rank r with r + ranks/2 (1); 0: all, a bisection" }
+  { "pairs", COUNT, &pairs_wanted, "so many pairs at once, rank r with r + ranks/2; 0: all, a bisection (one pair)" }
 // Collective, after begin; wrong use if there are not so many.
 struct pair join_pairs(void);

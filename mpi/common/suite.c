@@ -27,13 +27,16 @@ static const struct program *program;
 static const char *chosen[VARIANTS_MAX];
 static int chosen_count;
 
-static void say(const char *format, va_list values) {
-  fprintf(stderr, "%s: ", program->name);
-  vfprintf(stderr, format, values);
-  fputc('\n', stderr);
+// In one piece, so that lines of several ranks do not mix.
+static void say(const char *who, const char *format, va_list values) {
+  char text[512], line[1024];
+  vsnprintf(text, sizeof text, format, values);
+  snprintf(line, sizeof line, "%s: %s%s\n", program->name, who, text);
+  fputs(line, stderr);
   fflush(stderr);
 }
 
+// All ranks are here.
 __attribute__((noreturn)) static void leave(int code) {
   MPI_Finalize();
   exit(code);
@@ -42,7 +45,7 @@ __attribute__((noreturn)) static void leave(int code) {
 void wrong_use(const char *format, ...) {
   va_list values;
   va_start(values, format);
-  if (rank == 0) say(format, values);
+  if (rank == 0) say("", format, values);
   va_end(values);
   leave(WRONG_USE);
 }
@@ -50,31 +53,29 @@ void wrong_use(const char *format, ...) {
 void cannot(const char *format, ...) {
   va_list values;
   va_start(values, format);
-  if (rank == 0) say(format, values);
+  if (rank == 0) say("", format, values);
   va_end(values);
   leave(CANNOT);
 }
 
 void cannot_here(const char *format, ...) {
+  char who[64];
   va_list values;
   va_start(values, format);
-  fprintf(stderr, "%s: rank %d: ", program->name, rank);
-  vfprintf(stderr, format, values);
-  fputc('\n', stderr);
+  snprintf(who, sizeof who, "rank %d: ", rank);
+  say(who, format, values);
   va_end(values);
-  fflush(stderr);
   MPI_Abort(MPI_COMM_WORLD, CANNOT);
   abort();
 }
 
 void wrong_result(const char *format, ...) {
+  char who[96];
   va_list values;
   va_start(values, format);
-  fprintf(stderr, "%s: rank %d, seed %" PRIu64 ": WRONG RESULT: ", program->name, rank, settings.seed);
-  vfprintf(stderr, format, values);
-  fputc('\n', stderr);
+  snprintf(who, sizeof who, "rank %d, seed %" PRIu64 ": WRONG RESULT: ", rank, settings.seed);
+  say(who, format, values);
   va_end(values);
-  fflush(stderr);
   MPI_Abort(MPI_COMM_WORLD, WRONG_RESULT);
   abort();
 }

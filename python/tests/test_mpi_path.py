@@ -11,7 +11,13 @@ import pytest
 from barewire.errors import MachineCannot, WrongUse
 from barewire.mpi import Family, Job, Library, Place, Wishes, parse_hostfile, parse_hosts, spread
 from barewire.mpi.explain import Evidence, Report, read_evidence, read_report, rows
-from barewire.mpi.fabrics import Setting, fabric_settings, provider_folder, provider_settings
+from barewire.mpi.fabrics import (
+    Setting,
+    fabric_settings,
+    own_core_settings,
+    provider_folder,
+    provider_settings,
+)
 from barewire.mpi.libraries import read_version
 from barewire.mpi.place import share
 from barewire.mpi.witness import MARK
@@ -129,6 +135,15 @@ def test_an_option_goes_before_the_environment_and_that_before_the_default() -> 
     assert decide(Wishes(progress="auto"), given)["PROGRESS"] == ("auto", "--progress")
     assert "PROGRESS" not in decide(Wishes(), {})
     assert decide(Wishes(), given)["TOKEN"] == ("ff", "environment")
+
+
+def test_ranks_with_a_core_each_keep_it_under_a_library_that_yields_without_end(tmp_path: Path) -> None:
+    kept = tmp_path / "libbarewire-yield.so"
+    assert own_core_settings(MPICH, {}, tmp_path) == [], "not built: nothing to preload"
+    kept.touch()
+    assert own_core_settings(MPICH, {}, tmp_path) == [Setting("LD_PRELOAD", str(kept), "a core for each rank")]
+    assert own_core_settings(MPICH, {"LD_PRELOAD": "/a.so"}, tmp_path)[0].value == f"{kept}:/a.so"
+    assert own_core_settings(OPEN_MPI_4, {}, tmp_path) == own_core_settings(INTEL, {}, tmp_path) == []
 
 
 def test_a_missing_provider_is_told_with_its_fix(tmp_path: Path) -> None:

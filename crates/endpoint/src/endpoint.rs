@@ -79,8 +79,8 @@ pub struct EndpointCounters {
     pub send_busy: u64,
 }
 
-/// Events are taken at least once in so many messages, so that slots become free.
-const UNHEARD_MESSAGES: u32 = 16;
+/// Events are taken at least once in so many turns that deliver something, so that slots become free.
+const BUSY_TURNS_MAX: u32 = 16;
 /// Questions between two looks at the clock, which costs as much as several.
 const TURNS_PER_CLOCK: u32 = 32;
 /// Time between two looks at the door and at who is gone: each is a system call.
@@ -112,8 +112,10 @@ pub struct Endpoint<L> {
     events: VecDeque<Event>,
     /// Information that a frame carries.
     room: usize,
-    /// Messages since events were taken from the engine, and other things that may have made some.
+    /// Frames' messages since events were taken from the engine, and other things that may have made some.
     unheard: u32,
+    /// Turns that delivered something since then.
+    busy_turns: u32,
     /// Nobody knows what has happened since the last progress.
     has_slept: bool,
     looked_round: Instant,
@@ -175,6 +177,7 @@ impl<L: Link> Endpoint<L> {
             events: VecDeque::with_capacity(usize::from(config.send_descriptors)),
             room,
             unheard: 0,
+            busy_turns: 0,
             has_slept: false,
             looked_round: now(),
             patience: Patience::new(config.waiting, config.shares_core),
@@ -294,19 +297,18 @@ impl<L: Link> Endpoint<L> {
     /// When the link no longer works.
     #[inline]
     pub fn progress(&mut self, sink: &mut impl Sink) -> Result<bool, EndpointError> {
-        let mut received = !self.waiting.is_empty() && self.offer_again(sink);
+        let was_parked = !self.waiting.is_empty() && self.offer_again(sink);
         let (mut is_news, of_frames) = self.take_frames(sink)?;
-        received |= of_frames;
-        if !self.neighbours.is_empty() {
-            received |= self.take_local(sink);
-        }
+        // A neighbour's message leaves nothing to hear or to say.
+        self.unheard += u32::from(was_parked || of_frames);
+        let received = (!self.neighbours.is_empty() && self.take_local(sink)) || was_parked || of_frames;
+        self.busy_turns += u32::from(received);
         // A message is handed over first; what else there is to do can wait for a quieter moment, but not for ever: the
         // acknowledgement that it brought may be what a sender waits for, who sleeps next.
         is_news |= self.has_slept;
         let is_quiet = (is_news || self.unheard > 0) && !received;
-        self.unheard += u32::from(received);
-        if is_quiet || self.unheard >= UNHEARD_MESSAGES || !self.turns.is_empty() {
-            self.unheard = 0;
+        if is_quiet || self.busy_turns >= BUSY_TURNS_MAX || !self.turns.is_empty() {
+            (self.unheard, self.busy_turns) = (0, 0);
             let has_slept = std::mem::take(&mut self.has_slept);
             if is_news && self.door.is_some() {
                 self.look_round(sink, has_slept)?;

@@ -22,42 +22,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::filter::instruction;
 use crate::interface::system;
-use crate::packet::bind;
-use crate::restricted::{Restricted, open_filtered};
+use crate::packet_socket::{Fanout, PACKET_FANOUT_DATA, bind, open_filtered};
+use crate::restricted::Restricted;
 use crate::ring::{ReceiveRing, RingGeometry};
 use crate::socket::{self, get_option, set_option};
 use crate::{Interface, LinkError};
-
-// linux/if_packet.h; libc has none of them.
-const FANOUT_CPU: u16 = 2;
-const FANOUT_CBPF: u16 = 6;
-const FANOUT_UNIQUE_ID: u16 = 0x2000;
-const FANOUT_IGNORE_OUTGOING: u16 = 0x4000;
-const PACKET_FANOUT_DATA: libc::c_int = 22;
-/// Each of 126 service access points and a spare for each: while they live, and once more when the holder ends.
-const MEMBERS_MAX: u32 = 512;
-
-/// `struct fanout_args`: a group of sockets that share what comes.
-#[repr(C)]
-pub(crate) struct Fanout {
-    id: u16,
-    kind: u16,
-    members_max: u32,
-}
-
-impl Fanout {
-    /// A group of one, which nobody can join. A socket in a group cannot be bound anew, nor join another's group and
-    /// take frames away there. By processor, since that is the cheapest way to choose among one.
-    pub(crate) const ALONE: Self =
-        Self { id: 0, kind: FANOUT_CPU | FANOUT_UNIQUE_ID | FANOUT_IGNORE_OUTGOING, members_max: 1 };
-    /// A group that sockets can join by the number that the kernel gives it.
-    const FIRST: Self =
-        Self { id: 0, kind: FANOUT_CBPF | FANOUT_UNIQUE_ID | FANOUT_IGNORE_OUTGOING, members_max: MEMBERS_MAX };
-
-    fn joining(id: u16) -> Self {
-        Self { id, kind: FANOUT_CBPF | FANOUT_IGNORE_OUTGOING, members_max: MEMBERS_MAX }
-    }
-}
 
 /// Sockets of one interface and protocol, each for one value of the byte behind the Ethernet header. The group chooses
 /// the socket; whether that takes the frame is for its own filter to say.

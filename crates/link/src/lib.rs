@@ -13,6 +13,7 @@ mod filter;
 mod interface;
 mod memory;
 mod packet;
+mod packet_socket;
 mod restricted;
 mod ring;
 mod socket;

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use crate::interface::system;
+use crate::packet_socket::{bind, open_filtered};
 use crate::restricted;
 use crate::ring::{ReceiveRing, RingGeometry};
 use crate::socket::{self, get_option, set_option};
@@ -60,7 +61,7 @@ impl PacketLink {
         let interface = Interface::by_name(&config.interface)?;
         let failed = |operation| move |source| system(operation, &config.interface, source);
         // The filter and the ring are ready before `bind` opens the tap.
-        let socket = restricted::open_filtered(&config.interface, config.filter.compile())?;
+        let socket = open_filtered(&config.interface, config.filter.compile())?;
         let geometry = RingGeometry::new(interface.mtu, config.ring_bytes);
         ReceiveRing::set_up(&socket, geometry).map_err(|(operation, error)| failed(operation)(error))?;
         let mut link = Self::with_ring(socket, interface, geometry)?;
@@ -230,21 +231,4 @@ impl AsFd for PacketLink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
-}
-
-pub(crate) fn attach_filter(socket: &OwnedFd, mut program: Vec<libc::sock_filter>) -> io::Result<()> {
-    let program = libc::sock_fprog {
-        len: u16::try_from(program.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?,
-        filter: program.as_mut_ptr(),
-    };
-    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
-}
-
-pub(crate) fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
-    // SAFETY: zeros are a valid link-layer address.
-    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as libc::sa_family_t;
-    address.sll_protocol = protocol.to_be();
-    address.sll_ifindex = index;
-    socket::bind(socket, &address)
 }

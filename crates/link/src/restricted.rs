@@ -9,10 +9,9 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use crate::fanout::Fanout;
 use crate::filter::instruction;
-use crate::interface::{owned, system};
-use crate::packet::{attach_filter, bind};
+use crate::interface::system;
+use crate::packet_socket::{Fanout, bind, open_filtered};
 use crate::ring::{ReceiveRing, RingGeometry};
 use crate::socket::{self, get_option, set_option};
 use crate::{Filter, Interface, LinkError};
@@ -64,17 +63,6 @@ impl Restricted {
             .map_err(|source| system("PACKET_FANOUT", &self.interface, source))?;
         Ok((self.socket, self.ring))
     }
-}
-
-/// A socket that receives nothing before it is bound, and then what the program keeps.
-pub(crate) fn open_filtered(interface: &str, program: Vec<libc::sock_filter>) -> Result<OwnedFd, LinkError> {
-    let failed = |operation| move |source| system(operation, interface, source);
-    // Protocol 0 receives nothing until `bind`.
-    // SAFETY: socket() takes no pointers.
-    let descriptor = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    let socket = owned(descriptor).map_err(failed("socket(AF_PACKET)"))?;
-    attach_filter(&socket, program).map_err(failed("SO_ATTACH_FILTER"))?;
-    Ok(socket)
 }
 
 /// The beginning of a program: ends it with "no" for frames of other interfaces, for other hosts, or of our own.

@@ -15,6 +15,8 @@ from barewire.mpi.libraries import Family, Library
 
 PROVIDER = "barewire"
 PROVIDER_FILE = f"lib{PROVIDER}-fi.so"
+# Makes sched_yield cheap; crates/provider/preload.
+YIELD_FILE = f"lib{PROVIDER}-yield.so"
 FABRICS = "barewire, tcp, udp, ucx, shm, or ofi-NAME for any other libfabric provider, such as ofi-tcp"
 _NAMED = (PROVIDER, "tcp", "udp", "ucx", "shm")
 _OTHER_PROVIDER = re.compile(r"ofi-[a-z0-9_]+")
@@ -133,10 +135,19 @@ def provider_folder(environment: Mapping[str, str], built: Path) -> Setting:
 
 
 def yield_settings(library: Library) -> list[Setting]:
-    """Return what makes a library that waits give its core to others; MPICH has no such setting."""
+    """Return what makes a library that waits give its core to others; MPICH does so by itself."""
     if library.family is Family.OPEN_MPI:
         return [Setting("OMPI_MCA_mpi_yield_when_idle", "1", "more ranks than cores")]
     return []
+
+
+def own_core_settings(library: Library, environment: Mapping[str, str], built: Path) -> list[Setting]:
+    """Return what keeps a library that waits on its core; MPICH calls sched_yield after every fruitless question."""
+    preloaded = built / YIELD_FILE
+    if library.family is not Family.MPICH or not preloaded.is_file():
+        return []
+    value = ":".join(filter(None, (str(preloaded), environment.get("LD_PRELOAD"))))
+    return [Setting("LD_PRELOAD", value, "a core for each rank")]
 
 
 def report_settings(library: Library) -> dict[str, str]:

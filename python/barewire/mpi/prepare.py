@@ -15,6 +15,7 @@ from barewire.mpi.fabrics import (
     Setting,
     Wishes,
     fabric_settings,
+    own_core_settings,
     provider_folder,
     provider_settings,
     yield_settings,
@@ -50,8 +51,7 @@ def prepare(
         settings.append(provider_folder(os.environ, BUILT_PROVIDER))
         token = secrets.token_hex(_TOKEN_BYTES)
         settings += provider_settings(wishes, os.environ, interface=interface, crowded=crowded, token=token)
-    if crowded:
-        settings += yield_settings(library)
+    settings += yield_settings(library) if crowded else own_core_settings(library, os.environ, BUILT_PROVIDER)
     if lab is not None:
         settings.append(Setting("TMPDIR", str(_temporary_folder(lab)), "lab"))
     if carried:
