@@ -250,6 +250,15 @@ def test_wrong_use_says_what_to_do(kernel: str, ranks: int, options: tuple[str, 
     assert '"samples"' not in done.stdout
 
 
+def test_more_memory_than_there_is_is_refused_before_it_is_touched() -> None:
+    """2^30 complex numbers six times, or as many keys of four ranks three times, where the machine has less."""
+    if os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") > 48e9:
+        pytest.skip("this machine has memory for the largest problems")
+    for kernel, options in (("fft", ("--order", "30")), ("radix", ("--keys", str(1 << 30)))):
+        done = run(kernel, 4, *options)
+        assert done.returncode == 3 and "the ranks of this host need " in done.stderr, done.stderr[-1000:]
+
+
 FEWER_THREADS = """
 #include <mpi.h>
 int MPI_Init_thread(int *count, char ***values, int wanted, int *provided) {

@@ -14,6 +14,7 @@ enum {
   PAD = 4,                   // a cache line
   FINE = 64,                 // at most: a table in the first-level cache
   MESSAGE_BYTES = 8 << 10,   // measured: docs/performance.md
+  ARRAYS = 6,                // input, two to send from, two to receive into; and the answer
   TILE_ROWS = 8              // of the input, whose rows cannot be padded
 };
 
@@ -74,6 +75,7 @@ struct transform transform_for(int order) {
         (struct lines){.length = length, .stride = length + PAD, .batch = least(fit, made.stages[stage].rows)};
   }
   size_t bytes = made.local * sizeof(double complex);
+  need_memory(ARRAYS * bytes);
   made.input = allocate_large(bytes);
   for (int half = 0; half < 2; half++) {
     made.send[half] = allocate_large(bytes);
