@@ -13,7 +13,7 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +49,8 @@ class Bench:
         self.front = ("nice", "-n", "-19") if preferred else ()
         self.library = next(found for found in installed_libraries() if found.name == library)
         self.random = random.Random(1)
+        # How often auto chose what, by message bytes.
+        self.choices: Counter[tuple[int, str]] = Counter()
 
     def build(self, program: str) -> str:
         """Build with the library's own compiler."""
@@ -66,7 +68,7 @@ class Bench:
         ranks: dict[Point, list[list[float]]] = defaultdict(list)
         for line in map(json.loads, filter(lambda text: text.startswith("{"), done.stdout.splitlines())):
             if line["record"] == "choice":
-                print(f"        {line['message_bytes']} B: {line['chosen']}, {line['reason']}", flush=True)
+                self.choices[line["message_bytes"], line["chosen"]] += 1
             if line["record"] == "samples" and line["phase"] == "measure" and line["quantity"] == "total":
                 point = (line["variant"], line["message_bytes"], line.get("order", line.get("keys", 0)))
                 ranks[point].append(line["values"])
@@ -132,6 +134,8 @@ def auto(bench: Bench) -> Iterator[Promise]:
             fastest = best(values, [points[variant] for variant in SORTING[:3]])
             what = f"{' '.join(place)} {fabric}, {size} B: {fastest[0]} (the best) by auto"
             yield Promise(what, *ratio(values[fastest], values[points["auto"]]), "≥", 0.9)
+        print(f"        chosen: {dict(bench.choices)}", flush=True)
+        bench.choices.clear()
 
 
 OVERLAP_PLACES = (
