@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint bench benchmpi sim fuzz huge fabtests ci lock
+.PHONY: help setup build demo test lint bench benchmpi kernels sim fuzz huge fabtests ci lock
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 setup: ## install what building and running need
@@ -17,6 +17,8 @@ bench: build ## the performance promises, as ratios from interleaved runs
 	@.venv/bin/python tools/bench.py
 benchmpi: build ## those of MPI over Barewire; needs the MPI libraries of `make test`
 	@.venv/bin/python tools/bench_mpi.py
+kernels: build ## the promises of the FFT and the radix sort; half an hour
+	@.venv/bin/python tools/bench_kernels.py
 sim: build ## 100,000 simulated worlds of the protocol engine
 	@cargo run --release --quiet -p barewire-sim -- --seeds 0..100000
 fuzz: ## search the protocol engine for inputs that break it, guided by coverage, for hours

@@ -77,6 +77,12 @@ def run(kernel: str, ranks: int, *options: str, **environment: str) -> "subproce
     )
 
 
+def alone(kernel: str, *options: str) -> "subprocess.CompletedProcess[str]":
+    """One rank without a launcher, which is quicker: Debian's MPICH."""
+    command = [str(built("mpich", kernel)), *QUICK, *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
 def lines_of(done: "subprocess.CompletedProcess[str]") -> list[dict[str, Any]]:
     """The records of a run that went well, complete."""
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
@@ -164,10 +170,11 @@ def test_transpositions_by_sendrecv_are_right_and_say_so() -> None:
     check_phases(measured(lines_of(done)), 4, [f"{name}/sendrecv" for name in names])
 
 
-def test_large_transforms_are_checked_by_a_known_one() -> None:
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_large_transforms_are_checked_by_a_known_one(ranks: int) -> None:
     """What goes beyond one rank's memory is a chirp, here a small one; energy and inverse are checked as well."""
-    records = measured(lines_of(run("fft", 2, "--order", "12,13", "--answer", "closed")))
-    check_phases(records, 2, FFT)
+    records = measured(lines_of(run("fft", ranks, "--order", "2,12,13", "--answer", "closed")))
+    check_phases(records, ranks, FFT)
 
 
 def test_fftw_over_mpi_gives_the_same_result() -> None:
@@ -212,6 +219,17 @@ def test_a_wrong_result_names_the_rank_and_the_first_wrong_element(
 
 
 @pytest.mark.parametrize(
+    ("number", "said"), [("5", "the result's energy is "), ("6", "inverse transform: element 768 ")]
+)
+def test_energy_and_inverse_find_what_is_spoilt_before_them(number: str, said: str) -> None:
+    """Of one variant four results come before these two checks: two to begin with, and two that count."""
+    options = ("--order", "10", "--answer", "closed", "--variants", "original")
+    done = run("fft", 2, "--corrupt", number, *options)
+    assert done.returncode == 1 and f"WRONG RESULT: {said}" in done.stderr, done.stderr[-1000:]
+    assert run("fft", 2, "--corrupt", "7", *options).returncode == 0
+
+
+@pytest.mark.parametrize(
     ("kernel", "ranks", "options", "said"),
     [
         ("fft", 3, ("--order", "10"), "3 ranks do not divide 32: take 1, 2, 4 … 32 ranks"),
@@ -233,9 +251,18 @@ def test_a_wrong_result_names_the_rank_and_the_first_wrong_element(
 )
 def test_wrong_use_says_what_to_do(kernel: str, ranks: int, options: tuple[str, ...], said: str) -> None:
     """Exit code 2, and nothing was measured."""
-    done = run(kernel, ranks, *options)
+    done = alone(kernel, *options) if ranks == 1 else run(kernel, ranks, *options)
     assert done.returncode == 2 and said in done.stderr, done.stderr[-1000:]
     assert '"samples"' not in done.stdout
+
+
+def test_more_memory_than_there_is_is_refused_before_it_is_touched() -> None:
+    """2^30 complex numbers six times, or as many keys of four ranks three times, where the machine has less."""
+    if os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") > 48e9:
+        pytest.skip("this machine has memory for the largest problems")
+    for kernel, options in (("fft", ("--order", "30")), ("radix", ("--keys", str(1 << 30)))):
+        done = run(kernel, 4, *options)
+        assert done.returncode == 3 and "the ranks of this host need " in done.stderr, done.stderr[-1000:]
 
 
 FEWER_THREADS = """

@@ -13,12 +13,13 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+# It makes the package known to Python.
 from bench_mpi import BAREWIRE, ROOT, Promise, ratio
 
 from barewire.mpi import installed_libraries
@@ -48,6 +49,8 @@ class Bench:
         self.front = ("nice", "-n", "-19") if preferred else ()
         self.library = next(found for found in installed_libraries() if found.name == library)
         self.random = random.Random(1)
+        # How often auto chose what, by message bytes.
+        self.choices: Counter[tuple[int, str]] = Counter()
 
     def build(self, program: str) -> str:
         """Build with the library's own compiler."""
@@ -65,7 +68,7 @@ class Bench:
         ranks: dict[Point, list[list[float]]] = defaultdict(list)
         for line in map(json.loads, filter(lambda text: text.startswith("{"), done.stdout.splitlines())):
             if line["record"] == "choice":
-                print(f"        {line['message_bytes']} B: {line['chosen']}, {line['reason']}", flush=True)
+                self.choices[line["message_bytes"], line["chosen"]] += 1
             if line["record"] == "samples" and line["phase"] == "measure" and line["quantity"] == "total":
                 point = (line["variant"], line["message_bytes"], line.get("order", line.get("keys", 0)))
                 ranks[point].append(line["values"])
@@ -108,21 +111,22 @@ def fftw(bench: Bench) -> Iterator[Promise]:
             yield Promise(what, *ratio(values[ours], values[theirs]), "≤", 1.1)
 
 
+# Ranks that share a core take seconds for messages of 128 bytes.
 SORTING_PLACES = (
-    (("-n", "2", "--lab", "pair"), "barewire"),
-    (("-n", "2", "--lab", "pair"), "tcp"),
-    (("-n", "4", "--lab", "star:4"), "barewire"),
-    (("-n", "8", "--lab", "star:4", "--rate", "1gbit"), "barewire"),
-    (("-n", "8", "--lab", "star:4", "--rate", "1gbit"), "tcp"),
-    (("-n", "2"), "shm"),
+    (("-n", "2", "--lab", "pair"), "barewire", "128,1403,16384"),
+    (("-n", "2", "--lab", "pair"), "tcp", "128,1403,16384"),
+    (("-n", "2"), "shm", "128,1403,16384"),
+    (("-n", "4", "--lab", "star:4"), "barewire", "1403,16384"),
+    (("-n", "8", "--lab", "star:4", "--rate", "1gbit"), "barewire", "1403,16384"),
+    (("-n", "8", "--lab", "star:4", "--rate", "1gbit"), "tcp", "1403,16384"),
 )
 
 
 def auto(bench: Bench) -> Iterator[Promise]:
     """The variant that chooses, against the best of the three, each in launches of its own."""
-    for place, fabric in SORTING_PLACES:
+    for place, fabric, sizes in SORTING_PLACES:
         print(f"    {' '.join(place)} {fabric}:", flush=True)
-        options = ("--buffer", "128,1403,16384", "--seconds", "0.5", "--warmup", "1")
+        options = ("--buffer", sizes, "--seconds", "0.5", "--warmup", "1")
         subjects = [Subject("radix", ("--variants", variant, *options), place, fabric) for variant in SORTING]
         values = bench.interleave(subjects)
         for size in sorted({point[1] for point in values}):
@@ -130,12 +134,15 @@ def auto(bench: Bench) -> Iterator[Promise]:
             fastest = best(values, [points[variant] for variant in SORTING[:3]])
             what = f"{' '.join(place)} {fabric}, {size} B: {fastest[0]} (the best) by auto"
             yield Promise(what, *ratio(values[fastest], values[points["auto"]]), "≥", 0.9)
+        print(f"        chosen: {dict(bench.choices)}", flush=True)
+        bench.choices.clear()
 
 
 OVERLAP_PLACES = (
-    (("-n", "8", "--lab", "star:4", "--rate", "1gbit"), "barewire", "18,20,22"),
-    (("-n", "8", "--lab", "star:4", "--rate", "1gbit"), "tcp", "18,20,22"),
+    (("-n", "8", "--lab", "star:4", "--rate", "1gbit"), "barewire", "16,18,20,22"),
+    (("-n", "8", "--lab", "star:4", "--rate", "1gbit"), "tcp", "16,18,20,22"),
     (("-n", "8", "--lab", "star:8", "--rate", "1gbit"), "barewire", "20"),
+    (("-n", "2", "--lab", "pair", "--rate", "1gbit"), "barewire", "16,20"),
     (("-n", "2", "--lab", "pair"), "barewire", "16,20"),
 )
 
@@ -144,7 +151,7 @@ def overlap(bench: Bench) -> Iterator[Promise]:
     """The better of non-blocking and multi-threaded against rows exchanged before they are computed."""
     for place, fabric, orders in OVERLAP_PLACES:
         print(f"    {' '.join(place)} {fabric}:", flush=True)
-        options = ("--order", orders, "--seconds", "1", "--warmup", "1")
+        options = ("--order", orders, "--seconds", "0.7", "--warmup", "1")
         names = SEPARATE_VARIANTS
         values = bench.interleave([Subject("fft", ("--variants", name, *options), place, fabric) for name in names])
         for order in sorted({point[2] for point in values}):

@@ -98,7 +98,7 @@ static void help(void) {
         "  --warmup N        values before those (5)\n"
         "  --walk BYTES      message buffers walk through so much memory, against the cache (0: one buffer)\n"
         "  --seed N          of contents and orders (1)\n"
-        "  --corrupt N       flip a byte of the N-th message that each rank checks, to see the check fail (0: none)\n"
+        "  --corrupt N       spoil the N-th message or result that each rank checks, to see the check fail (0: none)\n"
         "  --output FILE     JSON Lines (standard output)");
     for (const struct extra *extra = program->extras; extra && extra->name; extra++)
       printf("  --%-15s %s\n", extra->name, extra->help);

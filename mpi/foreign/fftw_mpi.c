@@ -57,7 +57,7 @@ static void measure_variant(const char *name, unsigned flags) {
   // It overwrites both.
   own.plan = fftw_mpi_plan_dft_1d(elements, own.input, own.result, MPI_COMM_WORLD, FFTW_FORWARD,
                                   own.in_place ? flags : flags | FFTW_PRESERVE_INPUT);
-  if (!own.plan) cannot("FFTW has no plan for %d ranks", ranks);
+  if (!own.plan) cannot_here("FFTW has no plan for %d ranks", ranks);
   own.answer = answer_for((int)order, order > SERIAL_ORDER_MAX ? CLOSED_FORM : SERIAL, (size_t)first, (size_t)in);
   fill_input(&own.answer, own.input);
   struct kernel kernel = {.quantities = quantities, .state = &own, .execute = execute, .check = check_one};

@@ -13,7 +13,7 @@ static int64_t rows;
 static const struct extra extras[] = {
     {"order", TEXT, &orders, "E,E: transforms of 2^E elements (20)"},
     {"transpose", TEXT, &transpose, "separate or sendrecv: which calls transpositions use (separate)"},
-    {"rows", COUNT, &rows, "of an exchange, but in original; a power of two (0: messages of about 32 KiB)"},
+    {"rows", COUNT, &rows, "of an exchange, but in original; a power of two (0: messages of about 8 KiB)"},
     {"planning", TEXT, &planning, "estimate or measure: how FFTW plans rows, outside the clock (measure)"},
     {"answer", TEXT, &answers, "serial, closed or auto: how results are checked (auto: serial up to order 22)"},
     {0},

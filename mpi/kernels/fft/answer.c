@@ -9,13 +9,24 @@
 #include "../shared/large.h"
 #include "common/suite.h"
 
-// Largest error of an element, relative to the root mean square of all, for each factor of two. The mean error of a
-// good transform grows like √order and is some 0.5 epsilon; ours stays below one epsilon for each (docs/method.md).
+// Largest error of an element, relative to the root mean square of all, for each factor of two. Seen were at most 0.4
+// epsilon, at orders from 2 to 24; a good transform's grow like √order on average, and its largest somewhat faster.
 #define ERROR_BOUND (4 * DBL_EPSILON)
 
+// The root of unity at numerator / denominator of a turn; the denominator is a power of two from 8. Of an angle between
+// plus and minus an eighth of a turn, so that the error of 2 π as a number is as often positive as negative: with all
+// angles positive the errors of a chirp's elements added up in one element of its transform, to 700 epsilon at
+// order 24.
 static double complex unit(uint64_t numerator, uint64_t denominator) {
-  double angle = 2 * M_PI * ((double)numerator / (double)denominator);
-  return CMPLX(cos(angle), sin(angle));
+  uint64_t quarter = (numerator + denominator / 8) / (denominator / 4);
+  double angle = 2 * M_PI * ((double)(int64_t)(numerator - quarter * (denominator / 4)) / (double)denominator);
+  double real = cos(angle), imaginary = sin(angle);
+  switch (quarter % 4) {
+    case 0: return CMPLX(real, imaginary);
+    case 1: return CMPLX(-imaginary, real);
+    case 2: return CMPLX(-real, -imaginary);
+    default: return CMPLX(imaginary, -real);
+  }
 }
 
 static double real_between(uint64_t bits) { return (double)(int64_t)bits * 0x1p-63; }
@@ -122,14 +133,16 @@ static double energy_of(const double complex *values, size_t count) {
   return all;
 }
 
-void check_energy(const struct answer *answer, const double complex *input, const double complex *result) {
+void check_energy(const struct answer *answer, const double complex *input, double complex *result) {
+  spoil(answer, result);
   double elements = (double)(UINT64_C(1) << answer->order);
   double expected = elements * energy_of(input, answer->count), energy = energy_of(result, answer->count);
   if (!(fabs(energy / expected - 1) <= bound_of(answer)))
     wrong_result("the result's energy is %.17g, not %.17g (Parseval)", energy, expected);
 }
 
-void check_inverse(const struct answer *answer, const double complex *output) {
+void check_inverse(const struct answer *answer, double complex *output) {
+  spoil(answer, output);
   double elements = (double)(UINT64_C(1) << answer->order), size = size_of(answer) / sqrt(elements);
   for (size_t at = 0; at < answer->count; at++)
     compare(answer->first + at, conj(output[at]) / elements, element_of(answer, answer->first + at), size,

@@ -32,9 +32,9 @@ struct answer {
 struct answer answer_for(int order, enum answer_kind kind, size_t first, size_t count);
 void free_answer(struct answer *answer);
 void fill_input(const struct answer *answer, double complex *input);
-// All of these end the job by wrong_result, with the first wrong element. Of result number `settings.corrupt` the last
-// rank spoils the element in the middle of its share first.
+// All of these end the job by wrong_result, with the first wrong element where it is known. Of check number
+// `settings.corrupt` the last rank spoils the element in the middle of its share first.
 void check_result(struct answer *answer, double complex *result);
-void check_energy(const struct answer *answer, const double complex *input, const double complex *result);
+void check_energy(const struct answer *answer, const double complex *input, double complex *result);
 // `output` is the transform of the result's conjugates.
-void check_inverse(const struct answer *answer, const double complex *output);
+void check_inverse(const struct answer *answer, double complex *output);

@@ -13,7 +13,8 @@ enum {
   BATCH_MAX = 16,            // more gain nothing, and do not fit the ways of the first-level cache
   PAD = 4,                   // a cache line
   FINE = 64,                 // at most: a table in the first-level cache
-  MESSAGE_BYTES = 32 << 10,  // measured: docs/performance.md
+  MESSAGE_BYTES = 8 << 10,   // measured: docs/performance.md
+  ARRAYS = 6,                // input, two to send from, two to receive into; and the answer
   TILE_ROWS = 8              // of the input, whose rows cannot be padded
 };
 
@@ -74,6 +75,7 @@ struct transform transform_for(int order) {
         (struct lines){.length = length, .stride = length + PAD, .batch = least(fit, made.stages[stage].rows)};
   }
   size_t bytes = made.local * sizeof(double complex);
+  need_memory(ARRAYS * bytes);
   made.input = allocate_large(bytes);
   for (int half = 0; half < 2; half++) {
     made.send[half] = allocate_large(bytes);
@@ -108,7 +110,7 @@ void plan_rows(struct transform *transform, int64_t rows, unsigned fftw_flags) {
   for (int number = 0; number < STAGES; number++) {
     struct stage *stage = &transform->stages[number];
     // All are powers of two.
-    size_t asked = rows > 0 ? (size_t)rows : MESSAGE_BYTES / sizeof(double complex) / stage->piece;
+    size_t asked = rows != BY_BYTES ? (size_t)rows : MESSAGE_BYTES / sizeof(double complex) / stage->piece;
     if (asked == 0) asked = 1;
     stage->exchange = rows == WHOLE ? stage->rows : least(asked, stage->rows);
   }
@@ -118,7 +120,7 @@ void plan_rows(struct transform *transform, int64_t rows, unsigned fftw_flags) {
     int length = (int)lines->length, stride = (int)lines->stride;
     lines->plan = fftw_plan_many_dft(1, &length, (int)lines->group, transform->work, NULL, 1, stride, transform->work,
                                      NULL, 1, stride, FFTW_FORWARD, fftw_flags);
-    if (!lines->plan) cannot("FFTW has no plan for rows of %d elements: is its installation complete?", length);
+    if (!lines->plan) cannot_here("FFTW has no plan for rows of %d elements: is its installation complete?", length);
   }
 }
 

@@ -71,12 +71,12 @@ void check_ranks(int order);
 // The input is zero.
 struct transform transform_for(int order);
 void free_transform(struct transform *transform);
-// Plans to exchange so many rows at a time: 0 means such that a message has about so many bytes; `whole` all. Destroys
-// the plans before; the input stays.
 enum {
-  WHOLE = -1,
-  BY_BYTES = 0
+  WHOLE = -1,   // all rows
+  BY_BYTES = 0  // as many as make a message of about MESSAGE_BYTES
 };
+// Decides how many rows are exchanged at a time, WHOLE, BY_BYTES or a power of two, and has FFTW plan for groups of
+// them. May be called again; the input stays.
 void plan_rows(struct transform *transform, int64_t rows, unsigned fftw_flags);
 
 // Turns and packs so many rows of stage 0 for the exchange, the own ones to where they stay.

@@ -37,13 +37,19 @@ static void by_rows(void *given, double *times) {
   }
 }
 
-// Processes rows in small parts, and lets the exchange of the next ones go on in between.
+static void start(struct way *way, int stage, size_t first, struct exchange *exchange, struct stopwatch *watch) {
+  pack(way->transform, stage, first, watch);
+  exchange_start(way->transform, stage, first, way->transform->stages[stage].exchange, exchange);
+  lap(watch, CALLS + stage);
+}
+
+// Processes rows in small parts, and lets the exchange of the next ones, which may have ended, go on in between.
 static void process_pushing(struct transform *transform, int stage, size_t first, struct exchange *next,
                             struct stopwatch *watch) {
   size_t rows = transform->stages[stage].exchange, part = stage < 2 ? transform->lines[stage].group : rows;
   for (size_t row = first; row < first + rows; row += part) {
     process(transform, stage, row, part, watch);
-    if (next) exchange_push(next);
+    exchange_push(next);
     lap(watch, CALLS + stage);
   }
 }
@@ -52,24 +58,16 @@ static void non_blocking(void *given, double *times) {
   struct way *way = given;
   struct transform *transform = way->transform;
   struct stopwatch watch = stopwatch_for(times);
-  for (int number = 0; number < STAGES; number++) {
-    const struct stage *stage = &transform->stages[number];
-    struct exchange *now = &way->exchanges[0], *next = &way->exchanges[1];
-    pack(transform, number, 0, &watch);
-    exchange_start(transform, number, 0, stage->exchange, now);
-    lap(&watch, CALLS + number);
-    for (size_t first = 0; first < stage->rows; first += stage->exchange) {
-      size_t following = first + stage->exchange;
-      if (following < stage->rows) {
-        pack(transform, number, following, &watch);
-        exchange_start(transform, number, following, stage->exchange, next);
-      }
+  for (int stage = 0; stage < STAGES; stage++) {
+    size_t rows = transform->stages[stage].exchange, all = transform->stages[stage].rows;
+    start(way, stage, 0, &way->exchanges[0], &watch);
+    for (size_t first = 0; first < all; first += rows) {
+      struct exchange *now = &way->exchanges[first / rows % EXCHANGES];
+      struct exchange *next = &way->exchanges[(first / rows + 1) % EXCHANGES];
+      if (first + rows < all) start(way, stage, first + rows, next, &watch);
       exchange_finish(now);
-      lap(&watch, CALLS + number);
-      process_pushing(transform, number, first, following < stage->rows ? next : NULL, &watch);
-      struct exchange *ended = now;
-      now = next;
-      next = ended;
+      lap(&watch, CALLS + stage);
+      process_pushing(transform, stage, first, next, &watch);
     }
   }
 }
@@ -83,7 +81,8 @@ const struct variant fft_variants[] = {
 };
 
 struct way way_for(struct transform *transform, const struct variant *variant, enum calls calls) {
-  struct way made = {.transform = transform, .calls = calls, .exchanges = {exchange_for(), exchange_for()}};
+  struct way made = {.transform = transform, .calls = calls};
+  for (int number = 0; number < EXCHANGES; number++) made.exchanges[number] = exchange_for();
   if (variant->execute == execute_with_threads) {
     made.team = team_for(transform);
     made.yields = one_core();
@@ -93,5 +92,5 @@ struct way way_for(struct transform *transform, const struct variant *variant, e
 
 void free_way(struct way *way) {
   if (way->team) free_team(way->team);
-  for (int number = 0; number < 2; number++) free_exchange(&way->exchanges[number]);
+  for (int number = 0; number < EXCHANGES; number++) free_exchange(&way->exchanges[number]);
 }

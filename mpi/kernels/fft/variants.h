@@ -3,6 +3,10 @@
 #pragma once
 #include "exchange.h"
 
+enum {
+  EXCHANGES = 2  // under way at once, at most; with more all took longer
+};
+
 // Two threads and what they share.
 struct team;
 
@@ -11,7 +15,7 @@ struct way {
   struct transform *transform;
   enum calls calls;
   int yields;  // whether waiting gives the core away between looks
-  struct exchange exchanges[2];
+  struct exchange exchanges[EXCHANGES];
   struct team *team;  // of the multi-threaded way
 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 #include "carry.h"
 
-#include <sched.h>
 #include <stdlib.h>
 
 #include "inbox.h"
@@ -31,13 +30,20 @@ void carrier_begin(struct carrier *carrier, enum way way, struct sort *sort, siz
   inbox_begin(carrier, way == ORIGINAL ? 0 : DEPTH);
   sort->carrier = carrier;
   if (way == MULTI_THREADED) {
+    int level;
+    MPI_Query_thread(&level);
+    carrier->calls.serialized = level < MPI_THREAD_MULTIPLE;
+    pthread_mutex_init(&carrier->calls.lock, NULL);
     carrier->yields = one_core();
     worker_begin(&carrier->worker, receive_all, carrier);
   }
 }
 
 void carrier_end(struct carrier *carrier) {
-  if (carrier->way == MULTI_THREADED) worker_end(&carrier->worker);
+  if (carrier->way == MULTI_THREADED) {
+    worker_end(&carrier->worker);
+    pthread_mutex_destroy(&carrier->calls.lock);
+  }
   inbox_end(carrier);
   free(carrier->memory);
   free(carrier->outgoing);
@@ -67,10 +73,17 @@ void carry(struct carrier *carrier, int to) {
     return;
   }
   MPI_Request *sends = carrier->sends + to * carrier->slots;
-  MPI_Isend(outgoing->keys, (int)outgoing->count, MPI_UINT32_T, to, 0, MPI_COMM_WORLD, &sends[carrier->turns[to]]);
-  int slot = carrier->turns[to] = (carrier->turns[to] + 1) % carrier->slots, done;
-  while (MPI_Test(&sends[slot], &done, MPI_STATUS_IGNORE), !done) look(carrier);
+  int sent = carrier->turns[to], slot = (sent + 1) % carrier->slots, done = 0;
+  enter_calls_first(&carrier->calls);
+  MPI_Isend(outgoing->keys, (int)outgoing->count, MPI_UINT32_T, to, 0, MPI_COMM_WORLD, &sends[sent]);
+  while (MPI_Test(&sends[slot], &done, MPI_STATUS_IGNORE), !done) {
+    leave_calls(&carrier->calls);
+    look(carrier);
+    enter_calls_first(&carrier->calls);
+  }
+  leave_calls(&carrier->calls);
   if (carrier->way != MULTI_THREADED) inbox_look(carrier);
+  carrier->turns[to] = slot;
   outgoing->keys = carrier->memory + (size_t)(to * carrier->slots + slot) * carrier->capacity;
   outgoing->count = 0;
 }

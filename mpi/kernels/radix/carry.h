@@ -7,6 +7,9 @@
 //
 // Whoever waits for a send goes on receiving, for the other side may wait for the same.
 #pragma once
+#include <sched.h>
+#include <stdatomic.h>
+
 #include "../shared/worker.h"
 #include "sort.h"
 
@@ -39,6 +42,13 @@ struct inbox {
   MPI_Status *statuses;
 };
 
+// Two threads' calls of MPI, one at a time where the library does not give MPI_THREAD_MULTIPLE.
+struct calls {
+  int serialized;
+  pthread_mutex_t lock;
+  atomic_int wanted;  // by the first thread, which goes before the one that asks in a loop
+};
+
 struct carrier {
   enum way way;
   struct sort *sort;
@@ -51,8 +61,28 @@ struct carrier {
   int *turns;          // slot that is being filled
   struct inbox inbox;
   struct worker worker;
+  struct calls calls;
 };
 
+static inline void enter_calls_first(struct calls *calls) {
+  if (!calls->serialized) return;
+  atomic_fetch_add(&calls->wanted, 1);
+  pthread_mutex_lock(&calls->lock);
+  atomic_fetch_sub(&calls->wanted, 1);
+}
+
+// Also where there is one thread.
+static inline void enter_calls(struct calls *calls) {
+  if (!calls->serialized) return;
+  while (atomic_load(&calls->wanted)) sched_yield();
+  pthread_mutex_lock(&calls->lock);
+}
+
+static inline void leave_calls(struct calls *calls) {
+  if (calls->serialized) pthread_mutex_unlock(&calls->lock);
+}
+
+// The multi-threaded way needs MPI_THREAD_SERIALIZED at least. `carrier` stays where it is.
 void carrier_begin(struct carrier *carrier, enum way way, struct sort *sort, size_t capacity);
 void carrier_end(struct carrier *carrier);
 

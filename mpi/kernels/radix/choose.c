@@ -78,14 +78,14 @@ static void explain(struct choice *choice, const struct candidate *candidates, i
   }
   if (count < WAYS && (size_t)at < size)
     snprintf(choice->reason + at, size - (size_t)at, "; multi-threaded not tried, for the library does not give %s",
-             "MPI_THREAD_MULTIPLE");
+             "MPI_THREAD_SERIALIZED");
 }
 
 struct choice choose_way(struct sort *sort, size_t capacity) {
   int level;
   MPI_Query_thread(&level);
   // The last needs more of the library than the others.
-  int count = level == MPI_THREAD_MULTIPLE ? WAYS : MULTI_THREADED;
+  int count = level >= MPI_THREAD_SERIALIZED ? WAYS : MULTI_THREADED;
   struct candidate candidates[WAYS] = {0};
   uint64_t start = now_ns();
   for (int way = 0; way < count; way++) {

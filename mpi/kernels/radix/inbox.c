@@ -83,7 +83,11 @@ static void take(struct carrier *carrier, int from, const MPI_Status *status) {
   place(carrier->sort, from, memory_of(carrier, from, turn), keys_in(status));
   inbox->left--;
   inbox->requests[from * inbox->depth + turn] = MPI_REQUEST_NULL;
-  if (inbox->unposted[from] > 0) post(carrier, from, turn);
+  if (inbox->unposted[from] > 0) {
+    enter_calls(&carrier->calls);
+    post(carrier, from, turn);
+    leave_calls(&carrier->calls);
+  }
   inbox->turns[from] = (turn + 1) % inbox->depth;
   inbox->heads[from] = inbox->requests[from * inbox->depth + inbox->turns[from]];
 }
@@ -93,7 +97,9 @@ int inbox_look(struct carrier *carrier) {
   if (inbox->left == 0) return 0;
   if (inbox->depth == 0) return look_for_any(carrier);
   int count;
+  enter_calls(&carrier->calls);
   MPI_Testsome(ranks, inbox->heads, &count, inbox->indices, inbox->statuses);
+  leave_calls(&carrier->calls);
   if (count == MPI_UNDEFINED) return 0;
   for (int number = 0; number < count; number++) take(carrier, inbox->indices[number], &inbox->statuses[number]);
   return count > 0;

@@ -7,11 +7,16 @@
 #include "../shared/large.h"
 #include "carry.h"
 
+enum {
+  ARRAYS = 3  // the input, and two halves
+};
+
 const char *const sort_quantities[] = {"total", "histogram", "global_histogram", "permutation", NULL};
 
 struct sort sort_for(size_t keys, int bits) {
   struct sort made = {.keys = keys, .bits = bits};
   size_t count = (size_t)ranks, digits = digits_of(&made);
+  need_memory(ARRAYS * keys * sizeof(uint32_t));
   made.input = allocate_large(keys * sizeof(uint32_t));
   for (int half = 0; half < 2; half++) made.halves[half] = allocate_large(keys * sizeof(uint32_t));
   made.counts = allocate(count * digits * sizeof(uint32_t));

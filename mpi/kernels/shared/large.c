@@ -4,10 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "common/suite.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
+
+void need_memory(size_t bytes) {
+  MPI_Comm host;
+  uint64_t here = bytes, all, there = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &host);
+  MPI_Allreduce(&here, &all, 1, MPI_UINT64_T, MPI_SUM, host);
+  MPI_Comm_free(&host);
+  if (all > there)
+    cannot_here("the ranks of this host need %.1f GB, and it has %.1f: take a smaller problem, or more hosts",
+                (double)all / 1e9, (double)there / 1e9);
+}
 
 void *allocate_large(size_t bytes) {
   if (bytes < HUGE_PAGE) return allocate(bytes);
