@@ -89,14 +89,15 @@ static void help(void) {
   if (rank == 0) {
     printf("%s: %s\nvariants:", program->name, program->summary);
     for (const char *const *variant = program->variants; *variant; variant++) printf(" %s", *variant);
+    puts("\n  --variants A,B    which of them (all)");
+    if (!program->sizeless)
+      puts(
+          "  --sizes B,B       message sizes in bytes (8,1024,65536,1048576)\n"
+          "  --walk BYTES      message buffers walk through so much memory, against the cache (0: one buffer)");
     puts(
-        "\n"
-        "  --variants A,B    which of them (all)\n"
-        "  --sizes B,B       message sizes in bytes (8,1024,65536,1048576)\n"
         "  --samples N       values of each point, at most (200)\n"
         "  --seconds S       for each point, about (0.5)\n"
         "  --warmup N        values before those (5)\n"
-        "  --walk BYTES      message buffers walk through so much memory, against the cache (0: one buffer)\n"
         "  --seed N          of contents and orders (1)\n"
         "  --corrupt N       spoil the N-th message or result that each rank checks, to see the check fail (0: none)\n"
         "  --output FILE     JSON Lines (standard output)");
@@ -154,6 +155,8 @@ static const char *read_options(int argc, char **argv) {
     name += 2;
     if (++number == argc) wrong_use("--%s needs a value, or is unknown; --help lists the options", name);
     const char *value = argv[number];
+    if (program->sizeless && (!strcmp(name, "sizes") || !strcmp(name, "walk")))
+      wrong_use("--%s is not for this test; --help lists what is", name);
     const struct extra *extra = program->extras;
     while (extra && extra->name && strcmp(extra->name, name)) extra++;
     if (extra && extra->name) {
@@ -201,14 +204,15 @@ static uint64_t measure_resolution(void) {
 void begin(int argc, char **argv, const struct program *described) {
   program = described;
   int provided;
-  MPI_Init_thread(&argc, &argv, program->threads, &provided);
+  int asked = program->threads_liked > program->threads ? program->threads_liked : program->threads;
+  MPI_Init_thread(&argc, &argv, asked, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   const char *output = read_options(argc, argv);
   if (ranks < program->ranks_min) wrong_use("needs %d ranks or more, not %d", program->ranks_min, ranks);
   if (program->ranks_even && ranks % 2) wrong_use("needs an even number of ranks, not %d", ranks);
   if (provided < program->threads) {
-    static const char *const levels[] = {"single", "funneled", "serialized", "multiple"};
+    static const char *const levels[] = {"SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE"};
     int level = program->threads == MPI_THREAD_MULTIPLE     ? 3
                 : program->threads == MPI_THREAD_SERIALIZED ? 2
                                                             : program->threads == MPI_THREAD_FUNNELED;
@@ -222,6 +226,23 @@ void begin(int argc, char **argv, const struct program *described) {
   MPI_Bcast(&reason, 1, MPI_INT, 0, MPI_COMM_WORLD);
   if (reason) cannot("cannot write %s: %s; name another file by --output", output, strerror(reason));
   write_start(program->name, argc, argv);
+}
+
+static int lists(const char *names, const char *name) {
+  size_t length = strlen(name);
+  for (const char *at = names; (at = strstr(at, name)); at += length)
+    if ((at == names || at[-1] == ',') && (!at[length] || at[length] == ',')) return 1;
+  return 0;
+}
+
+int names_variant(int argc, char **argv, const char *variant) {
+  int any = 0;
+  for (int number = 1; number + 1 < argc; number++) {
+    if (strcmp(argv[number], "--variants")) continue;
+    if (lists(argv[number + 1], variant)) return 1;
+    any = 1;
+  }
+  return !any;
 }
 
 int wanted(const char *variant) {
