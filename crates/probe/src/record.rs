@@ -36,6 +36,8 @@ pub struct Start<'a> {
     pub rate_bit_s: Option<f64>,
     /// Largest payload of a frame or packet.
     pub mtu: Option<usize>,
+    /// Library, provider and domain, where a library decides which way messages take.
+    pub path: Option<String>,
     pub clock_read_ns: u64,
     pub clock_step_ns: u64,
     pub host: Host,

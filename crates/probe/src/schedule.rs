@@ -236,6 +236,7 @@ impl<W: Write> Schedule<'_, W> {
             give_way: plan.session.give_way,
             rate_bit_s: plan.rate_bit_s,
             mtu: opened.mtu,
+            path: opened.path,
             clock_read_ns,
             clock_step_ns,
             host,

@@ -20,6 +20,7 @@ from barewire.measure import LabSite, Plan, RemoteSite, Site, measure, parse_pro
 from barewire.measure.brokers import brokers_in
 from barewire.measure.launch import Effort
 from barewire.measure.programs import expand_sizes
+from barewire.measure.subjects import TRANSPORTS
 from barewire.models.naming import PACKET
 from barewire.report.terminal import print_run
 from barewire.results import Run
@@ -37,11 +38,12 @@ def bench(
         ),
     ],
     transport: Annotated[
-        str, typer.Option(help="tcp, udp, raw, xdp, llc1, llc2, llc3, endpoint; several with commas")
+        str,
+        typer.Option(help=f"{', '.join(TRANSPORTS)}, libfabric-NAME for another provider; several with commas"),
     ] = "tcp,udp,raw",
     link: Annotated[
         str,
-        typer.Option(help="of raw and llc: packet, xdp, xdp-generic, xdp-native, xdp-zerocopy; or several"),
+        typer.Option(help="of raw, llc, endpoint and messages: packet, xdp, xdp-generic, xdp-native, xdp-zerocopy; or several"),
     ] = PACKET,
     wait: Annotated[str, typer.Option(help="spin, adaptive, block, busypoll; several with commas")] = "spin",
     sizes: Annotated[str, typer.Option(help="message sizes: 64,1400,4KiB or 1..64KiB, which doubles")] = "64,1400",

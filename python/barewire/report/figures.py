@@ -32,6 +32,10 @@ _COLOURS = {
     "llc2": "#CC79A7",
     "llc3": "#B8860B",
     "endpoint": "#332288",
+    "messages": "#A0522D",
+    "libfabric": "#2F6F4E",
+    "libfabric-tcp": "#B5446E",
+    "libfabric-udp": "#5B8C2A",
     "llc1+xdp": "#117733",
     "llc2+xdp": "#882255",
     "llc3+xdp": "#999933",
@@ -68,6 +72,10 @@ DARK = {
     "#999933": "#D6D65C",
     "#332288": "#8C7BFF",
     "#AA4499": "#E48FD8",
+    "#A0522D": "#DB8A5E",
+    "#2F6F4E": "#5FBF93",
+    "#B5446E": "#EC7FA8",
+    "#5B8C2A": "#9BD05F",
 }
 _BAND_ALPHA = "38"  # hexadecimal, of 255
 _MARKERS = {
@@ -79,6 +87,10 @@ _MARKERS = {
     "llc2": "star",
     "llc3": "hexagon",
     "endpoint": "bowtie",
+    "messages": "hourglass",
+    "libfabric": "diamond-wide",
+    "libfabric-tcp": "square-cross",
+    "libfabric-udp": "diamond-cross",
     "floor": "cross-thin-open",
 }
 _WAITING_DASH = {"": "solid", "adaptive": "longdash", "block": "dot", "busypoll": "dashdot", "cold": "dot"}
