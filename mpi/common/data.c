@@ -9,16 +9,20 @@
 void *allocate(size_t bytes) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (bytes / page + 1) * page;
   void *memory = aligned_alloc(page, whole);
-  if (!memory) wrong_result("no memory for %zu bytes", bytes);
+  if (!memory) cannot_here("no memory for %zu bytes: name smaller sizes, or less to --walk through", bytes);
   memset(memory, 0, whole);
   return memory;
 }
 
-struct buffers buffers_for(size_t bytes) {
+struct buffers buffers_at_least(size_t least, size_t bytes) {
   // A cache line of distance, so that no two messages share one.
   size_t stride = (bytes / 64 + 2) * 64, count = settings.walk_bytes / stride;
-  if (count == 0) count = 1;
+  if (count < least) count = least;
   return (struct buffers){.memory = allocate(stride * count), .stride = stride, .count = count};
+}
+
+struct buffers buffers_for(size_t bytes) {
+  return buffers_at_least(1, bytes);
 }
 
 void free_buffers(struct buffers *buffers) {
@@ -27,29 +31,43 @@ void free_buffers(struct buffers *buffers) {
 }
 
 uint64_t key_of(int from, int to, uint64_t number) {
-  uint64_t state = settings.seed ^ (uint64_t)from << 48 ^ (uint64_t)to << 32 ^ number;
+  uint64_t state = settings.seed;
+  state = draw(&state) ^ ((uint64_t)from << 32 | (uint64_t)to);
+  state = draw(&state) ^ number;
   return draw(&state);
 }
 
 void fill(void *data, size_t bytes, uint64_t key) {
   unsigned char *to = data;
-  for (size_t at = 0; at < bytes; at += 8) {
+  size_t whole = bytes / 8 * 8;
+  for (size_t at = 0; at < whole; at += 8) {
     uint64_t word = draw(&key);
-    memcpy(to + at, &word, bytes - at < 8 ? bytes - at : 8);
+    memcpy(to + at, &word, 8);
   }
+  uint64_t word = draw(&key);
+  memcpy(to + whole, &word, bytes - whole);
+}
+
+__attribute__((noreturn)) static void differs(const unsigned char *got, size_t at, size_t bytes, uint64_t expected,
+                                              const char *what) {
+  unsigned char word[8];
+  memcpy(word, &expected, sizeof word);
+  size_t byte = 0;
+  while (got[at + byte] == word[byte]) byte++;
+  wrong_result("%s: byte %zu of %zu is 0x%02x, not 0x%02x", what, at + byte, bytes, got[at + byte], word[byte]);
 }
 
 void check(const void *data, size_t bytes, uint64_t key, const char *what) {
-  const unsigned char *from = data;
-  for (size_t at = 0; at < bytes; at += 8) {
-    uint64_t word = draw(&key);
-    size_t part = bytes - at < 8 ? bytes - at : 8;
-    if (!memcmp(from + at, &word, part)) continue;
-    unsigned char expected[8];
-    memcpy(expected, &word, 8);
-    size_t differs = 0;
-    while (from[at + differs] == expected[differs]) differs++;
-    wrong_result("%s: byte %zu of %zu is 0x%02x, not 0x%02x", what, at + differs, bytes, from[at + differs],
-                 expected[differs]);
+  static uint64_t checked;
+  // The memory is ours and writable, whatever the caller promises not to do to it.
+  if (bytes && ++checked == settings.corrupt) ((unsigned char *)(uintptr_t)data)[bytes / 2] ^= 1;
+  const unsigned char *got = data;
+  size_t whole = bytes / 8 * 8;
+  for (size_t at = 0; at < whole; at += 8) {
+    uint64_t expected = draw(&key), word;
+    memcpy(&word, got + at, 8);
+    if (word != expected) differs(got, at, bytes, expected, what);
   }
+  uint64_t expected = draw(&key);
+  if (memcmp(got + whole, &expected, bytes - whole)) differs(got, whole, bytes, expected, what);
 }

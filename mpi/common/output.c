@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "output.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@ static FILE *file;
 
 int open_output(const char *path) {
   file = strcmp(path, "-") ? fopen(path, "w") : stdout;
-  return file != NULL;
+  return file ? 0 : errno;
 }
 
 static void write_text(const char *text) {
@@ -112,10 +113,8 @@ void record(const struct point *point, enum phase phase, const double *values, i
 int write_end(void) {
   if (rank) return 1;
   fputs("{\"record\": \"end\", \"complete\": true}\n", file);
-  return fflush(file) == 0 && !ferror(file);
-}
-
-void close_output(void) {
-  if (file && file != stdout) fclose(file);
+  int written = fflush(file) == 0 && !ferror(file);
+  if (file != stdout) written &= fclose(file) == 0;
   file = NULL;
+  return written;
 }

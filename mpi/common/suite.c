@@ -35,7 +35,6 @@ static void say(const char *format, va_list values) {
 }
 
 __attribute__((noreturn)) static void leave(int code) {
-  close_output();
   MPI_Finalize();
   exit(code);
 }
@@ -54,6 +53,18 @@ void cannot(const char *format, ...) {
   if (rank == 0) say(format, values);
   va_end(values);
   leave(CANNOT);
+}
+
+void cannot_here(const char *format, ...) {
+  va_list values;
+  va_start(values, format);
+  fprintf(stderr, "%s: rank %d: ", program->name, rank);
+  vfprintf(stderr, format, values);
+  fputc('\n', stderr);
+  va_end(values);
+  fflush(stderr);
+  MPI_Abort(MPI_COMM_WORLD, CANNOT);
+  abort();
 }
 
 void wrong_result(const char *format, ...) {
@@ -81,6 +92,7 @@ static void help(void) {
         "  --warmup N        values before those (5)\n"
         "  --walk BYTES      message buffers walk through so much memory, against the cache (0: one buffer)\n"
         "  --seed N          of contents and orders (1)\n"
+        "  --corrupt N       flip a byte of the N-th message that each rank checks, to see the check fail (0: none)\n"
         "  --output FILE     JSON Lines (standard output)");
     for (const struct extra *extra = program->extras; extra && extra->name; extra++)
       printf("  --%-15s %s\n", extra->name, extra->help);
@@ -156,6 +168,8 @@ static const char *read_options(int argc, char **argv) {
       settings.walk_bytes = (size_t)count_of(name, value, INT64_C(1) << 40);
     } else if (!strcmp(name, "seed")) {
       settings.seed = (uint64_t)count_of(name, value, INT64_MAX);
+    } else if (!strcmp(name, "corrupt")) {
+      settings.corrupt = (uint64_t)count_of("corrupt", value, INT64_MAX);
     } else if (!strcmp(name, "output")) {
       output = value;
     } else {
@@ -198,9 +212,9 @@ void begin(int argc, char **argv, const struct program *described) {
         levels[level]);
   }
   clock_resolution_ns = measure_resolution();
-  int opened = rank == 0 ? open_output(output) : 1;
-  MPI_Bcast(&opened, 1, MPI_INT, 0, MPI_COMM_WORLD);
-  if (!opened) cannot("cannot write %s: name another file by --output, or make its directory", output);
+  int reason = rank == 0 ? open_output(output) : 0;
+  MPI_Bcast(&reason, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  if (reason) cannot("cannot write %s: %s; name another file by --output", output, strerror(reason));
   write_start(program->name, argc, argv);
 }
 
@@ -215,18 +229,22 @@ void finish(void) {
   int written = write_end();
   MPI_Bcast(&written, 1, MPI_INT, 0, MPI_COMM_WORLD);
   if (!written) cannot("the records could not be written to their end: is the disk full?");
-  close_output();
   MPI_Finalize();
+}
+
+int samples_within(double stretch_ns) {
+  double fit = settings.seconds * 1e9 / stretch_ns;
+  int least = settings.samples < SAMPLES_MIN ? settings.samples : SAMPLES_MIN;
+  if (fit >= settings.samples) return settings.samples;
+  return fit > least ? (int)fit : least;
 }
 
 struct repetitions agree_repetitions(double operation_ns) {
   struct repetitions agreed = {.inner = 1, .warmup = settings.warmup};
   if (operation_ns < 1) operation_ns = 1;
-  double stretch_ns = (double)(RESOLUTIONS_MIN * clock_resolution_ns);
+  double stretch_ns = 2.0 * RESOLUTIONS_MIN * (double)clock_resolution_ns;
   if (operation_ns < stretch_ns) agreed.inner = (int)(stretch_ns / operation_ns) + 1;
-  double fit = settings.seconds * 1e9 / (operation_ns * agreed.inner);
-  agreed.outer = fit < settings.samples ? (int)fit : settings.samples;
-  if (agreed.outer < SAMPLES_MIN) agreed.outer = settings.samples < SAMPLES_MIN ? settings.samples : SAMPLES_MIN;
+  agreed.outer = samples_within(operation_ns * agreed.inner);
   MPI_Bcast(&agreed, sizeof agreed, MPI_BYTE, 0, MPI_COMM_WORLD);
   return agreed;
 }

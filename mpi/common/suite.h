@@ -47,6 +47,7 @@ struct settings {
   int warmup;      // outer repetitions before those, recorded as such
   uint64_t seed;
   size_t walk_bytes;  // message buffers walk through so much memory; 0: the same buffer each time
+  uint64_t corrupt;   // number of the message of which `check` flips a byte, from 1; 0: none
 };
 
 extern int rank, ranks;  // in MPI_COMM_WORLD
@@ -64,6 +65,8 @@ void finish(void);
 __attribute__((noreturn, format(printf, 1, 2))) void wrong_use(const char *format, ...);
 // Ends all ranks with 3 because this machine or library cannot; collective, rank 0 prints.
 __attribute__((noreturn, format(printf, 1, 2))) void cannot(const char *format, ...);
+// Ends the whole job with 3 because this rank's machine cannot; any rank, names itself.
+__attribute__((noreturn, format(printf, 1, 2))) void cannot_here(const char *format, ...);
 // Ends the whole job with 1: a result is wrong. Any rank; names itself.
 __attribute__((noreturn, format(printf, 1, 2))) void wrong_result(const char *format, ...);
 
@@ -78,8 +81,10 @@ struct repetitions {
   int inner, outer, warmup;
 };
 // Agrees on repetitions from what one operation takes on rank 0, in nanoseconds; the others' value is not looked at.
-// Collective.
+// An operation that turns out to take half as long still fills RESOLUTIONS_MIN. Collective.
 struct repetitions agree_repetitions(double operation_ns);
+// How many stretches of so many nanoseconds the options allow a point. Not collective.
+int samples_within(double stretch_ns);
 
 // What a record is about. `quantity` says what its values are, in `unit` ("ns" unless set).
 struct point {
@@ -111,6 +116,8 @@ struct buffers {
   size_t stride, count, next;
 };
 struct buffers buffers_for(size_t bytes);
+// The same, but never fewer than `least`: for as many messages that are under way at once.
+struct buffers buffers_at_least(size_t least, size_t bytes);
 void free_buffers(struct buffers *buffers);
 static inline unsigned char *next_buffer(struct buffers *buffers) {
   unsigned char *taken = buffers->memory + buffers->next * buffers->stride;
@@ -128,5 +135,6 @@ static inline uint64_t draw(uint64_t *state) {
 // Fixes the contents of message `number` from one rank to another.
 uint64_t key_of(int from, int to, uint64_t number);
 void fill(void *data, size_t bytes, uint64_t key);
-// Ends the job by wrong_result, with the first byte that differs.
+// Ends the job by wrong_result, with the first byte that differs. Each rank counts the messages it checks that are not
+// empty; of number `settings.corrupt` it flips a byte first.
 void check(const void *data, size_t bytes, uint64_t key, const char *what);

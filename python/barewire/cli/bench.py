@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire bench`: measure transports between two hosts, in the lab or on real machines."""
 
-import json
 import secrets
 import sys
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -10,20 +9,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from barewire.cli.lab import OnOff
+from barewire.cli.measuring import kept_if_broken_off, lab_facts, parse_launches, print_result
 from barewire.cli.progress import progress_bar
-from barewire.errors import BarewireError, WrongUse
+from barewire.errors import WrongUse
 from barewire.lab import Lab, LinkSpec, parse_loss, parse_rate, parse_topology
 from barewire.measure import LabSite, Plan, RemoteSite, Site, measure, parse_processes, parse_subjects, parse_tests
 from barewire.measure.brokers import brokers_in
 from barewire.measure.launch import Effort
 from barewire.measure.programs import expand_sizes
+from barewire.measure.session import Enough
 from barewire.measure.subjects import TRANSPORTS
 from barewire.models.naming import PACKET
-from barewire.report.terminal import print_run
-from barewire.results import Run
 
 _LAB = "The lab"
 _HOSTS = "Real machines"
@@ -108,7 +106,6 @@ def bench(
 
     Prints a table with the physical limit, and leaves a directory with every sample; `barewire report` makes a page.
     """
-    launches_min, launches_max = _parse_launches(launches)
     plan = Plan(
         tests=parse_tests(tests),
         subjects=parse_subjects(transport, wait, link),
@@ -119,10 +116,7 @@ def bench(
         cache=cache is OnOff.on,
         walk_bytes=walk_bytes,
         effort=Effort(samples, seconds, warmup, blocks),
-        launches_min=launches_min,
-        launches_max=launches_max,
-        precision=precision,
-        budget_s=budget,
+        enough=Enough(*parse_launches(launches), precision, budget),
     )
     place: AbstractContextManager[tuple[Site, dict[str, Any] | None]]
     if hosts is None:
@@ -134,14 +128,9 @@ def bench(
             (RemoteSite.parse(hosts, interface, remote_shell, port=port, rate_bit_s=parse_rate(rate), mtu=mtu), None)
         )
     directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{'-'.join(plan.tests)}"
-    with place as (site, lab_facts), progress_bar(quiet=as_json) as progress:
-        try:
-            run = measure(site, plan, directory, command=sys.argv, lab=lab_facts, progress=progress)
-        except (BarewireError, KeyboardInterrupt):
-            if (directory / "run.json").exists():
-                typer.echo(f"what was measured so far is in {directory}, marked incomplete", err=True)
-            raise
-    _print(run, directory, as_json)
+    with place as (site, lab_facts), progress_bar(quiet=as_json) as progress, kept_if_broken_off(directory):
+        run = measure(site, plan, directory, command=sys.argv, lab=lab_facts, progress=progress)
+    print_result(run, directory, as_json)
 
 
 def _in_lab(topology: str, link: LinkSpec, broker: bool) -> AbstractContextManager[tuple[Site, dict[str, Any]]]:
@@ -150,33 +139,8 @@ def _in_lab(topology: str, link: LinkSpec, broker: bool) -> AbstractContextManag
     @contextmanager
     def made() -> Any:
         with Lab.up(shape, link) as lab:
-            facts = {
-                "id": lab.id,
-                "topology": lab.topology,
-                "rate_bit_s": link.rate_bit_s,
-                "mtu": link.mtu,
-                "offloads": link.offloads,
-                "loss": link.loss,
-                "broker": broker,
-                "notes": lab.notes,
-            }
+            facts = lab_facts(lab) | {"broker": broker}
             with brokers_in(lab, lab.hosts[:2] if broker else []) as brokers:
                 yield LabSite(lab, brokers), facts
 
     return made()
-
-
-def _print(run: Run, directory: Path, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps({"directory": str(directory), **run.to_json()}, allow_nan=False))
-        return
-    print_run(Console(highlight=False), run)
-    typer.echo(f"every sample is in {directory}; `barewire report {directory}` makes a page of it")
-
-
-def _parse_launches(text: str) -> tuple[int, int]:
-    first, _, last = text.partition("..")
-    try:
-        return int(first), int(last or first)
-    except ValueError:
-        raise WrongUse(f"'{text}' is no number of launches; write 6, or 6..12 to go on until precise") from None

@@ -51,7 +51,8 @@ def run(
     progress: Annotated[
         str | None,
         typer.Option(
-            help="of barewire while the program computes: auto (a helper thread), manual", rich_help_panel=_PATH
+            help="while the program computes: of barewire auto (a helper thread), manual; of the library thread",
+            rich_help_panel=_PATH,
         ),
     ] = None,
     lab: Annotated[str | None, typer.Option(help="pair or star:N, for this run alone", rich_help_panel=_LAB)] = None,

@@ -50,6 +50,17 @@ class Order:
     walk_bytes: int | None = None
     effort: Effort = Effort()
 
+    @property
+    def subject_name(self) -> str:
+        """Of what."""
+        return self.subject.name
+
+    @property
+    def doing(self) -> str:
+        """The launch in words."""
+        at_once = "" if self.processes is None else f" × {self.processes}"
+        return f"{self.test} {self.subject.name}{at_once}"
+
 
 def launch(site: Site, order: Order, samples_file: Path) -> None:
     """Run `order` and leave the JSON Lines of the side that keeps the samples in `samples_file`.

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from barewire.errors import MeasurementFailed
-from barewire.results import SAMPLE_SCHEMA
+from barewire.results import sample_frame
 
 PROBE_SCHEMA = "barewire-probe/1"
 
@@ -45,17 +45,17 @@ def read_records(path: Path, launch: int, test: str, subject: str, pairs: int) -
                 _append(columns, record)
             case "end":
                 end = record
-    frame = pl.DataFrame(columns, schema={name: SAMPLE_SCHEMA[name] for name in _COLUMNS})
     # Processes have one pair each, and their number in its place.
-    processes = start.get("processes", 1)
-    if pairs == 1:
-        frame = frame.with_columns(pl.col("pair").alias("process"), pl.lit(0).alias("pair"))
-    else:
-        frame = frame.with_columns(pl.lit(0).alias("process"))
-    known = {"launch": launch, "test": test, "subject": subject, "pairs": pairs, "processes": processes}
-    whole = frame.with_columns(pl.lit(value).alias(name) for name, value in known.items())
-    ordered = whole.select(pl.col(name).cast(kind) for name, kind in SAMPLE_SCHEMA.items())
-    return LaunchRecords(ordered, start, end, corrupt)
+    place = {"process": columns.pop("pair")} if pairs == 1 else {}
+    frame = sample_frame(
+        columns | place,
+        launch=launch,
+        test=test,
+        subject=subject,
+        pairs=pairs,
+        processes=start.get("processes", 1),
+    )
+    return LaunchRecords(frame, start, end, corrupt)
 
 
 _COLUMNS = ("pair", "message_bytes", "phase", "block", "value", "unit", "lost")

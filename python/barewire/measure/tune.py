@@ -15,7 +15,7 @@ from barewire.measure.records import read_records
 from barewire.measure.sites import Site
 from barewire.measure.subjects import Subject
 from barewire.results import series_from_samples
-from barewire.results.run import TIME_UNITS
+from barewire.results.quantities import TIME_UNITS
 from barewire.stats import LAUNCHES_FOR_INTERVAL, Comparison, compare_over_sizes
 
 Values = Mapping[str, int]

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Bandwidth with a queue, after Stival 2006: the first of each pair starts Q messages; when half of them are complete
+// it starts as many more; the second posts its receives likewise. A one-byte reply, within the time taken, says that
+// all data has arrived. Variant blocking sends and receives one message after the other by blocking calls.
+#include "common/measure.h"
+
+enum {
+  DEPTH_MAX = 8,
+  BLOCKING = 0
+};
+
+static const struct {
+  const char *variant;
+  int depth;
+} kinds[] = {{"blocking", BLOCKING}, {"queue-1", 1}, {"queue-2", 2}, {"queue-4", 4}, {"queue-8", DEPTH_MAX}};
+enum {
+  KINDS = sizeof kinds / sizeof *kinds
+};
+
+static struct pair pair;
+static struct messages out, in;
+static int bytes, depth;
+
+static void reply(void) {
+  char all_here = 0;
+  if (pair.first) MPI_Recv(&all_here, 1, MPI_BYTE, pair.partner, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  else MPI_Send(&all_here, 1, MPI_BYTE, pair.partner, 1, MPI_COMM_WORLD);
+}
+
+static void blocking(int count) {
+  for (int number = 0; number < count && pair.first; number++)
+    MPI_Send(next_buffer(&out.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD);
+  for (int number = 0; number < count && !pair.first; number++)
+    MPI_Recv(next_buffer(&in.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  reply();
+}
+
+static void start(MPI_Request *request) {
+  if (pair.first) MPI_Isend(next_buffer(&out.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, request);
+  else MPI_Irecv(next_buffer(&in.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, request);
+}
+
+// The older half is waited for: messages of a pair complete in order, but for the library's liberties.
+static void queue(int count) {
+  MPI_Request requests[DEPTH_MAX];
+  int half = depth > 1 ? depth / 2 : 1, started = 0;
+  for (; started < depth; started++) start(&requests[started]);
+  for (int complete = 0; complete < count; complete += half) {
+    MPI_Waitall(half, &requests[complete % depth], MPI_STATUSES_IGNORE);
+    for (int more = 0; more < half && started < count; more++, started++) start(&requests[started % depth]);
+  }
+  reply();
+}
+
+static void measure_size(size_t size) {
+  bytes = (int)size;
+  out = messages_for(size, 1, &pair.partner, DEPTH_MAX);
+  in = messages_for(size, 1, &pair.partner, DEPTH_MAX);
+  for (int kind = 0; kind < KINDS; kind++) {
+    if (!wanted(kinds[kind].variant)) continue;
+    depth = kinds[kind].depth;
+    measure(&(struct pattern){.point = {.variant = kinds[kind].variant,
+                                        .quantity = "send_interval",
+                                        .message_bytes = size,
+                                        .pairs = pair.count},
+                              .idle = pair.idle,
+                              .timed = pair.first,
+                              .divide_by = 1,
+                              .unit = depth == BLOCKING ? 1 : depth,
+                              .steady = 1,
+                              .run = depth == BLOCKING ? blocking : queue,
+                              .out = pair.first ? &out : NULL,
+                              .in = pair.first ? NULL : &in});
+  }
+  free_messages(&out);
+  free_messages(&in);
+}
+
+int main(int argc, char **argv) {
+  const char *variants[KINDS + 1] = {NULL};
+  for (int kind = 0; kind < KINDS; kind++) variants[kind] = kinds[kind].variant;
+  begin(argc, argv,
+        &(struct program){.name = "bandwidth",
+                          .summary = "messages one way with so many under way at once, to the reply that all arrived",
+                          .variants = variants,
+                          .extras = (struct extra[]){PAIRS_OPTION, {0}},
+                          .threads = MPI_THREAD_SINGLE,
+                          .ranks_min = 2,
+                          .ranks_even = 1});
+  pair = join_pairs();
+  for (int number = 0; number < settings.size_count; number++) measure_size(settings.sizes[number]);
+  finish();
+}

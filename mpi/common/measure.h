@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// How all traffic patterns are measured. A stretch, which gives one value, is so many operations between two readings
+// of the clock that it lasts RESOLUTIONS_MIN; how many is found out by stretches of growing length, which are recorded
+// as warm-up and whose messages are checked. Then come further warm-up and what counts, whose messages are checked as
+// well.
+#pragma once
+#include "suite.h"
+
+// The messages of one direction: each buffer holds `blocks` of them, one after the other.
+struct messages {
+  struct buffers buffers;
+  size_t bytes;        // of one message
+  int blocks;          // messages of one operation that lie in one buffer
+  const int *peers;    // for each block: to whom, or from whom
+  const int *numbers;  // for each block: tells it from others between the same two ranks; NULL: there are none
+};
+// Buffers for at least `least` messages that are under way at once, for each block.
+struct messages messages_for(size_t bytes, int blocks, const int *peers, size_t least);
+void free_messages(struct messages *messages);
+
+// One variant of one test with one message size, as this rank sees it.
+struct pattern {
+  struct point point;  // all but `inner`
+  int idle;            // this rank takes no part
+  int timed;           // this rank's times are recorded
+  int divide_by;       // one-way trips in an operation, if the value is the time of one; else 1
+  int unit;            // `run` is called for multiples of so many operations; 1 or more
+  // A stretch is to show what goes on and on, not a beginning: it lasts STEADY_NS and four units, and there is a
+  // lead-in of a quarter as many operations right before it.
+  int steady;
+  // Does so many operations, each with the next buffers of `out` and `in`.
+  void (*run)(int count);
+  // Around all stretches: receives that stand before the first of them, and the messages for those that are left. May
+  // be NULL. A barrier follows `open`.
+  void (*open)(void);
+  void (*close)(void);
+  // After each stretch, outside the clock: until all messages have arrived. May be NULL.
+  void (*settle)(void);
+  // NULL where this rank sends or receives nothing; the same one twice if each operation receives into what it sends.
+  struct messages *out, *in;
+};
+
+enum {
+  STEADY_NS = 4000000  // with its lead-in, well above the 0.5 ms of burst that a shaped link lets through
+};
+
+// Measures and records. Collective over all ranks.
+void measure(const struct pattern *pattern);
+
+// Pairs of ranks: the first half with the second, `active` of which measure at once while the others sleep.
+struct pair {
+  int partner, first, idle, count;
+};
+extern int64_t pairs_wanted;
+#define PAIRS_OPTION \
+  { "pairs", COUNT, &pairs_wanted, "pairs at once, rank r with r + ranks/2 (1); 0: all, a bisection" }
+// Collective, after begin; wrong use if there are not so many.
+struct pair join_pairs(void);

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// One way without a pause, as NetPIPE streams: the first of each pair sends message after message, the second takes the
+// time between one message's arrival and the next's. A reply after each stretch, outside the clock, holds the sender
+// back, so that nothing of the next stretch arrives before its lead-in.
+#include "common/measure.h"
+
+static const char *const variants[] = {"blocking-receive", "nonblocking-receive", NULL};
+
+static struct pair pair;
+static struct messages out, in;
+static int bytes;
+static MPI_Request requests[2];  // receives that are posted: the one waited for, and the next
+static unsigned waited;          // for so many
+
+static void post(MPI_Request *request) {
+  MPI_Irecv(next_buffer(&in.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, request);
+}
+
+static void send_all(int count) {
+  for (int number = 0; number < count; number++)
+    MPI_Send(next_buffer(&out.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD);
+}
+
+static void receive_all(int count) {
+  for (int number = 0; number < count; number++)
+    MPI_Recv(next_buffer(&in.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static void receive_posted(int count) {
+  for (int number = 0; number < count; number++) {
+    MPI_Request *request = &requests[waited++ % 2];
+    MPI_Wait(request, MPI_STATUS_IGNORE);
+    post(request);
+  }
+}
+
+static void settle(void) {
+  char reply = 0;
+  if (pair.first) MPI_Recv(&reply, 1, MPI_BYTE, pair.partner, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  else MPI_Send(&reply, 1, MPI_BYTE, pair.partner, 1, MPI_COMM_WORLD);
+}
+
+static void post_both(void) {
+  waited = 0;
+  for (int number = 0; number < 2 && !pair.first; number++) post(&requests[number]);
+}
+
+static void use_up_both(void) {
+  if (pair.first) send_all(2);
+  else MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+}
+
+static void measure_size(size_t size) {
+  bytes = (int)size;
+  out = messages_for(size, 1, &pair.partner, 2);
+  in = messages_for(size, 1, &pair.partner, 2);
+  struct pattern pattern = {
+      .point = {.variant = variants[0], .quantity = "arrival_interval", .message_bytes = size, .pairs = pair.count},
+      .idle = pair.idle,
+      .timed = !pair.first,
+      .divide_by = 1,
+      .unit = 1,
+      .steady = 1,
+      .run = pair.first ? send_all : receive_all,
+      .settle = settle,
+      .out = pair.first ? &out : NULL,
+      .in = pair.first ? NULL : &in};
+  if (wanted(variants[0])) measure(&pattern);
+  pattern.point.variant = variants[1];
+  pattern.run = pair.first ? send_all : receive_posted;
+  pattern.open = post_both;
+  pattern.close = use_up_both;
+  if (wanted(variants[1])) measure(&pattern);
+  free_messages(&out);
+  free_messages(&in);
+}
+
+int main(int argc, char **argv) {
+  begin(argc, argv,
+        &(struct program){.name = "stream",
+                          .summary = "messages one way without a pause, timed where they arrive",
+                          .variants = variants,
+                          .extras = (struct extra[]){PAIRS_OPTION, {0}},
+                          .threads = MPI_THREAD_SINGLE,
+                          .ranks_min = 2,
+                          .ranks_even = 1});
+  pair = join_pairs();
+  for (int number = 0; number < settings.size_count; number++) measure_size(settings.sizes[number]);
+  finish();
+}
