@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from barewire.cli import bench, budget, compare, doctor, host, lab, report, run, tune
+from barewire.cli import bench, budget, compare, doctor, host, lab, mpi, report, run, tune
 from barewire.errors import BarewireError
 
 _BENCH_HOST, _BENCH_BUDGET = "bench host", "bench budget"
@@ -38,6 +38,7 @@ app.add_typer(lab.app, name="lab")
 app.command()(bench.bench)
 app.command(_BENCH_HOST)(host.host)
 app.command(_BENCH_BUDGET)(budget.budget)
+app.command()(mpi.mpi)
 app.command(context_settings=run.COMMAND_FOLLOWS)(run.run)
 app.command()(tune.tune)
 app.command()(compare.compare)

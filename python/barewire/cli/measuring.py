@@ -49,10 +49,10 @@ def kept_if_broken_off(directory: Path) -> Iterator[None]:
         raise
 
 
-def print_result(run: Run, directory: Path, as_json: bool) -> None:
-    """Print the run's tables, or all of it as JSON."""
+def print_result(run: Run, directory: Path, as_json: bool, **more: Any) -> None:
+    """Print the run's tables, or all of it as JSON, with what there is `more`."""
     if as_json:
-        typer.echo(json.dumps({"directory": str(directory), **run.to_json()}, allow_nan=False))
+        typer.echo(json.dumps({"directory": str(directory), **run.to_json(), **more}, allow_nan=False))
         return
     print_run(Console(highlight=False), run)
     typer.echo(f"every sample is in {directory}; `barewire report {directory}` makes a page of it")

@@ -175,3 +175,5 @@ _DERIVATIONS: dict[str, Callable[[list[Point], Findings], None]] = {
     "availability": _availability,
     "beff": _beff,
 }
+# Of which something is derived.
+DERIVED_TESTS = tuple(_DERIVATIONS)

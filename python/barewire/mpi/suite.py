@@ -17,6 +17,9 @@ BUILT = _ROOT / "target" / "mpi"
 # Who a folder was built for; another library of the same name is built anew.
 _STAMP = "built-for"
 _LINES_SHOWN = 8
+# What people mean by a test whose variants are modes of sending; of all others the variants are what is asked.
+_USUAL = {"pingpong": "blocking-standard", "stream": "blocking-receive", "bidirectional": "nonblocking-send"}
+_ALL = "all"
 
 
 def tests() -> tuple[str, ...]:
@@ -38,6 +41,15 @@ def parse_tests(text: str) -> tuple[str, ...]:
             f"unknown test '{unknown[0]}'; there are: {', '.join(tests())}; and the kernels {', '.join(kernels())}"
         )
     return chosen
+
+
+def variants_of(chosen: Sequence[str], variants: str | None) -> dict[str, str]:
+    """Which variants each test shall measure, as `--variants` has it: the usual ones unless named; without one, all."""
+    if variants == _ALL:
+        return {}
+    if variants is not None:
+        return dict.fromkeys(chosen, variants)
+    return {test: _USUAL[test] for test in chosen if test in _USUAL}
 
 
 def build(library: Library, names: Sequence[str]) -> dict[str, str]:
@@ -77,6 +89,6 @@ def _forget_another(folder: Path, identity: str) -> None:
 
 def _why_not_built(library: Library, errors: str) -> str:
     if "fftw3" in errors:
-        return "the kernel fft needs FFTW with its header: apt install libfftw3-dev"
+        return "the kernels need FFTW with its header: apt install libfftw3-dev"
     said = "\n".join(errors.strip().splitlines()[-_LINES_SHOWN:])
     return f"{library}'s compiler does not build the measurements in {SOURCES}:\n{said}"

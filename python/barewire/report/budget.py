@@ -7,7 +7,7 @@ from typing import Any
 
 from barewire.models.budget import Budget, Layer
 from barewire.models.naming import FLOOR, read_mpi_subject
-from barewire.report.figures import GRID, INK, Figure, axis, colour_of, layout, short
+from barewire.report.figures import GRID, INK, Figure, colour_of, layout_of, plain_axis, shortened
 from barewire.report.words import message_size, number, quantity, subject_name
 
 # What each layer of the path does; the words of the picture's rows and of the table.
@@ -90,9 +90,9 @@ def waterfall(budgets: Sequence[Budget], libraries: Mapping[str, str]) -> Figure
         rows = max(rows, len(bars))
         far = max(max(bar.end, bar.high) for bar in bars)
         traces = [_bar_trace(bars), _words(bars, far), *_connectors(one, bars), *_limit(one, bars)]
-        x_axis = {**axis("µs, one way"), "range": [0, far * (1 + _LABEL_ROOM)], "zeroline": True, "zerolinecolor": INK}
+        x_axis = {**plain_axis("µs, one way"), "range": [0, far * (1 + _LABEL_ROOM)], "zeroline": True, "zerolinecolor": INK}
         choices.append({"label": message_size(one.message_bytes), "data": traces, "xaxis": x_axis})
-    drawn = layout(axis("µs, one way"), {**axis(""), "autorange": "reversed", "ticks": "", "showgrid": False})
+    drawn = layout_of(plain_axis("µs, one way"), {**plain_axis(""), "autorange": "reversed", "ticks": "", "showgrid": False})
     drawn |= {"hovermode": "closest", "showlegend": False, "barmode": "overlay"}
     return {"data": [], "layout": drawn, "choices": choices, "chosen": 0, "height_px": _FRAME_PX + _ROW_PX * rows}
 
@@ -125,8 +125,8 @@ def _bar_trace(bars: Sequence[Bar]) -> dict[str, Any]:
         "type": "bar",
         "orientation": "h",
         "y": [bar.label for bar in bars],
-        "base": [short(bar.begin) for bar in bars],
-        "x": [short(bar.end - bar.begin) for bar in bars],
+        "base": [shortened(bar.begin) for bar in bars],
+        "x": [shortened(bar.end - bar.begin) for bar in bars],
         "width": _BAR,
         "marker": {
             "color": [colour if bar.is_told_apart else colour + _FAINT for colour, bar in zip(colours, bars, strict=True)],
@@ -137,8 +137,8 @@ def _bar_trace(bars: Sequence[Bar]) -> dict[str, Any]:
         "error_x": {
             "type": "data",
             "symmetric": False,
-            "array": [short(max(0.0, bar.high - bar.end)) for bar in bars],
-            "arrayminus": [short(max(0.0, bar.end - bar.low)) for bar in bars],
+            "array": [shortened(max(0.0, bar.high - bar.end)) for bar in bars],
+            "arrayminus": [shortened(max(0.0, bar.end - bar.low)) for bar in bars],
             "color": INK,
             "thickness": 1.5,
             "width": 4,
@@ -152,7 +152,7 @@ def _words(bars: Sequence[Bar], far: float) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "text",
-        "x": [short(max(bar.begin, bar.end, bar.high) + far * 0.012) for bar in bars],
+        "x": [shortened(max(bar.begin, bar.end, bar.high) + far * 0.012) for bar in bars],
         "y": [bar.label for bar in bars],
         "text": [bar.text for bar in bars],
         "textposition": "middle right",
@@ -166,11 +166,11 @@ def _connectors(one: Budget, bars: Sequence[Bar]) -> list[dict[str, Any]]:
     x: list[float | None] = []
     y: list[str | None] = []
     for upper, bar in zip(bars[: len(one.path)], bars[1 : len(one.path)], strict=False):
-        x += [short(upper.end), short(upper.end), None]
+        x += [shortened(upper.end), shortened(upper.end), None]
         y += [upper.label, bar.label, None]
     top = bars[len(one.path) - 1]
     if one.libraries:
-        x += [short(top.end), short(top.end), None]
+        x += [shortened(top.end), shortened(top.end), None]
         y += [top.label, bars[len(one.path) + len(one.libraries) - 1].label, None]
     line = {"color": INK, "width": 1, "dash": "dot"}
     return [{"type": "scatter", "mode": "lines", "x": x, "y": y, "line": line, "hoverinfo": "skip"}]
@@ -180,7 +180,7 @@ def _limit(one: Budget, bars: Sequence[Bar]) -> list[dict[str, Any]]:
     """The time that the frames occupy the wire, where that is known."""
     if one.limit_us is None:
         return []
-    at = short(one.limit_us)
+    at = shortened(one.limit_us)
     return [
         {
             "type": "scatter",

@@ -3,7 +3,7 @@
 
 from collections.abc import Callable, Sequence
 
-from barewire.models.naming import is_floor
+from barewire.models.naming import is_floor, read_mpi_subject
 from barewire.report.versus import Versus
 from barewire.report.words import message_size, number, quantity, subject_name
 from barewire.results import Run, Series, Shared
@@ -18,9 +18,13 @@ def headlines(run: Run, comparisons: Sequence[Versus]) -> list[str]:
     """One sentence per test that has a result to tell; empty when there is none."""
     sentences = []
     for test, sentence in (("pingpong", _latency_sentence), ("stream", _rate_sentence)):
-        series = [
-            one for one in run.series if one.test == test and one.pairs == one.processes == 1 and one.median is not None
-        ]
+        series = _plainest(
+            [
+                one
+                for one in run.series
+                if one.test == test and one.pairs == one.processes == 1 and one.median is not None
+            ]
+        )
         contestants = [one for one in series if not is_floor(one.subject)]
         if not contestants:
             continue
@@ -29,6 +33,14 @@ def headlines(run: Run, comparisons: Sequence[Versus]) -> list[str]:
         if points:
             sentences.append(sentence(points, comparisons))
     return sentences + [sentence for sentence in map(_sharing_sentence, _most_told(run)) if sentence]
+
+
+def _plainest(series: list[Series]) -> list[Series]:
+    """Those of the fewest ranks and of the variant that was measured first: what a reader expects of a test's name."""
+    if not series:
+        return []
+    ranks, variant = min(one.ranks for one in series), series[0].variant
+    return [one for one in series if one.ranks == ranks and one.variant == variant]
 
 
 def _most_told(run: Run) -> list[Shared]:
@@ -121,8 +133,13 @@ def _size(one: Series) -> str:
 
 
 def _told_about(subjects: set[str], comparisons: Sequence[Versus]) -> str:
-    """raw where it was measured, else the last subject that is compared, else the last there is."""
+    """raw, or MPI over barewire, where it was measured, else the last subject compared, else the last there is."""
     compared = {one.a.subject for one in comparisons} & subjects
+    ours = {
+        subject for subject in compared or subjects if (mpi := read_mpi_subject(subject)) and mpi.fabric == "barewire"
+    }
+    if ours:
+        return min(ours, key=len)
     return "raw" if "raw" in subjects else max(compared or subjects, key=subject_order)
 
 

@@ -57,6 +57,8 @@ _COLUMNS: dict[str, tuple[tuple[str, str, str], ...]] = {
 }
 _BOUND = "Os + Or ≤ 2·EEL"
 _DIGITS = 3
+# By subject and variant, then by quantity.
+Times = dict[tuple[str, str], dict[str, Series]]
 
 
 @dataclass(frozen=True)
@@ -71,10 +73,10 @@ class Words:
 
 def by_place(run: Run) -> list[tuple[Place, list[Series]]]:
     """Series that stand in tables of rows and subjects: not phases, and not parameters, which have their own."""
-    shown = [
-        one for one in run.series if one.test not in DERIVED_TESTS and not is_phase(one.test, one.quantity)
+    shown = [one for one in run.series if one.test not in DERIVED_TESTS and not is_phase(one.test, one.quantity)]
+    return [
+        (place, [one for one in shown if one.place == place]) for place in dict.fromkeys(one.place for one in shown)
     ]
-    return [(place, [one for one in shown if one.place == place]) for place in dict.fromkeys(one.place for one in shown)]
 
 
 def parameter_tables(run: Run) -> Iterator[tuple[str, int, Words]]:
@@ -91,8 +93,8 @@ def law_tables(run: Run) -> list[Words]:
     return [_law(law, mtu if isinstance(mtu, int) else None) for law in laws_of(run)]
 
 
-def phase_tables(run: Run) -> Iterator[tuple[str, int, Words]]:
-    """Where a kernel's time goes: per number of ranks and parameter, phases × subjects with their variants."""
+def phase_tables(run: Run) -> Iterator[tuple[str, int, Words, Times]]:
+    """Where a kernel's time goes: per number of ranks and parameter; kernel and ranks first, the series last."""
     kernels = [one for one in run.series if is_kernel(one.test) and one.median is not None]
     tasks = dict.fromkeys((one.test, one.ranks, one.parameter, one.parameter_value) for one in kernels)
     for test, ranks, parameter, value in tasks:
@@ -102,15 +104,10 @@ def phase_tables(run: Run) -> Iterator[tuple[str, int, Words]]:
             if (one.test, one.ranks, one.parameter, one.parameter_value) == (test, ranks, parameter, value)
         ]
         title = f"{test_title(test)}, {ranks} ranks{f', {parameter} {value:g}' if value is not None else ''}"
-        yield test, ranks, _phases(title, series)
-
-
-def kernel_times(series: Sequence[Series]) -> dict[tuple[str, str], dict[str, Series]]:
-    """By subject and variant, the series of each quantity."""
-    found: dict[tuple[str, str], dict[str, Series]] = {}
-    for one in series:
-        found.setdefault((one.subject, one.variant), {})[one.quantity] = one
-    return found
+        times: Times = {}
+        for one in series:
+            times.setdefault((one.subject, one.variant), {})[one.quantity] = one
+        yield test, ranks, _phases(title, times), times
 
 
 def _parameters(test: str, ranks: int, subject: str, series: Sequence[Series]) -> Words:
@@ -177,9 +174,8 @@ def _break(one: Break | None, subject: str, mtu: int | None) -> tuple[str, ...]:
     return where, step, explanation(one, subject, mtu)
 
 
-def _phases(title: str, series: Sequence[Series]) -> Words:
-    times = kernel_times(series)
-    names = list(dict.fromkeys(one.quantity for one in series if one.quantity != KERNEL_TOTAL))
+def _phases(title: str, times: Times) -> Words:
+    names = list(dict.fromkeys(name for of_one in times.values() for name in of_one if name != KERNEL_TOTAL))
     rows = []
     for (subject, variant), quantities in times.items():
         total = quantities.get(KERNEL_TOTAL)
@@ -190,5 +186,3 @@ def _phases(title: str, series: Sequence[Series]) -> Words:
         rows.append((subject_name(subject), variant, *cells))
     headings = ("subject", "variant", "slowest rank ms [95 %]", *(f"{name} ms" for name in names))
     return Words(f"Where the time goes: {title}", headings, tuple(rows), ("Phases are means over the ranks.",))
-
-

@@ -17,11 +17,11 @@ from barewire.report.words import (
     MARKS,
     VERDICT_WORDS,
     baseline_name,
+    better_word,
     bounds,
     interval,
     marks_of,
     message_size,
-    better_word,
     number,
     p_value,
     row_name,
@@ -76,7 +76,7 @@ def run_tables(run: Run, *, width: int = 100) -> list[Table]:
 
 def _worded(run: Run) -> Iterator[mpi.Words]:
     yield from (words for _, _, words in mpi.parameter_tables(run))
-    yield from (words for _, _, words in mpi.phase_tables(run))
+    yield from (words for _, _, words, _ in mpi.phase_tables(run))
     yield from mpi.law_tables(run)
 
 

@@ -49,8 +49,8 @@ TEST_EXPLANATIONS = {
     "Each launch's curve is fitted by itself.",
     "overhead": "Processor time that a message takes from the program: g less the largest computation that leaves the "
     "time between messages as it is; beside it, how long the call itself takes.",
-    "logp": "Per message size: EEL end-to-end latency, Os and Or overheads, g smallest interval between messages; L is what "
-    "is left of the smallest message's EEL without both overheads.",
+    "logp": "Per message size: EEL end-to-end latency, Os and Or overheads, g smallest interval between messages; L is "
+    "what is left of the smallest message's EEL without both overheads.",
     "availability": "Post, work, wait: the share of a message's time in which the program works as if alone.",
     "beff": "All ranks exchange with both neighbours in a ring: the better of two methods, as HPC Challenge counts it.",
     "fft": "Bailey's six steps, every result verified: time of the slowest rank, in ms; less is better.",
@@ -178,7 +178,7 @@ def test_title(test: str) -> str:
 
 
 def title_of(place: Place) -> str:
-    """The heading of one table; several pairs, processes or ranks are named, and what is not the test's only quantity."""
+    """The heading of one table; what it tells, if the test tells several things, and who was at it at once."""
     parts = [test_title(place.test)]
     if place.quantity in QUANTITIES:
         parts.append(QUANTITIES[place.quantity])

@@ -5,12 +5,13 @@ Each launch gives one value of each, as if it had been measured; so they have se
 others. The curves themselves stay among the samples.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import polars as pl
 
-from barewire.models.derived import DERIVED_TESTS, Point, derived
+from barewire.models.derived import DERIVED_TESTS, Findings, Point, derived
 from barewire.results.store import sample_frame
 
 COMPUTATION = "computation_ns"
@@ -35,17 +36,20 @@ def derived_samples(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]
     columns: dict[str, list[Any]] = {
         name: [] for name in (*_SAME, "variant", "quantity", "message_bytes", "value", "unit")
     }
-    problems: list[str] = []
+    problems: Counter[str] = Counter()
     for same, launch in _launches(frame):
-        findings = derived(same["test"], _points(launch))
-        where = f"launch {same['launch']} ({same['test']} {same['subject']} × {same['ranks']})"
-        problems += [f"{where}: {problem}" for problem in findings.problems]
+        try:
+            findings = derived(same["test"], _points(launch))
+        except ValueError as error:  # such as of a launch that broke off between two records
+            findings = Findings([], [str(error)])
+        problems.update(f"{same['test']} {same['subject']} × {same['ranks']}: {text}" for text in findings.problems)
         for one in findings.values:
             unit, factor = _UNITS[one.unit]
             row = same | one._asdict() | {"value": one.value * factor, "unit": unit}
             for name, values in columns.items():
                 values.append(row[name])
-    return sample_frame(columns, phase="measure", block=0), tuple(problems)
+    told = tuple(f"{text} ({count} launch{'es' if count > 1 else ''})" for text, count in problems.items())
+    return sample_frame(columns, phase="measure", block=0), told
 
 
 def curves(frame: pl.DataFrame, test: str, ranks: int) -> list[Curve]:
@@ -65,9 +69,7 @@ def curves(frame: pl.DataFrame, test: str, ranks: int) -> list[Curve]:
 
 
 def _launches(frame: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
-    of_tests = frame.filter(
-        pl.col("test").cast(pl.String).is_in(DERIVED_TESTS) & (pl.col("phase") == "measure")
-    )
+    of_tests = frame.filter(pl.col("test").cast(pl.String).is_in(DERIVED_TESTS) & (pl.col("phase") == "measure"))
     for key, launch in of_tests.partition_by(_SAME, as_dict=True, maintain_order=True).items():
         yield dict(zip(_SAME, key, strict=True)), launch
 

@@ -15,6 +15,7 @@ SCHEMA = f"{SCHEMA_NAME}/{SCHEMA_VERSION}"
 
 Stop = Literal["converged", "budget", "incomplete"]
 
+
 class Place(NamedTuple):
     """What series that stand in one table have in common.
 

@@ -40,6 +40,7 @@
     const data = chosen.data;
     if (figure.shared_y) data.forEach((trace) => { trace.y = figure.shared_y; });
     if (chosen.xaxis) figure.layout.xaxis = chosen.xaxis;
+    if (chosen.yaxis) figure.layout.yaxis = chosen.yaxis;
     const named = data.filter((trace) => trace.showlegend !== false).length;
     const rows = narrow.matches ? named : Math.ceil(named / 4);
     // A phone's legend stands below the plot, one row per entry, and must not eat the plot.
