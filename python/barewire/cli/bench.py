@@ -42,7 +42,9 @@ def bench(
     ] = "tcp,udp,raw",
     link: Annotated[
         str,
-        typer.Option(help="of raw, llc, endpoint and messages: packet, xdp, xdp-generic, xdp-native, xdp-zerocopy; or several"),
+        typer.Option(
+            help="of raw, llc, endpoint and messages: packet, xdp, xdp-generic, xdp-native, xdp-zerocopy; or several"
+        ),
     ] = PACKET,
     wait: Annotated[str, typer.Option(help="spin, adaptive, block, busypoll; several with commas")] = "spin",
     sizes: Annotated[str, typer.Option(help="message sizes: 64,1400,4KiB or 1..64KiB, which doubles")] = "64,1400",

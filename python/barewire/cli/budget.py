@@ -70,9 +70,7 @@ def budget(
     precision: Annotated[
         float, typer.Option(help="half width of the median's interval: 0.02 is ± 2 %", rich_help_panel=_EFFORT)
     ] = 0.02,
-    time: Annotated[
-        float, typer.Option(help="seconds after which no new round begins", rich_help_panel=_EFFORT)
-    ] = 300,
+    time: Annotated[float, typer.Option(help="seconds after which no new round begins", rich_help_panel=_EFFORT)] = 300,
     samples: Annotated[
         int, typer.Option(min=1, help="round trips per launch and size", rich_help_panel=_EFFORT)
     ] = 3000,

@@ -161,5 +161,3 @@ def _rounds(site: Site, plan: Plan) -> Iterator[list[Order]]:
             )
             number += 1
         yield orders
-
-

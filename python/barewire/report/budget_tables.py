@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from barewire.models.budget import Budget, Layer
-from barewire.report.budget import added, headline, layer_name
-from barewire.report.words import interval, message_size, number
+from barewire.report.budget import added, fixed, headline, in_all, layer_name
+from barewire.report.words import message_size, number
 from barewire.results import Run
 
 
@@ -41,25 +41,26 @@ def budget_table(one: Budget, libraries: Mapping[str, str]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     best = one.best.step.total
     for layer in one.path:
-        table.add_row(*_cells(layer, libraries, best))
+        table.add_row(*_cells(layer, libraries, best, best))
     table.add_section()
     for layer in one.libraries:
-        table.add_row(*_cells(layer, libraries, layer.step.total))
+        # The share of a library is by its own total.
+        table.add_row(*_cells(layer, libraries, best, layer.step.total))
     if one.libraries:
         table.add_section()
     for layer in one.yardsticks:
-        total = Text(f"{number(layer.step.total)} {interval(layer.step.total_ci95)}")
-        table.add_row(escape(layer_name(layer.subject, libraries)), "", total, f"{number(layer.step.total / best)} ×")
+        times = f"{number(layer.step.total / best)} ×"
+        table.add_row(escape(layer_name(layer.subject, libraries)), "", escape(in_all(layer, best)), times)
     return table
 
 
-def _cells(layer: Layer, libraries: Mapping[str, str], whole: float) -> list[str | Text]:
+def _cells(layer: Layer, libraries: Mapping[str, str], best: float, whole: float) -> list[str | Text]:
     step = layer.step
     name = layer_name(layer.subject, libraries)
-    total = Text(number(step.total), style="bold")
-    total.append(f" {interval(step.total_ci95)}" if step.total_ci95 else "", style="not bold")
+    total = Text(in_all(layer, best))
+    total.stylize("bold", 0, len(fixed(step.total, best)))
     if layer.below is None:
         return [escape(name), "", total, f"{step.total / whole:.0%}"]
-    adds = Text(added(layer), style="" if step.is_told_apart or step.added_ci95 is None else "dim")
-    adds.append("" if step.is_told_apart or step.added_ci95 is None else " ≈")
+    is_nothing = step.added_ci95 is not None and not step.is_told_apart
+    adds = Text(added(layer, best) + (" ≈" if is_nothing else ""), style="dim" if is_nothing else "")
     return [f"+ {escape(name)}", adds, total, f"{step.added / whole:.0%}"]
