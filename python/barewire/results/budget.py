@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The latency budgets of a run: one for each message size, from the launches' medians."""
 
-from typing import Any
+from typing import Any, Final
 
 from barewire.models.budget import Budget, Layer, budget
 from barewire.models.wire import Link, wire_limit
 from barewire.results.run import Run
 
 KIND = "budget"
-_TEST = "pingpong"
+_TEST: Final = "pingpong"
 
 
 def budgets_of(run: Run) -> list[Budget]:
