@@ -74,7 +74,14 @@ fn tell_provider(session: &Session, place: &Place) {
 }
 
 fn launch_error(error: FabricError) -> LaunchError {
-    let text = error.to_string();
+    let mut text = error.to_string();
+    if let FabricError::NoProvider { provider, .. } = &error
+        && provider == OWN_PROVIDER
+    {
+        let folder = env::var("FI_PROVIDER_PATH").unwrap_or_else(|_| "libfabric's own folder".to_owned());
+        text += &format!("; it is looked for in FI_PROVIDER_PATH, which is {folder}: `make build` makes it, and raw \
+                          frames need CAP_NET_RAW or a broker");
+    }
     match error {
         FabricError::NoLibrary { .. } | FabricError::NoProvider { .. } => LaunchError::MachineCannot(text),
         FabricError::TooLong { .. } => LaunchError::WrongUse(text),
