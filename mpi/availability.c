@@ -8,44 +8,55 @@
 #include "common/compute.h"
 #include "common/sweep.h"
 
-static struct stretch send(struct ends *ends, int inner, uint64_t operations) {
+static void send(struct ends *ends, uint64_t operations) {
   MPI_Request request;
   int count = (int)ends->bytes;
-  uint64_t start = now_ns();
-  for (int number = 0; rank == 0 && number < inner; number++) {
+  if (rank == 0) {
     await_ready();
     MPI_Isend(next_buffer(&ends->out), count, MPI_BYTE, ranks - 1, MESSAGE, MPI_COMM_WORLD, &request);
     compute(operations);
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
-  }
-  for (int number = 0; rank != 0 && number < inner; number++) {
+  } else {
     MPI_Irecv(next_buffer(&ends->in), count, MPI_BYTE, 0, MESSAGE, MPI_COMM_WORLD, &request);
     send_ready();
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
   }
-  return (struct stretch){.total_ns = (double)(now_ns() - start), .received = rank == 0 ? 0 : inner};
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-static struct stretch receive(struct ends *ends, int inner, uint64_t operations) {
+static void receive(struct ends *ends, uint64_t operations) {
   MPI_Request request;
   int count = (int)ends->bytes;
-  uint64_t start = now_ns();
-  for (int number = 0; rank == 0 && number < inner; number++) {
+  if (rank == 0) {
     await_ready();
     MPI_Send(next_buffer(&ends->out), count, MPI_BYTE, ranks - 1, MESSAGE, MPI_COMM_WORLD);
-  }
-  for (int number = 0; rank != 0 && number < inner; number++) {
+  } else {
     MPI_Irecv(next_buffer(&ends->in), count, MPI_BYTE, 0, MESSAGE, MPI_COMM_WORLD, &request);
     send_ready();
     compute(operations);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
   }
-  return (struct stretch){.total_ns = (double)(now_ns() - start), .received = rank == 0 ? 0 : inner};
+}
+
+// From the end of one iteration to the end of another `inner` later.
+static inline __attribute__((always_inline)) struct stretch iterations(struct ends *ends, int inner,
+                                                                       uint64_t operations,
+                                                                       void (*one)(struct ends *, uint64_t)) {
+  one(ends, operations);
+  uint64_t start = now_ns();
+  for (int number = 0; number < inner; number++) one(ends, operations);
+  return (struct stretch){.total_ns = (double)(now_ns() - start), .received = rank == 0 ? 0 : inner + 1};
+}
+
+static struct stretch sends(struct ends *ends, int inner, uint64_t operations) {
+  return iterations(ends, inner, operations, send);
+}
+
+static struct stretch receives(struct ends *ends, int inner, uint64_t operations) {
+  return iterations(ends, inner, operations, receive);
 }
 
 static const struct swept tests[] = {
-    {.variant = "send", .stretch = send},
-    {.variant = "receive", .stretch = receive, .computing = LAST},
+    {.variant = "send", .stretch = sends},
+    {.variant = "receive", .stretch = receives, .computing = LAST},
 };
 
 int main(int argc, char **argv) {

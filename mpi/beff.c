@@ -3,6 +3,7 @@
 // neighbours at once, in the ring of their numbers (natural) and in rings of random order (random), by two Sendrecv one
 // after the other, or by Irecv, Isend, Waitall. "time" is that of one exchange with both neighbours, of each rank; the
 // rest is arithmetic. HPCC draws its rings from the clock; here they follow from --seed, and are recorded ("order").
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/suite.h"
@@ -46,6 +47,7 @@ static void nonblocking(const struct place *place, const struct data *data) {
 }
 
 static void (*const methods[2])(const struct place *, const struct data *) = {sendrecv, nonblocking};
+static const char *const method_names[2] = {"sendrecv", "nonblocking"};
 static const char *const variants[] = {"natural-sendrecv", "natural-nonblocking", "random-sendrecv",
                                        "random-nonblocking", NULL};
 
@@ -68,15 +70,18 @@ static struct place find_place(const int *order) {
 // One exchange outside the clock first: neighbours are then no further apart than one message. Fresh contents each
 // time, by `number`, so that what comes is this measurement's.
 static double exchange_ns(const struct place *place, const struct data *data, int method, int inner, uint64_t number) {
+  char what[128];
   for (int side = LEFT; side <= RIGHT; side++)
     fill(data->to[side], (size_t)data->bytes, key_of(rank, place->neighbour[side], number << 1 | (uint64_t)side));
   methods[method](place, data);
   uint64_t start = now_ns();
   for (int exchange = 0; exchange < inner; exchange++) methods[method](place, data);
   double total_ns = (double)(now_ns() - start);
-  for (int side = LEFT; side <= RIGHT; side++)
+  for (int side = LEFT; side <= RIGHT; side++) {
+    snprintf(what, sizeof what, "%s, message from rank %d", method_names[method], place->neighbour[side]);
     check(data->from[side], (size_t)data->bytes,
-          key_of(place->neighbour[side], rank, number << 1 | (uint64_t)(side == LEFT)), "message of a ring");
+          key_of(place->neighbour[side], rank, number << 1 | (uint64_t)(side == LEFT)), what);
+  }
   return total_ns / inner;
 }
 

@@ -62,6 +62,23 @@ def program(library_name: str, source: str) -> str:
 
 
 @functools.cache
+def suite(library_name: str) -> Path:
+    """The folder of the measurements in mpi/, built with a library's own compiler, once for all tests."""
+    chosen = library(library_name)
+    try:
+        compiler = chosen.program("mpicc")
+    except MachineCannot as error:
+        pytest.skip(str(error))
+    built = _folder() / f"suite-{library_name}"
+    command = ["make", "-s", "-j2", "-C", str(ROOT / "mpi"), f"MPICC={compiler}", f"OUT={built}", "CFLAGS=-O2 -Werror"]
+    environment = dict(os.environ) | {"I_MPI_ROOT": str(chosen.prefix)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr, done.stderr
+    return built
+
+
+@functools.cache
 def _folder() -> Path:
     holder = tempfile.TemporaryDirectory(prefix="barewire-mpi-")
     # Kept by the function, and so until the tests end.

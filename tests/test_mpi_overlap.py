@@ -6,16 +6,16 @@ transport whose parameters are known, which must be found within 5 %.
 import functools
 import json
 import os
+import re
+import shutil
 import statistics
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import ROOT, barewire
-from mpi_libraries import library, needs
+from mpi_libraries import library, needs, suite
 
 from barewire.models.derived import Findings, Point, derived
 
@@ -38,31 +38,11 @@ POINTS = 4
 SHORT = ("--points", str(POINTS), "--samples", "5", "--seconds", "0.002", "--warmup", "1", "--train", "16")
 
 # The synthetic transport's parameters. Large against what a busy machine adds.
-OS_NS, OR_NS, L_NS, G_NS, MESSAGE_BYTES = 200_000, 300_000, 250_000, 500, 1000
+OS_NS, OR_NS, L_NS, G_NS, MESSAGE_BYTES = 400_000, 500_000, 250_000, 600, 1000
 WIRE_NS = G_NS * MESSAGE_BYTES
 EEL_NS = OS_NS + WIRE_NS + L_NS + OR_NS
 TOLERANCE = 0.05
 LAUNCHES_MAX = 5
-
-
-@functools.cache
-def _folder() -> Path:
-    holder = tempfile.TemporaryDirectory(prefix="barewire-suite-")
-    # Kept by the function, and so until the tests end.
-    _folder.holder = holder  # type: ignore[attr-defined]
-    return Path(holder.name)
-
-
-@functools.cache
-def suite(library_name: str) -> Path:
-    """The folder of the measurements, built by a library's own compiler; any warning fails."""
-    out = _folder() / library_name
-    programs = [str(out / name) for name in (*VARIANTS, "beff")]
-    flags = "CFLAGS=-O2 -Werror"
-    command = ["make", "-s", "-C", str(ROOT / "mpi"), f"MPICC={library(library_name).program('mpicc')}", f"OUT={out}"]
-    done = subprocess.run([*command, flags, *programs], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return out
 
 
 def run_here(
@@ -115,7 +95,8 @@ def test_every_curve_is_recorded_over_every_fabric(name: str, fabric: str, progr
             if not grid:
                 assert coordinates == {None}
             elif variant != "call-receive":
-                assert len(coordinates) == POINTS and min(coordinates) < 100  # type: ignore[type-var,operator]
+                none, *others = sorted(coordinates)  # type: ignore[type-var]
+                assert len(others) == POINTS - 1 and none < others[0] / 10  # type: ignore[operator]
 
 
 @pytest.mark.usefixtures("lab_allowed", "nothing_left")
@@ -156,8 +137,9 @@ def test_rings_follow_from_the_seed() -> None:
 @pytest.mark.parametrize("program", [*VARIANTS, "beff"])
 def test_a_flipped_byte_is_found_by_each_program(program: str) -> None:
     done = run_here(program, "--sizes", "1000", "--corrupt", "7", *(() if program == "beff" else SHORT))
-    assert done.returncode != 0
-    assert f"{program}: rank " in done.stderr and "WRONG RESULT" in done.stderr and "byte 500 of 1000" in done.stderr
+    assert done.returncode == 1
+    found = re.search(r"(\S+): rank (\d), seed 1: WRONG RESULT: (\S+), message from rank (\d): (.*) is", done.stderr)
+    assert found and (found[1], found[5]) == (program, "byte 500 of 1000") and found[2] != found[4], done.stderr
 
 
 @pytest.mark.parametrize(
@@ -183,10 +165,10 @@ def test_one_rank_is_too_few(program: str) -> None:
     assert done.returncode == 2 and "needs 2 ranks or more, not 1" in done.stderr
 
 
-@functools.cache
-def synthetic() -> str:
+@pytest.fixture(scope="module")
+def synthetic(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The transport with known delays, as a library to be loaded before MPI's."""
-    built = _folder() / "libsynthetic.so"
+    built = tmp_path_factory.mktemp("synthetic") / "libsynthetic.so"
     source = ROOT / "tests" / "mpi" / "synthetic.c"
     flags = ["-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     command = [library("mpich-5").program("mpicc"), *flags, str(source), "-o", str(built)]
@@ -195,12 +177,23 @@ def synthetic() -> str:
     return str(built)
 
 
-def over_synthetic(program: str, progress: str, *variants: str) -> list[Point]:
+@functools.cache
+def real_time() -> tuple[str, ...]:
+    """What starts a program at real-time priority, where that is allowed: other work then disturbs its times less."""
+    start = ("chrt", "-r", "1")
+    allowed = (
+        shutil.which("chrt") and subprocess.run([*start, "true"], capture_output=True, check=False).returncode == 0
+    )
+    return start if allowed else ()
+
+
+def over_synthetic(synthetic: str, program: str, progress: str, *variants: str) -> list[Point]:
     parameters = {"OS_NS": OS_NS, "OR_NS": OR_NS, "L_NS": L_NS, "G_NS": G_NS, "PROGRESS": progress}
     settings = [f"SYNTHETIC_{name}={value}" for name, value in parameters.items()]
     # Medians of a few are enough: the delays are exact, and what disturbs them is rare.
-    options = ("--points", "7", "--samples", "7", "--warmup", "1", "--train", "16", "--variants", ",".join(variants))
-    under = ("env", f"LD_PRELOAD={synthetic()}", *settings)
+    options = ("--points", "7", "--reach", "1.5", "--samples", "9", "--warmup", "0", "--train", "16")
+    options += ("--variants", ",".join(variants))
+    under = (*real_time(), "env", f"LD_PRELOAD={synthetic}", *settings)
     done = run_here(program, "--sizes", str(MESSAGE_BYTES), *options, under=under)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return list(points_of(records(done.stdout)))
@@ -231,7 +224,7 @@ def found_in(findings: Findings, *names: tuple[str, str]) -> dict[str, float]:
     return {f"{variant} {name}": findings.value(variant, name, MESSAGE_BYTES) for variant, name in names}
 
 
-def test_the_overlap_tests_find_a_known_opportunity() -> None:
+def test_the_overlap_tests_find_a_known_opportunity(synthetic: str) -> None:
     """Messages leave by themselves: all but the overheads can be hidden, and time inside Wait goes to nothing."""
     variants = tuple(VARIANTS["overlap"])
     expected = {
@@ -245,14 +238,14 @@ def test_the_overlap_tests_find_a_known_opportunity() -> None:
     }
 
     def measure() -> dict[str, float]:
-        points = over_synthetic("overlap", "background", *variants)
+        points = over_synthetic(synthetic, "overlap", "background", *variants)
         names = (*((variant, "hidden") for variant in variants), ("pingpong", "uncomputed"))
         return found_in(derived("overlap", points), *names) | {"local-standard last wait": last_wait(points)}
 
     agree(measure, expected, {"local-standard last wait": WIRE_NS})
 
 
-def test_the_overlap_tests_find_no_opportunity_where_messages_leave_only_inside_calls() -> None:
+def test_the_overlap_tests_find_no_opportunity_where_messages_leave_only_inside_calls(synthetic: str) -> None:
     """The sender sends in its own time: local hides nothing, and all of it is time inside Wait."""
     expected = {
         "local-standard hidden": 0,
@@ -261,7 +254,7 @@ def test_the_overlap_tests_find_no_opportunity_where_messages_leave_only_inside_
     }
 
     def measure() -> dict[str, float]:
-        points = over_synthetic("overlap", "calls", "local-standard", "pingpong")
+        points = over_synthetic(synthetic, "overlap", "calls", "local-standard", "pingpong")
         names = (("local-standard", "hidden"), ("pingpong", "hidden"))
         return found_in(derived("overlap", points), *names) | {"local-standard last wait": last_wait(points)}
 
@@ -274,7 +267,7 @@ def last_wait(points: list[Point]) -> float:
     return statistics.median(max(waits, key=lambda one: one.parameter_value or 0).values)
 
 
-def test_logp_finds_known_parameters() -> None:
+def test_logp_finds_known_parameters(synthetic: str) -> None:
     expected = {
         "logp eel": EEL_NS,
         "logp gap": WIRE_NS,
@@ -285,13 +278,13 @@ def test_logp_finds_known_parameters() -> None:
     }
 
     def measure() -> dict[str, float]:
-        findings = derived("logp", over_synthetic("logp", "background", *VARIANTS["logp"]))
+        findings = derived("logp", over_synthetic(synthetic, "logp", "background", *VARIANTS["logp"]))
         return found_in(findings, *(("logp", name.split()[1]) for name in expected))
 
     agree(measure, expected, {})
 
 
-def test_overheads_and_availability_are_the_injected_ones() -> None:
+def test_overheads_and_availability_are_the_injected_ones(synthetic: str) -> None:
     """Hidden computation and call timing agree here, where a call takes what it costs."""
     # The word that the receive is posted, the message, and both overheads on each side.
     iteration_ns = 2 * (OS_NS + OR_NS + L_NS) + WIRE_NS
@@ -309,9 +302,11 @@ def test_overheads_and_availability_are_the_injected_ones() -> None:
 
     def measure() -> dict[str, float]:
         overhead = derived(
-            "overhead", over_synthetic("overhead", "background", "gap-isend", "call-send", "call-receive")
+            "overhead", over_synthetic(synthetic, "overhead", "background", "gap-isend", "call-send", "call-receive")
         )
-        availability = derived("availability", over_synthetic("availability", "background", "send", "receive"))
+        availability = derived(
+            "availability", over_synthetic(synthetic, "availability", "background", "send", "receive")
+        )
         names = [tuple(name.split()) for name in expected]
         halves = [(overhead, "-"), (availability, "")]
         return {

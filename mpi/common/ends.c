@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 #include "ends.h"
 
+#include <stdio.h>
 #include <string.h>
 
 // Of what lies in a buffer, whichever way it goes: an answer may be what was received.
@@ -23,13 +24,15 @@ void close_ends(struct ends *ends) {
   free_buffers(&ends->in);
 }
 
-void check_received(struct ends *ends, int received) {
+void check_received(struct ends *ends, const char *variant, int received) {
   const struct buffers *in = &ends->in;
+  char what[128];
+  snprintf(what, sizeof what, "%s, message from rank %d", variant, other_rank());
   size_t used = (size_t)received < in->count ? (size_t)received : in->count;
   for (size_t back = 1; back <= used; back++) {
     size_t buffer = (in->next + in->count - back) % in->count;
     unsigned char *data = in->memory + buffer * in->stride;
-    check(data, ends->bytes, key_at(ends, buffer), "message");
+    check(data, ends->bytes, key_at(ends, buffer), what);
     memset(data, 0, ends->bytes);
   }
 }

@@ -20,8 +20,8 @@ static inline int other_rank(void) { return rank == 0 ? ranks - 1 : 0; }
 struct ends open_ends(size_t bytes);
 void close_ends(struct ends *ends);
 // Checks the messages that came since the last check, or as many of the latest as there are buffers, and clears these
-// so that no message passes for the next one. Outside any timed stretch.
-void check_received(struct ends *ends, int received);
+// so that no message passes for the next one. Outside any timed stretch; a wrong one is named by its `variant`.
+void check_received(struct ends *ends, const char *variant, int received);
 
 static inline void send_ready(void) { MPI_Send(NULL, 0, MPI_BYTE, other_rank(), READY, MPI_COMM_WORLD); }
 static inline void await_ready(void) {

@@ -13,8 +13,8 @@ static void send(struct ends *ends) {
 }
 
 static void send_computed(struct ends *ends, uint64_t operations) {
-  compute(operations);
   send(ends);
+  compute(operations);
 }
 
 static void isend_computed(struct ends *ends, uint64_t operations) {
@@ -29,7 +29,9 @@ static inline __attribute__((always_inline)) double train(struct ends *ends, int
   unsigned char answer = 0;
   uint64_t start = now_ns();
   if (rank == 0) {
-    for (int at = 0; at < number; at++) one(ends, at ? operations : 0);
+    for (int at = 1; at < number; at++) one(ends, operations);
+    // No computation beside the last message: it would go on during the answer's way.
+    one(ends, 0);
     MPI_Recv(&answer, 1, MPI_BYTE, ranks - 1, ANSWER, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   } else {
     receive(ends, number);

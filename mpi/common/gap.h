@@ -8,7 +8,7 @@
 // takes is subtracted (the mean of ANSWERED, measured right before; `part_ns` is their sum), so that `inner` intervals
 // are left, free of the answer and of the last message's way.
 enum {
-  ANSWERED = 8
+  ANSWERED = 4
 };
 struct stretch gap_send(struct ends *ends, int inner, uint64_t operations);
 // The same with Isend, computation, Wait.

@@ -110,6 +110,16 @@ void record(const struct point *point, enum phase phase, const double *values, i
   free(counts);
 }
 
+void record_choice(const struct point *point, const char *chosen, const char *reason) {
+  if (rank) return;
+  fprintf(file,
+          "{\"record\": \"choice\", \"variant\": \"%s\", \"message_bytes\": %zu, \"chosen\": \"%s\", \"reason\": ",
+          point->variant, point->message_bytes, chosen);
+  write_text(reason);
+  fputs("}\n", file);
+  fflush(file);
+}
+
 int write_end(void) {
   if (rank) return 1;
   fputs("{\"record\": \"end\", \"complete\": true}\n", file);

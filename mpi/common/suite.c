@@ -27,10 +27,11 @@ static const struct program *program;
 static const char *chosen[VARIANTS_MAX];
 static int chosen_count;
 
-static void say(const char *format, va_list values) {
-  fprintf(stderr, "%s: ", program->name);
-  vfprintf(stderr, format, values);
-  fputc('\n', stderr);
+// In one piece, so that what ranks say at once is not mixed.
+static void say(const char *who, const char *format, va_list values) {
+  char text[1024];
+  vsnprintf(text, sizeof text, format, values);
+  fprintf(stderr, "%s: %s%s\n", program->name, who, text);
   fflush(stderr);
 }
 
@@ -42,7 +43,7 @@ __attribute__((noreturn)) static void leave(int code) {
 void wrong_use(const char *format, ...) {
   va_list values;
   va_start(values, format);
-  if (rank == 0) say(format, values);
+  if (rank == 0) say("", format, values);
   va_end(values);
   leave(WRONG_USE);
 }
@@ -50,49 +51,53 @@ void wrong_use(const char *format, ...) {
 void cannot(const char *format, ...) {
   va_list values;
   va_start(values, format);
-  if (rank == 0) say(format, values);
+  if (rank == 0) say("", format, values);
   va_end(values);
   leave(CANNOT);
 }
 
+// Launchers forward what a rank said, but MPICH's sometimes drops it when the abort comes right behind.
+__attribute__((noreturn)) static void end_job(int code) {
+  nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
+  MPI_Abort(MPI_COMM_WORLD, code);
+  abort();
+}
+
 void cannot_here(const char *format, ...) {
   va_list values;
+  char who[32];
+  snprintf(who, sizeof who, "rank %d: ", rank);
   va_start(values, format);
-  fprintf(stderr, "%s: rank %d: ", program->name, rank);
-  vfprintf(stderr, format, values);
-  fputc('\n', stderr);
+  say(who, format, values);
   va_end(values);
-  fflush(stderr);
-  MPI_Abort(MPI_COMM_WORLD, CANNOT);
-  abort();
+  end_job(CANNOT);
 }
 
 void wrong_result(const char *format, ...) {
   va_list values;
+  char who[96];
+  snprintf(who, sizeof who, "rank %d, seed %" PRIu64 ": WRONG RESULT: ", rank, settings.seed);
   va_start(values, format);
-  fprintf(stderr, "%s: rank %d, seed %" PRIu64 ": WRONG RESULT: ", program->name, rank, settings.seed);
-  vfprintf(stderr, format, values);
-  fputc('\n', stderr);
+  say(who, format, values);
   va_end(values);
-  fflush(stderr);
-  MPI_Abort(MPI_COMM_WORLD, WRONG_RESULT);
-  abort();
+  end_job(WRONG_RESULT);
 }
 
 static void help(void) {
   if (rank == 0) {
     printf("%s: %s\nvariants:", program->name, program->summary);
     for (const char *const *variant = program->variants; *variant; variant++) printf(" %s", *variant);
+    puts("\n  --variants A,B    which of them (all)");
+    if (!program->sizeless)
+      puts(
+          "  --sizes B,B       message sizes in bytes (8,1024,65536,1048576)\n"
+          "  --walk BYTES      message buffers walk through so much memory, against the cache (0: one buffer)");
     puts(
-        "\n"
-        "  --variants A,B    which of them (all)\n"
-        "  --sizes B,B       message sizes in bytes (8,1024,65536,1048576)\n"
         "  --samples N       values of each point, at most (200)\n"
         "  --seconds S       for each point, about (0.5)\n"
         "  --warmup N        values before those (5)\n"
-        "  --walk BYTES      message buffers walk through so much memory, against the cache (0: one buffer)\n"
         "  --seed N          of contents and orders (1)\n"
-        "  --corrupt N       flip a byte of the N-th message that each rank checks, to see the check fail (0: none)\n"
+        "  --corrupt N       spoil the N-th message or result that each rank checks, to see the check fail (0: none)\n"
         "  --output FILE     JSON Lines (standard output)");
     for (const struct extra *extra = program->extras; extra && extra->name; extra++)
       printf("  --%-15s %s\n", extra->name, extra->help);
@@ -148,6 +153,8 @@ static const char *read_options(int argc, char **argv) {
     name += 2;
     if (++number == argc) wrong_use("--%s needs a value, or is unknown; --help lists the options", name);
     const char *value = argv[number];
+    if (program->sizeless && (!strcmp(name, "sizes") || !strcmp(name, "walk")))
+      wrong_use("--%s is not for this test; --help lists what is", name);
     const struct extra *extra = program->extras;
     while (extra && extra->name && strcmp(extra->name, name)) extra++;
     if (extra && extra->name) {
@@ -195,14 +202,15 @@ static uint64_t measure_resolution(void) {
 void begin(int argc, char **argv, const struct program *described) {
   program = described;
   int provided;
-  MPI_Init_thread(&argc, &argv, program->threads, &provided);
+  int asked = program->threads_liked > program->threads ? program->threads_liked : program->threads;
+  MPI_Init_thread(&argc, &argv, asked, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   const char *output = read_options(argc, argv);
   if (ranks < program->ranks_min) wrong_use("needs %d ranks or more, not %d", program->ranks_min, ranks);
   if (program->ranks_even && ranks % 2) wrong_use("needs an even number of ranks, not %d", ranks);
   if (provided < program->threads) {
-    static const char *const levels[] = {"single", "funneled", "serialized", "multiple"};
+    static const char *const levels[] = {"SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE"};
     int level = program->threads == MPI_THREAD_MULTIPLE     ? 3
                 : program->threads == MPI_THREAD_SERIALIZED ? 2
                                                             : program->threads == MPI_THREAD_FUNNELED;
@@ -216,6 +224,23 @@ void begin(int argc, char **argv, const struct program *described) {
   MPI_Bcast(&reason, 1, MPI_INT, 0, MPI_COMM_WORLD);
   if (reason) cannot("cannot write %s: %s; name another file by --output", output, strerror(reason));
   write_start(program->name, argc, argv);
+}
+
+static int lists(const char *names, const char *name) {
+  size_t length = strlen(name);
+  for (const char *at = names; (at = strstr(at, name)); at += length)
+    if ((at == names || at[-1] == ',') && (!at[length] || at[length] == ',')) return 1;
+  return 0;
+}
+
+int names_variant(int argc, char **argv, const char *variant) {
+  int any = 0;
+  for (int number = 1; number + 1 < argc; number++) {
+    if (strcmp(argv[number], "--variants")) continue;
+    if (lists(argv[number + 1], variant)) return 1;
+    any = 1;
+  }
+  return !any;
 }
 
 int wanted(const char *variant) {

@@ -34,6 +34,8 @@ struct program {
   const char *const *variants;  // ends with NULL; the first ones named by --variants are measured, all without it
   const struct extra *extras;   // or NULL
   int threads;                  // MPI_THREAD_SINGLE … MULTIPLE: what the program cannot do without
+  int threads_liked;            // asked of the library if that is more; the start record says what it gave
+  int sizeless;                 // its messages follow from other options: --sizes and --walk are wrong use
   int ranks_min;
   int ranks_even;  // whether the number of ranks must be even
 };
@@ -59,6 +61,8 @@ extern uint64_t clock_resolution_ns;  // smallest step seen, the same on all ran
 void begin(int argc, char **argv, const struct program *program);
 // Whether `variant` was asked for.
 int wanted(const char *variant);
+// The same, before begin: for programs that need the more of the library the more variants they measure.
+int names_variant(int argc, char **argv, const char *variant);
 // Writes the end record and ends MPI; the program then returns 0. Collective.
 void finish(void);
 // Ends all ranks with 2 because of what the user asked, with what to do instead; collective, rank 0 prints.
@@ -105,6 +109,9 @@ enum phase {
 
 // Writes one record for each rank that has values (count > 0). Collective over all ranks; outside any timed stretch.
 void record(const struct point *point, enum phase phase, const double *values, int count);
+
+// Writes what a variant that chooses between others has chosen for a point, and why. Only rank 0's is written.
+void record_choice(const struct point *point, const char *chosen, const char *reason);
 
 // Memory, aligned to a page, touched; ends the job when there is none.
 void *allocate(size_t bytes);

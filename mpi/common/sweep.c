@@ -33,7 +33,7 @@ static struct stretch one_stretch(const struct measured *measured, uint64_t oper
     send_ready();
   }
   struct stretch stretch = measured->test->stretch(measured->ends, measured->inner, operations);
-  check_received(measured->ends, stretch.received);
+  check_received(measured->ends, measured->test->variant, stretch.received);
   return stretch;
 }
 

@@ -17,12 +17,14 @@ PROBE_SCHEMA = "barewire-probe/1"
 
 @dataclass(frozen=True)
 class LaunchRecords:
-    """What one launch left: `samples` has the columns of `SAMPLE_SCHEMA`; start and end are as the probe wrote them."""
+    """What one launch left: `samples` has the columns of `SAMPLE_SCHEMA`; all else is as the program wrote it."""
 
     samples: pl.DataFrame
     start: dict[str, Any] = field(default_factory=dict)
     end: dict[str, Any] = field(default_factory=dict)
     corrupt_messages: int = 0
+    # What a program says of its own decisions.
+    choices: tuple[dict[str, Any], ...] = ()
 
 
 def read_records(path: Path, launch: int, test: str, subject: str, pairs: int) -> LaunchRecords:

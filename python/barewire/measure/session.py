@@ -208,7 +208,13 @@ class Session(Generic[OrderT]):
         self.frames.append(records.samples)
         self.corrupt_messages += records.corrupt_messages
         complete = error is None and bool(records.end.get("complete"))
-        details = {"start": records.start, "end": records.end, "corrupt_messages": records.corrupt_messages}
+        details: dict[str, Any] = {
+            "start": records.start,
+            "end": records.end,
+            "corrupt_messages": records.corrupt_messages,
+        }
+        if records.choices:
+            details["choices"] = list(records.choices)
         self.launches.append(
             Launch(
                 index=order.number,

@@ -38,7 +38,7 @@ class Derived(NamedTuple):
     unit: str = "ns"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Findings:
     """What could be derived, and one sentence for each curve that gave nothing."""
 
@@ -175,5 +175,6 @@ _DERIVATIONS: dict[str, Callable[[list[Point], Findings], None]] = {
     "availability": _availability,
     "beff": _beff,
 }
+
 # Of which something is derived.
 DERIVED_TESTS = tuple(_DERIVATIONS)

@@ -31,7 +31,7 @@ from barewire.report.versus import MARGIN, Versus, compare_in_run, flatten, has_
 from barewire.results import Place, Run, Series
 from barewire.results.derived import curves
 from barewire.results.host import HOST_TEST_ORDER, Measure, Reference, host_crossovers, host_measures
-from barewire.results.quantities import is_kernel
+from barewire.results.quantities import has_own_sizes
 from barewire.stats.comparison import RESAMPLES
 from barewire.stats.intervals import LAUNCHES_FOR_INTERVAL
 
@@ -215,8 +215,7 @@ def _figures(series: Sequence[Series], comparisons: Sequence[Versus], frame: pl.
     found: list[tuple[str, str, Figure]] = []
     if len(variants) > 1:
         found.append(("Variants", "Bars: 95 % interval of the median.", by_variant(series, what)))
-    # The size of a kernel's messages follows from the variant.
-    if not is_kernel(series[0].test):
+    if not has_own_sizes(series[0].test):
         sizes = {name: against_size([one for one in series if one.variant == name], what) for name in variants}
         found.append(("Against message size", f"{band} Dashed: the limit.", chosen_from(sizes, "Variant")))
         found += _compared(comparisons)

@@ -4,16 +4,18 @@
 Content here, as words; how it looks is the terminal's and the page's business.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
+from typing import Any
 
 from barewire.models.breakpoints import Break, Piece
 from barewire.models.derived import DERIVED_TESTS
 from barewire.report.words import bounds, message_size, number, subject_name, test_title
 from barewire.results import Place, Run, Series
 from barewire.results.laws import Law, explanation, laws_of
-from barewire.results.quantities import KERNEL_TOTAL, is_kernel, is_phase
+from barewire.results.quantities import KERNEL_TOTAL, has_own_sizes, is_kernel, is_phase
 
 # Of each test from which parameters are derived: variant, quantity, heading. Empty: all variants.
 _COLUMNS: dict[str, tuple[tuple[str, str, str], ...]] = {
@@ -96,18 +98,19 @@ def law_tables(run: Run) -> list[Words]:
 def phase_tables(run: Run) -> Iterator[tuple[str, int, Words, Times]]:
     """Where a kernel's time goes: per number of ranks and parameter; kernel and ranks first, the series last."""
     kernels = [one for one in run.series if is_kernel(one.test) and one.median is not None]
-    tasks = dict.fromkeys((one.test, one.ranks, one.parameter, one.parameter_value) for one in kernels)
-    for test, ranks, parameter, value in tasks:
-        series = [
-            one
-            for one in kernels
-            if (one.test, one.ranks, one.parameter, one.parameter_value) == (test, ranks, parameter, value)
-        ]
-        title = f"{test_title(test)}, {ranks} ranks{f', {parameter} {value:g}' if value is not None else ''}"
-        times: Times = {}
-        for one in series:
-            times.setdefault((one.subject, one.variant), {})[one.quantity] = one
-        yield test, ranks, _phases(title, times), times
+    tasks: dict[tuple[str, int, str], Times] = {}
+    for one in kernels:
+        task = tasks.setdefault((one.test, one.ranks, task_name(one)), {})
+        task.setdefault((one.subject, one.variant), {})[one.quantity] = one
+    for (test, ranks, name), times in tasks.items():
+        words = _phases(f"{test_title(test)}, {ranks} ranks, {name}", times)
+        yield test, ranks, replace(words, notes=(*words.notes, *_choices(run, test, ranks))), times
+
+
+def task_name(one: Series) -> str:
+    """What variants of a test do alike: the value of its parameter and, where variants share it, the size."""
+    parts = [] if one.parameter_value is None else [f"{one.parameter} {one.parameter_value:g}"]
+    return ", ".join(parts if has_own_sizes(one.test) else [*parts, message_size(one.message_bytes)])
 
 
 def _parameters(test: str, ranks: int, subject: str, series: Sequence[Series]) -> Words:
@@ -159,6 +162,22 @@ def _law(law: Law, mtu: int | None) -> Words:
     title = f"Law of the latency: {', '.join(of)}; within {law.fit.error:.1%} of what was measured"
     headings = ("from", "to", "α µs", "1/β Mbit/s", "break above [95 %]", "step µs", "known to change there")
     return Words(title, headings, tuple(rows))
+
+
+def _choices(run: Run, test: str, ranks: int) -> list[str]:
+    """What a variant that chooses by itself took, of every subject and size, and what it said of that first."""
+    chosen: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
+    for launch in run.launches:
+        if launch.test == test and launch.details.get("start", {}).get("ranks") == ranks:
+            for one in launch.details.get("choices", ()):
+                chosen.setdefault((launch.subject, one["variant"], one["message_bytes"]), []).append(one)
+    notes = []
+    for (subject, variant, size), choices in chosen.items():
+        counts = Counter(one["chosen"] for one in choices)
+        taken = ", ".join(f"{name} in {count} of {len(choices)} launches" for name, count in counts.most_common())
+        where = f"{subject_name(subject)}, {message_size(size)}"
+        notes.append(f"{where}: {variant} took {taken}; the first time: {choices[0]['reason']}")
+    return notes
 
 
 def _piece(piece: Piece) -> tuple[str, ...]:

@@ -16,13 +16,25 @@ from barewire.report.figures import (
     shortened,
     style_of,
 )
+from barewire.report.mpi import task_name
 from barewire.report.words import message_size, subject_name, unit_name
 from barewire.results import Series
 from barewire.results.derived import Curve
 from barewire.results.quantities import KERNEL_TOTAL
 
 # Told apart by anybody, in the order in which phases follow each other; Okabe and Ito 2008.
-_PHASE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7", "#999933", "#332288", "#882255")
+_PHASE_COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#E69F00",
+    "#56B4E9",
+    "#CC79A7",
+    "#999933",
+    "#332288",
+    "#882255",
+    "#B8860B",
+)
 
 
 def by_variant(series: Sequence[Series], what: str) -> Figure:
@@ -30,13 +42,13 @@ def by_variant(series: Sequence[Series], what: str) -> Figure:
     tasks: dict[str, list[Series]] = {}
     for one in series:
         if one.median is not None:
-            tasks.setdefault(_task(one, of_kernel=one.quantity == KERNEL_TOTAL), []).append(one)
+            tasks.setdefault(task_name(one), []).append(one)
     figures = {task: _variants(chosen, what) for task, chosen in tasks.items()}
     return chosen_from(figures, "Of") if figures else {"data": [], "layout": layout_of(plain_axis(""), plain_axis(""))}
 
 
 def against_computation(curves: Sequence[Curve], what: str = "time of messages") -> Figure:
-    """Time against the computation beside it: points of all launches, a line through their medians; a choice of size."""
+    """Time against the computation beside it: points of all launches, a line through their medians."""
     choices: dict[str, dict[str, list[Curve]]] = {}
     for curve in sorted(curves, key=lambda one: (one.variant, one.message_bytes)):
         label = f"{curve.variant}, {message_size(curve.message_bytes)}"
@@ -64,11 +76,6 @@ def phases(times: dict[tuple[str, str], dict[str, Series]]) -> Figure:
     traces.append(_bars(labels, rest, "beyond the mean rank", "rgba(0,0,0,0)"))
     layout = layout_of(plain_axis("ms"), {**plain_axis(""), "autorange": "reversed"})
     return {"data": traces, "layout": layout | {"barmode": "stack"}, "height_px": 80 + 26 * len(labels)}
-
-
-def _task(one: Series, *, of_kernel: bool) -> str:
-    parts = [] if one.parameter_value is None else [f"{one.parameter} {one.parameter_value:g}"]
-    return ", ".join(parts if of_kernel else [*parts, message_size(one.message_bytes)]) or "all"
 
 
 def _variants(series: Sequence[Series], what: str) -> Figure:

@@ -15,9 +15,7 @@ from barewire.report import mpi
 from barewire.report.versus import Versus, compare_in_run, has_baseline
 from barewire.report.words import (
     MARKS,
-    VERDICT_WORDS,
     baseline_name,
-    better_word,
     bounds,
     interval,
     marks_of,
@@ -29,9 +27,10 @@ from barewire.report.words import (
     test_title,
     title_of,
     unit_name,
+    verdict_word,
 )
 from barewire.results import Place, Row, Run, Series, Shared
-from barewire.results.quantities import is_phase
+from barewire.results.quantities import is_detail
 
 _SIZE_COLUMNS = 10
 _WORD_COLUMNS = 3  # around a variant's or a parameter's word
@@ -140,7 +139,7 @@ def versus_tables(
             left, right = a_name or subject_name(subject), b_name or subject_name(base.subject)
             what = ", ".join([what, *([subject_name(subject)] if a_name else []), *([variant] if variant else [])])
         better = "below" if family[0].a.lower_is_better else "above"
-        title = f"{what}: {left} / {right} ({better} 1: {left} is faster)"
+        title = f"{what}: {left} / {right} ({better} 1: {left} is {verdict_word('A faster', family[0].a)})"
         table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD)
         unit = unit_name(family[0].a.unit)
         for name in ("message", f"A {unit}", f"B {unit}", "A/B [95 %]", "p Welch", "p rank"):
@@ -155,13 +154,13 @@ def versus_tables(
 def ratio_tables(comparisons: Sequence[Versus], *, baseline: str = "tcp", width: int = 100) -> list[Table]:
     """Per test, sizes × subjects: the ratio to the baseline with its interval and the verdict in one word."""
     tables = []
-    for place in dict.fromkeys(one.a.place for one in comparisons if not is_phase(one.a.test, one.a.quantity)):
+    for place in dict.fromkeys(one.a.place for one in comparisons if not is_detail(one.a.test, one.a.quantity)):
         chosen = [one for one in comparisons if one.a.place == place]
         better = "below" if chosen[0].a.lower_is_better else "above"
         subjects = list(dict.fromkeys(one.a.subject for one in chosen))
         bases = {one.b.subject for one in chosen}
         base = subject_name(bases.pop()) if len(bases) == 1 else baseline_name(baseline, subjects)
-        title = f"{title_of(place)}: ratio to {base} ({better} 1 is {better_word(chosen[0].a)})"
+        title = f"{title_of(place)}: ratio to {base} ({better} 1 is {verdict_word('A faster', chosen[0].a)})"
         for part in _parts(subjects, [one.a.row for one in chosen], width, _RATIO_COLUMNS):
             rows = {(one.a.row, one.a.subject): _ratio_cell(one) for one in chosen if one.a.subject in part}
             tables.append(_matrix(title, place, part, rows))
@@ -235,7 +234,7 @@ def _ratio_cell(one: Versus) -> Text:
     result = one.result
     bounds = f" {interval(result.ratio_ci95)}" if result.ratio_ci95 else ""
     cell = Text(number(result.ratio) + bounds)
-    return cell.append(f"\n{VERDICT_WORDS[result.verdict]}", style=_VERDICT_STYLES[result.verdict])
+    return cell.append(f"\n{verdict_word(result.verdict, one.a)}", style=_VERDICT_STYLES[result.verdict])
 
 
 def _versus_cells(one: Versus) -> list[str | Text]:
@@ -248,5 +247,5 @@ def _versus_cells(one: Versus) -> list[str | Text]:
         number(result.ratio) + bounds,
         p_value(result.welch_p_holm),
         p_value(result.mann_whitney_p_holm),
-        Text(VERDICT_WORDS[result.verdict], style=_VERDICT_STYLES[result.verdict]),
+        Text(verdict_word(result.verdict, one.a), style=_VERDICT_STYLES[result.verdict]),
     ]

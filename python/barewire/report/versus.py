@@ -8,7 +8,7 @@ from typing import Any
 from barewire.errors import WrongUse
 from barewire.models.naming import baseline_of
 from barewire.results import Place, Row, Run, Series
-from barewire.results.quantities import is_kernel
+from barewire.results.quantities import has_own_sizes
 from barewire.stats import Comparison, compare_over_sizes
 
 MARGIN = 0.02
@@ -130,7 +130,7 @@ def _where(one: Series) -> tuple[Place, Row]:
 
 def _task(one: Series) -> tuple[Place, int | None, float | None]:
     """What a variant does, whatever the size of its messages where that is a kernel's own business."""
-    return one.place, None if is_kernel(one.test) else one.message_bytes, one.parameter_value
+    return one.place, None if has_own_sizes(one.test) else one.message_bytes, one.parameter_value
 
 
 def _refuse_other_environment(a: Run, b: Run) -> None:

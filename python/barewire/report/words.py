@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from barewire.models.naming import PACKET, read_mpi_subject, read_subject
 from barewire.results import Place, Row, Series
+from barewire.stats.comparison import Outcome
 
 TEST_TITLES = {
     "pingpong": "Latency, one way",
@@ -80,12 +81,14 @@ MARKS = {
     "incomplete": ("…", "incomplete: the run was stopped here"),
 }
 
-VERDICT_WORDS = {
+VERDICT_WORDS: dict[Outcome, str] = {
     "A faster": "faster",
     "B faster": "slower",
     "no difference": "no difference",
     "undecided": "undecided",
 }
+
+_OF_SHARES = {"faster": "more", "slower": "less"}
 
 _NAMES = {
     "tcp": "TCP",
@@ -199,9 +202,10 @@ def row_name(row: Row, place: Place) -> str:
     return ", ".join([*parts, message_size(row.message_bytes)])
 
 
-def better_word(one: Series) -> str:
-    """What a series is that is better: faster, if it is a time or a rate; more of a share is just more."""
-    return "faster" if one.unit != "%" and one.quantity not in ("hidden", "opportunity") else "more"
+def verdict_word(verdict: Outcome, one: Series) -> str:
+    """A verdict about a series in words; more of a share, or of what is hidden, is not faster."""
+    word = VERDICT_WORDS[verdict]
+    return word if one.lower_is_better or one.unit.endswith("/s") else _OF_SHARES.get(word, word)
 
 
 def marks_of(one: Series) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from barewire.models.derived import DERIVED_TESTS, Findings, Point, derived
+from barewire.models.logp import POINTS_MIN
 from barewire.results.store import sample_frame
 
 COMPUTATION = "computation_ns"
@@ -63,6 +64,8 @@ def curves(frame: pl.DataFrame, test: str, ranks: int) -> list[Curve]:
         medians = launch.group_by("variant", "message_bytes", "parameter_value").agg(pl.col("value").median())
         parts = medians.sort("parameter_value").partition_by("variant", "message_bytes", as_dict=True)
         for (variant, size), points in parts.items():
+            if points.height < POINTS_MIN:
+                continue
             computation = tuple(ns / 1e3 for ns in points["parameter_value"])
             found.append(Curve(same["subject"], str(variant), int(size), computation, tuple(points["value"])))
     return found

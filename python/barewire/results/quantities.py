@@ -32,6 +32,7 @@ _KERNELS = ("fft", "radix")
 KERNEL_TOTAL = "total"
 # More of it is better, though it is a time.
 _HIDING = ("hidden", "opportunity")
+_DETAILS = ("uncomputed", "added", "hidden", "opportunity")
 
 
 def is_kernel(test: str) -> bool:
@@ -39,9 +40,19 @@ def is_kernel(test: str) -> bool:
     return test in _KERNELS
 
 
+def has_own_sizes(test: str) -> bool:
+    """Whether the size of messages follows from the variant, and is no coordinate."""
+    return test == "fft"
+
+
 def is_phase(test: str, quantity: str) -> bool:
     """Whether this is a part of another quantity: a phase of a kernel."""
     return is_kernel(test) and quantity != KERNEL_TOTAL
+
+
+def is_detail(test: str, quantity: str) -> bool:
+    """Whether this explains another quantity, which alone is compared where there is room for one."""
+    return is_phase(test, quantity) or quantity in _DETAILS
 
 
 def is_lower_better(quantity: str, unit: str) -> bool:

@@ -64,12 +64,8 @@ def series_from_samples(
 def _comparable(measured: pl.DataFrame) -> pl.DataFrame:
     """What people compare: what was measured, or what follows from it."""
     derived, _ = derived_samples(measured)
-    kept = pl.col("unit").cast(pl.String).is_in(COMPARED_UNITS) & ~_is_derived()
-    return pl.concat([measured.filter(kept), derived])
-
-
-def _is_derived() -> pl.Expr:
-    return pl.col("test").cast(pl.String).is_in(DERIVED_TESTS)
+    own = ~pl.col("test").cast(pl.String).is_in(DERIVED_TESTS)
+    return pl.concat([measured.filter(pl.col("unit").cast(pl.String).is_in(COMPARED_UNITS) & own), derived])
 
 
 def series_key(one: Series) -> Key:
@@ -93,7 +89,7 @@ def _summary(key: dict[str, Any], part: pl.DataFrame) -> Series:
     whole = combined(part)
     lossy = pl.col("lost") > 0 if units[0] not in TIME_UNITS else pl.lit(False)
     # What follows from a curve may be nothing, or less: an overhead that hides in the noise.
-    right = pl.col("value").is_finite() & ((pl.col("value") > 0) | _is_derived())
+    right = pl.col("value").is_finite() & ((pl.col("value") > 0) | pl.lit(key["test"] in DERIVED_TESTS))
     used = whole.filter(~lossy & right)
     per_launch = used.group_by("launch").agg(
         pl.col("value").median().alias("median"), pl.col("value").mean().alias("mean")

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Parallel radix sort by the least significant digit, in the variants of Stival 2006.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "radix/choose.h"
+#include "radix/keys.h"
+
+enum {
+  KEYS_MAX = 1 << 30,         // on each rank: a place fits 32 bits
+  BUFFER_MAX_BYTES = 1 << 24  // the study goes to 16 kB
+};
+
+static const char *const names[] = {"original", "non-blocking", "multi-threaded", "auto", NULL};
+static const char *buffers = "16384", *distribution = "uniform";
+static int64_t keys = 524288, bits = 8;
+static const struct extra extras[] = {
+    {"keys", COUNT, &keys, "of 4 bytes, on each rank (524288)"},
+    {"bits", COUNT, &bits, "of a digit, 1 to 16 (8)"},
+    {"buffer", TEXT, &buffers, "B,B: bytes that are gathered for a rank, rounded down to whole keys (16384)"},
+    {"distribution", TEXT, &distribution, "of keys: uniform, gaussian, skewed, sorted or equal (uniform)"},
+    {0},
+};
+static struct program program = {
+    .name = "radix",
+    .summary = "parallel radix sort; auto tries the others first and takes the fastest",
+    .variants = names,
+    .extras = extras,
+    .sizeless = 1,
+    .ranks_min = 1,
+};
+
+// A sort that is measured, and its keys.
+struct checked {
+  struct sort sort;
+  struct drawing drawing;
+};
+
+static void execute(void *state, double *times) { execute_sort(&((struct checked *)state)->sort, times); }
+
+static void check_one(void *state) {
+  struct checked *checked = state;
+  check_keys(&checked->drawing, checked->sort.result);
+}
+
+static void measure_way(struct checked *checked, enum way way, struct point point) {
+  struct carrier carrier;
+  carrier_begin(&carrier, way, &checked->sort, point.message_bytes / sizeof(uint32_t));
+  struct kernel kernel = {.quantities = sort_quantities, .state = checked, .execute = execute, .check = check_one};
+  measure_kernel(&kernel, point);
+  carrier_end(&carrier);
+}
+
+static void measure_auto(struct checked *checked, struct point point) {
+  struct choice choice = choose_way(&checked->sort, point.message_bytes / sizeof(uint32_t));
+  check_one(checked);
+  record_choice(&point, way_names[choice.way], choice.reason);
+  struct point trial = point;
+  trial.quantity = "trial";
+  trial.inner = 1;
+  record(&trial, WARMUP, &choice.trial_ns, 1);
+  measure_way(checked, choice.way, point);
+}
+
+static void measure_buffer(struct checked *checked, size_t bytes) {
+  struct point point = {.message_bytes = bytes, .parameter = "keys", .parameter_value = (double)keys};
+  for (int way = 0; way < WAYS; way++) {
+    point.variant = way_names[way];
+    if (wanted(point.variant)) measure_way(checked, (enum way)way, point);
+  }
+  point.variant = "auto";
+  if (wanted(point.variant)) measure_auto(checked, point);
+}
+
+static size_t buffer_from(const char *text) {
+  char *end;
+  errno = 0;
+  long long bytes = strtoll(text, &end, 10);
+  if (end == text || *end || errno || bytes < (long long)sizeof(uint32_t) || bytes > BUFFER_MAX_BYTES)
+    wrong_use("--buffer takes bytes from %zu, which is one key, to %d, not '%s'", sizeof(uint32_t), BUFFER_MAX_BYTES,
+              text);
+  return (size_t)bytes / sizeof(uint32_t) * sizeof(uint32_t);
+}
+
+static enum distribution distribution_from(const char *text) {
+  int number = 0;
+  while (distributions[number] && strcmp(distributions[number], text)) number++;
+  if (!distributions[number]) wrong_use("--distribution is uniform, gaussian, skewed, sorted or equal, not '%s'", text);
+  return (enum distribution)number;
+}
+
+int main(int argc, char **argv) {
+  // Locks cost the other variants time, so the library is asked for them only where a second thread may call it.
+  if (names_variant(argc, argv, "multi-threaded")) program.threads = MPI_THREAD_MULTIPLE;
+  if (names_variant(argc, argv, "auto")) program.threads_liked = MPI_THREAD_MULTIPLE;
+  begin(argc, argv, &program);
+  if (keys < 1 || keys > KEYS_MAX) wrong_use("--keys must be from 1 to %d, not %" PRId64, KEYS_MAX, keys);
+  if (bits < 1 || bits > BITS_MAX) wrong_use("--bits must be from 1 to %d, not %" PRId64, BITS_MAX, bits);
+  enum distribution drawn = distribution_from(distribution);
+  size_t sizes[SIZES_MAX];
+  int count = 0;
+  char *copy = strdup(buffers), *rest = copy;
+  for (char *part; (part = strsep(&rest, ","));) {
+    if (count == SIZES_MAX) wrong_use("--buffer takes %d sizes at most", SIZES_MAX);
+    sizes[count++] = buffer_from(part);
+  }
+  free(copy);
+  struct checked checked = {.sort = sort_for((size_t)keys, (int)bits)};
+  checked.drawing = draw_keys(drawn, checked.sort.input, (size_t)keys);
+  for (int number = 0; number < count; number++) measure_buffer(&checked, sizes[number]);
+  free_sort(&checked.sort);
+  finish();
+  return 0;
+}

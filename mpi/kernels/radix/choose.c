@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+#include "choose.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+  ROUNDS_MAX = 5
+};
+#define OUT_BEYOND 1.25
+
+struct candidate {
+  struct carrier carrier;
+  double times[ROUNDS_MAX];
+  int count, out;
+};
+
+static double slowest_ns(struct sort *sort, struct candidate *candidate) {
+  double unused[QUANTITIES_MAX] = {0}, slowest;
+  sort->carrier = &candidate->carrier;
+  MPI_Barrier(MPI_COMM_WORLD);
+  uint64_t start = now_ns();
+  execute_sort(sort, unused);
+  double here = (double)(now_ns() - start);
+  MPI_Allreduce(&here, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return slowest;
+}
+
+static int by_value(const void *one, const void *other) {
+  double first = *(const double *)one, second = *(const double *)other;
+  return (first > second) - (first < second);
+}
+
+static double best_of(const struct candidate *candidate) {
+  double best = candidate->times[0];
+  for (int round = 1; round < candidate->count; round++)
+    if (candidate->times[round] < best) best = candidate->times[round];
+  return best;
+}
+
+static double median_of(const struct candidate *candidate) {
+  double sorted[ROUNDS_MAX];
+  for (int round = 0; round < candidate->count; round++) sorted[round] = candidate->times[round];
+  qsort(sorted, (size_t)candidate->count, sizeof *sorted, by_value);
+  return sorted[candidate->count / 2];
+}
+
+// Returns how many are left.
+static int drop_slow(struct candidate *candidates, int count) {
+  double best = best_of(&candidates[0]);
+  int left = 0;
+  for (int way = 1; way < count; way++)
+    if (best_of(&candidates[way]) < best) best = best_of(&candidates[way]);
+  for (int way = 0; way < count; way++) {
+    candidates[way].out |= best_of(&candidates[way]) > OUT_BEYOND * best;
+    left += !candidates[way].out;
+  }
+  return left;
+}
+
+static void run_rounds(struct sort *sort, struct candidate *candidates, int count) {
+  for (int round = 0, left = count; round < ROUNDS_MAX && left > 1; round++) {
+    for (int number = 0; number < count; number++) {
+      struct candidate *candidate = &candidates[(round + number) % count];
+      if (!candidate->out) candidate->times[candidate->count++] = slowest_ns(sort, candidate);
+    }
+    left = drop_slow(candidates, count);
+  }
+}
+
+static void explain(struct choice *choice, const struct candidate *candidates, int count) {
+  size_t size = sizeof choice->reason;
+  int at = snprintf(choice->reason, size, "fastest by the median of its trials:");
+  for (int way = 0; way < count && (size_t)at < size; way++) {
+    const struct candidate *candidate = &candidates[way];
+    at += snprintf(choice->reason + at, size - (size_t)at, "%s %s %.3f ms of %d%s", way ? "," : "", way_names[way],
+                   median_of(candidate) / 1e6, candidate->count, candidate->out ? " (out)" : "");
+  }
+  if (count < WAYS && (size_t)at < size)
+    snprintf(choice->reason + at, size - (size_t)at, "; multi-threaded not tried, for the library does not give %s",
+             "MPI_THREAD_MULTIPLE");
+}
+
+struct choice choose_way(struct sort *sort, size_t capacity) {
+  int level;
+  MPI_Query_thread(&level);
+  // The last needs more of the library than the others.
+  int count = level == MPI_THREAD_MULTIPLE ? WAYS : MULTI_THREADED;
+  struct candidate candidates[WAYS] = {0};
+  uint64_t start = now_ns();
+  for (int way = 0; way < count; way++) {
+    carrier_begin(&candidates[way].carrier, (enum way)way, sort, capacity);
+    slowest_ns(sort, &candidates[way]);
+  }
+  run_rounds(sort, candidates, count);
+  struct choice choice = {.way = ORIGINAL};
+  while (candidates[choice.way].out) choice.way++;
+  for (int way = 0; way < count; way++)
+    if (!candidates[way].out && median_of(&candidates[way]) < median_of(&candidates[choice.way]))
+      choice.way = (enum way)way;
+  choice.trial_ns = (double)(now_ns() - start);
+  explain(&choice, candidates, count);
+  for (int way = 0; way < count; way++) carrier_end(&candidates[way].carrier);
+  return choice;
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// A second thread that does one job again and again, each time it is told to; made outside the clock.
+#pragma once
+#include <pthread.h>
+
+struct worker {
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  void (*job)(void *);
+  void *argument;
+  enum {
+    IDLE,
+    BUSY,
+    LEAVING
+  } state;
+};
+
+void worker_begin(struct worker *worker, void (*job)(void *), void *argument);
+// Starts the job; it must not be running.
+void worker_go(struct worker *worker);
+// Returns when the job has ended.
+void worker_wait(struct worker *worker);
+void worker_end(struct worker *worker);
+
+// Whether this process's threads must share one core. Whoever asks in a loop then gives it away in between.
+int one_core(void);

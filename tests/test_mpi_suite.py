@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The measurements in mpi/: each carries its data, records what it says, and tells wrong use from a wrong result.
+
+Every program checks every byte of every variant and size by itself, and proves with `--corrupt` that it would notice.
+"""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from conftest import barewire
+from mpi_libraries import FIXES, library, needs, suite
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+SENDING = ("standard", "synchronous", "buffered", "ready")
+VARIANTS = {
+    "pingpong": [f"{how}-{mode}" for how in ("blocking", "nonblocking") for mode in SENDING],
+    "stream": ["blocking-receive", "nonblocking-receive"],
+    "bidirectional": ["blocking-send", "nonblocking-send"],
+    "bandwidth": ["blocking", "queue-1", "queue-2", "queue-4", "queue-8"],
+    "rate": ["window"],
+    "exchange": [
+        *("blocking-receive", "nonblocking-receive-standard", "nonblocking-receive-synchronous"),
+        *("sendrecv", "sendrecv-replace"),
+    ],
+    "alltoall": ["collective", "pairwise-sendrecv", "sendrecv-replace", "irecv-send", "irecv-isend"],
+    "halo": ["irecv-isend", "neighbor-collective"],
+}
+QUANTITIES = {
+    "pingpong": "half_round_trip",
+    "stream": "arrival_interval",
+    "bidirectional": "exchange",
+    "bandwidth": "send_interval",
+    "rate": "send_interval",
+    "exchange": "exchange",
+    "alltoall": "alltoall",
+    "halo": "halo",
+}
+# Whose times are recorded: of each pair the first rank, the second, or both.
+FIRST, SECOND = ("pingpong", "bandwidth", "rate"), ("stream",)
+# Nothing; one byte; not a multiple of the words that contents are made of; several frames; beyond every eager limit.
+SIZES = [0, 1, 13, 5000, 150001]
+FEW = ("--samples", "2", "--warmup", "1", "--seconds", "0")
+# Each measurement over both fabrics, and under each library; more ranks than two where the pattern needs them.
+LAUNCHES = [
+    ("pingpong", "openmpi", "barewire", 2),
+    ("pingpong", "mpich", "tcp", 2),
+    ("stream", "openmpi-5", "barewire", 2),
+    ("stream", "mpich-5", "tcp", 2),
+    ("bidirectional", "mpich-5", "barewire", 2),
+    ("bidirectional", "openmpi", "tcp", 2),
+    ("bandwidth", "mpich-5", "barewire", 2),
+    ("bandwidth", "openmpi-5", "tcp", 2),
+    ("rate", "openmpi", "barewire", 2),
+    ("rate", "mpich", "tcp", 2),
+    ("exchange", "openmpi-5", "barewire", 2),
+    ("exchange", "mpich", "tcp", 2),
+    ("alltoall", "mpich-5", "barewire", 3),
+    ("alltoall", "openmpi", "tcp", 4),
+    ("halo", "openmpi", "barewire", 3),
+    ("halo", "mpich-5", "tcp", 2),
+    ("pingpong", "intel", "barewire", 2),
+]
+
+
+def launch(
+    test: str, name: str, *arguments: str, ranks: int = 2, path: tuple[str, ...] = ("--fabric", "shm")
+) -> "subprocess.CompletedProcess[str]":
+    """One program of the suite through `barewire run`; on this host without a lab unless `path` says otherwise."""
+    return barewire("run", "-n", str(ranks), *path, "--", str(suite(name) / test), *arguments)
+
+
+def read(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The start record and the samples of a complete file."""
+    start, *samples, end = [json.loads(line) for line in file.read_text().splitlines()]
+    assert start["record"] == "start" and start["schema"] == "barewire-mpi/1"
+    assert end == {"record": "end", "complete": True}
+    assert all(record["record"] == "samples" for record in samples)
+    return start, samples
+
+
+def timed_ranks(test: str, ranks: int, pairs: int) -> set[int]:
+    """The ranks that record."""
+    first, second = set(range(pairs)), set(range(ranks // 2, ranks // 2 + pairs))
+    if test in ("alltoall", "halo"):
+        return set(range(ranks))
+    return first if test in FIRST else second if test in SECOND else first | second
+
+
+def judge(test: str, file: Path, ranks: int, pairs: int, sizes: list[int]) -> None:
+    """Every variant and size was measured on the right ranks, in stretches that the clock can tell."""
+    start, samples = read(file)
+    assert start["test"] == test and start["ranks"] == ranks == len(start["hosts"]) == len(start["cpus"])
+    assert start["clock_resolution_ns"] > 0 and start["library"]
+    measured = [record for record in samples if record["phase"] == "measure"]
+    expected = {
+        (variant, size, rank)
+        for variant in VARIANTS[test]
+        for size in sizes
+        for rank in timed_ranks(test, ranks, pairs)
+    }
+    assert {(record["variant"], record["message_bytes"], record["rank"]) for record in measured} == expected
+    assert len(measured) == len(expected)
+    warm = [record for record in samples if record["phase"] == "warmup"]
+    assert {(record["variant"], record["message_bytes"], record["rank"]) for record in warm} == expected
+    for record in measured:
+        assert record["quantity"] == QUANTITIES[test] and record["unit"] == "ns" and record["pairs"] == pairs
+        assert len(record["values"]) == 2 and min(record["values"]) > 0
+        stretch_ns = median(record["values"]) * record["inner"] * (2 if test == "pingpong" else 1)
+        assert stretch_ns >= 100 * start["clock_resolution_ns"]
+
+
+@pytest.mark.parametrize("name", FIXES)
+def test_the_suite_builds_without_a_warning(name: str) -> None:
+    """By -Wall -Wextra -Wshadow -Werror, with each library's own compiler and headers."""
+    built = suite(name)
+    assert all((built / test).is_file() for test in VARIANTS)
+
+
+@pytest.mark.usefixtures("lab_allowed")
+@pytest.mark.parametrize(("test", "name", "fabric", "ranks"), LAUNCHES)
+def test_each_variant_carries_its_data(test: str, name: str, fabric: str, ranks: int, tmp_path: Path) -> None:
+    """Each byte of each message, of no byte and of many, over both fabrics."""
+    library(name)
+    needs(fabric)
+    file = tmp_path / "records"
+    sizes = ",".join(map(str, SIZES))
+    in_lab = ("--lab", "pair" if ranks < 4 else f"star:{ranks}", "--fabric", fabric)
+    done = launch(test, name, "--sizes", sizes, *FEW, "--output", str(file), ranks=ranks, path=in_lab)
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
+    judge(test, file, ranks, 1, SIZES)
+
+
+@pytest.mark.usefixtures("lab_allowed")
+@pytest.mark.parametrize(("asked", "pairs"), [("1", 1), ("0", 2)])
+def test_some_pairs_or_all_measure_at_once(asked: str, pairs: int, tmp_path: Path) -> None:
+    """With one of two pairs the other one sleeps and records nothing; 0 is the bisection."""
+    file = tmp_path / "records"
+    arguments = ("--sizes", "100", "--pairs", asked, *FEW, "--output", str(file))
+    done = launch("exchange", "openmpi", *arguments, ranks=4, path=("--lab", "star:4", "--fabric", "tcp"))
+    assert done.returncode == 0, done.stderr
+    judge("exchange", file, 4, pairs, [100])
+
+
+@pytest.mark.parametrize("ranks", [5, 6])
+def test_any_number_of_ranks_meets_in_all_to_all(ranks: int, tmp_path: Path) -> None:
+    """Tournaments of an odd number and of an even one that is no power of two; `sendrecv-replace` would deadlock."""
+    file = tmp_path / "records"
+    done = launch("alltoall", "openmpi", "--sizes", "9", *FEW, "--output", str(file), ranks=ranks)
+    assert done.returncode == 0, done.stderr
+    judge("alltoall", file, ranks, 1, [9])
+
+
+def test_buffers_that_walk_through_memory_are_checked_too(tmp_path: Path) -> None:
+    file = tmp_path / "records"
+    for test in ("pingpong", "bandwidth", "alltoall"):
+        done = launch(test, "openmpi", "--sizes", "0,3000", "--walk", "100000", *FEW, "--output", str(file))
+        assert done.returncode == 0, done.stderr
+        judge(test, file, 2, 1, [0, 3000])
+
+
+@pytest.mark.parametrize("name", ["openmpi", "mpich-5"])
+@pytest.mark.parametrize("test", ["pingpong", "alltoall"])
+def test_a_wrong_byte_ends_the_run_and_is_named(test: str, name: str) -> None:
+    """The third message that a rank checks gets its middle byte flipped: of 1000 bytes, byte 500."""
+    done = launch(test, name, "--sizes", "1000", *FEW, "--corrupt", "3", "--output", "/dev/null")
+    assert done.returncode == 1
+    found = re.search(r"rank (\d), seed 1: WRONG RESULT: (\S+), message from rank (\d): (byte \d+ of \d+)", done.stderr)
+    assert found, done.stderr
+    assert found[2] in VARIANTS[test] and found[4] == "byte 500 of 1000"
+    assert test == "alltoall" or found[1] != found[3]
+
+
+@pytest.mark.parametrize(
+    ("test", "ranks", "arguments", "code", "says"),
+    [
+        ("pingpong", 3, (), 2, "needs an even number of ranks, not 3"),
+        ("pingpong", 1, (), 2, "needs 2 ranks or more, not 1"),
+        ("exchange", 2, ("--pairs", "2"), 2, "--pairs 2 needs 4 ranks, not 2"),
+        ("stream", 2, ("--speed", "1"), 2, "unknown option --speed; --help lists them"),
+        ("stream", 2, ("fast",), 2, "'fast' is no option; --help lists them"),
+        ("halo", 2, ("--sizes",), 2, "--sizes needs a value, or is unknown"),
+        ("halo", 2, ("--variants", "irecv-isend,best"), 2, "no variant 'best'; --help lists them"),
+        ("rate", 2, ("--sizes", "8,-1"), 2, "--sizes must be a number from 0 to 2147483647, not '-1'"),
+        ("rate", 2, ("--window", "0"), 2, "--window must be from 1 to 65536, not 0"),
+        ("rate", 2, ("--samples", "0"), 2, "--samples must be 1 or more"),
+        ("pingpong", 2, ("--sizes", "2147483647"), 2, "buffered mode takes messages of up to"),
+        ("pingpong", 2, ("--output", "/nowhere/at/all"), 3, "cannot write /nowhere/at/all: No such file or directory;"),
+        ("pingpong", 2, ("--sizes", "8", "--output", "/dev/full", *FEW), 3, "is the disk full?"),
+    ],
+)
+def test_wrong_use_is_said_once_and_told_from_failure(
+    test: str, ranks: int, arguments: tuple[str, ...], code: int, says: str
+) -> None:
+    done = launch(test, "openmpi", *arguments, ranks=ranks)
+    assert done.returncode == code, done.stderr
+    assert done.stderr.count(f"{test}: ") == 1 and says in done.stderr
+
+
+@pytest.mark.parametrize("test", VARIANTS)
+def test_help_lists_variants_and_options(test: str) -> None:
+    """Without a launcher: one rank that MPI starts by itself."""
+    chosen = library("openmpi")
+    done = subprocess.run(
+        [str(suite(chosen.name) / test), "--help"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(VARIANTS[test]) <= set(done.stdout.split())
+    own = {"rate": ["--window"]}.get(test, [])
+    paired = [] if test in ("alltoall", "halo") else ["--pairs"]
+    for option in ("--variants", "--sizes", "--corrupt", "--output", *own, *paired):
+        assert option in done.stdout
