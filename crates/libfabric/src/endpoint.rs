@@ -66,13 +66,16 @@ impl Endpoint {
             let domain = opened(library, "fi_domain", |to| called!((*ops).domain, from, at, to, ptr::null_mut()))?;
             let (from, ops) = (domain.get(), (*domain.get()).ops);
             let mut attributes = fi_av_attr { type_: FI_AV_TABLE, ..fi_av_attr::default() };
-            let vector =
-                opened(library, "fi_av_open", |to| called!((*ops).av_open, from, &raw mut attributes, to, ptr::null_mut()))?;
+            let vector = opened(library, "fi_av_open", |to| {
+                called!((*ops).av_open, from, &raw mut attributes, to, ptr::null_mut())
+            })?;
             let wait_obj = if wishes.sleeps { FI_WAIT_UNSPEC } else { FI_WAIT_NONE };
             let mut attributes = fi_cq_attr { format: FI_CQ_FORMAT_TAGGED, wait_obj, ..fi_cq_attr::default() };
-            let queue =
-                opened(library, "fi_cq_open", |to| called!((*ops).cq_open, from, &raw mut attributes, to, ptr::null_mut()))?;
-            let endpoint = opened(library, "fi_endpoint", |to| called!((*ops).endpoint, from, at, to, ptr::null_mut()))?;
+            let queue = opened(library, "fi_cq_open", |to| {
+                called!((*ops).cq_open, from, &raw mut attributes, to, ptr::null_mut())
+            })?;
+            let endpoint =
+                opened(library, "fi_endpoint", |to| called!((*ops).endpoint, from, at, to, ptr::null_mut()))?;
             endpoint.bind(library, vector.fid(), 0)?;
             endpoint.bind(library, queue.fid(), FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION)?;
             let (fid, ops) = (endpoint.fid(), (*endpoint.fid()).ops);

@@ -9,8 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
-use crate::bindings::{FI_MAJOR_VERSION, FI_MINOR_VERSION, fi_info, fid_fabric};
-use crate::bindings::fi_fabric_attr;
+use crate::bindings::{FI_MAJOR_VERSION, FI_MINOR_VERSION, fi_fabric_attr, fi_info, fid_fabric};
+
 use crate::error::FabricError;
 
 /// Names the file of the library to load, instead of the system's.
@@ -28,8 +28,7 @@ pub struct Library {
     version: u32,
 }
 
-type GetInfo =
-    unsafe extern "C" fn(u32, *const c_char, *const c_char, u64, *const fi_info, *mut *mut fi_info) -> c_int;
+type GetInfo = unsafe extern "C" fn(u32, *const c_char, *const c_char, u64, *const fi_info, *mut *mut fi_info) -> c_int;
 
 static LOADED: OnceLock<Result<Library, FabricError>> = OnceLock::new();
 
@@ -78,7 +77,8 @@ impl Library {
         // SAFETY: the handle is valid, and stays; each function has had this type since libfabric 1.0, and takes
         // structures that only ever grew at their ends.
         unsafe {
-            let version: unsafe extern "C" fn() -> u32 = symbol(handle, c"fi_version").ok_or_else(|| no("fi_version"))?;
+            let version: unsafe extern "C" fn() -> u32 =
+                symbol(handle, c"fi_version").ok_or_else(|| no("fi_version"))?;
             Ok(Self {
                 getinfo: symbol(handle, c"fi_getinfo").ok_or_else(|| no("fi_getinfo"))?,
                 freeinfo: symbol(handle, c"fi_freeinfo").ok_or_else(|| no("fi_freeinfo"))?,

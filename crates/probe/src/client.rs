@@ -120,8 +120,7 @@ fn open(channel: &mut Channel, session: &Session, place: &Place) -> Result<(Side
         Reply::Connected => {}
         other => return Err(out_of_turn(&other)),
     }
-    let opened =
-        Opened { peer: host, mtu: transport.mtu(), lossy: transport.is_lossy(), path: transport.path() };
+    let opened = Opened { peer: host, mtu: transport.mtu(), lossy: transport.is_lossy(), path: transport.path() };
     Ok((Side::new(transport, session), opened))
 }
 

@@ -344,7 +344,9 @@ fn choose_link(arguments: &TestArguments) -> Result<LinkKind, LaunchError> {
         (Kind::Xdp, None) => LinkKind::Xdp,
         (Kind::Xdp, Some(LinkKind::Packet)) => return refuse("transport xdp over --link packet is transport raw"),
         (Kind::Tcp | Kind::Udp, Some(_)) => return refuse("tcp and udp have no --link: they go through the kernel"),
-        (Kind::Libfabric, Some(_)) => return refuse("libfabric has no --link: its own provider takes FI_BAREWIRE_LINK"),
+        (Kind::Libfabric, Some(_)) => {
+            return refuse("libfabric has no --link: its own provider takes FI_BAREWIRE_LINK");
+        }
         (_, link) => link.unwrap_or_default(),
     };
     if link != LinkKind::Packet && arguments.processes.unwrap_or(arguments.pairs) > 1 {
@@ -361,7 +363,8 @@ fn refuse_options_of_others(arguments: &TestArguments) -> Result<(), LaunchError
         return Err(LaunchError::WrongUse("--provider is libfabric's: choose --transport libfabric".to_owned()));
     }
     if !arguments.tuned.is_empty() && !matches!(kind, Kind::Endpoint | Kind::Messages) {
-        let text = "--tuned is for endpoint and messages; libfabric's own provider takes FI_BAREWIRE_… and the tuning file";
+        let text =
+            "--tuned is for endpoint and messages; libfabric's own provider takes FI_BAREWIRE_… and the tuning file";
         return Err(LaunchError::WrongUse(text.to_owned()));
     }
     Ok(())

@@ -228,7 +228,12 @@ impl Counters {
 #[serde(rename_all = "snake_case")]
 pub enum Endpoint {
     Socket(SocketAddr),
-    Station { address: [u8; 6], mtu: usize },
+    Station {
+        address: [u8; 6],
+        mtu: usize,
+    },
     /// An endpoint's name in its libfabric provider's own form.
-    Fabric { name: Vec<u8> },
+    Fabric {
+        name: Vec<u8>,
+    },
 }

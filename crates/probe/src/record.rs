@@ -12,7 +12,7 @@ pub const SCHEMA: &str = "barewire-probe/1";
 #[derive(Serialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record<'a> {
-    Start(Start<'a>),
+    Start(Box<Start<'a>>),
     Samples(Values<'a>),
     End(End),
 }

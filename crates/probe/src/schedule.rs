@@ -242,7 +242,7 @@ impl<W: Write> Schedule<'_, W> {
             host,
             peer: opened.peer,
         };
-        write(self.output, &Record::Start(start))
+        write(self.output, &Record::Start(Box::new(start)))
     }
 
     fn measure_round_trips(&mut self, message_bytes: u32) -> Result<(), LaunchError> {

@@ -149,6 +149,7 @@ def _parse_tuned(text: str) -> tuple[str, int]:
 
 
 def in_lab(topology: str, link: LinkSpec, broker: bool) -> AbstractContextManager[tuple[Site, dict[str, Any]]]:
+    """The first two hosts of a lab that is made for the block, and what a run keeps of it."""
     shape = parse_topology(topology)
 
     @contextmanager

@@ -79,8 +79,10 @@ fn launch_error(error: FabricError) -> LaunchError {
         && provider == OWN_PROVIDER
     {
         let folder = env::var("FI_PROVIDER_PATH").unwrap_or_else(|_| "libfabric's own folder".to_owned());
-        text += &format!("; it is looked for in FI_PROVIDER_PATH, which is {folder}: `make build` makes it, and raw \
-                          frames need CAP_NET_RAW or a broker");
+        text += &format!(
+            "; it is looked for in FI_PROVIDER_PATH, which is {folder}: `make build` makes it, and raw \
+                          frames need CAP_NET_RAW or a broker"
+        );
     }
     match error {
         FabricError::NoLibrary { .. } | FabricError::NoProvider { .. } => LaunchError::MachineCannot(text),
@@ -180,8 +182,8 @@ impl Transport for Fabric {
             return Ok(true);
         }
         for attempt in 0..2 {
-            let has_room = message.len() <= self.endpoint.inject_bytes()
-                || self.under_way < borrowed_messages(message.len());
+            let has_room =
+                message.len() <= self.endpoint.inject_bytes() || self.under_way < borrowed_messages(message.len());
             // SAFETY: the caller keeps the message as it is until `under_way`, which the completions bring down, has made
             // room for so many others.
             let posted = if has_room { unsafe { self.endpoint.send(message) } } else { Ok(Posted::Busy) };

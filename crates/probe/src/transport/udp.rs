@@ -236,6 +236,7 @@ mod tests {
             walk_bytes: 0,
             give_way: false,
             token: 0,
+            provider: None,
             tuned: Vec::new(),
         };
         let place = Place { interface: None, queue: 0, ip: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), broker: None };

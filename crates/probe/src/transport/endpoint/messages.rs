@@ -222,3 +222,90 @@ impl<L: Link> Transport for Messages<L> {
         Some(self.mtu)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use barewire_endpoint::{Endpoint, Framing, Tuning};
+    use barewire_link::{Faults, MemoryLink};
+    use barewire_llc::Lsap;
+
+    use super::*;
+
+    fn pair(eager_bytes: usize) -> [Messages<MemoryLink>; 2] {
+        let tuning = Tuning::default().with(&[("eager_bytes", eager_bytes)]).unwrap();
+        let (a, b) = MemoryLink::pair(1500, Faults::default(), 1);
+        let [a, b] = [a, b].map(|link| {
+            let mut config = barewire_endpoint::Config::new(Lsap::new(0x20).unwrap(), Framing::default());
+            config.local = None;
+            let endpoint = Endpoint::open(link, config, None).unwrap();
+            Messenger::new(endpoint, barewire_messages::Config::tuned(&tuning))
+        });
+        let (at_a, at_b) = (a.address(), b.address());
+        [Messages::new(a, at_b, Role::Active, 1500), Messages::new(b, at_a, Role::Passive, 1500)]
+    }
+
+    /// Moves one message from the one to the other.
+    fn pass(from: &mut Messages<MemoryLink>, to: &mut Messages<MemoryLink>, message: &[u8], place: &mut [u8]) {
+        let mut done = 0;
+        let mut is_there = false;
+        while !is_there || !from.settle().unwrap() {
+            // SAFETY: message and place stay where they are until the sender has settled and the message is there.
+            unsafe {
+                from.try_send(0, message, &mut done).unwrap();
+                is_there = is_there || to.receive(place, Duration::ZERO).unwrap().is_some();
+            }
+            from.go_on().unwrap();
+            to.go_on().unwrap();
+        }
+    }
+
+    #[test]
+    fn messages_pass_both_ways_eagerly_and_announced() {
+        for eager_bytes in [0, 4096, 1 << 20] {
+            let [mut a, mut b] = pair(eager_bytes);
+            for bytes in [1, 8, 1400, 1500, 4096, 4097, 100_000] {
+                let (there, back) = (vec![1; bytes], vec![2; bytes]);
+                let (mut at_a, mut at_b) = (vec![0; bytes], vec![0; bytes]);
+                pass(&mut a, &mut b, &there, &mut at_b);
+                pass(&mut b, &mut a, &back, &mut at_a);
+                assert!(at_b == there && at_a == back, "{bytes} bytes, eager up to {eager_bytes}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_has_settled_writes_nowhere_and_gets_the_message_later() {
+        let [mut a, mut b] = pair(1 << 20);
+        let (mut given_up, mut place) = ([0; 8], [0; 8]);
+        // SAFETY: as of `pass`; given up below.
+        assert_eq!(unsafe { b.receive(&mut given_up, Duration::ZERO) }.unwrap(), None);
+        while !b.settle().unwrap() {}
+        let mut done = 0;
+        while !a.settle().unwrap() || done == 0 {
+            // SAFETY: the message stays.
+            unsafe { a.try_send(0, const { &[7; 8] }, &mut done) }.unwrap();
+            b.settle().unwrap();
+        }
+        assert_eq!(given_up, [0; 8]);
+        // SAFETY: the place stays.
+        while unsafe { b.receive(&mut place, Duration::ZERO) }.unwrap().is_none() {}
+        assert_eq!(place, [7; 8]);
+    }
+
+    #[test]
+    fn a_message_of_another_length_is_an_error() {
+        let [mut a, mut b] = pair(1 << 20);
+        let (mut place, mut done) = ([0; 9], 0);
+        let error = loop {
+            // SAFETY: message and place stay.
+            unsafe {
+                a.try_send(0, const { &[7; 8] }, &mut done).unwrap();
+                if let Err(error) = b.receive(&mut place, Duration::ZERO) {
+                    break error;
+                }
+            }
+            a.go_on().unwrap();
+        };
+        assert!(error.to_string().contains("8 bytes came instead of 9"), "{error}");
+    }
+}
