@@ -50,7 +50,18 @@ def test_every_layer_is_launched_in_every_round_and_the_page_shows_what_each_add
 @needs_libfabric
 def test_a_shaped_link_has_its_limit_and_no_floor(tmp_path: Path) -> None:
     done = barewire(
-        "bench", "budget", "--library", "none", "--rate", "1gbit", *SHORT, "--json", "-o", str(tmp_path / "run")
+        "bench",
+        "budget",
+        "--library",
+        "none",
+        "--rate",
+        "1gbit",
+        *SHORT,
+        "--launches",
+        "1",
+        "--json",
+        "-o",
+        str(tmp_path / "run"),
     )
     assert done.returncode == 0, done.stderr
     short, _ = json.loads(done.stdout)["budgets"]
