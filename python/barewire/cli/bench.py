@@ -20,6 +20,7 @@ from barewire.measure.brokers import brokers_in
 from barewire.measure.launch import Effort
 from barewire.measure.programs import expand_sizes
 from barewire.measure.session import Enough
+from barewire.measure.subjects import TRANSPORTS
 from barewire.models.naming import PACKET
 
 _LAB = "The lab"
@@ -31,15 +32,19 @@ def bench(
     tests: Annotated[
         str,
         typer.Argument(
-            metavar="TEST[,TEST]", help="pingpong, stream, bidirectional; or host, which has a --help of its own"
+            metavar="TEST[,TEST]",
+            help="pingpong, stream, bidirectional; or host, or budget, which have a --help of their own",
         ),
     ],
     transport: Annotated[
-        str, typer.Option(help="tcp, udp, raw, xdp, llc1, llc2, llc3, endpoint; several with commas")
+        str,
+        typer.Option(help=f"{', '.join(TRANSPORTS)}, libfabric-NAME for another provider; several with commas"),
     ] = "tcp,udp,raw",
     link: Annotated[
         str,
-        typer.Option(help="of raw and llc: packet, xdp, xdp-generic, xdp-native, xdp-zerocopy; or several"),
+        typer.Option(
+            help="of raw, llc, endpoint and messages: packet, xdp, xdp-generic, xdp-native, xdp-zerocopy; or several"
+        ),
     ] = PACKET,
     wait: Annotated[str, typer.Option(help="spin, adaptive, block, busypoll; several with commas")] = "spin",
     sizes: Annotated[str, typer.Option(help="message sizes: 64,1400,4KiB or 1..64KiB, which doubles")] = "64,1400",
@@ -94,6 +99,10 @@ def bench(
     seconds: Annotated[float, typer.Option(help="time per launch and size, at most", rich_help_panel=_EFFORT)] = 0.2,
     blocks: Annotated[int, typer.Option(min=1, help="timed blocks of a stream", rich_help_panel=_EFFORT)] = 10,
     warmup: Annotated[int, typer.Option(min=1, help="round trips before the samples", rich_help_panel=_EFFORT)] = 200,
+    tuned: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=NUMBER", help="of endpoint and messages, such as eager_bytes=4096; may be repeated"),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="of order and payloads; drawn unless given")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="the run's directory; runs/… unless given")
@@ -113,12 +122,13 @@ def bench(
         processes=None if processes is None else parse_processes(processes),
         cache=cache is OnOff.on,
         walk_bytes=walk_bytes,
+        tuned=tuple(_parse_tuned(text) for text in tuned or []),
         effort=Effort(samples, seconds, warmup, blocks),
         enough=Enough(*parse_launches(launches), precision, budget),
     )
     place: AbstractContextManager[tuple[Site, dict[str, Any] | None]]
     if hosts is None:
-        place = _in_lab(lab, LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss)), broker)
+        place = in_lab(lab, LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss)), broker)
     else:
         if broker:
             raise WrongUse("--broker starts brokers in a lab's hosts: leave it out with --hosts")
@@ -131,7 +141,15 @@ def bench(
     print_result(run, directory, as_json)
 
 
-def _in_lab(topology: str, link: LinkSpec, broker: bool) -> AbstractContextManager[tuple[Site, dict[str, Any]]]:
+def _parse_tuned(text: str) -> tuple[str, int]:
+    name, _, value = text.partition("=")
+    if not name or not value.isdecimal():
+        raise WrongUse(f"'{text}' is no value of the tuning file; write NAME=NUMBER, such as eager_bytes=4096")
+    return name, int(value)
+
+
+def in_lab(topology: str, link: LinkSpec, broker: bool) -> AbstractContextManager[tuple[Site, dict[str, Any]]]:
+    """The first two hosts of a lab that is made for the block, and what a run keeps of it."""
     shape = parse_topology(topology)
 
     @contextmanager

@@ -10,6 +10,7 @@ from barewire.measure.host_records import read_host_records
 from barewire.measure.mpi_records import read_mpi_records
 from barewire.measure.records import LaunchRecords, read_records
 from barewire.measure.session import LAUNCHES_DIRECTORY, parse_launch_file_name
+from barewire.models.naming import read_mpi_subject
 from barewire.models.wire import Link
 from barewire.results import SAMPLE_SCHEMA, Launch, Run, read_run, series_from_samples, shared_from_samples, write_run
 
@@ -51,6 +52,6 @@ def recover_run(directory: Path) -> Run:
 def _read(run: Run, file: Path, number: int, test: str, subject: str) -> LaunchRecords:
     if run.kind == "host":
         return read_host_records(file, number)
-    if run.kind == "mpi":
+    if read_mpi_subject(subject) is not None:
         return read_mpi_records(file, number, subject)
     return read_records(file, number, test, subject, run.parameters["pairs"])

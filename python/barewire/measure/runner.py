@@ -15,7 +15,7 @@ from barewire.measure.launch import Effort, Order, launch
 from barewire.measure.records import LaunchRecords, read_records
 from barewire.measure.session import Enough, Progress, new_run, run_campaign
 from barewire.measure.sites import Site
-from barewire.measure.subjects import Subject, floors_of
+from barewire.measure.subjects import TUNED, Subject, floors_of
 from barewire.models.naming import PACKET
 from barewire.results import Run, Series, series_from_samples, shared_from_samples
 
@@ -33,6 +33,8 @@ class Plan:
     processes: tuple[int, ...] | None = None
     cache: bool = True
     walk_bytes: int | None = None
+    # Of endpoints and messages: what goes before both sides' tuning files.
+    tuned: tuple[tuple[str, int], ...] = ()
     effort: Effort = field(default_factory=Effort)
     enough: Enough = field(default_factory=Enough)
 
@@ -40,6 +42,8 @@ class Plan:
         """Refuse what cannot be measured."""
         if self.processes is not None:
             self._check_processes(self.processes)
+        if self.tuned and not any(subject.transport in TUNED for subject in self.subjects):
+            raise WrongUse(f"--tuned is for {' and '.join(TUNED)}: add one of them to --transport")
 
     def _check_processes(self, processes: tuple[int, ...]) -> None:
         if self.pairs > 1:
@@ -65,7 +69,7 @@ def measure(
     run = new_run(
         command=command,
         seed=plan.seed,
-        parameters=_parameters(site, plan),
+        parameters=ProbeCampaign(site, plan).parameters(),
         environment=describe_environment(stations, site.link, lab),
         lab=lab,
         warnings=warnings,
@@ -101,6 +105,27 @@ class ProbeCampaign:
         """Judged by the site's link."""
         return series_from_samples(frame, self.site.link)
 
+    def parameters(self) -> dict[str, Any]:
+        """What a run keeps of the plan and the link."""
+        plan, link = self.plan, self.site.link
+        return {
+            "tests": list(plan.tests),
+            "subjects": [subject.name for subject in plan.subjects],
+            "sizes": list(plan.sizes),
+            "pairs": plan.pairs,
+            "processes": None if plan.processes is None else list(plan.processes),
+            "cache": "on" if plan.cache else "off",
+            "walk_bytes": plan.walk_bytes,
+            "samples": plan.effort.samples,
+            "seconds_per_size": plan.effort.seconds,
+            "warmup": plan.effort.warmup,
+            "stream_blocks": plan.effort.blocks,
+            "tuned": dict(plan.tuned),
+            **asdict(plan.enough),
+            "rate_bit_s": link.rate_bit_s,
+            "mtu": link.mtu,
+        }
+
     def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
         """How processes shared the interface, where numbers of them were asked for."""
         return run if self.plan.processes is None else replace(run, shared=shared_from_samples(frame, run.series))
@@ -128,6 +153,7 @@ def _rounds(site: Site, plan: Plan) -> Iterator[list[Order]]:
                     seed=generator.getrandbits(32),
                     pairs=plan.pairs,
                     processes=count,
+                    tuned=plan.tuned if subject.transport in TUNED else (),
                     cache=plan.cache,
                     walk_bytes=plan.walk_bytes,
                     effort=plan.effort,
@@ -135,22 +161,3 @@ def _rounds(site: Site, plan: Plan) -> Iterator[list[Order]]:
             )
             number += 1
         yield orders
-
-
-def _parameters(site: Site, plan: Plan) -> dict[str, Any]:
-    return {
-        "tests": list(plan.tests),
-        "subjects": [subject.name for subject in plan.subjects],
-        "sizes": list(plan.sizes),
-        "pairs": plan.pairs,
-        "processes": None if plan.processes is None else list(plan.processes),
-        "cache": "on" if plan.cache else "off",
-        "walk_bytes": plan.walk_bytes,
-        "samples": plan.effort.samples,
-        "seconds_per_size": plan.effort.seconds,
-        "warmup": plan.effort.warmup,
-        "stream_blocks": plan.effort.blocks,
-        **asdict(plan.enough),
-        "rate_bit_s": site.link.rate_bit_s,
-        "mtu": site.link.mtu,
-    }

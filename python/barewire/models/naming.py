@@ -11,6 +11,12 @@ PACKET = "packet"
 XDP_LINKS = ("xdp", "xdp-generic", "xdp-native", "xdp-zerocopy")
 LINKS = (PACKET, *XDP_LINKS)
 FLOOR = "floor"
+# Subjects of libfabric: over our own provider, or over another one, which is in the name.
+LIBFABRIC = "libfabric"
+OWN_PROVIDER = "barewire"
+# What libfabric layers over a provider so that it carries tagged messages reliably.
+_LAYERED = {"tcp": "tcp;ofi_rxm", "udp": "udp;ofi_rxd"}
+_LIBFABRIC = re.compile(rf"{LIBFABRIC}(?:-([a-z0-9_]+))?")
 # What may carry an MPI job's messages; any other libfabric provider is ofi-NAME.
 MPI_FABRICS = ("barewire", "tcp", "udp", "ucx", "shm")
 OTHER_PROVIDER = re.compile(r"ofi-[a-z0-9_]+")
@@ -42,6 +48,14 @@ def read_subject(name: str) -> SubjectName:
     if transport in XDP_LINKS:
         transport, link = "raw", transport
     return SubjectName(transport, link or PACKET, wait or "spin")
+
+
+def provider_of(transport: str) -> str | None:
+    """The provider of a libfabric transport, as libfabric writes it; None for any other transport."""
+    match = _LIBFABRIC.fullmatch(transport)
+    if match is None:
+        return None
+    return OWN_PROVIDER if match[1] is None else _LAYERED.get(match[1], match[1])
 
 
 def is_floor(name: str) -> bool:

@@ -17,7 +17,9 @@ WIRE_TOLERANCE = 0.005
 _PROTOCOLS: dict[str, Protocol] = {
     "tcp": "tcp",
     "udp": "udp",
-    **dict.fromkeys(("raw", "llc1", "llc2", "llc3", "endpoint", "floor"), "raw"),
+    **dict.fromkeys(("raw", "llc1", "llc2", "llc3", "endpoint", "messages", "libfabric", "floor"), "raw"),
+    "libfabric-tcp": "tcp",
+    "libfabric-udp": "udp",
 }
 # What of a message every MPI library sends over a fabric at least. UCX is only ever asked for TCP.
 _MPI_PROTOCOLS: dict[str, Protocol] = {

@@ -32,6 +32,10 @@ _COLOURS = {
     "llc2": "#CC79A7",
     "llc3": "#B8860B",
     "endpoint": "#332288",
+    "messages": "#A0522D",
+    "libfabric": "#2F6F4E",
+    "libfabric-tcp": "#B5446E",
+    "libfabric-udp": "#5B8C2A",
     "llc1+xdp": "#117733",
     "llc2+xdp": "#882255",
     "llc3+xdp": "#999933",
@@ -71,6 +75,10 @@ DARK = {
     "#999933": "#D6D65C",
     "#332288": "#8C7BFF",
     "#AA4499": "#E48FD8",
+    "#A0522D": "#DB8A5E",
+    "#2F6F4E": "#5FBF93",
+    "#B5446E": "#EC7FA8",
+    "#5B8C2A": "#9BD05F",
 }
 # Of what MPI libraries are told beyond the fabric, which is more than anybody has colours for by name.
 _PALETTE = tuple(colour for colour in DARK if colour not in (INK, GRID, SURFACE, "#6B7682"))
@@ -85,6 +93,10 @@ _MARKERS = {
     "llc2": "star",
     "llc3": "hexagon",
     "endpoint": "bowtie",
+    "messages": "hourglass",
+    "libfabric": "diamond-wide",
+    "libfabric-tcp": "square-cross",
+    "libfabric-udp": "diamond-cross",
     "barewire": "circle",
     "ucx": "triangle-down",
     "shm": "cross",

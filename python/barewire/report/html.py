@@ -13,7 +13,7 @@ from markupsafe import Markup
 from plotly.offline.offline import get_plotlyjs
 
 from barewire.models.naming import is_floor
-from barewire.report import host, mpi, words
+from barewire.report import budget, host, mpi, words
 from barewire.report.figures import (
     DARK,
     EVEN_SHARES,
@@ -50,8 +50,9 @@ def render(run: Run, frame: pl.DataFrame, *, baseline: str = "tcp") -> str:
     return _page(
         "report.html.j2",
         run=run,
-        headlines=headlines(run, comparisons),
+        headlines=budget.headlines(run) or headlines(run, comparisons),
         warnings=warnings(run),
+        first=budget.sections(run),
         sharing=_sharing(run),
         tests=_tests(run, frame, comparisons),
         more=[*_parameters(run, frame), *_phases(run)],

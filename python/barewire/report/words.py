@@ -98,6 +98,10 @@ _NAMES = {
     "llc2": "LLC 2",
     "llc3": "LLC 3",
     "endpoint": "endpoint",
+    "messages": "messages",
+    "libfabric": "libfabric",
+    "libfabric-tcp": "libfabric over TCP",
+    "libfabric-udp": "libfabric over UDP",
     "floor": "floor",
 }
 _LINKS = {

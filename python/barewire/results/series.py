@@ -19,7 +19,7 @@ from barewire.stats import is_precise, mean_interval, median_interval
 
 TEST_ORDER = ("pingpong", "stream", "bidirectional")
 # A subject not listed follows, the floor is last.
-SUBJECT_ORDER = ("tcp", "udp", "raw", "xdp", "llc1", "llc2", "llc3", "endpoint")
+SUBJECT_ORDER = ("tcp", "udp", "raw", "xdp", "llc1", "llc2", "llc3", "endpoint", "messages", "libfabric")
 
 _KEY = (
     "test",
