@@ -19,7 +19,7 @@ from barewire.models.naming import baseline_of, read_mpi_subject
 from barewire.models.verdict import protocol_of
 from barewire.mpi import Family, Library, Wishes, suite
 from barewire.mpi.eager import eager_settings
-from barewire.mpi.fabrics import fabric_settings
+from barewire.mpi.fabrics import PROVIDER_FILE, fabric_settings
 from barewire.report.words import subject_name
 
 OPEN_MPI, MPICH_5, INTEL = LIBRARIES["openmpi"], LIBRARIES["mpich-5"], LIBRARIES["intel"]
@@ -30,6 +30,8 @@ DEBIAN_MPICH = Library("mpich", Family.MPICH, "4.0.2", Path("/nowhere/lib/libmpi
 def complete(tmp_path, monkeypatch):
     """Libraries with a launcher and a compiler, which only their folders have to tell."""
     (tmp_path / "bin").mkdir()
+    (tmp_path / PROVIDER_FILE).touch()
+    monkeypatch.setenv("FI_PROVIDER_PATH", str(tmp_path))
     for name in ("mpirun", "mpicc"):
         (tmp_path / "bin" / name).touch()
         (tmp_path / "bin" / name).chmod(stat.S_IRWXU)
@@ -117,6 +119,12 @@ def test_a_library_without_compiler_is_left_out_or_refused(complete, tmp_path):
         subjects_of(Choice((complete["openmpi"],), ("tcp",)), one_host=False, lab=True)
     with pytest.raises(MachineCannot, match="nothing is left"):
         subjects_of(Choice(), one_host=False, lab=True)
+
+
+def test_without_our_provider_the_other_fabrics_are_left(complete, tmp_path):
+    (tmp_path / PROVIDER_FILE).unlink()
+    subjects, reasons = subjects_of(Choice(), one_host=False, lab=True)
+    assert {one.wishes.fabric for one in subjects} == {"tcp"} and "correct FI_PROVIDER_PATH" in reasons[0]
 
 
 def test_libraries_that_do_not_build_are_left_out_unless_named():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """What is measured of MPI: libraries over fabrics, with eager limits and ways of progress; those that there are."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,7 +9,8 @@ from pathlib import Path
 from barewire.errors import MachineCannot, WrongUse
 from barewire.models.naming import MpiName, read_mpi_subject
 from barewire.mpi import Library, Wishes, find_library, installed_libraries
-from barewire.mpi.fabrics import PROGRESSES, PROVIDER, THREAD, fabric_settings
+from barewire.mpi.fabrics import PROGRESSES, PROVIDER, THREAD, fabric_settings, provider_folder
+from barewire.mpi.prepare import BUILT_PROVIDER
 
 FABRICS_UNLESS_NAMED = ("barewire", "tcp")
 
@@ -137,7 +139,9 @@ def _unlike(values: tuple[str | None, ...], own: tuple[str, ...]) -> tuple[str |
 
 
 def _check(subject: MpiSubject, *, one_host: bool, lab: bool) -> None:
-    """MachineCannot for a library that lacks the fabric, its launcher or its compiler."""
+    """MachineCannot for a library that lacks the fabric, its launcher or its compiler; or if there is no provider."""
+    if subject.wishes.fabric == PROVIDER:
+        provider_folder(os.environ, BUILT_PROVIDER)
     for program in ("mpirun", "mpicc"):
         subject.library.program(program)
     fabric_settings(subject.library, subject.wishes, one_host=one_host, lab=lab)
