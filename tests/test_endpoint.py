@@ -23,7 +23,7 @@ from barewire.lab import Lab, LinkSpec
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-# Tags of the only pair: crates/probe/src/transport/endpoint.rs.
+# Tags of the only pair: crates/probe/src/transport/endpoint/mod.rs.
 PASSIVE, ACTIVE = 0x10, 0xFC
 # crates/endpoint/src/token.rs, framing.rs.
 TOKEN_BYTES = 8

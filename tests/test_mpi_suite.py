@@ -43,10 +43,10 @@ QUANTITIES = {
 }
 # Whose times are recorded: of each pair the first rank, the second, or both.
 FIRST, SECOND = ("pingpong", "bandwidth", "rate"), ("stream",)
-# Nothing; one byte; not a multiple of the words that contents are made of; several frames; beyond every eager limit.
-SIZES = [0, 1, 13, 5000, 150001]
+# Nothing; not a multiple of the words that contents are made of; several frames; beyond every eager limit.
+SIZES = [0, 13, 5000, 150001]
 # Windows of 64 of these are enough.
-SIZES_OF_RATE = [0, 1, 13, 5000]
+SIZES_OF_RATE = [0, 1, 5000]
 FEW = ("--samples", "2", "--warmup", "1", "--seconds", "0")
 # Each measurement over both fabrics, and under each library; more ranks than two where the pattern needs them.
 LAUNCHES = [
@@ -161,14 +161,13 @@ def test_any_number_of_ranks_finds_its_peers(test: str, ranks: int, tmp_path: Pa
 
 def test_buffers_that_walk_through_memory_are_checked_too(tmp_path: Path) -> None:
     file = tmp_path / "records"
-    for test in ("pingpong", "bandwidth", "alltoall"):
+    for test in ("bandwidth", "alltoall"):
         done = launch(test, "openmpi", "--sizes", "0,3000", "--walk", "100000", *FEW, "--output", str(file))
         assert done.returncode == 0, done.stderr
         judge(test, file, 2, 1, [0, 3000])
 
 
-@pytest.mark.parametrize("name", ["openmpi", "mpich-5"])
-@pytest.mark.parametrize("test", ["pingpong", "alltoall"])
+@pytest.mark.parametrize(("test", "name"), [("pingpong", "openmpi"), ("alltoall", "mpich-5"), ("halo", "openmpi-5")])
 def test_a_wrong_byte_ends_the_run_and_is_named(test: str, name: str) -> None:
     """The third message that a rank checks gets its middle byte flipped: of 1000 bytes, byte 500."""
     done = launch(test, name, "--sizes", "1000", *FEW, "--corrupt", "3", "--output", "/dev/null")
@@ -176,7 +175,7 @@ def test_a_wrong_byte_ends_the_run_and_is_named(test: str, name: str) -> None:
     found = re.search(r"rank (\d), seed 1: WRONG RESULT: (\S+), message from rank (\d): (byte \d+ of \d+)", done.stderr)
     assert found, done.stderr
     assert found[2] in VARIANTS[test] and found[4] == "byte 500 of 1000"
-    assert test == "alltoall" or found[1] != found[3]
+    assert test != "pingpong" or found[1] != found[3]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from synthetic import synthetic_run
 from synthetic_host import synthetic_host
+from synthetic_mpi import synthetic_mpi
 
 from barewire.cli.report import REFERENCE_FILE, write_report
 from barewire.models.wire import Link
@@ -185,4 +186,28 @@ def test_the_page_of_a_host_is_drawn_at_every_width(browser, tmp_path, device):
     assert all(one["inside"] and one["height"] > 200 for one in plots)
     text = browser.execute_script("return document.body.innerText")
     for said in ("switch/process", "Copy crossover", "Against the reference"):
+        assert said.lower() in text.lower()
+
+
+@pytest.mark.parametrize("device", list(WIDTHS))
+def test_the_page_of_mpi_libraries_is_drawn_at_every_width(browser, tmp_path, device):
+    """Patterns, parameters with their curves, a kernel with its phases; every choice of every figure is drawn."""
+    synthetic_mpi(tmp_path, "pingpong", "overlap", "fft", ranks=(2,))
+    show(browser, write_report(tmp_path), device)
+    wide, window = browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+    assert wide <= window
+    drawn = browser.execute_script(
+        "return [...document.querySelectorAll('.card[data-figure]')].map(card => {"
+        "const select = card.querySelector('select'), plot = card.querySelector('.plot'), counts = [];"
+        "for (let n = 0; n < (select ? select.options.length : 1); n++) {"
+        "  if (select) { select.value = n; select.dispatchEvent(new Event('change')); }"
+        "  counts.push(plot.querySelectorAll('.scatterlayer .trace, .bars').length); }"
+        "return {title: card.querySelector('h3').innerText, counts}; })"
+    )
+    assert browser.get_log("browser") == []
+    titles = [one["title"] for one in drawn]
+    assert {"Variants", "Against message size", "Against the computation", "Phases", "Distribution"} <= {*titles}
+    assert all(count >= 2 for one in drawn for count in one["counts"]), drawn
+    text = browser.execute_script("return document.body.innerText")
+    for said in ("Laws of latency", "Where the time goes", "the same library over TCP"):
         assert said.lower() in text.lower()

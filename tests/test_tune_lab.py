@@ -7,10 +7,14 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from conftest import barewire
+from conftest import barewire, stand_up
 from mpi_libraries import needs, program
 
-from barewire.measure.tune import CANDIDATES
+from barewire.measure import LabSite
+from barewire.measure.launch import Effort
+from barewire.measure.programs import read_tuning
+from barewire.measure.tune import EAGER, FRAMES, PIPE, TunePlan, tune
+from barewire.measure.tune_eager import SIZES
 
 
 @pytest.mark.usefixtures("lab_allowed", "nothing_left")
@@ -21,18 +25,39 @@ def test_a_quick_run_measures_all_candidates_and_writes_a_file_that_endpoints_ta
     done = barewire("tune", "--quick", "--out", str(file), "--seed", "1", "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert len(document["trials"]) == sum(len(CANDIDATES[name]) - 1 for name in ("acknowledge_every", "ring_bytes"))
-    assert all(len(trial["cells"]) == 4 for trial in document["trials"])
+    (found,) = document["findings"]
+    # With a window of 40, which stays, an acknowledgement covers 20 frames at most.
+    assert {one["values"]["acknowledge_every"] for one in found["trials"] if "acknowledge_every" in one["values"]} == {
+        8
+    }
+    assert len(found["trials"]) == 1 + len(FRAMES.tried["ring_bytes"]) - 1
+    assert all(len(trial["cells"]) == 4 for trial in found["trials"])
     kept = {"copy_crossover_bytes": 4000, "window": 40}
     assert tomllib.loads(file.read_text()) == kept | document["values"], "1 is measured anew, and never chosen"
     if document["values"]:
-        assert document["confirmation"]["is_better"]
+        assert found["confirmation"]["is_better"]
     taken = barewire(
         *("bench", "pingpong", "--transport", "endpoint", "--sizes", "64", "--launches", "1", "--samples", "50"),
         *("-o", str(tmp_path / "run")),
         env=dict(os.environ) | {"BAREWIRE_TUNING": str(file)},
     )
     assert taken.returncode == 0, taken.stderr
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_all_groups_are_measured_where_their_messages_go(tmp_path: Path) -> None:
+    """Two launches of each, very short: the pipe's in one host, the eager limit's between two, with its crossovers."""
+    plan = TunePlan(1, *read_tuning(tmp_path / "none"), launches=2, effort=Effort(20, 0.001, 5, 3))
+    with stand_up("pair") as lab:
+        found = tune(LabSite(lab), plan)
+    frames, pipe, eager = found.findings
+    assert (frames.group, pipe.group, eager.group) == (FRAMES.name, PIPE.name, EAGER)
+    assert len(pipe.trials) == len(PIPE.tried["pipe_ring_bytes"]) - 1
+    assert {cell for trial in pipe.trials for cell in trial.cells} == {
+        (test, size) for test, sizes in PIPE.cells for size in sizes
+    }
+    assert [crossing.test for crossing in eager.crossings] == ["pingpong", "stream"]
+    assert all(SIZES[0] <= crossing.bytes <= SIZES[-1] for crossing in eager.crossings)
 
 
 @pytest.mark.usefixtures("lab_allowed", "nothing_left")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """What MPI over Barewire promises, as ratios of launches interleaved in one run; prints a table and what is missed.
 
-    bench_mpi.py [--launches N] [--preferred] [GROUP …]      groups: latency, rate, bulk, jumbo, shaped, local, loss
+    bench_mpi.py [--launches N] [--preferred] [GROUP …]      groups: latency, rate, bulk, jumbo, shaped, local,
+                                                          loss, foreign
 
 Each launch of mpirun is one experimental unit, and its median (or its mean rate) one value; a ratio is of the medians
 over launches, and beside it stands the interval that the bootstrap of `barewire.stats` gives.
@@ -19,16 +20,21 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+import polars as pl
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
+from barewire.measure.mpi_records import read_mpi_records  # noqa: E402
 from barewire.mpi import installed_libraries  # noqa: E402
+from barewire.mpi.suite import build  # noqa: E402
 
 BAREWIRE = str(ROOT / "bin" / "barewire")
 TCP = [("openmpi", "tcp"), ("mpich", "tcp"), ("mpich-5", "tcp"), ("openmpi", "udp")]
 # Debian's MPICH, whose TCP is UCX's, does not get through windows of 64 messages of 1 MiB.
 STREAMING_TCP = [("openmpi", "tcp"), ("mpich-5", "tcp")]
+# So often NetPIPE 3.7 repeats a point, to take the best.
+NETPIPE_TRIALS = 7
 OURS = [("openmpi", "barewire"), ("mpich-5", "barewire")]
 
 
@@ -76,6 +82,32 @@ class Bench:
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         key = "half_round_trip_us" if source == "pingpong" else "messages_per_s"
         return {line["bytes"]: line[key] for line in lines}
+
+    def suite(self, fabric: str, size: int, trips: int) -> dict[int, float]:
+        """Launch the suite's ping-pong once: the best of NetPIPE's number of means over so many round trips."""
+        program = build(self.libraries["openmpi"], ["pingpong"])["pingpong"]
+        records = Path(tempfile.mkdtemp(dir=self.folder)) / "records"
+        effort = ["--samples", str(NETPIPE_TRIALS * trips), "--seconds", "60", "--warmup", str(trips // 10)]
+        options = ["--variants", "blocking-standard", "--sizes", str(size), "--output", str(records)]
+        self.run(fabric, program, *options, *effort)
+        samples = read_mpi_records(records, 0, f"openmpi/{fabric}").samples
+        values = samples.filter(pl.col("phase") == "measure")["value"].to_numpy()
+        return {size: float(values.reshape(NETPIPE_TRIALS, trips).mean(axis=1).min())}
+
+    def netpipe(self, fabric: str, size: int, trips: int) -> dict[int, float]:
+        """Launch NetPIPE once; its output has bytes and rates in 2^20 bit/s, which are more exact than its times."""
+        output = Path(tempfile.mkdtemp(dir=self.folder)) / "np.out"
+        bounds = ["-l", str(size), "-u", str(size), "-p", "0", "-n", str(trips), "-o", str(output)]
+        self.run(fabric, "NPopenmpi", *bounds)
+        rates = {int(line.split()[0]): float(line.split()[1]) for line in output.read_text().splitlines()}
+        return {size: size * 8e6 / (rates[size] * (1 << 20))}
+
+    def run(self, fabric: str, *program: str) -> None:
+        """Run a program of Debian's Open MPI in a lab of its own."""
+        command = [BAREWIRE, "run", "-n", "2", *PAIR, "--fabric", fabric, "--", *self.front, *program]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)}: {done.stderr[-800:]}")
 
     def probe(self, subject: str, test: str, size: str, lab: tuple[str, ...]) -> dict[int, float]:
         """One launch of the probe: microseconds one way, or messages a second."""
@@ -199,6 +231,23 @@ def local(bench: Bench) -> Iterator[Promise]:
         yield Promise(f"openmpi barewire on one host, {size} B, against vader", *against_shm, "≤", 1.5)
 
 
+def foreign(bench: Bench) -> Iterator[Promise]:
+    """Our ping-pong against NetPIPE's, under the library and over the fabrics that Debian's NetPIPE is built for.
+
+    NetPIPE's value is the best of several means over a number of round trips; ours is made so, too.
+    """
+    for fabric in ("barewire", "tcp"):
+        for size, trips in ((8, 10_000), (1024, 10_000), (65_536, 1000)):
+            subjects = {
+                f"suite {fabric}": lambda fabric=fabric, size=size, trips=trips: bench.suite(fabric, size, trips),  # type: ignore[misc]
+                f"NetPIPE {fabric}": lambda fabric=fabric, size=size, trips=trips: bench.netpipe(fabric, size, trips),  # type: ignore[misc]
+            }
+            values = bench.interleave(subjects, size)
+            found = ratio(values[f"suite {fabric}"], values[f"NetPIPE {fabric}"])
+            yield Promise(f"our ping-pong, {size} B, openmpi {fabric}, against NetPIPE", *found, "≤", 1.05)
+            yield Promise(f"our ping-pong, {size} B, openmpi {fabric}, against NetPIPE", *found, "≥", 0.95)
+
+
 GROUPS = {
     "latency": latency,
     "rate": rate,
@@ -207,6 +256,7 @@ GROUPS = {
     "shaped": shaped,
     "loss": loss,
     "local": local,
+    "foreign": foreign,
 }
 
 

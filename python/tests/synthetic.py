@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from barewire.models.wire import Link
-from barewire.results import SAMPLE_SCHEMA, Launch, Run, series_from_samples, write_run
+from barewire.results import Launch, Run, sample_frame, series_from_samples, write_run
 
 SIZES = (1, 64, 512, 1400, 4096, 16384, 65536)
 SUBJECTS = ("tcp", "udp", "raw", "floor")
@@ -85,22 +85,16 @@ def _launch_samples(
     times_us = time_us * (0.98 + generator.exponential(0.02, count)) + 8 * (generator.random(count) < 0.02)
     value = times_us if test == "pingpong" else message_bytes * 8 / (times_us * 0.6)
     lossy = (subject == "udp") & (test != "pingpong") & (generator.random(count) < 0.1)
-    return pl.DataFrame(
+    return sample_frame(
         {
             "launch": [launch] * count,
             "test": [test] * count,
             "subject": [subject] * count,
-            "pairs": [1] * count,
-            "pair": [0] * count,
-            "processes": [1] * count,
-            "process": [0] * count,
             "message_bytes": [message_bytes] * count,
             "phase": ["warmup" if n < count // 10 else "measure" for n in range(count)],
             "block": list(range(count)),
             "value": value,
             "unit": ["us" if test == "pingpong" else "Mbit/s"] * count,
-            "lost": np.where(lossy, 3, 0) if test != "pingpong" else [0] * count,
-        },
-        schema=SAMPLE_SCHEMA,
-        strict=False,
+            "lost": np.where(lossy, 3, 0).tolist() if test != "pingpong" else [0] * count,
+        }
     )

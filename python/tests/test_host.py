@@ -3,6 +3,7 @@
 
 import json
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -10,7 +11,7 @@ from synthetic_host import synthetic_host
 
 from barewire.cli import host as cli_host
 from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
-from barewire.measure.host import HostPlan, _orders
+from barewire.measure.host import HostCampaign, HostPlan
 from barewire.measure.host_records import read_host_records
 from barewire.report.host import bar_figure, chosen_for_bars, print_host
 from barewire.report.html import render_host
@@ -97,9 +98,10 @@ def test_a_machine_without_a_lab_says_so_and_measures_the_rest(monkeypatch, caps
         assert warnings[0] in capsys.readouterr().err
         with pytest.raises(MachineCannot):
             cli_host._lab(stack, HostPlan(("send",), 6, 0.03, 1))
-    orders = _orders(HostPlan(("syscall", "file", "send"), 3, 0.03, 1), with_send=False)
-    assert [test for _, test, _ in orders].count("syscall") == 3 and "send" not in {test for _, test, _ in orders}
-    assert [number for number, _, _ in orders] == list(range(6))
+    campaign = HostCampaign(HostPlan(("syscall", "file", "send"), 3, 0.03, 1), Path(), None, (0,))
+    orders = [order for orders in campaign.rounds() for order in orders]
+    assert [order.test for order in orders].count("syscall") == 3 and "send" not in {order.test for order in orders}
+    assert [order.number for order in orders] == list(range(6))
 
 
 def test_the_stored_reference_is_whole():

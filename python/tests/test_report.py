@@ -110,7 +110,7 @@ def test_every_figure_is_valid_plotly_in_colours_that_have_a_dark_form(run, dire
     spread = distributions(frame, series)
     figures = [
         against_size(series, "x"),
-        ratios(comparisons),
+        ratios(comparisons, "TCP"),
         {"data": spread["choices"][0]["data"], "layout": {"xaxis": spread["choices"][0]["xaxis"]}},
     ]
     for figure in figures:

@@ -12,7 +12,7 @@ from synthetic import synthetic_run
 
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.models.wire import Link
-from barewire.results import SAMPLE_SCHEMA, read_run, samples, series_from_samples, write_run
+from barewire.results import SAMPLE_SCHEMA, Place, Row, read_run, sample_frame, samples, series_from_samples, write_run
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +184,7 @@ def test_raw_frames_clearly_faster_than_their_floor_are_impossible():
 def test_why_measuring_stopped_is_the_runners_word_else_what_the_launches_say():
     frame = _frame([_row(n, 0, 3.0 + 0.001 * n) for n in range(6)])
     assert series_from_samples(frame)[0].stop == "converged"
-    stops = {("pingpong", "raw", 1, 1, 64): "incomplete"}
+    stops = {(Place("pingpong"), "raw", Row("", 64, None)): "incomplete"}
     assert series_from_samples(frame, stops=stops)[0].stop == "incomplete"
 
 
@@ -213,7 +213,7 @@ def _row(launch: int, block: int, value: float, *, test: str = "pingpong", unit:
 
 
 def _frame(rows: list[dict]) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema=SAMPLE_SCHEMA)
+    return sample_frame(pl.DataFrame(rows, schema=SAMPLE_SCHEMA if not rows else None))
 
 
 def _umask() -> int:

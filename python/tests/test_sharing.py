@@ -14,7 +14,7 @@ from barewire.measure import Plan, parse_processes, parse_subjects
 from barewire.measure.records import read_records
 from barewire.report.html import render
 from barewire.report.terminal import print_run
-from barewire.results import SAMPLE_SCHEMA, Run, samples, series_from_samples, shared_from_samples
+from barewire.results import SAMPLE_SCHEMA, Run, sample_frame, samples, series_from_samples, shared_from_samples
 
 
 def _frame(rates: dict[int, list[float]], *, launches: int = 6, blocks: int = 3, lossy: int | None = None):
@@ -28,7 +28,7 @@ def _frame(rates: dict[int, list[float]], *, launches: int = 6, blocks: int = 3,
         for count, each in rates.items() for launch in range(launches) for block in range(blocks)
         for process, rate in enumerate(each)
     ]  # fmt: skip
-    return pl.DataFrame(rows).select(pl.col(name).cast(kind) for name, kind in SAMPLE_SCHEMA.items())
+    return sample_frame(pl.DataFrame(rows))
 
 
 def _shared(frame):

@@ -4,7 +4,7 @@
 import pytest
 
 from barewire.errors import WrongUse
-from barewire.measure.runner import launch_file_name, parse_launch_file_name
+from barewire.measure.session import launch_file_name, parse_launch_file_name
 from barewire.measure.subjects import Subject, floors_of, parse_subjects
 from barewire.models.naming import is_floor, read_subject
 from barewire.models.verdict import protocol_of

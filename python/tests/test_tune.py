@@ -1,10 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """What `barewire tune` makes of its measurements."""
 
-from barewire.measure.tune import CANDIDATES, Trial, Tuned, choose
+from pathlib import Path
+
+import pytest
+
+from barewire.errors import WrongUse
+from barewire.measure.programs import read_tuning
+from barewire.measure.tune import FRAMES, PIPE, Findings, Tuned, TunePlan, choose
+from barewire.measure.tune_eager import EAGER_BYTES, SIZES, Crossing, crossing_of, eager_cells, eager_variants
+from barewire.measure.tune_trials import Trial
 from barewire.stats import compare_over_sizes
 
 LAUNCHES = 8
+DEFAULTS = {"window": 63, "acknowledge_every": 16, "slots": 256, "ring_bytes": 2 << 20}
 
 
 def trial(name: str, value: int, *ratios: float) -> Trial:
@@ -16,28 +25,86 @@ def trial(name: str, value: int, *ratios: float) -> Trial:
 
 
 def test_only_what_is_better_outside_the_interval_and_nowhere_worse_is_chosen() -> None:
-    assert choose([trial("slots", 512, 1.0, 1.0), trial("window", 32, 0.999, 1.001)]) == {}
-    assert choose([trial("slots", 512, 0.9, 1.0)]) == {"slots": 512}
-    assert choose([trial("slots", 512, 0.9, 1.05)]) == {}, "a gain that something else pays for"
+    assert choose([trial("slots", 512, 1.0, 1.0), trial("window", 32, 0.999, 1.001)], DEFAULTS) == {}
+    assert choose([trial("slots", 512, 0.9, 1.0)], DEFAULTS) == {"slots": 512}
+    assert choose([trial("slots", 512, 0.9, 1.05)], DEFAULTS) == {}, "a gain that something else pays for"
 
 
 def test_the_best_candidate_of_each_value_is_chosen() -> None:
     trials = [trial("slots", 128, 0.95, 1.0), trial("slots", 512, 0.9, 1.0), trial("ring_bytes", 1 << 20, 0.9, 0.9)]
-    assert choose(trials) == {"slots": 512, "ring_bytes": 1 << 20}
+    assert choose(trials, DEFAULTS) == {"slots": 512, "ring_bytes": 1 << 20}
 
 
 def test_values_that_the_engine_refuses_together_are_not_chosen_together() -> None:
     both = [trial("window", 32, 0.9, 1.0), trial("acknowledge_every", 31, 0.8, 1.0)]
-    assert choose(both) == {"acknowledge_every": 31}
-    assert choose(both[:1]) == {"window": 32}, "with the default of the other: 16 is half of 32"
+    assert choose(both, DEFAULTS) == {"acknowledge_every": 31}
+    assert choose(both[:1], DEFAULTS) == {"window": 32}, "with the default of the other: 16 is half of 32"
 
 
 def test_what_a_second_run_does_not_confirm_is_not_written() -> None:
-    again = trial("slots", 512, 1.0, 1.0)
-    assert Tuned((), {"slots": 512}, again).values == {}
-    assert Tuned((), {"slots": 512}, trial("slots", 512, 0.9, 1.0)).values == {"slots": 512}
+    """Each group by itself."""
+    denied = Findings("a", (), {"slots": 512}, trial("slots", 512, 1.0, 1.0))
+    agreed = Findings("b", (), {EAGER_BYTES: 8192}, trial(EAGER_BYTES, 8192, 0.9, 1.0))
+    assert Tuned(DEFAULTS, (denied, agreed)).values == {EAGER_BYTES: 8192}
+    assert Findings("c", (), {}, None).values == {}
 
 
-def test_the_default_is_no_candidate_of_its_own() -> None:
-    for name, (default, *others) in CANDIDATES.items():
-        assert default not in others and others, name
+@pytest.fixture
+def plan(tmp_path: Path) -> TunePlan:
+    return TunePlan(1, *read_tuning(tmp_path / "none"))
+
+
+def test_defaults_are_those_of_the_endpoints_and_no_candidates_of_their_own(plan: TunePlan) -> None:
+    """So they stand in one place only; each must be among what is tried, or what is tried lies beside it."""
+    tried = {**FRAMES.tried, **PIPE.tried}
+    assert {*tried, EAGER_BYTES, "copy_crossover_bytes"} == {*plan.defaults}, "every value is somebody's to measure"
+    for name, values in tried.items():
+        assert plan.defaults[name] in values, name
+    for group in plan.groups:
+        assert all(plan.defaults[name] not in values and values for name, values in group.tried.items())
+    assert set(plan.names) == {*tried, EAGER_BYTES}
+
+
+def test_what_is_not_looked_at_stays_as_the_file_has_it(tmp_path: Path) -> None:
+    """And nothing is tried that could not go with it."""
+    file = tmp_path / "tuning.toml"
+    file.write_text("window = 40\nacknowledge_every = 3\ncopy_crossover_bytes = 4000\n")
+    plan = TunePlan(1, *read_tuning(file), quick=True)
+    assert plan.base["window"] == 40 and plan.base["copy_crossover_bytes"] == 4000
+    assert plan.base["acknowledge_every"] == plan.defaults["acknowledge_every"], "looked at, so from its default on"
+    assert max(plan.groups[0].tried["acknowledge_every"]) <= 20
+
+
+def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "tuning.toml"
+    file.write_text("window = 64\n")
+    with pytest.raises(WrongUse, match="window must be 2 to 63"):
+        read_tuning(file)
+
+
+def curves(alpha_us: float, per_byte_us: float) -> dict[tuple[str, int], list[float]]:
+    return {("stream", size): [alpha_us + per_byte_us * size + 0.001 * n for n in range(LAUNCHES)] for size in SIZES}
+
+
+def test_the_eager_limit_is_where_a_copy_costs_as_much_as_a_round_trip() -> None:
+    """A copy of 50 ns for each KiB against 2 µs: equal at 40 KiB, down to whole pages."""
+    crossing = crossing_of("stream", curves(1.0, 0.3e-3 + 0.05 / 1024), curves(3.0, 0.3e-3))
+    assert crossing.bytes == pytest.approx(40 * 1024, rel=0.01)
+    assert crossing.limit == 36 << 10 or crossing.limit == 40 << 10
+    assert crossing.ci95 is not None and crossing.ci95[0] <= crossing.bytes <= crossing.ci95[1]
+
+
+def test_where_one_way_is_always_the_faster_the_end_of_the_sizes_is_told() -> None:
+    fast, slow = curves(1.0, 0.3e-3), curves(3.0, 0.3e-3)
+    assert crossing_of("stream", fast, slow).limit == SIZES[-1]
+    assert crossing_of("stream", slow, fast).limit == 4 << 10, "a page at least"
+    assert Crossing("stream", 12345.6, None).limit == 12 << 10
+
+
+def test_two_limits_are_compared_where_they_differ() -> None:
+    assert eager_cells(16 << 10, 16 << 10) == ()
+    sizes = (32 << 10, 40 << 10)
+    assert eager_cells(16 << 10, 40 << 10) == (("pingpong", sizes), ("stream", sizes))
+    assert eager_cells(16 << 10, 8 << 10)[0] == ("pingpong", (16 << 10,))
+    eagerly, announced = eager_variants()
+    assert eagerly[EAGER_BYTES] >= SIZES[-1] and announced[EAGER_BYTES] == 0

@@ -45,8 +45,22 @@ pub struct Tuning {
 }
 
 impl Tuning {
+    /// Of all values, as the file calls them.
+    pub const NAMES: [&str; 9] = [
+        "copy_crossover_bytes",
+        "eager_bytes",
+        "ring_bytes",
+        "window",
+        "acknowledge_every",
+        "acknowledge_delay_us",
+        "slots",
+        "send_descriptors",
+        "pipe_ring_bytes",
+    ];
     /// A rendezvous costs a round trip, a copy of so many bytes about as much.
     pub const EAGER_BYTES: usize = 16 << 10;
+    /// Of the longest message that may be sent eagerly: a receiver keeps four for each peer.
+    pub const EAGER_BYTES_MAX: usize = 1 << 20;
 }
 
 impl Default for Tuning {
@@ -162,7 +176,7 @@ impl Tuning {
         };
         let within = |value: usize, least: usize, most: usize| (least..=most).contains(&value);
         require(
-            self.eager_bytes <= 1 << 20,
+            self.eager_bytes <= Self::EAGER_BYTES_MAX,
             "eager_bytes",
             "at most 1 MiB, of which a receiver keeps four for each peer",
         )?;
@@ -235,6 +249,7 @@ mod tests {
             changed.clone().with(&[("acknowledge_every", 11)]).unwrap_err().to_string().contains("half of the window")
         );
         assert!(changed.with(&[("windows", 1)]).is_err());
+        assert!(Tuning::NAMES.iter().all(|name| Tuning::default().get(name).is_some()));
         assert_eq!(Tuning::default().check(), Ok(()));
     }
 }

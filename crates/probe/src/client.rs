@@ -70,6 +70,8 @@ pub struct Opened {
     pub peer: Host,
     pub mtu: Option<usize>,
     pub lossy: bool,
+    /// Which way messages really take, where a library decides that.
+    pub path: Option<String>,
 }
 
 /// Both sides' view of one block.
@@ -118,7 +120,7 @@ fn open(channel: &mut Channel, session: &Session, place: &Place) -> Result<(Side
         Reply::Connected => {}
         other => return Err(out_of_turn(&other)),
     }
-    let opened = Opened { peer: host, mtu: transport.mtu(), lossy: transport.is_lossy() };
+    let opened = Opened { peer: host, mtu: transport.mtu(), lossy: transport.is_lossy(), path: transport.path() };
     Ok((Side::new(transport, session), opened))
 }
 

@@ -18,6 +18,7 @@ mod server;
 mod sizes;
 mod station;
 mod transport;
+mod tuning;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -32,6 +33,7 @@ use control::Address;
 use measure::INTERRUPTED;
 use protocol::{Kind, LinkKind, Session, Test, VERSION, Wait};
 use schedule::{Plan, draw_session, must_give_way};
+use transport::libfabric::OWN_PROVIDER;
 use transport::{Place, llc};
 
 /// Measures what a transport gives a program, between two hosts.
@@ -59,6 +61,8 @@ enum Command {
     Hosts(names::HostsCommand),
     /// Answer to this host's name until interrupted; serve and station echo do it besides
     Announce(names::AnnounceCommand),
+    /// Print the values that endpoints follow: each one's default, and what this user's tuning file makes of it
+    Tuning,
     /// Try which modes of AF_XDP an interface has
     XdpModes(modes::ModesCommand),
     /// Be an LLC station for a foreign peer, and measure nothing
@@ -82,7 +86,7 @@ struct PlaceArguments {
     /// Own IP address for TCP and UDP [default: the control channel's]
     #[arg(long)]
     address: Option<IpAddr>,
-    /// Broker to get the sockets of llc1, llc2, llc3 and endpoints from
+    /// Broker to get the sockets of llc1, llc2, llc3, endpoint, messages and libfabric's own provider from
     ///
     /// [default: its usual place, where the system refuses a socket of our own]
     #[arg(long, value_name = "PATH")]
@@ -131,9 +135,12 @@ struct TestArguments {
     file: names::FileArguments,
     #[arg(long, value_enum, default_value = "tcp")]
     transport: Kind,
-    /// What carries the frames of raw and llc [default: packet; of transport xdp: xdp]
+    /// What carries the frames of raw, llc, endpoint and messages [default: packet; of transport xdp: xdp]
     #[arg(long, value_enum)]
     link: Option<LinkKind>,
+    /// Of libfabric: its provider, with what is layered over it, such as tcp;ofi_rxm [default: barewire]
+    #[arg(long, value_name = "NAME")]
+    provider: Option<String>,
     /// How to wait for a message
     #[arg(long, value_enum, default_value = "spin")]
     wait: Wait,
@@ -169,7 +176,8 @@ struct TestArguments {
     /// Seed of the payloads
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Of endpoints: NAME=NUMBER, a value that goes before those of both sides' tuning files; may be repeated
+    /// Of endpoint and messages: NAME=NUMBER, such as eager_bytes=4096, goes before both sides' tuning files; may be
+    /// repeated
     #[arg(long, value_parser = parse_tuned)]
     tuned: Vec<(String, usize)>,
     /// Give the core away while waiting; by itself with more pairs than cores
@@ -223,6 +231,10 @@ fn run(command: Command) -> Result<(), LaunchError> {
             interrupt_on_signals()?;
             station::run(&role)
         }
+        Command::Tuning => {
+            println!("{}", tuning::describe()?);
+            Ok(())
+        }
         Command::XdpModes(command) => modes::run(&command),
         Command::Member { role } => {
             interrupt_on_signals()?;
@@ -262,8 +274,10 @@ fn measure(test: Test, arguments: TestArguments) -> Result<(), LaunchError> {
         return Err(LaunchError::WrongUse(text.to_owned()));
     }
     let pairs = arguments.processes.unwrap_or(arguments.pairs);
-    let needs_frames = !matches!(arguments.transport, Kind::Tcp | Kind::Udp);
+    let has_provider = arguments.provider.as_deref().is_some_and(|provider| provider != OWN_PROVIDER);
+    let needs_frames = !matches!(arguments.transport, Kind::Tcp | Kind::Udp) && !has_provider;
     let link = choose_link(&arguments)?;
+    refuse_options_of_others(&arguments)?;
     if needs_frames && link == LinkKind::Packet && arguments.wait == Wait::Busypoll {
         return Err(LaunchError::WrongUse(
             "only tcp, udp and AF_XDP have busypoll: choose --wait spin or block, or --link xdp".to_owned(),
@@ -304,6 +318,7 @@ fn measure(test: Test, arguments: TestArguments) -> Result<(), LaunchError> {
             walk_bytes,
             give_way: arguments.give_way || must_give_way(pairs, cpus.as_deref()),
             token: fastrand::u64(..),
+            provider: arguments.provider,
             tuned: arguments.tuned,
         },
         cpus,
@@ -329,6 +344,9 @@ fn choose_link(arguments: &TestArguments) -> Result<LinkKind, LaunchError> {
         (Kind::Xdp, None) => LinkKind::Xdp,
         (Kind::Xdp, Some(LinkKind::Packet)) => return refuse("transport xdp over --link packet is transport raw"),
         (Kind::Tcp | Kind::Udp, Some(_)) => return refuse("tcp and udp have no --link: they go through the kernel"),
+        (Kind::Libfabric, Some(_)) => {
+            return refuse("libfabric has no --link: its own provider takes FI_BAREWIRE_LINK");
+        }
         (_, link) => link.unwrap_or_default(),
     };
     if link != LinkKind::Packet && arguments.processes.unwrap_or(arguments.pairs) > 1 {
@@ -336,6 +354,20 @@ fn choose_link(arguments: &TestArguments) -> Result<LinkKind, LaunchError> {
         return refuse(&format!("AF_XDP takes an interface's queue for one pair: use {what}, or --link packet"));
     }
     Ok(link)
+}
+
+/// Options that this transport would not look at.
+fn refuse_options_of_others(arguments: &TestArguments) -> Result<(), LaunchError> {
+    let kind = arguments.transport;
+    if arguments.provider.is_some() && kind != Kind::Libfabric {
+        return Err(LaunchError::WrongUse("--provider is libfabric's: choose --transport libfabric".to_owned()));
+    }
+    if !arguments.tuned.is_empty() && !matches!(kind, Kind::Endpoint | Kind::Messages) {
+        let text =
+            "--tuned is for endpoint and messages; libfabric's own provider takes FI_BAREWIRE_… and the tuning file";
+        return Err(LaunchError::WrongUse(text.to_owned()));
+    }
+    Ok(())
 }
 
 fn parse_sizes(arguments: &SizeArguments) -> Result<Vec<u32>, LaunchError> {

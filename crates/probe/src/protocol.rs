@@ -9,7 +9,7 @@ use barewire_recorder::clock::now_ns;
 use serde::{Deserialize, Serialize};
 
 /// Both sides must speak the same version.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// From the active side, which drives.
 #[derive(Debug, Serialize, Deserialize)]
@@ -58,10 +58,13 @@ pub struct Session {
     pub walk_bytes: usize,
     /// Give the core away while waiting, because other pairs or hosts need it.
     pub give_way: bool,
-    /// Of endpoints: the job's token, random.
+    /// Of endpoints and what is above them: the job's token, random.
     #[serde(default)]
     pub token: u64,
-    /// Of endpoints: what goes before both sides' tuning files.
+    /// Of libfabric: the provider, as it writes it.
+    #[serde(default)]
+    pub provider: Option<String>,
+    /// Of endpoints and messages: what goes before both sides' tuning files.
     #[serde(default)]
     pub tuned: Vec<(String, usize)>,
 }
@@ -79,6 +82,10 @@ pub enum Kind {
     Llc3,
     /// U-Net endpoints: over LLC type 2, or shared memory if both sides have one interface.
     Endpoint,
+    /// The message layer over such an endpoint: tags, matching, eager and rendezvous.
+    Messages,
+    /// Tagged messages through libfabric, over one of its providers.
+    Libfabric,
 }
 
 /// What carries the frames of raw and LLC.
@@ -217,9 +224,16 @@ impl Counters {
 }
 
 /// Where a transport's end can be reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Endpoint {
     Socket(SocketAddr),
-    Station { address: [u8; 6], mtu: usize },
+    Station {
+        address: [u8; 6],
+        mtu: usize,
+    },
+    /// An endpoint's name in its libfabric provider's own form.
+    Fabric {
+        name: Vec<u8>,
+    },
 }

@@ -12,7 +12,7 @@ pub const SCHEMA: &str = "barewire-probe/1";
 #[derive(Serialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record<'a> {
-    Start(Start<'a>),
+    Start(Box<Start<'a>>),
     Samples(Values<'a>),
     End(End),
 }
@@ -36,6 +36,8 @@ pub struct Start<'a> {
     pub rate_bit_s: Option<f64>,
     /// Largest payload of a frame or packet.
     pub mtu: Option<usize>,
+    /// Library, provider and domain, where a library decides which way messages take.
+    pub path: Option<String>,
     pub clock_read_ns: u64,
     pub clock_step_ns: u64,
     pub host: Host,

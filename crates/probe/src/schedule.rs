@@ -236,12 +236,13 @@ impl<W: Write> Schedule<'_, W> {
             give_way: plan.session.give_way,
             rate_bit_s: plan.rate_bit_s,
             mtu: opened.mtu,
+            path: opened.path,
             clock_read_ns,
             clock_step_ns,
             host,
             peer: opened.peer,
         };
-        write(self.output, &Record::Start(start))
+        write(self.output, &Record::Start(Box::new(start)))
     }
 
     fn measure_round_trips(&mut self, message_bytes: u32) -> Result<(), LaunchError> {

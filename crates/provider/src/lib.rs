@@ -8,7 +8,6 @@
 
 mod address;
 mod bell;
-mod bindings;
 mod counter;
 mod device;
 mod domain;
@@ -31,6 +30,7 @@ mod vector;
 
 use std::sync::OnceLock;
 
+use barewire_libfabric::bindings;
 use bindings::{fi_context, fi_provider};
 
 /// Version 0.1, as libfabric writes it.

@@ -9,18 +9,19 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from barewire.cli import bench, compare, doctor, host, lab, report, run, tune
+from barewire.cli import bench, budget, compare, doctor, host, lab, mpi, report, run, tune
 from barewire.errors import BarewireError
 
-_BENCH_HOST = "bench host"
+_BENCH_HOST, _BENCH_BUDGET = "bench host", "bench budget"
 
 
 class _Commands(TyperGroup):
-    """`bench` takes tests as arguments, but `bench host` measures another thing and has options of its own."""
+    """`bench` takes tests as arguments, but `bench host` and `bench budget` have options of their own."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if " ".join(args[:2]) == _BENCH_HOST:
-            return _BENCH_HOST, self.get_command(ctx, _BENCH_HOST), args[2:]
+        both = " ".join(args[:2])
+        if both in (_BENCH_HOST, _BENCH_BUDGET):
+            return both, self.get_command(ctx, both), args[2:]
         return super().resolve_command(ctx, args)
 
 
@@ -36,6 +37,8 @@ app.command()(doctor.doctor)
 app.add_typer(lab.app, name="lab")
 app.command()(bench.bench)
 app.command(_BENCH_HOST)(host.host)
+app.command(_BENCH_BUDGET)(budget.budget)
+app.command()(mpi.mpi)
 app.command(context_settings=run.COMMAND_FOLLOWS)(run.run)
 app.command()(tune.tune)
 app.command()(compare.compare)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire bench`: measure transports between two hosts, in the lab or on real machines."""
 
-import json
 import secrets
 import sys
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -10,19 +9,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from barewire.cli.lab import OnOff
+from barewire.cli.measuring import kept_if_broken_off, lab_facts, parse_launches, print_result
 from barewire.cli.progress import progress_bar
-from barewire.errors import BarewireError, WrongUse
+from barewire.errors import WrongUse
 from barewire.lab import Lab, LinkSpec, parse_loss, parse_rate, parse_topology
 from barewire.measure import LabSite, Plan, RemoteSite, Site, measure, parse_processes, parse_subjects, parse_tests
 from barewire.measure.brokers import brokers_in
 from barewire.measure.launch import Effort
 from barewire.measure.programs import expand_sizes
+from barewire.measure.session import Enough
+from barewire.measure.subjects import TRANSPORTS
 from barewire.models.naming import PACKET
-from barewire.report.terminal import print_run
-from barewire.results import Run
 
 _LAB = "The lab"
 _HOSTS = "Real machines"
@@ -33,15 +32,19 @@ def bench(
     tests: Annotated[
         str,
         typer.Argument(
-            metavar="TEST[,TEST]", help="pingpong, stream, bidirectional; or host, which has a --help of its own"
+            metavar="TEST[,TEST]",
+            help="pingpong, stream, bidirectional; or host, or budget, which have a --help of their own",
         ),
     ],
     transport: Annotated[
-        str, typer.Option(help="tcp, udp, raw, xdp, llc1, llc2, llc3, endpoint; several with commas")
+        str,
+        typer.Option(help=f"{', '.join(TRANSPORTS)}, libfabric-NAME for another provider; several with commas"),
     ] = "tcp,udp,raw",
     link: Annotated[
         str,
-        typer.Option(help="of raw and llc: packet, xdp, xdp-generic, xdp-native, xdp-zerocopy; or several"),
+        typer.Option(
+            help="of raw, llc, endpoint and messages: packet, xdp, xdp-generic, xdp-native, xdp-zerocopy; or several"
+        ),
     ] = PACKET,
     wait: Annotated[str, typer.Option(help="spin, adaptive, block, busypoll; several with commas")] = "spin",
     sizes: Annotated[str, typer.Option(help="message sizes: 64,1400,4KiB or 1..64KiB, which doubles")] = "64,1400",
@@ -96,6 +99,10 @@ def bench(
     seconds: Annotated[float, typer.Option(help="time per launch and size, at most", rich_help_panel=_EFFORT)] = 0.2,
     blocks: Annotated[int, typer.Option(min=1, help="timed blocks of a stream", rich_help_panel=_EFFORT)] = 10,
     warmup: Annotated[int, typer.Option(min=1, help="round trips before the samples", rich_help_panel=_EFFORT)] = 200,
+    tuned: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=NUMBER", help="of endpoint and messages, such as eager_bytes=4096; may be repeated"),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="of order and payloads; drawn unless given")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="the run's directory; runs/… unless given")
@@ -106,7 +113,6 @@ def bench(
 
     Prints a table with the physical limit, and leaves a directory with every sample; `barewire report` makes a page.
     """
-    launches_min, launches_max = _parse_launches(launches)
     plan = Plan(
         tests=parse_tests(tests),
         subjects=parse_subjects(transport, wait, link),
@@ -116,15 +122,13 @@ def bench(
         processes=None if processes is None else parse_processes(processes),
         cache=cache is OnOff.on,
         walk_bytes=walk_bytes,
+        tuned=tuple(_parse_tuned(text) for text in tuned or []),
         effort=Effort(samples, seconds, warmup, blocks),
-        launches_min=launches_min,
-        launches_max=launches_max,
-        precision=precision,
-        budget_s=budget,
+        enough=Enough(*parse_launches(launches), precision, budget),
     )
     place: AbstractContextManager[tuple[Site, dict[str, Any] | None]]
     if hosts is None:
-        place = _in_lab(lab, LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss)), broker)
+        place = in_lab(lab, LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss)), broker)
     else:
         if broker:
             raise WrongUse("--broker starts brokers in a lab's hosts: leave it out with --hosts")
@@ -132,49 +136,27 @@ def bench(
             (RemoteSite.parse(hosts, interface, remote_shell, port=port, rate_bit_s=parse_rate(rate), mtu=mtu), None)
         )
     directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{'-'.join(plan.tests)}"
-    with place as (site, lab_facts), progress_bar(quiet=as_json) as progress:
-        try:
-            run = measure(site, plan, directory, command=sys.argv, lab=lab_facts, progress=progress)
-        except (BarewireError, KeyboardInterrupt):
-            if (directory / "run.json").exists():
-                typer.echo(f"what was measured so far is in {directory}, marked incomplete", err=True)
-            raise
-    _print(run, directory, as_json)
+    with place as (site, lab_facts), progress_bar(quiet=as_json) as progress, kept_if_broken_off(directory):
+        run = measure(site, plan, directory, command=sys.argv, lab=lab_facts, progress=progress)
+    print_result(run, directory, as_json)
 
 
-def _in_lab(topology: str, link: LinkSpec, broker: bool) -> AbstractContextManager[tuple[Site, dict[str, Any]]]:
+def _parse_tuned(text: str) -> tuple[str, int]:
+    name, _, value = text.partition("=")
+    if not name or not value.isdecimal():
+        raise WrongUse(f"'{text}' is no value of the tuning file; write NAME=NUMBER, such as eager_bytes=4096")
+    return name, int(value)
+
+
+def in_lab(topology: str, link: LinkSpec, broker: bool) -> AbstractContextManager[tuple[Site, dict[str, Any]]]:
+    """The first two hosts of a lab that is made for the block, and what a run keeps of it."""
     shape = parse_topology(topology)
 
     @contextmanager
     def made() -> Any:
         with Lab.up(shape, link) as lab:
-            facts = {
-                "id": lab.id,
-                "topology": lab.topology,
-                "rate_bit_s": link.rate_bit_s,
-                "mtu": link.mtu,
-                "offloads": link.offloads,
-                "loss": link.loss,
-                "broker": broker,
-                "notes": lab.notes,
-            }
+            facts = lab_facts(lab) | {"broker": broker}
             with brokers_in(lab, lab.hosts[:2] if broker else []) as brokers:
                 yield LabSite(lab, brokers), facts
 
     return made()
-
-
-def _print(run: Run, directory: Path, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps({"directory": str(directory), **run.to_json()}, allow_nan=False))
-        return
-    print_run(Console(highlight=False), run)
-    typer.echo(f"every sample is in {directory}; `barewire report {directory}` makes a page of it")
-
-
-def _parse_launches(text: str) -> tuple[int, int]:
-    first, _, last = text.partition("..")
-    try:
-        return int(first), int(last or first)
-    except ValueError:
-        raise WrongUse(f"'{text}' is no number of launches; write 6, or 6..12 to go on until precise") from None

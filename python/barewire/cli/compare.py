@@ -12,7 +12,7 @@ from rich.markup import escape
 from barewire.errors import WrongUse
 from barewire.measure import recover_run
 from barewire.report.terminal import versus_tables
-from barewire.report.versus import MARGIN, Versus, compare_in_run, compare_runs
+from barewire.report.versus import MARGIN, Versus, compare_in_run, compare_runs, compare_variants
 from barewire.results import Run
 
 
@@ -20,7 +20,11 @@ def compare(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="directory of a run")],
     other: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="second run to compare with")] = None,
     baseline: Annotated[
-        str | None, typer.Option(help="subject that the others are compared with, in one run; tcp unless given")
+        str | None,
+        typer.Option(help="subject, or fabric of each MPI library, to compare with in one run; tcp unless given"),
+    ] = None,
+    variant: Annotated[
+        str | None, typer.Option(help="variant that the others of its test are compared with, in one run")
     ] = None,
     margin: Annotated[float, typer.Option(help="difference that does not matter: 0.02 is 2 %")] = MARGIN,
     across_environments: Annotated[
@@ -33,8 +37,13 @@ def compare(
         raise WrongUse(f"--margin is a share between 0 and 1 (0.02 is 2 %), not {margin}")
     if other is not None and baseline is not None:
         raise WrongUse("--baseline compares subjects of one run; with two runs each subject meets itself")
+    if variant is not None and (other is not None or baseline is not None):
+        raise WrongUse("--variant compares variants of each subject of one run: leave out the other run and --baseline")
     first = recover_run(run)
-    if other is None:
+    if variant is not None:
+        comparisons = compare_variants(first, variant, margin=margin)
+        a_name, b_name, runs = None, None, [first]
+    elif other is None:
         comparisons = compare_in_run(first, baseline or "tcp", margin=margin)
         a_name, b_name, runs = None, None, [first]
     else:

@@ -12,9 +12,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from barewire.cli.measuring import kept_if_broken_off
 from barewire.cli.progress import progress_bar
 from barewire.cli.report import REFERENCE_FILE
-from barewire.errors import BarewireError, MachineCannot
+from barewire.errors import MachineCannot
 from barewire.lab import Lab, LinkSpec
 from barewire.measure.host import HOST_TESTS, HostPlan, measure_host
 from barewire.report.host import print_host
@@ -73,12 +74,8 @@ def host(
     with ExitStack() as stack:
         lab, warnings = _lab(stack, plan) if "send" in plan.tests else (None, ())
         progress = stack.enter_context(progress_bar(quiet=as_json))
-        try:
-            run = measure_host(plan, directory, command=sys.argv, lab=lab, warnings=warnings, progress=progress)
-        except (BarewireError, KeyboardInterrupt):
-            if (directory / "run.json").exists():
-                typer.echo(f"what was measured so far is in {directory}, marked incomplete", err=True)
-            raise
+        stack.enter_context(kept_if_broken_off(directory))
+        run = measure_host(plan, directory, command=sys.argv, lab=lab, warnings=warnings, progress=progress)
     if beside is not None:
         write_atomically(directory / REFERENCE_FILE, beside.read_bytes())
     frame = samples(directory)

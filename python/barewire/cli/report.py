@@ -37,7 +37,7 @@ def report(
 def write_report(directory: Path, output: Path | None = None) -> Path:
     """Render the run in `directory` into `output` (default: its report.html) and return where it is."""
     run, frame = recover_run(directory), samples(directory)
-    if run.is_host:
+    if run.kind == "host":
         stored = directory / REFERENCE_FILE
         page = render_host(run, frame, read_reference(stored) if stored.exists() else None)
     else:

@@ -3,7 +3,6 @@
 
 import json
 import os
-import socket
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -15,13 +14,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from barewire.cli.lab import OnOff
+from barewire.cli.places import places_of
 from barewire.errors import MachineCannot, WrongUse
 from barewire.lab import Lab, LinkSpec, parse_loss, parse_rate, parse_topology
 from barewire.mpi import explain, start
 from barewire.mpi.fabrics import FABRICS, PROVIDER, TOKEN, Wishes
 from barewire.mpi.job import Job
 from barewire.mpi.libraries import find_library, library_of_program
-from barewire.mpi.placement import LOCAL_HOST, Place, parse_hostfile, parse_hosts, spread
+from barewire.mpi.placement import spread
 from barewire.mpi.prepare import prepare
 
 COMMAND_FOLLOWS = {"allow_interspersed_args": False, "ignore_unknown_options": False}
@@ -51,7 +51,8 @@ def run(
     progress: Annotated[
         str | None,
         typer.Option(
-            help="of barewire while the program computes: auto (a helper thread), manual", rich_help_panel=_PATH
+            help="while the program computes: of barewire auto (a helper thread), manual; of the library thread",
+            rich_help_panel=_PATH,
         ),
     ] = None,
     lab: Annotated[str | None, typer.Option(help="pair or star:N, for this run alone", rich_help_panel=_LAB)] = None,
@@ -83,7 +84,9 @@ def run(
     if lab is None and (rate, mtu, loss, offloads) != ("unshaped", 1500, "0", OnOff.off):
         raise WrongUse("--rate, --mtu, --loss and --offloads are of a lab's links: give --lab, too")
     topology = None if lab is None else parse_topology(lab)
-    places = _places(hosts, hostfile, None if topology is None else topology.host_count)
+    if hosts is not None and hostfile is not None:
+        raise WrongUse("--hosts and --hostfile both say where: give one of them")
+    places = places_of(hosts, hostfile, None if topology is None else topology.host_count)
     links = LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss))
     made = nullcontext() if topology is None else Lab.up(topology, links)
     with made as running:
@@ -94,31 +97,6 @@ def run(
         if explained:
             _explain(job, wishes, reason, running, as_json)
         raise typer.Exit(start.run(job, running))
-
-
-def _places(hosts: str | None, hostfile: Path | None, lab_hosts: int | None) -> list[Place]:
-    if hosts is not None and hostfile is not None:
-        raise WrongUse("--hosts and --hostfile both say where: give one of them")
-    places = None
-    if hosts is not None:
-        places = parse_hosts(hosts)
-    elif hostfile is not None:
-        try:
-            places = parse_hostfile(hostfile.read_text(), str(hostfile))
-        except (OSError, UnicodeDecodeError) as error:
-            raise WrongUse(f"hostfile {hostfile} cannot be read: {error}") from error
-    if lab_hosts is not None:
-        known = [f"h{number}" for number in range(1, lab_hosts + 1)]
-        unknown = [place.host for place in places or [] if place.host not in known]
-        if unknown:
-            raise WrongUse(f"the lab has no host '{unknown[0]}'; there are: {', '.join(known)}")
-        return places or [Place(name) for name in known]
-    for place in places or []:
-        try:
-            socket.getaddrinfo(place.host, None)
-        except OSError as error:
-            raise WrongUse(f"host '{place.host}' is unknown: {error.strerror}; see /etc/hosts") from None
-    return places or [Place(LOCAL_HOST)]
 
 
 def _print_dry(job: Job, wishes: Wishes, reason: str, lab: Lab | None, explained: bool, as_json: bool) -> None:

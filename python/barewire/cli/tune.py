@@ -4,20 +4,25 @@
 import json
 import secrets
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
 from barewire.lab import Lab, LinkSpec, parse_rate, parse_topology
 from barewire.measure import LabSite, RemoteSite
-from barewire.measure.tune import CANDIDATES, Trial, Tuned, TunePlan
+from barewire.measure.programs import read_tuning
+from barewire.measure.tune import Findings, Tuned, TunePlan
 from barewire.measure.tune import tune as measure_all
+from barewire.measure.tune_trials import Trial
+from barewire.report.words import message_size
 from barewire.results.tuning import tuning_path, write_tuning
 
 
@@ -30,28 +35,30 @@ def tune(
     ] = None,
     interface: Annotated[str | None, typer.Option(help="of both real hosts")] = None,
     remote_shell: Annotated[str | None, typer.Option(help="to reach real hosts, instead of ssh")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="the values that matter most: one minute, not three")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="the two values that matter most: a minute, not six")] = False,
     out: Annotated[Path | None, typer.Option(help="the file to write; this user's tuning file unless given")] = None,
     seed: Annotated[int | None, typer.Option(help="of the order; drawn unless given")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
-    """Find endpoint values for this machine and link by measuring each beside its default, interleaved.
+    """Find values for this machine and link by measuring each beside its default, interleaved.
 
-    A value is changed only where it is better outside the interval of the measurement, worse in no test, and where a
-    second run of all changes together agrees. Values that this does not measure stay in the file as they are.
-    Nothing else should run meanwhile.
+    Of endpoints over frames: window, acknowledgements, rings, slots, descriptors. Of messages: the eager limit, and
+    the ring to a process of the same host. A value is changed only where it is better outside the interval of the
+    measurement, worse in no test, and where a second run of the changes agrees. Values that this does not measure stay
+    in the file as they are. Nothing else should run meanwhile.
     """
     if hosts is None and interface is not None:
         raise WrongUse("--interface is of two real hosts: give --hosts a,b too; a lab has interfaces of its own")
     if hosts is not None and (lab is not None or rate != "unshaped" or mtu != 1500):
         raise WrongUse("--lab, --rate and --mtu are for emulated hosts: leave them out with --hosts")
-    plan = TunePlan(seed=secrets.randbits(32) if seed is None else seed, quick=quick)
+    path = out or tuning_path()
+    defaults, kept = read_tuning(path)
+    plan = TunePlan(secrets.randbits(32) if seed is None else seed, defaults, kept, quick)
     place: AbstractContextManager[Any]
     if hosts is None:
         place = _in_lab(lab or "pair", LinkSpec(parse_rate(rate), mtu))
     else:
         place = nullcontext(RemoteSite.parse(hosts, interface, remote_shell))
-    path = out or tuning_path()
     with place as site, progress_bar(quiet=as_json) as progress:
         found = measure_all(site, plan, progress)
     source = f"barewire tune, {datetime.now(UTC):%Y-%m-%d}, {hosts or 'lab'}, seed {plan.seed}"
@@ -76,32 +83,51 @@ def _document(found: Tuned) -> dict[str, Any]:
         ]
         return {"values": dict(one.values), "is_better": one.is_better, "cells": cells}
 
+    def finding(one: Findings) -> dict[str, Any]:
+        return {
+            "group": one.group,
+            "values": dict(one.values),
+            "trials": [trial(tried) for tried in one.trials],
+            "confirmation": None if one.confirmation is None else trial(one.confirmation),
+            "crossovers": [asdict(crossing) for crossing in one.crossings],
+        }
+
     return {
         "values": dict(found.values),
-        "trials": [trial(one) for one in found.trials],
-        "confirmation": None if found.confirmation is None else trial(found.confirmation),
+        "defaults": dict(found.defaults),
+        "findings": [finding(one) for one in found.findings],
     }
 
 
 def _print(console: Console, found: Tuned, path: Path) -> None:
-    table = Table(title="time of each candidate over that of the default: below 1 is better; * outside the interval")
-    for heading in ("value", "default", "tried", *(f"{test} {size} B" for test, size in found.trials[0].cells), ""):
-        table.add_column(heading, overflow="fold")
-    for trial in found.trials:
-        ((name, value),) = trial.values.items()
-        default = CANDIDATES[name][0]
-        table.add_row(name, str(default), str(value), *_ratios(trial), "better" if trial.is_better else "")
-    if found.confirmation is not None:
-        agreed = "agrees" if found.confirmation.is_better else "does not agree"
-        table.add_row("all chosen", "", "again", *_ratios(found.confirmation), agreed)
-    console.print(table)
+    for one in found.findings:
+        for crossing in one.crossings:
+            between = "" if crossing.ci95 is None else f" [{crossing.ci95[0]:.0f}, {crossing.ci95[1]:.0f}]"
+            console.print(f"{crossing.test}: eager costs less up to {crossing.bytes:.0f} B{escape(between)}")
+        if one.trials:
+            console.print(_table(one, found))
     if found.values:
-        changed = ", ".join(f"{name} {CANDIDATES[name][0]} → {value}" for name, value in found.values.items())
+        changed = ", ".join(f"{name} {found.defaults[name]} → {value}" for name, value in found.values.items())
         console.print(f"changed: {changed}; endpoints that follow {path} take it from now on")
-    elif found.chosen:
+    elif any(one.chosen for one in found.findings):
         console.print(f"nothing changed: measured once more, what looked better was not; {path} says so")
     else:
         console.print(f"nothing changed: no value is better than its default outside the interval; {path} says so")
+
+
+def _table(one: Findings, found: Tuned) -> Table:
+    title = f"{one.group}: time of each candidate over that of the default: below 1 is better; * outside the interval"
+    table = Table(title=title)
+    headings = (f"{test} {message_size(size)}" for test, size in one.trials[0].cells)
+    for heading in ("value", "default", "tried", *headings, ""):
+        table.add_column(heading, overflow="fold")
+    for trial in one.trials:
+        ((name, value),) = trial.values.items()
+        table.add_row(name, str(found.defaults[name]), str(value), *_ratios(trial), "better" if trial.is_better else "")
+    if one.confirmation is not None:
+        agreed = "agrees" if one.confirmation.is_better else "does not agree"
+        table.add_row("all chosen", "", "again", *_ratios(one.confirmation), agreed)
+    return table
 
 
 def _ratios(trial: Trial) -> list[str]:

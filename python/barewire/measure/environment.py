@@ -5,38 +5,40 @@ import hashlib
 import json
 import os
 import platform
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from barewire import __version__
-from barewire.measure.sites import Site, Station
+from barewire.measure.sites import Station
+from barewire.models.wire import Link
 
 _PACKAGES = ("numpy", "polars", "pyroute2", "scipy")
 # What must be equal for two runs to be comparable.
-_FINGERPRINT = ("kernel", "cpu", "cores", "governor", "clock_source", "hypervisor", "active", "passive", "lab", "link")
+_FINGERPRINT = ("kernel", "cpu", "cores", "governor", "clock_source", "hypervisor", "lab", "link")
 
 
-def describe_environment(site: Site, lab: dict[str, Any] | None) -> dict[str, Any]:
+def describe_environment(stations: Mapping[str, Station], link: Link, lab: dict[str, Any] | None) -> dict[str, Any]:
     """The machine, the link and the versions, as plain JSON; `fingerprint` hashes what makes runs comparable.
 
-    What the system does not tell is None. Facts of a remote machine are in its launches' start records.
+    `stations` are those that take part, by what they do; the interface is the first one's. What the system does not
+    tell is None. Facts of a remote machine are in its launches' start records.
     """
     facts: dict[str, Any] = {
         **_machine(),
-        "active": _describe_station(site.active),
-        "passive": _describe_station(site.passive),
+        **{role: _describe_station(station) for role, station in stations.items()},
         "lab": {key: value for key, value in (lab or {}).items() if key != "id"} or None,
-        "link": {"rate_bit_s": site.link.rate_bit_s, "mtu": site.link.mtu},
-        "interface": _describe_interface(site, lab),
+        "link": {"rate_bit_s": link.rate_bit_s, "mtu": link.mtu},
+        "interface": _describe_interface(next(iter(stations.values())).interface, lab),
     }
-    return {**facts, "versions": _versions(), "fingerprint": _fingerprint(facts)}
+    return {**facts, "versions": _versions(), "fingerprint": _fingerprint(facts, (*_FINGERPRINT, *stations))}
 
 
 def describe_machine() -> dict[str, Any]:
     """The same of this machine alone."""
     facts = _machine()
-    return {**facts, "versions": _versions(), "fingerprint": _fingerprint(facts)}
+    return {**facts, "versions": _versions(), "fingerprint": _fingerprint(facts, _FINGERPRINT)}
 
 
 def _machine() -> dict[str, Any]:
@@ -54,8 +56,8 @@ def _machine() -> dict[str, Any]:
     }
 
 
-def _fingerprint(facts: dict[str, Any]) -> str:
-    compared = json.dumps({key: facts[key] for key in _FINGERPRINT if key in facts}, sort_keys=True)
+def _fingerprint(facts: dict[str, Any], of: Sequence[str]) -> str:
+    compared = json.dumps({key: facts[key] for key in of if key in facts}, sort_keys=True)
     return hashlib.sha256(compared.encode()).hexdigest()[:16]
 
 
@@ -63,11 +65,10 @@ def _describe_station(station: Station) -> dict[str, Any]:
     return {"host": station.host, "interface": station.interface, "cpus": list(station.cpus)}
 
 
-def _describe_interface(site: Site, lab: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Driver, MTU and offloads of the active side's interface; a lab's are known, a real one's are looked up."""
+def _describe_interface(name: str | None, lab: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Driver, MTU and offloads of an interface; a lab's are known, a real one's are looked up."""
     if lab is not None:
         return {"driver": "veth", "mtu": lab["mtu"], "offloads": lab["offloads"], "speed_mbit_s": None}
-    name = site.active.interface
     if name is None or not Path(f"/sys/class/net/{name}").exists():
         return None
     driver = Path(f"/sys/class/net/{name}/device/driver")

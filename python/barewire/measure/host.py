@@ -5,22 +5,22 @@ import os
 import random
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from barewire.errors import BarewireError, MeasurementFailed, WrongUse
+from barewire.errors import MeasurementFailed, WrongUse
 from barewire.lab import Lab
 from barewire.measure.environment import describe_machine
 from barewire.measure.host_records import SUBJECT, read_host_records
 from barewire.measure.launch import end_process, raise_failure
 from barewire.measure.programs import HOST, find_program
-from barewire.measure.runner import LAUNCHES_DIRECTORY, launch_file_name, reason_of
-from barewire.results import SAMPLE_SCHEMA, Launch, Run, series_from_samples, write_run
+from barewire.measure.records import LaunchRecords
+from barewire.measure.session import Enough, new_run, run_campaign
+from barewire.results import Run, Series, series_from_samples
 
 HOST_TESTS = ("memory", "syscall", "wakeup", "file", "send")
 LAUNCHES_MAX = 1000
@@ -61,50 +61,75 @@ def measure_host(
     `send` is measured from the first host of `lab`, and left out without one. Whatever ends the measurement early,
     the samples so far are kept and the run is marked incomplete: then the error is raised once that is on disk.
     """
-    if directory.exists() and any(directory.iterdir()):
-        raise WrongUse(f"{directory} is not empty; a run needs a directory of its own")
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         warnings = (*warnings, "there is one core: waking across cores was not measured")
-    run = _new_run(plan, command, warnings)
-    write_run(directory, run)
-    launches: list[Launch] = []
-    frames: list[pl.DataFrame] = []
-    error: BaseException | None = None
-    files = directory / LAUNCHES_DIRECTORY
-    try:
-        files.mkdir(exist_ok=True)
-        orders = _orders(plan, with_send=lab is not None)
-        for number, test, seed in orders:
-            progress(number, len(orders), test)
-            file = files / launch_file_name(number, test, SUBJECT)
-            started = datetime.now(UTC).isoformat(timespec="milliseconds")
-            try:
-                _launch(plan, test, seed, cpus, directory, lab, file)
-            except (BarewireError, KeyboardInterrupt) as raised:
-                error = raised
-            _keep(number, test, started, file, error, launches, frames)
-            if error is not None:
-                break
-    except OSError as raised:
-        error = MeasurementFailed(f"cannot write {raised.filename or directory}: {raised.strerror}")
-    except KeyboardInterrupt as raised:
-        error = raised
-    run = _finish(run, directory, launches, frames, error)
-    if error is not None:
-        raise error
-    return run
+    parameters = {
+        "kind": "host",
+        "tests": list(plan.tests),
+        "launches": plan.launches,
+        "seconds": plan.seconds,
+        "largest_block_bytes": plan.largest_block_bytes,
+    }
+    environment = describe_machine()
+    run = new_run(command=command, seed=plan.seed, parameters=parameters, environment=environment, warnings=warnings)
+    return run_campaign(HostCampaign(plan, directory, lab, tuple(cpus)), directory, run, progress)
 
 
-def _orders(plan: HostPlan, *, with_send: bool) -> Sequence[tuple[int, str, int]]:
-    """Number, test and seed of each launch: rounds of all tests, each in an order of its own."""
-    generator = random.Random(plan.seed)
-    orders: list[tuple[int, str, int]] = []
-    for _ in range(plan.launches):
-        tests = [test for test in plan.tests if with_send or test != "send"]
-        generator.shuffle(tests)
-        orders += [(len(orders) + place, test, generator.getrandbits(32)) for place, test in enumerate(tests)]
-    return orders
+@dataclass(frozen=True)
+class HostOrder:
+    """One start of `barewire-host` for one test."""
+
+    number: int
+    test: str
+    seed: int
+    subject_name: str = SUBJECT
+
+    @property
+    def doing(self) -> str:
+        """The test says it all."""
+        return self.test
+
+
+@dataclass(frozen=True)
+class HostCampaign:
+    """Launches of `barewire-host`; files that it reads and maps lie in `directory`."""
+
+    plan: HostPlan
+    directory: Path
+    lab: Lab | None
+    cpus: tuple[int, ...]
+
+    @property
+    def enough(self) -> Enough:
+        """As many rounds as planned, however precise they are."""
+        return Enough(self.plan.launches, self.plan.launches)
+
+    def rounds(self) -> Iterator[list[HostOrder]]:
+        """Rounds of all tests, each in an order of its own."""
+        generator = random.Random(self.plan.seed)
+        number = 0
+        for _ in range(self.plan.launches):
+            tests = [test for test in self.plan.tests if self.lab is not None or test != "send"]
+            generator.shuffle(tests)
+            yield [HostOrder(number + place, test, generator.getrandbits(32)) for place, test in enumerate(tests)]
+            number += len(tests)
+
+    def launch(self, order: HostOrder, records: Path) -> None:
+        """One test."""
+        _launch(self.plan, order.test, order.seed, self.cpus, self.directory, self.lab, records)
+
+    def read(self, order: HostOrder, records: Path) -> LaunchRecords:
+        """Its records."""
+        return read_host_records(records, order.number)
+
+    def series(self, frame: pl.DataFrame) -> list[Series]:
+        """No link bounds a host."""
+        return series_from_samples(frame)
+
+    def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
+        """Nothing follows that is not made anew for each reader."""
+        return run
 
 
 def _launch(
@@ -115,6 +140,13 @@ def _launch(
         command += ["--largest-block", str(plan.largest_block_bytes)]
     if test == "file":
         command += ["--directory", str(directory)]
+    try:
+        _run(command, test, cpus, lab, file)
+    except OSError as error:
+        raise MeasurementFailed(f"cannot write {error.filename or directory}: {error.strerror}") from error
+
+
+def _run(command: list[str], test: str, cpus: Sequence[int], lab: Lab | None, file: Path) -> None:
     with file.open("w") as samples, tempfile.TemporaryFile("w+") as errors:
         streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": samples, "stderr": errors}
         if test == "send":
@@ -130,65 +162,3 @@ def _launch(
             if process.poll() is None:
                 end_process(process)
         raise_failure(process.returncode, errors)
-
-
-def _keep(
-    number: int,
-    test: str,
-    started: str,
-    file: Path,
-    error: BaseException | None,
-    launches: list[Launch],
-    frames: list[pl.DataFrame],
-) -> None:
-    if not file.exists():
-        return
-    records = read_host_records(file, number)
-    frames.append(records.samples)
-    complete = error is None and bool(records.end.get("complete"))
-    told = None if error is None else reason_of(error)
-    details = {"start": records.start, "end": records.end}
-    launches.append(Launch(number, SUBJECT, test, complete, told, started, details))
-
-
-def _finish(
-    run: Run, directory: Path, launches: list[Launch], frames: list[pl.DataFrame], error: BaseException | None
-) -> Run:
-    frame = pl.concat(frames) if frames else pl.DataFrame(schema=SAMPLE_SCHEMA)
-    series = tuple(series_from_samples(frame))
-    if error is not None:
-        series = tuple(replace(one, stop="incomplete") for one in series)
-    stopped_by = None if error is None else reason_of(error)
-    run = replace(run, complete=error is None, stopped_by=stopped_by, launches=tuple(launches), series=series)
-    write_run(directory, run, frame)
-    files = directory / LAUNCHES_DIRECTORY
-    for file in sorted(files.glob("*.jsonl")):
-        file.unlink()
-    if files.exists():
-        files.rmdir()
-    return run
-
-
-def _new_run(plan: HostPlan, command: list[str], warnings: tuple[str, ...]) -> Run:
-    now = datetime.now(UTC)
-    parameters = {
-        "kind": "host",
-        "tests": list(plan.tests),
-        "launches": plan.launches,
-        "seconds": plan.seconds,
-        "largest_block_bytes": plan.largest_block_bytes,
-    }
-    return Run(
-        id=now.strftime("%Y%m%dT%H%M%S") + f"-{random.SystemRandom().getrandbits(16):04x}",
-        created=now.isoformat(timespec="seconds"),
-        command=tuple(command),
-        seed=plan.seed,
-        complete=False,
-        stopped_by=None,
-        parameters=parameters,
-        environment=describe_machine(),
-        lab=None,
-        launches=(),
-        series=(),
-        warnings=warnings,
-    )

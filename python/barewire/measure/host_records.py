@@ -4,11 +4,9 @@
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from barewire.errors import MeasurementFailed
 from barewire.measure.records import LaunchRecords, records_in
-from barewire.results import SAMPLE_SCHEMA
+from barewire.results import sample_frame
 
 HOST_RECORDS_SCHEMA = "barewire-host-records/1"
 SUBJECT = "host"
@@ -38,10 +36,7 @@ def read_host_records(path: Path, launch: int) -> LaunchRecords:
                 end = record
     if start.get("test") == "wakeup" and {"pipe/same", "pipe/self"} <= set(measured):
         _append_switches(columns, measured)
-    frame = pl.DataFrame(columns, schema={name: SAMPLE_SCHEMA[name] for name in _COLUMNS})
-    known = {"launch": launch, "pairs": 1, "pair": 0, "processes": 1, "process": 0, "lost": 0}
-    whole = frame.with_columns(pl.lit(value).alias(name) for name, value in known.items())
-    return LaunchRecords(whole.select(pl.col(name).cast(kind) for name, kind in SAMPLE_SCHEMA.items()), start, end)
+    return LaunchRecords(sample_frame(columns, launch=launch), start, end)
 
 
 def _append(columns: dict[str, list[Any]], test: str, record: dict[str, Any]) -> list[float]:

@@ -13,8 +13,8 @@ from typing import IO, Any
 from barewire.errors import BarewireError, MachineCannot, MeasurementFailed, WrongUse
 from barewire.measure.programs import FLOOR, HOST, PROBE, XDP_FLOOR, find_program
 from barewire.measure.sites import Site, Station
-from barewire.measure.subjects import BROKERED, SOCKETS, Subject
-from barewire.models.naming import PACKET
+from barewire.measure.subjects import BROKERED, Subject
+from barewire.models.naming import LIBFABRIC, PACKET
 
 READY_TIMEOUT_S = 20.0
 # A side that has done its part ends by itself; waiting longer would only hide that it does not.
@@ -44,11 +44,22 @@ class Order:
     seed: int
     pairs: int = 1
     processes: int | None = None
-    # Of endpoints: what goes before both sides' tuning files.
+    # Of endpoints and messages: what goes before both sides' tuning files.
     tuned: tuple[tuple[str, int], ...] = ()
     cache: bool = True
     walk_bytes: int | None = None
     effort: Effort = Effort()
+
+    @property
+    def subject_name(self) -> str:
+        """Of what."""
+        return self.subject.name
+
+    @property
+    def doing(self) -> str:
+        """The launch in words."""
+        at_once = "" if self.processes is None else f" × {self.processes}"
+        return f"{self.test} {self.subject.name}{at_once}"
 
 
 def launch(site: Site, order: Order, samples_file: Path) -> None:
@@ -124,8 +135,9 @@ def _place(station: Station, order: Order) -> list[str]:
 def _probe_arguments(site: Site, order: Order, peer: str) -> list[str]:
     options: dict[str, object] = {
         "--peer": peer,
-        "--transport": order.subject.transport,
-        "--link": None if order.subject.transport in SOCKETS else order.subject.link,
+        "--transport": LIBFABRIC if order.subject.provider else order.subject.transport,
+        "--provider": order.subject.provider,
+        "--link": order.subject.link if order.subject.has_link else None,
         "--wait": order.subject.wait,
         "--sizes": ",".join(map(str, order.sizes)),
         "--pairs": order.pairs if order.processes is None else None,

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Where the native programs are."""
 
+import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
 from barewire.errors import MachineCannot, WrongUse
+from barewire.results.tuning import TUNING_VARIABLE
 
 PROBE = "barewire-probe"
 FLOOR = "barewire-floor"
@@ -25,6 +27,21 @@ def find_program(name: str) -> str:
     if found is None:
         raise MachineCannot(f"{name} is not built: run `make build`, or name its directory in BAREWIRE_BIN")
     return found
+
+
+def read_tuning(file: Path) -> tuple[dict[str, int], dict[str, int]]:
+    """The defaults of all values that endpoints follow, and what a tuning file makes of them, if it is there.
+
+    The probe itself says both. WrongUse for a file that is none.
+    """
+    environment = {**os.environ, TUNING_VARIABLE: str(file)} if file.exists() else None
+    command = [find_program(PROBE), "tuning"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode != 0:
+        raise WrongUse(done.stderr.strip().removeprefix(f"{PROBE}: "))
+    values = json.loads(done.stdout)
+    defaults = {name: one["default"] for name, one in values.items()}
+    return defaults, defaults if environment is None else {name: one["tuned"] for name, one in values.items()}
 
 
 def expand_sizes(sizes: str, perturbation: int) -> tuple[int, ...]:

@@ -10,19 +10,21 @@ from typing import Any
 import polars as pl
 
 from barewire.errors import MeasurementFailed
-from barewire.results import SAMPLE_SCHEMA
+from barewire.results import sample_frame
 
 PROBE_SCHEMA = "barewire-probe/1"
 
 
 @dataclass(frozen=True)
 class LaunchRecords:
-    """What one launch left: `samples` has the columns of `SAMPLE_SCHEMA`; start and end are as the probe wrote them."""
+    """What one launch left: `samples` has the columns of `SAMPLE_SCHEMA`; all else is as the program wrote it."""
 
     samples: pl.DataFrame
     start: dict[str, Any] = field(default_factory=dict)
     end: dict[str, Any] = field(default_factory=dict)
     corrupt_messages: int = 0
+    # What a program says of its own decisions.
+    choices: tuple[dict[str, Any], ...] = ()
 
 
 def read_records(path: Path, launch: int, test: str, subject: str, pairs: int) -> LaunchRecords:
@@ -45,17 +47,17 @@ def read_records(path: Path, launch: int, test: str, subject: str, pairs: int) -
                 _append(columns, record)
             case "end":
                 end = record
-    frame = pl.DataFrame(columns, schema={name: SAMPLE_SCHEMA[name] for name in _COLUMNS})
     # Processes have one pair each, and their number in its place.
-    processes = start.get("processes", 1)
-    if pairs == 1:
-        frame = frame.with_columns(pl.col("pair").alias("process"), pl.lit(0).alias("pair"))
-    else:
-        frame = frame.with_columns(pl.lit(0).alias("process"))
-    known = {"launch": launch, "test": test, "subject": subject, "pairs": pairs, "processes": processes}
-    whole = frame.with_columns(pl.lit(value).alias(name) for name, value in known.items())
-    ordered = whole.select(pl.col(name).cast(kind) for name, kind in SAMPLE_SCHEMA.items())
-    return LaunchRecords(ordered, start, end, corrupt)
+    place = {"process": columns.pop("pair")} if pairs == 1 else {}
+    frame = sample_frame(
+        columns | place,
+        launch=launch,
+        test=test,
+        subject=subject,
+        pairs=pairs,
+        processes=start.get("processes", 1),
+    )
+    return LaunchRecords(frame, start, end, corrupt)
 
 
 _COLUMNS = ("pair", "message_bytes", "phase", "block", "value", "unit", "lost")

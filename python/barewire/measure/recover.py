@@ -7,8 +7,10 @@ from pathlib import Path
 import polars as pl
 
 from barewire.measure.host_records import read_host_records
-from barewire.measure.records import read_records
-from barewire.measure.runner import LAUNCHES_DIRECTORY, parse_launch_file_name
+from barewire.measure.mpi_records import read_mpi_records
+from barewire.measure.records import LaunchRecords, read_records
+from barewire.measure.session import LAUNCHES_DIRECTORY, parse_launch_file_name
+from barewire.models.naming import read_mpi_subject
 from barewire.models.wire import Link
 from barewire.results import SAMPLE_SCHEMA, Launch, Run, read_run, series_from_samples, shared_from_samples, write_run
 
@@ -28,17 +30,14 @@ def recover_run(directory: Path) -> Run:
         if named is None:
             continue
         number, test, subject = named
-        if run.is_host:
-            records = read_host_records(file, number)
-        else:
-            records = read_records(file, number, test, subject, run.parameters["pairs"])
+        records = _read(run, file, number, test, subject)
         complete = bool(records.end.get("complete"))
         error = None if complete else "the run was killed"
         launches.append(Launch(number, subject, test, complete, error, details={"start": records.start}))
         frames.append(records.samples)
     frame = pl.concat(frames)
-    link = None if run.is_host else Link(run.parameters["rate_bit_s"], run.parameters["mtu"])
-    series = series_from_samples(frame, link)
+    link = None if run.kind == "host" else Link(run.parameters["rate_bit_s"], run.parameters["mtu"])
+    series = series_from_samples(frame, link, hosts=run.parameters.get("hosts"))
     recovered = replace(
         run,
         stopped_by="the run was killed",
@@ -48,3 +47,11 @@ def recover_run(directory: Path) -> Run:
     )
     write_run(directory, recovered, frame)
     return recovered
+
+
+def _read(run: Run, file: Path, number: int, test: str, subject: str) -> LaunchRecords:
+    if run.kind == "host":
+        return read_host_records(file, number)
+    if read_mpi_subject(subject) is not None:
+        return read_mpi_records(file, number, subject)
+    return read_records(file, number, test, subject, run.parameters["pairs"])

@@ -4,7 +4,7 @@
 import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -61,6 +61,9 @@ class Site(Protocol):
     def popen(self, station: Station, command: Sequence[str], **arguments: Any) -> "subprocess.Popen[Any]":
         """Start a program on a station; the handle stands for it."""
 
+    def on_one_host(self) -> "Site":
+        """The same, but for both sides on the first station's host, where endpoints share memory."""
+
 
 @dataclass(frozen=True)
 class LabSite:
@@ -69,6 +72,8 @@ class LabSite:
     lab: Lab
     # Where brokers listen, by the host's name.
     brokers: Mapping[str, str] = field(default_factory=dict)
+    # Both sides on the first host, the passive one on the second's cores.
+    is_one_host: bool = False
 
     @property
     def active(self) -> Station:
@@ -78,7 +83,7 @@ class LabSite:
     @property
     def passive(self) -> Station:
         """The second host."""
-        return self._station(1)
+        return replace(self._station(0), cpus=self._station(1).cpus) if self.is_one_host else self._station(1)
 
     @property
     def link(self) -> Link:
@@ -108,6 +113,10 @@ class LabSite:
     def popen(self, station: Station, command: Sequence[str], **arguments: Any) -> "subprocess.Popen[Any]":
         """Start a program inside a host."""
         return self.lab.popen(station.host, command, **arguments)
+
+    def on_one_host(self) -> "LabSite":
+        """Both sides in the first host."""
+        return replace(self, is_one_host=True)
 
     def _station(self, number: int) -> Station:
         host = self.lab.hosts[number]
@@ -157,3 +166,7 @@ class RemoteSite:
             return subprocess.Popen(list(command), **arguments)
         remote = shlex.join([Path(command[0]).name, *command[1:]])
         return subprocess.Popen([*self.remote_shell, station.host, remote], **arguments)
+
+    def on_one_host(self) -> "RemoteSite":
+        """Both sides on the first machine."""
+        return replace(self, passive=self.active)

@@ -6,13 +6,18 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from barewire.errors import WrongUse
-from barewire.models.naming import FLOOR, LINKS, PACKET, SubjectName
+from barewire.models.naming import FLOOR, LIBFABRIC, LINKS, OWN_PROVIDER, PACKET, SubjectName, provider_of
 
 TESTS = ("pingpong", "stream", "bidirectional")
-TRANSPORTS = ("tcp", "udp", "raw", "xdp", "llc1", "llc2", "llc3", "endpoint")
+TRANSPORTS = (
+    *("tcp", "udp", "raw", "xdp", "llc1", "llc2", "llc3", "endpoint", "messages"),
+    *(LIBFABRIC, f"{LIBFABRIC}-tcp", f"{LIBFABRIC}-udp"),
+)
 SOCKETS = ("tcp", "udp")
 # What a broker gives out sockets for.
-BROKERED = ("llc1", "llc2", "llc3", "endpoint")
+BROKERED = ("llc1", "llc2", "llc3", "endpoint", "messages", LIBFABRIC)
+# What follows the values of the tuning file that a launch may set for itself.
+TUNED = ("endpoint", "messages")
 WAITS = ("spin", "adaptive", "block", "busypoll")
 # So many individual LSAPs are free for users; the probe counts them as well.
 PROCESSES_MAX = 111
@@ -32,6 +37,16 @@ class Subject:
     def name(self) -> str:
         """`tcp` for a spinning one, `tcp/block` for any other: spinning is what message passing does."""
         return str(SubjectName(self.transport, self.link, self.wait))
+
+    @property
+    def provider(self) -> str | None:
+        """The libfabric provider that carries this; None for what does without libfabric."""
+        return provider_of(self.transport)
+
+    @property
+    def has_link(self) -> bool:
+        """Whether there is a choice of what carries its frames."""
+        return self.transport not in SOCKETS and self.provider is None
 
     @property
     def is_floor(self) -> bool:
@@ -63,10 +78,10 @@ def parse_processes(text: str) -> tuple[int, ...]:
 def parse_subjects(transports: str, waits: str, links: str = PACKET) -> tuple[Subject, ...]:
     """Read lists of transports, waits and links and combine them; WrongUse names those there are.
 
-    TCP and UDP go through the kernel and are measured once, whatever the links; `xdp` is raw over AF_XDP.
+    TCP, UDP and libfabric have no choice of links and are measured once; `xdp` is raw over AF_XDP.
     What cannot be busy-polled is left out where other subjects are asked for as well.
     """
-    chosen_transports = _unique(_known(name, TRANSPORTS, "transport") for name in transports.split(","))
+    chosen_transports = _unique(_known_transport(name) for name in transports.split(","))
     chosen_waits = _unique(_known(name, WAITS, "way of waiting") for name in waits.split(","))
     chosen_links = _unique(_known(name, LINKS, "link") for name in links.split(","))
     subjects = _unique(
@@ -84,11 +99,21 @@ def parse_subjects(transports: str, waits: str, links: str = PACKET) -> tuple[Su
 
 
 def _links_of(transport: str, chosen: tuple[str, ...]) -> tuple[str, ...]:
-    if transport in SOCKETS:
+    if not Subject(transport).has_link:
         return (PACKET,)
     if transport == "xdp":
         return tuple(link for link in chosen if link != PACKET) or ("xdp",)
     return chosen
+
+
+def _known_transport(name: str) -> str:
+    """A transport of the list, or libfabric over a provider that may or may not be there."""
+    name = name.strip()
+    if name in TRANSPORTS or (provider_of(name) is not None and name != f"{LIBFABRIC}-{OWN_PROVIDER}"):
+        return name
+    raise WrongUse(
+        f"unknown transport '{name}'; there are: {', '.join(TRANSPORTS)}, and {LIBFABRIC}-NAME for any other provider"
+    )
 
 
 def _has_busypoll(subject: Subject) -> bool:

@@ -1,83 +1,115 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Find endpoint values that suit a machine: each against its default, interleaved; kept only if a second run agrees."""
+"""Find values that suit a machine: each against its default, interleaved; kept only if a second run agrees."""
 
-import itertools
 import random
-import tempfile
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp, log
-from pathlib import Path
 
-from barewire.measure.launch import Effort, Order, launch
-from barewire.measure.records import read_records
+from barewire.measure.launch import Effort
 from barewire.measure.sites import Site
-from barewire.measure.subjects import Subject
-from barewire.results import series_from_samples
-from barewire.results.run import TIME_UNITS
-from barewire.stats import LAUNCHES_FOR_INTERVAL, Comparison, compare_over_sizes
+from barewire.measure.tune_eager import EAGER_BYTES, Crossing, crossing_of, eager_bench, eager_cells, eager_variants
+from barewire.measure.tune_trials import Bench, Cells, Launcher, Trial, Values
+from barewire.stats import LAUNCHES_FOR_INTERVAL
 
-Values = Mapping[str, int]
-Cell = tuple[str, int]
 Progress = Callable[[int, int, str], None]
 
 _KIB, _MIB = 1 << 10, 1 << 20
-# Per value: its default, as crates/endpoint has it, and what else is tried.
-CANDIDATES: dict[str, tuple[int, ...]] = {
-    "acknowledge_every": (16, 8, 24, 31),
-    "ring_bytes": (2 * _MIB, _MIB, 4 * _MIB, 8 * _MIB),
-    "window": (63, 32, 48),
-    "acknowledge_delay_us": (50, 25, 100, 200),
-    "slots": (256, 128, 512),
-    "send_descriptors": (256, 128, 512),
-}
-_QUICK = 2
-# What one value gains in one of these it may not lose in another.
-CELLS: tuple[tuple[str, tuple[int, ...]], ...] = (("pingpong", (64, 16 * _KIB)), ("stream", (64, 64 * _KIB)))
+
+
+@dataclass(frozen=True)
+class Group:
+    """Values that are looked at on one transport, and what is tried besides their defaults.
+
+    What one of them gains in one cell it may not lose in another.
+    """
+
+    name: str
+    transport: str
+    tried: Mapping[str, tuple[int, ...]]
+    cells: Cells
+    on_one_host: bool = False
+
+
+FRAMES = Group(
+    "frames",
+    "endpoint",
+    {
+        "acknowledge_every": (8, 16, 24, 31),
+        "ring_bytes": (_MIB, 2 * _MIB, 4 * _MIB, 8 * _MIB),
+        "window": (32, 48, 63),
+        "acknowledge_delay_us": (25, 50, 100, 200),
+        "slots": (128, 256, 512),
+        "send_descriptors": (128, 256, 512),
+    },
+    (("pingpong", (64, 16 * _KIB)), ("stream", (64, 64 * _KIB))),
+)
+PIPE = Group(
+    "shared memory",
+    "messages",
+    {"pipe_ring_bytes": (64 * _KIB, 128 * _KIB, 256 * _KIB, 512 * _KIB, _MIB)},
+    (("pingpong", (64, 64 * _KIB)), ("stream", (64, 64 * _KIB, _MIB))),
+    on_one_host=True,
+)
+EAGER = "eager limit"
+_QUICK = ("acknowledge_every", "ring_bytes")
 
 
 @dataclass(frozen=True)
 class TunePlan:
-    """How much is measured: launches of each value, and how long each is."""
+    """How much is measured: launches of each value, and how long each is.
+
+    `defaults` are the endpoints' own; `kept` is what stands in the file now.
+    """
 
     seed: int
+    defaults: Values
+    kept: Values
     quick: bool = False
     launches: int = LAUNCHES_FOR_INTERVAL + 2
     effort: Effort = field(default_factory=lambda: Effort(samples=2000, seconds=0.1, warmup=200, blocks=5))
 
     @property
+    def base(self) -> Values:
+        """What candidates are compared with: defaults, and of what is not looked at what will stay in the file."""
+        return {**self.kept, **{name: self.defaults[name] for name in self.names}}
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """Those whose values are tried as they stand here, without the defaults among them."""
+        groups = (
+            (replace(FRAMES, tried={name: FRAMES.tried[name] for name in _QUICK}),) if self.quick else (FRAMES, PIPE)
+        )
+        return tuple(replace(group, tried=self._others(group)) for group in groups)
+
+    @property
     def names(self) -> tuple[str, ...]:
-        """The values that are looked at."""
-        return tuple(CANDIDATES)[: _QUICK if self.quick else None]
+        """All values that are looked at."""
+        own = tuple(name for group in self.groups for name in group.tried)
+        return own if self.quick else (*own, EAGER_BYTES)
+
+    def _others(self, group: Group) -> dict[str, tuple[int, ...]]:
+        # Of a quick run the window is not looked at, and must go with what is.
+        most = self.kept["window"] // 2 if self.quick else max(FRAMES.tried["acknowledge_every"])
+        return {
+            name: tuple(
+                value
+                for value in values
+                if value != self.defaults[name] and (name != "acknowledge_every" or value <= most)
+            )
+            for name, values in group.tried.items()
+        }
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One value against its default: time by time in each cell, so below 1 is better."""
+class Findings:
+    """What came of one group: what each candidate did, what was chosen, and the second run of all that together."""
 
-    values: Values
-    cells: Mapping[Cell, Comparison]
-
-    @property
-    def is_better(self) -> bool:
-        """Better in one cell at least, outside the interval, and worse in none."""
-        verdicts = [one.verdict for one in self.cells.values()]
-        return "A faster" in verdicts and "B faster" not in verdicts
-
-    @property
-    def score(self) -> float:
-        """Geometric mean of the ratios."""
-        return exp(sum(log(one.ratio) for one in self.cells.values()) / len(self.cells))
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """What came of it: what each candidate did, the values that were chosen, and whether a second run agreed."""
-
+    group: str
     trials: tuple[Trial, ...]
     chosen: Values
     confirmation: Trial | None
+    # Of the eager limit: where the one way begins to cost less than the other.
+    crossings: tuple[Crossing, ...] = ()
 
     @property
     def values(self) -> Values:
@@ -85,27 +117,83 @@ class Tuned:
         return self.chosen if self.confirmation is not None and self.confirmation.is_better else {}
 
 
+@dataclass(frozen=True)
+class Tuned:
+    """What came of all groups."""
+
+    defaults: Values
+    findings: tuple[Findings, ...]
+
+    @property
+    def values(self) -> Values:
+        """What is worth writing down."""
+        return {name: value for one in self.findings for name, value in one.values.items()}
+
+
 def tune(site: Site, plan: TunePlan, progress: Progress = lambda done, total, doing: None) -> Tuned:
-    """Measure every candidate beside its default, then all that were chosen together beside all defaults."""
-    generator, numbers = random.Random(plan.seed), itertools.count()
-    defaults = {name: values[0] for name, values in CANDIDATES.items()}
-    variants = {name: [{name: value} for value in CANDIDATES[name][1:]] for name in plan.names}
-    total = sum(len(tried) + 1 for tried in variants.values()) + 2
-    done = 0
+    """Measure every candidate beside its default, then what was chosen of each group once more beside the defaults."""
+    launcher, steps = Launcher(random.Random(plan.seed)), _Steps(plan, progress)
+    found = [_tune_group(site, plan, group, launcher, steps) for group in plan.groups]
+    if not plan.quick:
+        found.append(_tune_eager(site, plan, launcher, steps))
+    return Tuned(plan.defaults, tuple(found))
+
+
+class _Steps:
+    """How far it has come: one step for each variant of each measurement."""
+
+    def __init__(self, plan: TunePlan, progress: Progress) -> None:
+        variants = sum(len(values) + 1 for group in plan.groups for values in group.tried.values())
+        # A second run of each group; of the eager limit its two curves, a trial and a second run.
+        self.total = variants + 2 * len(plan.groups) + (0 if plan.quick else 6)
+        self.done, self.progress = 0, progress
+
+    def begin(self, doing: str, variants: int) -> None:
+        """So many variants are about to be measured."""
+        self.progress(self.done, self.total, doing)
+        self.done += variants
+
+
+def _tune_group(site: Site, plan: TunePlan, group: Group, launcher: Launcher, steps: _Steps) -> Findings:
+    place = site.on_one_host() if group.on_one_host else site
+    bench = Bench(place, group.transport, group.cells, plan.effort, plan.launches)
     trials: list[Trial] = []
-    for name, tried in variants.items():
-        progress(done * plan.launches, total * plan.launches, name)
-        trials += _trials(site, plan, generator, numbers, defaults, tried)
-        done += len(tried) + 1
-    chosen = choose(trials)
+    for name, values in group.tried.items():
+        steps.begin(name, len(values) + 1)
+        trials += launcher.trials(bench, plan.base, [{name: value} for value in values])
+    return _confirmed(group.name, trials, plan, bench, launcher, steps)
+
+
+def _tune_eager(site: Site, plan: TunePlan, launcher: Launcher, steps: _Steps) -> Findings:
+    """The crossover proposes a limit, and a trial beside the default decides."""
+    steps.begin(EAGER, 2)
+    bench = eager_bench(site, plan.effort, plan.launches)
+    eagerly, announced = launcher.medians(bench, [{**plan.base, **one} for one in eager_variants()])
+    crossings = tuple(crossing_of(test, eagerly, announced) for test, _ in bench.cells)
+    default = plan.defaults[EAGER_BYTES]
+    proposed = min(crossing.limit for crossing in crossings)
+    cells = eager_cells(default, proposed)
+    if not cells:
+        return Findings(EAGER, (), {}, None, crossings)
+    steps.begin(f"{EAGER} {proposed}", 2)
+    narrowed = replace(bench, cells=cells)
+    trials = launcher.trials(narrowed, plan.base, [{EAGER_BYTES: proposed}])
+    found = _confirmed(EAGER, trials, plan, narrowed, launcher, steps)
+    return replace(found, crossings=crossings)
+
+
+def _confirmed(
+    name: str, trials: Sequence[Trial], plan: TunePlan, bench: Bench, launcher: Launcher, steps: _Steps
+) -> Findings:
+    chosen = choose(trials, plan.base)
+    steps.begin(f"{name}, once more", 2)
     if not chosen:
-        return Tuned(tuple(trials), {}, None)
-    progress(done * plan.launches, total * plan.launches, "all together, once more")
-    (confirmation,) = _trials(site, plan, generator, numbers, defaults, [chosen])
-    return Tuned(tuple(trials), chosen, confirmation)
+        return Findings(name, tuple(trials), {}, None)
+    (again,) = launcher.trials(bench, plan.base, [chosen])
+    return Findings(name, tuple(trials), chosen, again)
 
 
-def choose(trials: Sequence[Trial]) -> dict[str, int]:
+def choose(trials: Sequence[Trial], defaults: Values) -> dict[str, int]:
     """Of each value the best candidate, if any is better than the default; none may break a rule between values."""
     best: dict[str, Trial] = {}
     for trial in trials:
@@ -113,57 +201,12 @@ def choose(trials: Sequence[Trial]) -> dict[str, int]:
         if trial.is_better and (name not in best or trial.score < best[name].score):
             best[name] = trial
     chosen = {name: trial.values[name] for name, trial in best.items()}
-    window, every = (chosen.get(name, CANDIDATES[name][0]) for name in ("window", "acknowledge_every"))
+    related = ("window", "acknowledge_every")
+    if not any(name in chosen for name in related):
+        return chosen
+    window, every = (chosen.get(name, defaults[name]) for name in related)
     if every > window // 2:
         # The engine refuses this pair: the one of the two that gains more is kept.
-        worse = max(("window", "acknowledge_every"), key=lambda name: best[name].score if name in best else 0.0)
+        worse = max(related, key=lambda name: best[name].score if name in best else 0.0)
         del chosen[worse]
     return chosen
-
-
-def _trials(
-    site: Site,
-    plan: TunePlan,
-    generator: random.Random,
-    numbers: Iterator[int],
-    defaults: Values,
-    tried: Sequence[Values],
-) -> list[Trial]:
-    medians = [_Medians() for _ in range(len(tried) + 1)]
-    variants = [defaults, *({**defaults, **values} for values in tried)]
-    orders = [
-        (variant, Order(0, test, Subject("endpoint"), sizes, seed=0, effort=plan.effort))
-        for variant in range(len(variants))
-        for test, sizes in CELLS
-    ]
-    with tempfile.TemporaryDirectory(prefix="barewire-tune-") as folder:
-        for _ in range(plan.launches):
-            generator.shuffle(orders)
-            for variant, order in orders:
-                number = next(numbers)
-                tuned = tuple(variants[variant].items())
-                one = replace(order, number=number, seed=generator.getrandbits(32), tuned=tuned)
-                file = Path(folder) / f"{number}.jsonl"
-                launch(site, one, file)
-                medians[variant].add(one, file)
-    return [Trial(values, _compare(medians[place + 1], medians[0])) for place, values in enumerate(tried)]
-
-
-class _Medians:
-    """Of one variant: the median of each launch, by cell, as a time: of a message, or of a byte."""
-
-    def __init__(self) -> None:
-        self.by_cell: defaultdict[Cell, list[float]] = defaultdict(list)
-
-    def add(self, order: Order, file: Path) -> None:
-        records = read_records(file, order.number, order.test, order.subject.name, order.pairs)
-        for one in series_from_samples(records.samples):
-            if one.median is not None:
-                time = one.median if one.unit in TIME_UNITS else 1 / one.median
-                self.by_cell[order.test, one.message_bytes].append(time)
-
-
-def _compare(candidate: _Medians, default: _Medians) -> dict[Cell, Comparison]:
-    cells = sorted(default.by_cell)
-    pairs = [(candidate.by_cell[cell], default.by_cell[cell]) for cell in cells]
-    return dict(zip(cells, compare_over_sizes(pairs, lower_is_better=True, margin=0.01), strict=True))

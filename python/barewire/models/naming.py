@@ -1,12 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What a subject's name says: `llc2+xdp/block` is LLC type 2 over AF_XDP with a blocking wait."""
+"""What a subject's name says: `llc2+xdp/block` is LLC type 2 over AF_XDP with a blocking wait.
 
+And `mpich-5/tcp+eager=65536` is the MPI library mpich-5 over TCP, which is told where eager messages end.
+"""
+
+import re
 from typing import NamedTuple
 
 PACKET = "packet"
 XDP_LINKS = ("xdp", "xdp-generic", "xdp-native", "xdp-zerocopy")
 LINKS = (PACKET, *XDP_LINKS)
 FLOOR = "floor"
+# Subjects of libfabric: over our own provider, or over another one, which is in the name.
+LIBFABRIC = "libfabric"
+OWN_PROVIDER = "barewire"
+# What libfabric layers over a provider so that it carries tagged messages reliably.
+_LAYERED = {"tcp": "tcp;ofi_rxm", "udp": "udp;ofi_rxd"}
+_LIBFABRIC = re.compile(rf"{LIBFABRIC}(?:-([a-z0-9_]+))?")
+# What may carry an MPI job's messages; any other libfabric provider is ofi-NAME.
+MPI_FABRICS = ("barewire", "tcp", "udp", "ucx", "shm")
+OTHER_PROVIDER = re.compile(r"ofi-[a-z0-9_]+")
+_MPI_NAME = re.compile(
+    rf"([\w.-]+)/({'|'.join(MPI_FABRICS)}|{OTHER_PROVIDER.pattern})((?:\+[a-z]+=[a-z0-9]+)*)", re.ASCII
+)
 
 
 class SubjectName(NamedTuple):
@@ -34,6 +50,44 @@ def read_subject(name: str) -> SubjectName:
     return SubjectName(transport, link or PACKET, wait or "spin")
 
 
+def provider_of(transport: str) -> str | None:
+    """The provider of a libfabric transport, as libfabric writes it; None for any other transport."""
+    match = _LIBFABRIC.fullmatch(transport)
+    if match is None:
+        return None
+    return OWN_PROVIDER if match[1] is None else _LAYERED.get(match[1], match[1])
+
+
 def is_floor(name: str) -> bool:
     """Whether this is a minimal program's result, over whatever link."""
     return read_subject(name).transport == FLOOR
+
+
+class MpiName(NamedTuple):
+    """The parts of an MPI subject's name; `settings` are what it was told beyond the fabric, in the order given."""
+
+    library: str
+    fabric: str
+    settings: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        """As `read_mpi_subject` reads it."""
+        return f"{self.library}/{self.fabric}" + "".join(f"+{name}={value}" for name, value in self.settings)
+
+
+def read_mpi_subject(name: str) -> MpiName | None:
+    """Take an MPI subject's name apart; None for a name of anything else."""
+    match = _MPI_NAME.fullmatch(name)
+    if match is None:
+        return None
+    settings = (part.partition("=")[::2] for part in match[3].split("+")[1:])
+    return MpiName(match[1], match[2], tuple(settings))
+
+
+def baseline_of(subject: str, baseline: str) -> str:
+    """The name of the subject that `subject` is compared with.
+
+    For an MPI library, `baseline` may be a fabric: then it is this library over that fabric, told nothing else.
+    """
+    mpi = read_mpi_subject(subject)
+    return baseline if mpi is None or "/" in baseline else str(MpiName(mpi.library, baseline))

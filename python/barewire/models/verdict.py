@@ -3,7 +3,7 @@
 
 from typing import Literal
 
-from barewire.models.naming import read_subject
+from barewire.models.naming import read_mpi_subject, read_subject
 from barewire.models.wire import Protocol
 
 Verdict = Literal["ok", "impossible", "faster than floor", "no limit known", "no loss-free sample"]
@@ -17,12 +17,23 @@ WIRE_TOLERANCE = 0.005
 _PROTOCOLS: dict[str, Protocol] = {
     "tcp": "tcp",
     "udp": "udp",
-    **dict.fromkeys(("raw", "llc1", "llc2", "llc3", "endpoint", "floor"), "raw"),
+    **dict.fromkeys(("raw", "llc1", "llc2", "llc3", "endpoint", "messages", "libfabric", "floor"), "raw"),
+    "libfabric-tcp": "tcp",
+    "libfabric-udp": "udp",
+}
+# What of a message every MPI library sends over a fabric at least. UCX is only ever asked for TCP.
+_MPI_PROTOCOLS: dict[str, Protocol] = {
+    "barewire": "raw",
+    **dict.fromkeys(("tcp", "ofi-tcp", "ucx"), "tcp"),
+    **dict.fromkeys(("udp", "ofi-udp"), "udp"),
 }
 
 
 def protocol_of(subject: str) -> Protocol | None:
     """The protocol that a subject's frames follow ("tcp/block" → "tcp"), or None when no model knows it."""
+    mpi = read_mpi_subject(subject)
+    if mpi is not None:
+        return _MPI_PROTOCOLS.get(mpi.fabric)
     return _PROTOCOLS.get(read_subject(subject).transport)
 
 

@@ -5,24 +5,25 @@ Variables and not options, because they mean the same to mpirun and to srun, and
 files of a distribution: Debian's says `mtl = ^ofi`.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from barewire.errors import MachineCannot, WrongUse
+from barewire.models.naming import MPI_FABRICS, OTHER_PROVIDER
+from barewire.mpi.eager import eager_settings
 from barewire.mpi.libraries import Family, Library
 
 PROVIDER = "barewire"
 PROVIDER_FILE = f"lib{PROVIDER}-fi.so"
 # Makes sched_yield cheap; crates/provider/preload.
 YIELD_FILE = f"lib{PROVIDER}-yield.so"
-FABRICS = "barewire, tcp, udp, ucx, shm, or ofi-NAME for any other libfabric provider, such as ofi-tcp"
-_NAMED = (PROVIDER, "tcp", "udp", "ucx", "shm")
-_OTHER_PROVIDER = re.compile(r"ofi-[a-z0-9_]+")
+FABRICS = f"{', '.join(MPI_FABRICS)}, or ofi-NAME for any other libfabric provider, such as ofi-tcp"
 WAITS = ("spin", "adaptive", "block")
 LINKS = ("packet", "xdp")
 PROGRESSES = ("auto", "manual")
+# Of the library, over any fabric: a thread of its own.
+THREAD = "thread"
 # Parameters of the provider; crates/provider reads them.
 INTERFACE, LINK, WAIT, PROGRESS, TOKEN, YIELD = (
     f"FI_BAREWIRE_{name}" for name in ("INTERFACE", "LINK", "WAIT", "PROGRESS", "TOKEN", "YIELD")
@@ -38,15 +39,16 @@ class Wishes:
     link: str | None = None
     wait: str | None = None
     progress: str | None = None
+    eager: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no fabric is, and what this fabric does not know."""
-        if self.fabric not in _NAMED and _OTHER_PROVIDER.fullmatch(self.fabric) is None:
+        if self.fabric not in MPI_FABRICS and OTHER_PROVIDER.fullmatch(self.fabric) is None:
             raise WrongUse(f"unknown fabric '{self.fabric}'; there are: {FABRICS}")
         own = (
             ("--wait", self.wait, WAITS),
             ("--link", self.link, LINKS),
-            ("--progress", self.progress, PROGRESSES),
+            ("--progress", None if self.progress == THREAD else self.progress, (*PROGRESSES, THREAD)),
         )
         for name, value, known in own:
             if value is not None and self.fabric != PROVIDER:
@@ -83,6 +85,10 @@ def fabric_settings(library: Library, wishes: Wishes, *, one_host: bool, lab: bo
     if lab and chosen.get("UCX_TLS") == "tcp,self,sm":
         # The hosts of a lab are one machine to UCX, which would send between them through shared memory.
         chosen["UCX_TLS"] = "tcp,self"
+    if wishes.eager is not None:
+        chosen |= eager_settings(library, wishes.fabric, wishes.eager)
+    if wishes.progress == THREAD:
+        chosen |= _progress_thread(library, wishes)
     return [Setting(name, value, f"--fabric {wishes.fabric}") for name, value in chosen.items()]
 
 
@@ -98,7 +104,7 @@ def provider_settings(
         (INTERFACE, wishes.interface, "--interface"),
         (LINK, wishes.link, "--link"),
         (WAIT, wishes.wait, "--wait"),
-        (PROGRESS, wishes.progress, "--progress"),
+        (PROGRESS, None if wishes.progress == THREAD else wishes.progress, "--progress"),
     )
     settings = []
     for name, value, option in asked:
@@ -156,6 +162,19 @@ def report_settings(library: Library) -> dict[str, str]:
         names = ("pml_base", "mtl_base", "btl_base", "bml_base", "opal_common_ofi")
         return {f"OMPI_MCA_{name}_verbose": "10" for name in names}
     return {"MPIR_CVAR_DEBUG_SUMMARY": "1"} if library.family is Family.MPICH else {"I_MPI_DEBUG": "4"}
+
+
+def _progress_thread(library: Library, wishes: Wishes) -> dict[str, str]:
+    if library.family is Family.MPICH:
+        return {"MPIR_CVAR_ASYNC_PROGRESS": "1"}
+    if library.family is Family.INTEL:
+        return {"I_MPI_ASYNC_PROGRESS": "1"}
+    if wishes.fabric == "tcp":
+        return {"OMPI_MCA_btl_tcp_progress_thread": "1"}
+    raise MachineCannot(
+        f"{library} has a progress thread of its own over tcp only: over {wishes.fabric} measure it without "
+        "--progress thread"
+    )
 
 
 def _open_mpi(library: Library, wishes: Wishes) -> dict[str, str]:

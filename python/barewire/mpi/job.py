@@ -30,6 +30,8 @@ class Job:
     in_slurm: bool = False
     as_root: bool = False
     python: str = "python3"
+    # Whether the launcher shall give each rank a core; else it does as its library likes.
+    pinned: bool = False
 
     @property
     def ranks(self) -> int:
@@ -71,6 +73,8 @@ class Job:
             options.append("--allow-run-as-root")
         if self.in_lab:
             options += ["--bind-to", "none"]
+        elif self.pinned:
+            options += ["--bind-to", "core:overload-allowed"]
         names = {*self.environment(), *(name for name in inherited if name.startswith(_CARRIED_ALONG))}
         for name in sorted(name for name in names if not name.startswith(("OMPI_", "PRTE_"))):
             options += ["-x", name]
@@ -85,6 +89,8 @@ class Job:
             options = [flag, "ssh", f"{flag}-exec", self.remote_shell, *options]
         if self.in_lab and self.library.family is Family.INTEL:
             options += ["-genv", "I_MPI_PIN", "0"]
+        elif self.pinned and self.library.family is Family.MPICH:
+            options += ["-bind-to", "core"]
         return options
 
     def _srun(self, inherited: Mapping[str, str]) -> list[str]:
@@ -93,6 +99,8 @@ class Job:
             options.append("--mpi=pmix" if self.library.family is Family.OPEN_MPI else "--mpi=pmi2")
         if self.shares[0][0] != LOCAL_HOST:
             options += ["-w", ",".join(host for host, _ in self.shares)]
+        if self.pinned:
+            options.append("--cpu-bind=cores")
         return [*options, *self.program]
 
     def _placed_program(self) -> list[str]:

@@ -36,14 +36,17 @@ def prepare(
     lab: Lab | None,
     *,
     carried: bool = False,
+    pinned: bool = False,
 ) -> Job:
     """Decide every setting of a job; `carried` if the program does not find this library by itself.
+
+    `pinned` asks the launcher for a core for each rank, as far as there are cores; in a lab ranks always have theirs.
 
     MachineCannot if the library or this machine lacks the fabric.
     """
     in_slurm = lab is None and "SLURM_JOB_ID" in os.environ and shutil.which("srun") is not None
     interface = None if lab is None else lab.hosts[0].interface
-    crowded = _is_crowded(shares, lab) and not in_slurm
+    crowded = is_crowded(shares, lab) and not in_slurm
     # TCP and others would else take the loopback interface, or all there are.
     placed = replace(wishes, interface=wishes.interface or interface)
     settings = fabric_settings(library, placed, one_host=len(shares) == 1, lab=lab is not None)
@@ -66,10 +69,11 @@ def prepare(
         in_slurm=in_slurm,
         as_root=os.geteuid() == 0 or lab is not None,
         python="python3" if lab is None else sys.executable,
+        pinned=pinned and lab is None,
     )
 
 
-def _is_crowded(shares: Sequence[tuple[str, int]], lab: Lab | None) -> bool:
+def is_crowded(shares: Sequence[tuple[str, int]], lab: Lab | None) -> bool:
     """Whether ranks must share a core; of real machines only this one's cores are known."""
     if lab is not None:
         return lab.oversubscribed or any(count > len(lab.host(host).cpus) for host, count in shares)

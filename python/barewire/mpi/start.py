@@ -2,9 +2,11 @@
 """Starts MPI jobs: in a lab or on real hosts, as the user's program or as witnesses of the path."""
 
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO, Any
 
 from barewire.errors import MachineCannot
 from barewire.lab import Lab
@@ -50,7 +52,41 @@ def witness(job: Job, lab: Lab | None) -> tuple[Evidence, str]:
     return read_evidence(text), text
 
 
-def _start(job: Job, lab: Lab | None, **arguments: int) -> "subprocess.Popen[bytes]":
+def run_watched(job: Job, lab: Lab | None, said: IO[str], records: Path, patience_s: float) -> int | None:
+    """Run a job to its end and return its exit code as `run` does; None if it was ended because it hung.
+
+    It hangs if `records`, a file that it writes, does not change for so long. What it prints goes to `said`. Until it
+    ends, this process sleeps: it may share a core with a rank.
+    """
+    process = _start(job, lab, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
+    try:
+        ended = select.poll()
+        handle = os.pidfd_open(process.pid)
+        try:
+            ended.register(handle, select.POLLIN)
+            before = _state_of(records)
+            while not ended.poll(patience_s * 1e3):
+                now = _state_of(records)
+                if now == before:
+                    return None
+                before = now
+        finally:
+            os.close(handle)
+        code = process.wait()
+    finally:
+        _end(process)
+    return code if code >= 0 else _SIGNALLED - code
+
+
+def _state_of(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
+def _start(job: Job, lab: Lab | None, **arguments: Any) -> "subprocess.Popen[bytes]":
     environment = dict(os.environ) | job.environment()
     command = job.command(os.environ)
     if lab is not None:
@@ -58,7 +94,7 @@ def _start(job: Job, lab: Lab | None, **arguments: int) -> "subprocess.Popen[byt
         environment |= lab.remote_shell()[1]
         command = lab.command(job.shares[0][0], command)
     try:
-        return subprocess.Popen(command, env=environment, **arguments)  # type: ignore[call-overload,no-any-return]
+        return subprocess.Popen(command, env=environment, **arguments)
     except OSError as error:
         raise MachineCannot(f"{command[0]} does not start: {error.strerror}") from error
 

@@ -5,18 +5,18 @@ Every colour is a key of `DARK`, so the page's script changes the theme by repla
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from barewire.models.naming import FLOOR, is_floor, read_subject
+from barewire.models.naming import FLOOR, is_floor, read_mpi_subject, read_subject
 from barewire.models.verdict import protocol_of
 from barewire.report.versus import MARGIN, Versus
-from barewire.report.words import message_size, subject_name, unit_name
-from barewire.results import Series, Shared
+from barewire.report.words import message_size, row_name, subject_name, unit_name
+from barewire.results import Row, Series, Shared
 from barewire.results.series import SUBJECT_ORDER
 
 Figure = dict[str, Any]
@@ -32,11 +32,18 @@ _COLOURS = {
     "llc2": "#CC79A7",
     "llc3": "#B8860B",
     "endpoint": "#332288",
+    "messages": "#A0522D",
+    "libfabric": "#2F6F4E",
+    "libfabric-tcp": "#B5446E",
+    "libfabric-udp": "#5B8C2A",
     "llc1+xdp": "#117733",
     "llc2+xdp": "#882255",
     "llc3+xdp": "#999933",
     "endpoint+xdp": "#AA4499",
     "floor": "#6B7682",
+    "barewire": "#0072B2",
+    "ucx": "#CC79A7",
+    "shm": "#56B4E9",
     # A host's ways to do something.
     "read": "#0072B2",
     "write": "#D55E00",
@@ -68,7 +75,14 @@ DARK = {
     "#999933": "#D6D65C",
     "#332288": "#8C7BFF",
     "#AA4499": "#E48FD8",
+    "#A0522D": "#DB8A5E",
+    "#2F6F4E": "#5FBF93",
+    "#B5446E": "#EC7FA8",
+    "#5B8C2A": "#9BD05F",
 }
+# Of what MPI libraries are told beyond the fabric, which is more than anybody has colours for by name.
+_PALETTE = tuple(colour for colour in DARK if colour not in (INK, GRID, SURFACE, "#6B7682"))
+_LIBRARY_DASH = {"openmpi": "solid", "mpich-5": "dot", "openmpi-5": "longdash", "mpich": "dashdot", "intel": "dash"}
 _BAND_ALPHA = "38"  # hexadecimal, of 255
 _MARKERS = {
     "tcp": "square",
@@ -79,6 +93,13 @@ _MARKERS = {
     "llc2": "star",
     "llc3": "hexagon",
     "endpoint": "bowtie",
+    "messages": "hourglass",
+    "libfabric": "diamond-wide",
+    "libfabric-tcp": "square-cross",
+    "libfabric-udp": "diamond-cross",
+    "barewire": "circle",
+    "ucx": "triangle-down",
+    "shm": "cross",
     "floor": "cross-thin-open",
 }
 _WAITING_DASH = {"": "solid", "adaptive": "longdash", "block": "dot", "busypoll": "dashdot", "cold": "dot"}
@@ -97,7 +118,7 @@ def against_size(series: Sequence[Series], what: str, *, size: str = "message si
         traces += _line(subject, points) if points else []
     traces += _wire_limits(series)
     unit = unit_name(series[0].unit)
-    return {"data": traces, "layout": _layout(_size_axis(series, size), _log_axis(f"{what}, {unit}", traces, "y"))}
+    return {"data": traces, "layout": layout_of(_size_axis(series, size), log_axis(f"{what}, {unit}", traces, "y"))}
 
 
 def against_processes(shared: Sequence[Shared], what: str) -> Figure:
@@ -107,8 +128,8 @@ def against_processes(shared: Sequence[Shared], what: str) -> Figure:
         points = [one for one in shared if one.subject == subject and one.median is not None]
         known = [(one.processes, one.median or 0.0, one.ci95) for one in points]
         traces += _curve(subject, known, unit_name(shared[0].unit)) if known else []
-    axis = _log_axis(f"{what}, {unit_name(shared[0].unit)}", traces, "y")
-    return {"data": traces, "layout": _layout(_processes_axis(shared), axis)}
+    axis = log_axis(f"{what}, {unit_name(shared[0].unit)}", traces, "y")
+    return {"data": traces, "layout": layout_of(_processes_axis(shared), axis)}
 
 
 def shares(shared: Sequence[Shared]) -> Figure:
@@ -119,45 +140,47 @@ def shares(shared: Sequence[Shared]) -> Figure:
         if points:
             traces.append(
                 {
-                    **_style(subject),
+                    **style_of(subject),
                     "mode": "markers",
                     "x": [one.processes for one in points],
                     "y": [1 for _ in points],
                     "error_y": {
                         "type": "data",
                         "symmetric": False,
-                        "array": [_short((one.largest_share or 1) - 1) for one in points],
-                        "arrayminus": [_short(1 - (one.smallest_share or 1)) for one in points],
+                        "array": [shortened((one.largest_share or 1) - 1) for one in points],
+                        "arrayminus": [shortened(1 - (one.smallest_share or 1)) for one in points],
                         "thickness": 1.5,
                         "width": 5,
                     },
-                    "customdata": [[_short(one.smallest_share), _short(one.largest_share)] for one in points],
+                    "customdata": [[shortened(one.smallest_share), shortened(one.largest_share)] for one in points],
                     "hovertemplate": "%{customdata[0]:.3g} to %{customdata[1]:.3g}",
                 }
             )
-    layout = _layout(_processes_axis(shared), {**_axis("share of the mean"), "rangemode": "tozero"})
+    layout = layout_of(_processes_axis(shared), {**plain_axis("share of the mean"), "rangemode": "tozero"})
     line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "line": {"color": INK, "width": 1}, "layer": "below"}
     layout["shapes"] = [{**line, "y0": y, "y1": y} for y in (1 - EVEN_SHARES, 1 + EVEN_SHARES)]
     return {"data": traces, "layout": layout}
 
 
-def ratios(comparisons: Sequence[Versus]) -> Figure:
-    """Ratio to the baseline against message size with its 95 % interval; the line at 1 and ±2 % around it."""
+def ratios(comparisons: Sequence[Versus], base: str) -> Figure:
+    """Ratio to `base` against message size with its 95 % interval; the line at 1 and ±2 % around it."""
     traces = []
     for subject in dict.fromkeys(one.a.subject for one in comparisons):
         chosen = [one for one in comparisons if one.a.subject == subject and one.a.message_bytes]
         bounds = [one.result.ratio_ci95 or (one.result.ratio, one.result.ratio) for one in chosen]
         traces.append(
             {
-                **_style(subject),
+                **style_of(subject),
                 "x": [one.a.message_bytes for one in chosen],
-                "y": [_short(one.result.ratio) for one in chosen],
+                "y": [shortened(one.result.ratio) for one in chosen],
                 "error_y": {
                     "type": "data",
                     "symmetric": False,
-                    "array": [_short(high - one.result.ratio) for one, (_, high) in zip(chosen, bounds, strict=True)],
+                    "array": [
+                        shortened(high - one.result.ratio) for one, (_, high) in zip(chosen, bounds, strict=True)
+                    ],
                     "arrayminus": [
-                        _short(one.result.ratio - low) for one, (low, _) in zip(chosen, bounds, strict=True)
+                        shortened(one.result.ratio - low) for one, (low, _) in zip(chosen, bounds, strict=True)
                     ],
                     "thickness": 1.5,
                     "width": 5,
@@ -165,9 +188,8 @@ def ratios(comparisons: Sequence[Versus]) -> Figure:
                 "hovertemplate": "%{y:.3g} ×",
             }
         )
-    base = subject_name(comparisons[0].b.subject)
-    layout = _layout(
-        _size_axis([one.a for one in comparisons]), _log_axis(f"ratio to {base}", [*traces, {"y": [1]}], "y")
+    layout = layout_of(
+        _size_axis([one.a for one in comparisons]), log_axis(f"ratio to {base}", [*traces, {"y": [1]}], "y")
     )
     band = {"type": "rect", "xref": "paper", "x0": 0, "x1": 1, "y0": 1 - MARGIN, "y1": 1 + MARGIN}
     line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 1, "y1": 1}
@@ -179,35 +201,56 @@ def ratios(comparisons: Sequence[Versus]) -> Figure:
 
 
 def distributions(frame: pl.DataFrame, series: Sequence[Series]) -> Figure:
-    """Share of samples at or below a value, one choice of traces per message size; only samples that were used.
+    """Share of samples at or below a value, one choice of traces per row; only samples that were used.
 
-    `series`: of one test and number of pairs; `frame`: a run's raw samples, columns of `SAMPLE_SCHEMA`.
-    At most 104 points per subject and size are kept.
+    `series`: of one place; `frame`: a run's raw samples, columns of `SAMPLE_SCHEMA`. At most 104 points per subject and
+    row are kept.
     """
-    unit = unit_name(series[0].unit)
-    keep = (pl.col("test") == series[0].test) & (pl.col("pairs") == series[0].pairs)
-    keep &= pl.col("processes") == series[0].processes
+    unit, place = unit_name(series[0].unit), series[0].place
+    keep = pl.all_horizontal(pl.col(name) == value for name, value in place._asdict().items())
     keep &= (pl.col("phase") == "measure") & pl.col("value").is_finite() & (pl.col("value") > 0)
     if not series[0].lower_is_better:
         keep &= pl.col("lost") == 0
     choices: list[dict[str, Any]] = []
-    for message_bytes in sorted({one.message_bytes for one in series}):
-        of_size = frame.lazy().filter(keep & (pl.col("message_bytes") == message_bytes))
-        used = of_size.select("subject", "value").collect()
+    rows = sorted({one.row for one in series}, key=lambda row: row.order)
+    for row in rows:
+        of_row = frame.lazy().filter(
+            keep
+            & (pl.col("message_bytes") == row.message_bytes)
+            & (pl.col("variant") == row.variant)
+            & pl.col("parameter_value").eq_missing(row.value)
+        )
+        used = of_row.select("subject", "value").collect()
         traces = []
         for subject in dict.fromkeys(one.subject for one in series):
             values = used.filter(pl.col("subject") == subject)["value"]
             if not values.is_empty():
                 traces.append(_distribution(subject, values.to_numpy(), unit))
-        axis = _log_axis(f"one sample, {unit}", traces, "x")
-        choices.append({"label": message_size(message_bytes), "data": traces, "xaxis": axis})
-    layout = _layout(_axis(f"one sample, {unit}"), _axis("share of samples at or below"))
+        axis = log_axis(f"one sample, {unit}", traces, "x")
+        choices.append({"label": row_name(row, place), "data": traces, "xaxis": axis})
+    layout = layout_of(plain_axis(f"one sample, {unit}"), plain_axis("share of samples at or below"))
     layout["yaxis"] |= {"range": [0, 1.02], "tickformat": ".0%"}
     layout["hovermode"] = "closest"
-    sizes = sorted({one.message_bytes for one in series})
     # All traces share their y, and a page with many sizes would be twice as large with it in each.
     shared = {"choices": choices, "shared_y": _PROBABILITIES}
-    return {"data": [], "layout": layout, **shared, "chosen": sizes.index(64) if 64 in sizes else 0}
+    short = next((place for place, row in enumerate(rows) if row.message_bytes == 64), 0)
+    return {"data": [], "layout": layout, **shared, "chosen": short, "choice": _choice_of(rows)}
+
+
+def chosen_from(figures: Mapping[str, Figure], choice: str) -> Figure:
+    """Figures of one kind as one with a choice between them; a single one as it is."""
+    if len(figures) == 1:
+        return next(iter(figures.values()))
+    choices = [
+        {"label": label, "data": one["data"], "xaxis": one["layout"]["xaxis"], "yaxis": one["layout"]["yaxis"]}
+        for label, one in figures.items()
+    ]
+    layout = next(iter(figures.values()))["layout"]
+    return {"data": [], "layout": layout, "choices": choices, "chosen": 0, "choice": choice}
+
+
+def _choice_of(rows: Sequence[Row]) -> str:
+    return "Variant and message size" if any(row.variant for row in rows) else "Message size"
 
 
 def bars(labels: Sequence[str], values: Sequence[float], colours: Sequence[str], what: str) -> Figure:
@@ -218,7 +261,7 @@ def bars(labels: Sequence[str], values: Sequence[float], colours: Sequence[str],
         "type": "bar",
         "orientation": "h",
         # Bars of logarithms start at 0, which is 1; on plotly's own logarithmic axis they would start at nothing.
-        "x": [_short(log) for log in logs],
+        "x": [shortened(log) for log in logs],
         "y": list(labels),
         "text": [f"{value:.3g} ×" for value in values],
         "textposition": "auto",
@@ -227,8 +270,8 @@ def bars(labels: Sequence[str], values: Sequence[float], colours: Sequence[str],
         "showlegend": False,
     }
     ticks = [tick for tick in (0.1, 0.2, 0.25, 0.5, 0.8, 1, 1.25, 2, 4, 5, 10) if abs(math.log10(tick)) <= far]
-    axis = {**_axis(what), "tickvals": [math.log10(tick) for tick in ticks], "ticktext": [f"{t:g}" for t in ticks]}
-    layout = _layout({**axis, "range": [-far, far]}, {**_axis(""), "autorange": "reversed"})
+    axis = {**plain_axis(what), "tickvals": [math.log10(tick) for tick in ticks], "ticktext": [f"{t:g}" for t in ticks]}
+    layout = layout_of({**axis, "range": [-far, far]}, {**plain_axis(""), "autorange": "reversed"})
     layout["hovermode"] = "closest"
     line = {"type": "line", "yref": "paper", "x0": 0, "x1": 0, "y0": 0, "y1": 1}
     layout["shapes"] = [{**line, "line": {"color": INK, "width": 1.5}}]
@@ -244,14 +287,14 @@ def _curve(
     subject: str, points: Sequence[tuple[int, float, tuple[float, float] | None]], unit: str
 ) -> list[dict[str, Any]]:
     """A line through (x, value, interval) and the band of the intervals."""
-    style = _style(subject)
+    style = style_of(subject)
     x = [at for at, _, _ in points]
     bounds = [ci95 or (value, value) for _, value, ci95 in points]
     band = {
         "type": "scatter",
         "mode": "lines",
         "x": x + x[::-1],
-        "y": [_short(high) for _, high in bounds] + [_short(low) for low, _ in reversed(bounds)],
+        "y": [shortened(high) for _, high in bounds] + [shortened(low) for low, _ in reversed(bounds)],
         "fill": "toself",
         "fillcolor": style["line"]["color"] + _BAND_ALPHA,
         "line": {"width": 0},
@@ -259,7 +302,7 @@ def _curve(
         "showlegend": False,
         "legendgroup": subject,
     }
-    line = {**style, "x": x, "y": [_short(value) for _, value, _ in points], "hovertemplate": f"%{{y:.4g}} {unit}"}
+    line = {**style, "x": x, "y": [shortened(value) for _, value, _ in points], "hovertemplate": f"%{{y:.4g}} {unit}"}
     return [band, line]
 
 
@@ -272,7 +315,7 @@ def _wire_limits(series: Sequence[Series]) -> list[dict[str, Any]]:
             limits.setdefault(protocol_of(one.subject) or one.subject, {})[one.message_bytes] = one.limit
     for protocol, points in limits.items():
         name = f"wire limit, {subject_name(protocol)}"
-        style = {"color": _colour(protocol), "dash": "dash", "width": 1.25}
+        style = {"color": colour_of(protocol), "dash": "dash", "width": 1.25}
         traces.append(
             {
                 "type": "scatter",
@@ -280,7 +323,7 @@ def _wire_limits(series: Sequence[Series]) -> list[dict[str, Any]]:
                 "name": name,
                 "line": style,
                 "x": sorted(points),
-                "y": [_short(points[size]) for size in sorted(points)],
+                "y": [shortened(points[size]) for size in sorted(points)],
                 "hovertemplate": "%{y:.4g}",
             }
         )
@@ -289,36 +332,52 @@ def _wire_limits(series: Sequence[Series]) -> list[dict[str, Any]]:
 
 def _distribution(subject: str, samples: NDArray[np.float64], unit: str) -> dict[str, Any]:
     values = np.quantile(samples, _PROBABILITIES)
-    style = _style(subject)
+    style = style_of(subject)
     return {
         **style,
         "mode": "lines",
-        "x": [_short(value) for value in values],
+        "x": [shortened(value) for value in values],
         "hovertemplate": f"%{{y:.1%}} at or below %{{x:.4g}} {unit}",
     }
 
 
-def _style(subject: str) -> dict[str, Any]:
-    base, _, waiting = subject.partition("/")
-    dash = "dash" if is_floor(subject) else _WAITING_DASH.get(waiting, "longdashdot")
-    symbol = _MARKERS.get(base) or _MARKERS.get(read_subject(subject).transport, "triangle-up")
+def style_of(subject: str) -> dict[str, Any]:
+    """How a subject's line looks."""
+    base, dash, is_plain = _look(subject)
+    symbol = _MARKERS.get(base) or _MARKERS.get(read_subject(base).transport, "triangle-up")
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "name": subject_name(subject),
         "legendgroup": subject,
-        "line": {"color": _colour(subject), "dash": dash, "width": 2},
+        "line": {"color": colour_of(subject), "dash": dash, "width": 2},
         "marker": {
-            "symbol": f"{symbol}-open" if waiting else symbol,
+            "symbol": symbol if is_plain else f"{symbol}-open",
             "size": 8,
-            "line": {"width": 2, "color": _colour(subject)},
+            "line": {"width": 2, "color": colour_of(subject)},
         },
     }
 
 
-def _colour(subject: str) -> str:
+def _look(subject: str) -> tuple[str, str, bool]:
+    """What gives a line its marker, how it is dashed, and whether it is its kind's plain one."""
+    mpi = read_mpi_subject(subject)
+    if mpi is not None:
+        # The fabric has the marker and the library the dash, so that both can be followed across all lines.
+        return mpi.fabric, _LIBRARY_DASH.get(mpi.library, "longdashdot"), not mpi.settings
+    base, _, waiting = subject.partition("/")
+    dash = "dash" if is_floor(subject) else _WAITING_DASH.get(waiting, "longdashdot")
+    return base, dash, not waiting
+
+
+def colour_of(subject: str) -> str:
+    """By name, not by place: a subject keeps its colour in every figure."""
+    mpi = read_mpi_subject(subject)
+    if mpi is not None and not mpi.settings and mpi.fabric in _COLOURS:
+        return _COLOURS[mpi.fabric]
+    if mpi is not None:
+        return _PALETTE[sum(f"{mpi.fabric}{mpi.settings}".encode()) % len(_PALETTE)]
     base = subject.split("/")[0]
-    # By name, not by place: a subject keeps its colour in every figure.
     return _COLOURS["floor"] if is_floor(subject) else _COLOURS.get(base, _OTHERS[sum(base.encode()) % len(_OTHERS)])
 
 
@@ -327,24 +386,24 @@ def _size_axis(series: Iterable[Series], title: str = "message size") -> dict[st
     round_sizes = [size for size in sizes if size & (size - 1) == 0]
     # Of many sizes only the round ones have a label: the others are these, perturbed.
     ticks = round_sizes if len(sizes) > _LABELLED_MAX and len(round_sizes) > 3 else sizes
-    return {**_axis(title), "type": "log", "tickvals": ticks, "ticktext": [message_size(n) for n in ticks]}
+    return {**plain_axis(title), "type": "log", "tickvals": ticks, "ticktext": [message_size(n) for n in ticks]}
 
 
 def _processes_axis(shared: Iterable[Shared]) -> dict[str, Any]:
-    return {**_axis("processes"), "tickvals": sorted({one.processes for one in shared})}
+    return {**plain_axis("processes"), "tickvals": sorted({one.processes for one in shared})}
 
 
-def _log_axis(title: str, traces: Iterable[dict[str, Any]], axis: str) -> dict[str, Any]:
+def log_axis(title: str, traces: Iterable[dict[str, Any]], axis: str) -> dict[str, Any]:
     """A logarithmic axis whose labels are written out in full: plotly's own are single digits between decades."""
     values = [value for trace in traces for value in trace[axis] if value]
     if not values:
-        return _axis(title)
+        return plain_axis(title)
     low, high = min(values), max(values)
     ticks = _ticks(low, high)
     log = {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:.10g}" for tick in ticks]}
     # Left alone, plotly shows two decades around a single value.
     close = {"range": [math.log10(low * 0.93), math.log10(high * 1.07)]} if high / low < 1.2 else {}
-    return {**_axis(title), **log, **close}
+    return {**plain_axis(title), **log, **close}
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -359,7 +418,8 @@ def _ticks(low: float, high: float) -> list[float]:
     return [float(f"{n * step:.10g}") for n in range(math.ceil(low / step), math.floor(high / step) + 1) if n > 0]
 
 
-def _axis(title: str) -> dict[str, Any]:
+def plain_axis(title: str) -> dict[str, Any]:
+    """A linear axis."""
     colours = {"gridcolor": GRID, "linecolor": GRID, "zeroline": False}
     return {
         "title": {"text": title, "standoff": 8},
@@ -370,7 +430,8 @@ def _axis(title: str) -> dict[str, Any]:
     }
 
 
-def _layout(x_axis: dict[str, Any], y_axis: dict[str, Any]) -> dict[str, Any]:
+def layout_of(x_axis: dict[str, Any], y_axis: dict[str, Any]) -> dict[str, Any]:
+    """A figure's layout around two axes."""
     return {
         "xaxis": x_axis,
         "yaxis": y_axis,
@@ -386,7 +447,7 @@ def _layout(x_axis: dict[str, Any], y_axis: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _short(value: float | None) -> float | None:
+def shortened(value: float | None) -> float | None:
     """Five digits: more than any plot shows, and half the page's size."""
     return None if value is None else float(f"{value:.5g}")
 

@@ -3,10 +3,11 @@
 
 from collections.abc import Callable, Sequence
 
-from barewire.models.naming import is_floor
+from barewire.models.naming import is_floor, read_mpi_subject
 from barewire.report.versus import Versus
-from barewire.report.words import message_size, number, quantity, subject_name
+from barewire.report.words import message_size, number, quantity, row_name, subject_name, title_of
 from barewire.results import Run, Series, Shared
+from barewire.results.quantities import is_detail, is_kernel
 from barewire.results.series import subject_order
 from barewire.stats import LAUNCHES_FOR_INTERVAL
 
@@ -18,9 +19,13 @@ def headlines(run: Run, comparisons: Sequence[Versus]) -> list[str]:
     """One sentence per test that has a result to tell; empty when there is none."""
     sentences = []
     for test, sentence in (("pingpong", _latency_sentence), ("stream", _rate_sentence)):
-        series = [
-            one for one in run.series if one.test == test and one.pairs == one.processes == 1 and one.median is not None
-        ]
+        series = _plainest(
+            [
+                one
+                for one in run.series
+                if one.test == test and one.pairs == one.processes == 1 and one.median is not None
+            ]
+        )
         contestants = [one for one in series if not is_floor(one.subject)]
         if not contestants:
             continue
@@ -28,7 +33,44 @@ def headlines(run: Run, comparisons: Sequence[Versus]) -> list[str]:
         points = [one for one in contestants if one.subject == subject and one.message_bytes]
         if points:
             sentences.append(sentence(points, comparisons))
+    sentences += _of_ranks(run, comparisons)
     return sentences + [sentence for sentence in map(_sharing_sentence, _most_told(run)) if sentence]
+
+
+def _of_ranks(run: Run, comparisons: Sequence[Versus]) -> list[str]:
+    """One sentence for each further test of MPI libraries, of the most ranks and what explains no other quantity."""
+    main = [one for one in run.series if one.ranks and one.median is not None and not is_detail(one.test, one.quantity)]
+    sentences = []
+    for test, told in dict.fromkeys((one.test, one.quantity) for one in main):
+        if test in ("pingpong", "stream"):
+            continue
+        of_test = [one for one in main if (one.test, one.quantity) == (test, told)]
+        most = max(one.ranks for one in of_test)
+        subject = _told_about({one.subject for one in of_test}, comparisons)
+        points = [one for one in of_test if one.ranks == most and one.subject == subject]
+        if points:
+            # Of a kernel the best variant: which that is, is the question.
+            one = min(points, key=_median if is_kernel(test) else _distance)
+            what, value = f"{title_of(one.place)}: {_subject(one)}", quantity(one.median, one.unit)
+            sentences.append(f"{what} {value} ({row_name(one.row, one.place)}){_beside(one, comparisons)}.")
+    return sentences
+
+
+def _median(one: Series) -> float:
+    return one.median or 0.0
+
+
+def _distance(one: Series) -> float:
+    """From the size that is told of."""
+    return abs(one.message_bytes - _LATENCY_BYTES)
+
+
+def _plainest(series: list[Series]) -> list[Series]:
+    """Those of the fewest ranks and of the variant that was measured first: what a reader expects of a test's name."""
+    if not series:
+        return []
+    ranks, variant = min(one.ranks for one in series), series[0].variant
+    return [one for one in series if one.ranks == ranks and one.variant == variant]
 
 
 def _most_told(run: Run) -> list[Shared]:
@@ -82,7 +124,7 @@ def warnings(run: Run) -> list[str]:
 
 
 def _latency_sentence(points: Sequence[Series], comparisons: Sequence[Versus]) -> str:
-    one = min(points, key=lambda point: abs(point.message_bytes - _LATENCY_BYTES))
+    one = min(points, key=_distance)
     return f"{_subject(one)} takes {quantity(one.median, one.unit)} one way at {_size(one)}{_beside(one, comparisons)}."
 
 
@@ -113,7 +155,8 @@ def _beside(one: Series, comparisons: Sequence[Versus]) -> str:
 
 def _subject(one: Series) -> str:
     name = subject_name(one.subject)
-    return name[:1].upper() + name[1:]
+    # An MPI library's name is one to type.
+    return name if read_mpi_subject(one.subject) else name[:1].upper() + name[1:]
 
 
 def _size(one: Series) -> str:
@@ -121,8 +164,13 @@ def _size(one: Series) -> str:
 
 
 def _told_about(subjects: set[str], comparisons: Sequence[Versus]) -> str:
-    """raw where it was measured, else the last subject that is compared, else the last there is."""
+    """raw, or MPI over barewire, where it was measured, else the last subject compared, else the last there is."""
     compared = {one.a.subject for one in comparisons} & subjects
+    ours = {
+        subject for subject in compared or subjects if (mpi := read_mpi_subject(subject)) and mpi.fabric == "barewire"
+    }
+    if ours:
+        return min(ours, key=lambda subject: (len(subject), subject))
     return "raw" if "raw" in subjects else max(compared or subjects, key=subject_order)
 
 

@@ -13,21 +13,25 @@ from markupsafe import Markup
 from plotly.offline.offline import get_plotlyjs
 
 from barewire.models.naming import is_floor
-from barewire.report import host, words
+from barewire.report import budget, host, mpi, words
 from barewire.report.figures import (
     DARK,
     EVEN_SHARES,
     Figure,
     against_processes,
     against_size,
+    chosen_from,
     distributions,
     ratios,
     shares,
 )
 from barewire.report.findings import headlines, warnings
-from barewire.report.versus import MARGIN, Versus, compare_in_run, flatten
-from barewire.results import Run, Series
+from barewire.report.mpi_figures import against_computation, by_variant, phases
+from barewire.report.versus import MARGIN, Versus, compare_in_run, flatten, has_baseline
+from barewire.results import Place, Run, Series
+from barewire.results.derived import curves
 from barewire.results.host import HOST_TEST_ORDER, Measure, Reference, host_crossovers, host_measures
+from barewire.results.quantities import has_own_sizes
 from barewire.stats.comparison import RESAMPLES
 from barewire.stats.intervals import LAUNCHES_FOR_INTERVAL
 
@@ -40,17 +44,20 @@ def render(run: Run, frame: pl.DataFrame, *, baseline: str = "tcp") -> str:
     Without the subject `baseline` the page has no ratios. A run without series gives a page that says so.
     """
     comparisons: list[Versus] = []
-    if any(one.subject == baseline for one in run.series):
+    if has_baseline(run, baseline):
         # The floor is a reference, not a contestant.
         comparisons = [one for one in compare_in_run(run, baseline) if not is_floor(one.a.subject)]
     return _page(
         "report.html.j2",
         run=run,
-        headlines=headlines(run, comparisons),
+        headlines=budget.headlines(run) or headlines(run, comparisons),
         warnings=warnings(run),
+        first=budget.sections(run),
         sharing=_sharing(run),
         tests=_tests(run, frame, comparisons),
-        baseline=words.subject_name(baseline),
+        more=[*_parameters(run, frame), *_phases(run)],
+        laws=mpi.law_tables(run),
+        baseline=words.baseline_name(baseline, {one.subject for one in run.series}),
         command=shlex.join(run.command),
         environment=_rows({**run.environment, **({"lab": run.lab} if run.lab else {})}),
         parameters=_rows(run.parameters),
@@ -119,25 +126,64 @@ def _page(template: str, **content: Any) -> str:
 
 
 def _tests(run: Run, frame: pl.DataFrame, comparisons: Sequence[Versus]) -> list[dict[str, Any]]:
-    """Per test and number of pairs or processes: title, figures and the series of its table."""
+    """Per place: title, figures and the series of its table."""
     tests = []
-    for place in dict.fromkeys((one.test, one.pairs, one.processes) for one in run.series):
-        test = place[0]
-        series = [one for one in run.series if (one.test, one.pairs, one.processes) == place]
-        chosen = [one for one in comparisons if (one.a.test, one.a.pairs, one.a.processes) == place]
-        by_size: list[Series] = sorted(series, key=lambda one: one.message_bytes)
+    for place, series in mpi.by_place(run):
+        chosen = [one for one in comparisons if one.a.place == place]
+        rows = sorted(series, key=lambda one: one.row.order)
         tests.append(
             {
-                "id": "-".join(map(str, place)),
-                "title": words.test_title(*place),
-                "explanation": words.TEST_EXPLANATIONS.get(test, ""),
+                "id": "-".join(str(part).replace(" ", "-") for part in place if part != ""),
+                "title": words.title_of(place),
+                "explanation": words.TEST_EXPLANATIONS.get(place.test, ""),
                 "figures": _figures(series, chosen, frame),
-                "series": by_size,
-                "versus": {(one.a.subject, one.a.message_bytes): one.result for one in chosen},
+                "series": rows,
+                "with_variant": any(one.variant for one in series),
+                "parameter": place.parameter,
+                "versus": {(one.a.subject, one.a.row): one.result for one in chosen},
                 "unit": words.unit_name(series[0].unit),
             }
         )
     return tests
+
+
+def _parameters(run: Run, frame: pl.DataFrame) -> list[dict[str, Any]]:
+    """Per test from which parameters are derived and number of ranks: the curves and the tables."""
+    tables: dict[tuple[str, int], list[mpi.Words]] = {}
+    for test, ranks, table in mpi.parameter_tables(run):
+        tables.setdefault((test, ranks), []).append(table)
+    sections = []
+    for (test, ranks), found in tables.items():
+        of_test = curves(frame, test, ranks)
+        caption = (
+            "Points: every launch. Flat up to what is hidden, then rising by 1 for 1: where the two meet is the "
+            "largest computation that leaves the time as it is."
+        )
+        figure = {"title": "Against the computation", "caption": caption, "figure": against_computation(of_test)}
+        sections.append(_section(test, ranks, "parameters", found, [figure] if of_test else []))
+    return sections
+
+
+def _phases(run: Run) -> list[dict[str, Any]]:
+    """Per kernel and number of ranks: where the time goes."""
+    sections = []
+    for number, (test, ranks, table, times) in enumerate(mpi.phase_tables(run)):
+        caption = "Each phase is the mean over the ranks; hollow: what the slowest rank takes beyond that."
+        figure = {"title": "Phases", "caption": caption, "figure": phases(times)}
+        sections.append(_section(test, ranks, f"phases-{number}", [table], [figure]) | {"title": table.title})
+    return sections
+
+
+def _section(
+    test: str, ranks: int, what: str, tables: Sequence[mpi.Words], figures: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "id": f"{test}-{ranks}-{what}",
+        "title": words.title_of(Place(test, ranks=ranks)),
+        "explanation": words.TEST_EXPLANATIONS.get(test, ""),
+        "figures": figures,
+        "tables": tables,
+    }
 
 
 def _sharing(run: Run) -> list[dict[str, Any]]:
@@ -163,21 +209,33 @@ def _sharing(run: Run) -> list[dict[str, Any]]:
 
 
 def _figures(series: Sequence[Series], comparisons: Sequence[Versus], frame: pl.DataFrame) -> list[dict[str, Any]]:
-    faster = "below" if series[0].lower_is_better else "above"
-    what = "median time" if series[0].lower_is_better else "median goodput"
+    what = "median time" if series[0].lower_is_better else "median rate" if series[0].ranks else "median goodput"
     band = "Band: 95 % interval of the median."
-    found: list[tuple[str, str, Figure]] = [
-        ("Against message size", f"{band} Dashed: the limit.", against_size(series, what))
-    ]
-    if comparisons:
-        base = words.subject_name(comparisons[0].b.subject)
-        caption = f"{faster.capitalize()} the line at 1 is faster than {base}. Bars: 95 % interval of the ratio."
-        found.append((f"Compared with {base}", caption, ratios(comparisons)))
+    variants = list(dict.fromkeys(one.variant for one in series))
+    found: list[tuple[str, str, Figure]] = []
+    if len(variants) > 1:
+        found.append(("Variants", "Bars: 95 % interval of the median.", by_variant(series, what)))
+    if not has_own_sizes(series[0].test):
+        sizes = {name: against_size([one for one in series if one.variant == name], what) for name in variants}
+        found.append(("Against message size", f"{band} Dashed: the limit.", chosen_from(sizes, "Variant")))
+        found += _compared(comparisons)
     caption = "Every sample that was used, of all launches: steep is steady, a long foot to the right is a tail."
     if not series[0].lower_is_better:
         caption = "Every sample that was used, of all launches: steep is steady."
     found.append(("Distribution", caption, distributions(frame, series)))
     return [{"title": title, "caption": caption, "figure": figure} for title, caption, figure in found]
+
+
+def _compared(comparisons: Sequence[Versus]) -> list[tuple[str, str, Figure]]:
+    if not comparisons:
+        return []
+    bases = {one.b.subject for one in comparisons}
+    base = words.subject_name(bases.pop()) if len(bases) == 1 else "the baseline of each library"
+    faster = "below" if comparisons[0].a.lower_is_better else "above"
+    caption = f"{faster.capitalize()} the line at 1 is faster than {base}. Bars: 95 % interval of the ratio."
+    variants = dict.fromkeys(one.a.variant for one in comparisons)
+    figures = {name: ratios([one for one in comparisons if one.a.variant == name], base) for name in variants}
+    return [(f"Compared with {base}", caption, chosen_from(figures, "Variant"))]
 
 
 def _rows(data: dict[str, Any]) -> list[tuple[str, str]]:

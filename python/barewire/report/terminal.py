@@ -1,32 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Tables on the terminal: what was measured, then who is faster; readable at 80 columns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from barewire.models.derived import DERIVED_TESTS
 from barewire.models.naming import is_floor
-from barewire.report.versus import Versus, compare_in_run
+from barewire.report import mpi
+from barewire.report.versus import Versus, compare_in_run, has_baseline
 from barewire.report.words import (
     MARKS,
-    VERDICT_WORDS,
+    baseline_name,
     bounds,
     interval,
     marks_of,
     message_size,
     number,
     p_value,
+    row_name,
     subject_name,
     test_title,
+    title_of,
     unit_name,
+    verdict_word,
 )
-from barewire.results import Run, Series, Shared
+from barewire.results import Place, Row, Run, Series, Shared
+from barewire.results.quantities import is_detail
 
 _SIZE_COLUMNS = 10
+_PADDING = 3
+_WORD_COLUMNS = 3  # around a variant's or a parameter's word
 _RATIO_COLUMNS = 24  # "0.331 [0.330, 0.333]" under a heading
 _CELL_COLUMNS = 22  # "41015 [40846, 41156]" with its padding
 _MARK_STYLES = {"impossible": "bold red", "faster than floor": "cyan", "lossy": "yellow", "incomplete": "yellow"}
@@ -37,6 +45,9 @@ def print_run(console: Console, run: Run, *, baseline: str = "tcp") -> None:
     """Print the run's series, then every subject against `baseline` if the run has it."""
     for table in sharing_tables(run) if run.shared else run_tables(run, width=console.width):
         console.print(table)
+    for words in _worded(run):
+        for table in _tables_of(words, console.width):
+            console.print(table)
     if run.shared:
         console.print("[dim]Shares: the smallest and the largest process's, by the mean of all in a launch.[/]")
     for key in sorted({mark for one in run.series for mark in marks_of(one)}, key=list(MARKS).index):
@@ -45,26 +56,55 @@ def print_run(console: Console, run: Run, *, baseline: str = "tcp") -> None:
         console.print(f"[yellow]This run is incomplete (stopped by {escape(str(run.stopped_by))}).[/]")
     if any(one.ci95 is None and one.median is not None for one in run.series):
         console.print("[dim]No interval where fewer than 6 launches were made.[/]")
-    if not run.shared and any(one.subject == baseline for one in run.series):
+    if not run.shared and has_baseline(run, baseline):
         # The floor is a reference, not a contestant.
         comparisons = [one for one in compare_in_run(run, baseline) if not is_floor(one.a.subject)]
-        for table in ratio_tables(comparisons, width=console.width):
+        for table in ratio_tables(comparisons, baseline=baseline, width=console.width):
             console.print(table)
 
 
 def run_tables(run: Run, *, width: int = 100) -> list[Table]:
-    """Per test, a table of sizes × subjects; split into several where the subjects need more columns."""
-    per_table = max(1, (width - _SIZE_COLUMNS) // _CELL_COLUMNS)
+    """Per place, a table of rows × subjects; split into several where the subjects need more columns."""
     tables = []
-    for place in dict.fromkeys(_place(one) for one in run.series):
-        series = [one for one in run.series if _place(one) == place]
+    for place, series in mpi.by_place(run):
         subjects = list(dict.fromkeys(one.subject for one in series))
-        for start in range(0, len(subjects), per_table):
-            part = subjects[start : start + per_table]
+        for part in _parts(subjects, [one.row for one in series], width, _CELL_COLUMNS):
             chosen = [one for one in series if one.subject in part]
-            cells = {(one.message_bytes, one.subject): _cell(one) for one in chosen}
-            tables.append(_matrix(_title(chosen), part, cells))
+            cells = {(one.row, one.subject): _cell(one) for one in chosen}
+            tables.append(_matrix(_title(chosen), place, part, cells))
     return tables
+
+
+def _worded(run: Run) -> Iterator[mpi.Words]:
+    yield from (words for _, _, words in mpi.parameter_tables(run))
+    yield from (words for _, _, words, _ in mpi.phase_tables(run))
+    yield from mpi.law_tables(run)
+
+
+def _tables_of(words: mpi.Words, width: int) -> Iterator[Table]:
+    """The table, in as many parts beside its first column as the width asks for."""
+    columns = list(zip(words.headings, *words.rows, strict=True))
+    needs = [max(len(word) for text in (heading.split(), cells) for word in text) for heading, *cells in columns]
+    start = 1
+    while start < len(columns):
+        end, left = start + 1, width - needs[0] - needs[start] - 2 * _PADDING
+        while end < len(columns) and needs[end] + _PADDING <= left:
+            left -= needs[end] + _PADDING
+            end += 1
+        notes = words.notes if end == len(columns) else ()
+        yield _table_of(words.title, [columns[0], *columns[start:end]], "\n".join(notes))
+        start = end
+
+
+def _table_of(title: str, columns: Sequence[Sequence[str]], notes: str) -> Table:
+    left: JustifyMethod = "left"
+    caption = escape(notes) or None
+    table = Table(title=escape(title), title_justify=left, caption=caption, caption_justify=left, box=SIMPLE_HEAD)
+    for place, (heading, *_) in enumerate(columns):
+        table.add_column(escape(heading), justify="right" if place else left, overflow="fold")
+    for cells in zip(*(cells for _, *cells in columns), strict=True):
+        table.add_row(*map(escape, cells))
+    return table
 
 
 def sharing_tables(run: Run) -> list[Table]:
@@ -104,15 +144,20 @@ def versus_tables(
 
     The names of the sides default to their subjects'.
     """
-    families: dict[tuple[tuple[str, int, int], str], list[Versus]] = {}
+    families: dict[tuple[Place, str, str], list[Versus]] = {}
     for one in comparisons:
-        families.setdefault((_place(one.a), one.a.subject), []).append(one)
+        families.setdefault((one.a.place, one.a.subject, one.a.variant), []).append(one)
     tables = []
-    for (place, subject), family in families.items():
-        left, right = a_name or subject_name(subject), b_name or subject_name(family[0].b.subject)
-        what = test_title(*place) if a_name is None else f"{test_title(*place)}, {subject_name(subject)}"
+    for (place, subject, variant), family in families.items():
+        what, base = title_of(place), family[0].b
+        if a_name is None and base.subject == subject:
+            # Variants of one subject.
+            what, left, right = f"{what}, {subject_name(subject)}", variant, base.variant
+        else:
+            left, right = a_name or subject_name(subject), b_name or subject_name(base.subject)
+            what = ", ".join([what, *([subject_name(subject)] if a_name else []), *([variant] if variant else [])])
         better = "below" if family[0].a.lower_is_better else "above"
-        title = f"{what}: {left} / {right} ({better} 1: {left} is faster)"
+        title = f"{what}: {left} / {right} ({better} 1: {left} is {verdict_word('A faster', family[0].a)})"
         table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD)
         unit = unit_name(family[0].a.unit)
         for name in ("message", f"A {unit}", f"B {unit}", "A/B [95 %]", "p Welch", "p rank"):
@@ -124,44 +169,59 @@ def versus_tables(
     return tables
 
 
-def ratio_tables(comparisons: Sequence[Versus], *, width: int = 100) -> list[Table]:
+def ratio_tables(comparisons: Sequence[Versus], *, baseline: str = "tcp", width: int = 100) -> list[Table]:
     """Per test, sizes × subjects: the ratio to the baseline with its interval and the verdict in one word."""
-    per_table = max(1, (width - _SIZE_COLUMNS) // _RATIO_COLUMNS)
     tables = []
-    for place in dict.fromkeys(_place(one.a) for one in comparisons):
-        chosen = [one for one in comparisons if _place(one.a) == place]
+    for place in dict.fromkeys(one.a.place for one in comparisons if not is_detail(one.a.test, one.a.quantity)):
+        chosen = [one for one in comparisons if one.a.place == place]
         better = "below" if chosen[0].a.lower_is_better else "above"
         subjects = list(dict.fromkeys(one.a.subject for one in chosen))
-        title = f"{test_title(*place)}: ratio to {subject_name(chosen[0].b.subject)} ({better} 1 is faster)"
-        for start in range(0, len(subjects), per_table):
-            part = subjects[start : start + per_table]
-            rows = {(one.a.message_bytes, one.a.subject): _ratio_cell(one) for one in chosen if one.a.subject in part}
-            tables.append(_matrix(title, part, rows))
+        bases = {one.b.subject for one in chosen}
+        base = subject_name(bases.pop()) if len(bases) == 1 else baseline_name(baseline, subjects)
+        title = f"{title_of(place)}: ratio to {base} ({better} 1 is {verdict_word('A faster', chosen[0].a)})"
+        for part in _parts(subjects, [one.a.row for one in chosen], width, _RATIO_COLUMNS):
+            rows = {(one.a.row, one.a.subject): _ratio_cell(one) for one in chosen if one.a.subject in part}
+            tables.append(_matrix(title, place, part, rows))
     return tables
 
 
-def _place(one: Series) -> tuple[str, int, int]:
-    return one.test, one.pairs, one.processes
+def _parts(subjects: Sequence[str], rows: Sequence[Row], width: int, cell_columns: int) -> list[Sequence[str]]:
+    """The subjects that fit beside each other, after the columns that say what a row is."""
+    left = _SIZE_COLUMNS
+    left += max((len(row.variant) + _WORD_COLUMNS for row in rows if row.variant), default=0)
+    left += _SIZE_COLUMNS if any(row.value is not None for row in rows) else 0
+    per_table = max(1, (width - left) // cell_columns)
+    return [subjects[start : start + per_table] for start in range(0, len(subjects), per_table)]
 
 
-def _matrix(title: str, subjects: Sequence[str], cells: Mapping[tuple[int, str], Text]) -> Table:
+def _matrix(title: str, place: Place, subjects: Sequence[str], cells: Mapping[tuple[Row, str], Text]) -> Table:
     table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD)
+    rows = sorted({row for row, _ in cells}, key=lambda row: row.order)
+    with_variant, with_value = any(row.variant for row in rows), any(row.value is not None for row in rows)
+    if with_variant:
+        table.add_column("variant")
+    if with_value:
+        table.add_column(escape(place.parameter), justify="right")
     table.add_column("message", justify="right")
     for subject in subjects:
         table.add_column(escape(subject_name(subject)), justify="right")
-    for message_bytes in sorted({size for size, _ in cells}):
-        row = [cells.get((message_bytes, subject), Text("–", style="dim")) for subject in subjects]
-        table.add_row(message_size(message_bytes), *row)
+    shown = None
+    for row in rows:
+        what = [] if not with_variant else ["" if row.variant == shown else escape(row.variant)]
+        what += [] if not with_value else ["" if row.value is None else f"{row.value:g}"]
+        shown = row.variant
+        values = [cells.get((row, subject), Text("–", style="dim")) for subject in subjects]
+        table.add_row(*what, message_size(row.message_bytes), *values)
     return table
 
 
 def _title(series: Sequence[Series]) -> str:
     first = series[0]
     # The tail matters where a program waits for one message; a rate is already a sum over many.
-    tail = ["p99"] if first.lower_is_better else []
+    tail = ["p99"] if _has_tail(first) else []
     shares = [f"share of the {kind}" for kind in sorted({one.limit_kind for one in series if one.limit_kind})]
     below = f"; below it {', '.join(tail + shares)}" if tail or shares else ""
-    return f"{test_title(*_place(first))}: median [95 % interval] in {unit_name(first.unit)}{below}"
+    return f"{title_of(first.place)}: median [95 % interval] in {unit_name(first.unit)}{below}"
 
 
 def _cell(one: Series) -> Text:
@@ -171,7 +231,7 @@ def _cell(one: Series) -> Text:
     else:
         cell.append(number(one.median), style="bold")
         cell.append(f" {interval(one.ci95)}" if one.ci95 else "")
-    details = [f"p99 {number(one.p99)}"] if one.lower_is_better and one.p99 is not None else []
+    details = [f"p99 {number(one.p99)}"] if _has_tail(one) and one.p99 is not None else []
     if one.fraction_of_limit is not None and not is_floor(one.subject):
         details.append(f"{one.fraction_of_limit:.0%}")
     marks = marks_of(one)
@@ -183,22 +243,27 @@ def _cell(one: Series) -> Text:
     return cell
 
 
+def _has_tail(one: Series) -> bool:
+    """Whether a value is one message's or one execution's time; what was derived is one value of each launch."""
+    return one.lower_is_better and one.test not in DERIVED_TESTS
+
+
 def _ratio_cell(one: Versus) -> Text:
     result = one.result
     bounds = f" {interval(result.ratio_ci95)}" if result.ratio_ci95 else ""
     cell = Text(number(result.ratio) + bounds)
-    return cell.append(f"\n{VERDICT_WORDS[result.verdict]}", style=_VERDICT_STYLES[result.verdict])
+    return cell.append(f"\n{verdict_word(result.verdict, one.a)}", style=_VERDICT_STYLES[result.verdict])
 
 
 def _versus_cells(one: Versus) -> list[str | Text]:
     result = one.result
     bounds = f" {interval(result.ratio_ci95)}" if result.ratio_ci95 else ""
     return [
-        message_size(one.a.message_bytes),
+        row_name(Row("", one.a.message_bytes, one.a.parameter_value), one.a.place),
         number(one.a.median),
         number(one.b.median),
         number(result.ratio) + bounds,
         p_value(result.welch_p_holm),
         p_value(result.mann_whitney_p_holm),
-        Text(VERDICT_WORDS[result.verdict], style=_VERDICT_STYLES[result.verdict]),
+        Text(verdict_word(result.verdict, one.a), style=_VERDICT_STYLES[result.verdict]),
     ]

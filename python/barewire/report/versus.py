@@ -6,7 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from barewire.errors import WrongUse
-from barewire.results import Run, Series
+from barewire.models.naming import baseline_of
+from barewire.results import Place, Row, Run, Series
+from barewire.results.quantities import has_own_sizes
 from barewire.stats import Comparison, compare_over_sizes
 
 MARGIN = 0.02
@@ -27,6 +29,11 @@ class Versus:
             "test": self.a.test,
             "pairs": self.a.pairs,
             "processes": self.a.processes,
+            "ranks": self.a.ranks,
+            "variant": self.a.variant,
+            "quantity": self.a.quantity,
+            "parameter": self.a.parameter,
+            "parameter_value": self.a.parameter_value,
             "message_bytes": self.a.message_bytes,
             "unit": self.a.unit,
             "subject": self.a.subject,
@@ -37,14 +44,40 @@ class Versus:
         }
 
 
+def has_baseline(run: Run, baseline: str) -> bool:
+    """Whether the run has anything to compare with: that subject, or a library over that fabric."""
+    subjects = {one.subject for one in run.series}
+    return any(baseline_of(subject, baseline) in subjects for subject in subjects)
+
+
 def compare_in_run(run: Run, baseline: str = "tcp", *, margin: float = MARGIN) -> list[Versus]:
-    """Every other subject against `baseline`, per test and size; WrongUse when the run has no such subject."""
-    subjects = sorted({one.subject for one in run.series})
-    if baseline not in subjects:
+    """Every other subject against `baseline`, per test and row; WrongUse when the run has no such subject.
+
+    Of MPI libraries `baseline` may be a fabric: then each is compared with itself over that fabric.
+    """
+    if not has_baseline(run, baseline):
+        subjects = sorted({one.subject for one in run.series})
         raise WrongUse(f"the run has no subject {baseline!r}; it has {', '.join(subjects) or 'none'}")
-    others = [one for one in run.series if one.subject != baseline]
-    bases = {_place(one): one for one in run.series if one.subject == baseline}
-    return _compare(others, lambda one: bases.get(_place(one)), margin=margin, seed=run.seed)
+    known = {(one.subject, *_where(one)): one for one in run.series}
+    others = [one for one in run.series if one.subject != baseline_of(one.subject, baseline)]
+
+    def base(one: Series) -> Series | None:
+        return known.get((baseline_of(one.subject, baseline), *_where(one)))
+
+    return _compare(others, base, margin=margin, seed=run.seed)
+
+
+def compare_variants(run: Run, variant: str, *, margin: float = MARGIN) -> list[Versus]:
+    """Every other variant of a test against `variant`, per subject; WrongUse when the run has no such variant.
+
+    The size of messages may follow from the variant (of a kernel's): then it is no difference in what is measured.
+    """
+    variants = sorted({one.variant for one in run.series if one.variant})
+    if variant not in variants:
+        raise WrongUse(f"the run has no variant {variant!r}; it has {', '.join(variants) or 'none'}")
+    known = {(one.subject, *_task(one)): one for one in run.series if one.variant == variant}
+    others = [one for one in run.series if one.variant != variant]
+    return _compare(others, lambda one: known.get((one.subject, *_task(one))), margin=margin, seed=run.seed)
 
 
 def compare_runs(a: Run, b: Run, *, margin: float = MARGIN, across_environments: bool = False) -> list[Versus]:
@@ -54,8 +87,8 @@ def compare_runs(a: Run, b: Run, *, margin: float = MARGIN, across_environments:
     """
     if not across_environments:
         _refuse_other_environment(a, b)
-    others = {(one.subject, *_place(one)): one for one in b.series}
-    found = _compare(a.series, lambda one: others.get((one.subject, *_place(one))), margin=margin, seed=a.seed)
+    others = {(one.subject, *_where(one)): one for one in b.series}
+    found = _compare(a.series, lambda one: others.get((one.subject, *_where(one))), margin=margin, seed=a.seed)
     if not found:
         raise WrongUse("the two runs have no test, subject and message size in common")
     return found
@@ -75,12 +108,13 @@ def flatten(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def _compare(
     series: Iterable[Series], other: Callable[[Series], Series | None], *, margin: float, seed: int
 ) -> list[Versus]:
-    # Holm corrects over the sizes of one subject in one test: that is one question.
-    families: dict[tuple[str, int, int, str], list[tuple[Series, Series]]] = {}
+    # Holm corrects over the sizes of one subject in one test and variant: that is one question.
+    families: dict[tuple[Place, str, str], list[tuple[Series, Series]]] = {}
     for one in series:
         against = other(one)
-        if against is not None and one.launch_medians and against.launch_medians:
-            families.setdefault((one.test, one.pairs, one.processes, one.subject), []).append((one, against))
+        # What was derived may be nothing, or less: of that there is no ratio.
+        if against is not None and all(of.launch_medians and min(of.launch_medians) > 0 for of in (one, against)):
+            families.setdefault((one.place, one.subject, one.variant), []).append((one, against))
     found = []
     for pairs in families.values():
         medians = [(a.launch_medians, b.launch_medians) for a, b in pairs]
@@ -90,8 +124,13 @@ def _compare(
     return found
 
 
-def _place(one: Series) -> tuple[str, int, int, int]:
-    return one.test, one.pairs, one.processes, one.message_bytes
+def _where(one: Series) -> tuple[Place, Row]:
+    return one.place, one.row
+
+
+def _task(one: Series) -> tuple[Place, int | None, float | None]:
+    """What a variant does, whatever the size of its messages where that is a kernel's own business."""
+    return one.place, None if has_own_sizes(one.test) else one.message_bytes, one.parameter_value
 
 
 def _refuse_other_environment(a: Run, b: Run) -> None:

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """How numbers, sizes, units and subjects are written; one place, so terminal and page say the same."""
 
-from barewire.models.naming import PACKET, read_subject
-from barewire.results import Series
+from collections.abc import Iterable
+
+from barewire.models.naming import PACKET, read_mpi_subject, read_subject
+from barewire.results import Place, Row, Series
+from barewire.stats.comparison import Outcome
 
 TEST_TITLES = {
     "pingpong": "Latency, one way",
@@ -14,6 +17,18 @@ TEST_TITLES = {
     "wakeup": "Waking another process",
     "file": "Copy against map: a file in the page cache",
     "send": "Sending a message: copied into one piece, or gathered from two",
+    "bandwidth": "Bandwidth with so many messages under way",
+    "rate": "Message rate, windows of messages",
+    "exchange": "Exchange between pairs",
+    "alltoall": "All-to-all",
+    "halo": "Exchange with four neighbours on a grid",
+    "overlap": "Computation that a message hides",
+    "overhead": "Overhead of sending and receiving",
+    "logp": "Parametrised LogP",
+    "availability": "Processor left to the program",
+    "beff": "b_eff: natural and random rings",
+    "fft": "Fast Fourier transform in six steps",
+    "radix": "Radix sort",
 }
 TEST_EXPLANATIONS = {
     "pingpong": "Half the round trip of one message, in µs; less is better.",
@@ -26,6 +41,37 @@ TEST_EXPLANATIONS = {
     "wakeup": "One hop, half a round trip, in ns; less is better. self is one process alone.",
     "file": "Every word looked at, in MB/s (10⁶); more is better. map includes mapping and unmapping, mapped does not.",
     "send": "One frame handed to the kernel, in ns; less is better. cold: the message is not in the near caches.",
+    "bandwidth": "Goodput of one direction with a queue of non-blocking sends, to the reply that all has arrived.",
+    "rate": "Messages a second of all pairs together, a reply after each window; more is better.",
+    "exchange": "Both of a pair send and receive one message: the time of the slower, in µs; less is better.",
+    "alltoall": "A block of this size from each rank to each: the time of the slowest rank, in µs; less is better.",
+    "halo": "A message to each of four neighbours and one from each: the time of the slowest rank, in µs.",
+    "overlap": "Time of messages against a computation beside them: up to the bend the computation is hidden. "
+    "Each launch's curve is fitted by itself.",
+    "overhead": "Processor time that a message takes from the program: g less the largest computation that leaves the "
+    "time between messages as it is; beside it, how long the call itself takes.",
+    "logp": "Per message size: EEL end-to-end latency, Os and Or overheads, g smallest interval between messages; L is "
+    "what is left of the smallest message's EEL without both overheads.",
+    "availability": "Post, work, wait: the share of a message's time in which the program works as if alone.",
+    "beff": "All ranks exchange with both neighbours in a ring: the better of two methods, as HPC Challenge counts it.",
+    "fft": "Bailey's six steps, every result verified: time of the slowest rank, in ms; less is better.",
+    "radix": "Keys sorted over all ranks, every result verified: time of the slowest rank, in ms; less is better.",
+}
+# Of tests that tell more than one thing.
+QUANTITIES = {
+    "uncomputed": "without computation",
+    "hidden": "hidden computation",
+    "added": "added to a longer computation",
+    "hidden_share": "hidden share of its time",
+    "overhead": "overhead",
+    "gap": "gap g",
+    "eel": "end-to-end latency EEL",
+    "os": "overhead Os",
+    "or": "overhead Or",
+    "opportunity": "opportunity 2·EEL − (Os + Or)",
+    "latency": "latency",
+    "bandwidth": "bandwidth of each rank",
+    "availability": "availability",
 }
 UNITS = {"us": "µs"}
 MARKS = {
@@ -35,12 +81,14 @@ MARKS = {
     "incomplete": ("…", "incomplete: the run was stopped here"),
 }
 
-VERDICT_WORDS = {
+VERDICT_WORDS: dict[Outcome, str] = {
     "A faster": "faster",
     "B faster": "slower",
     "no difference": "no difference",
     "undecided": "undecided",
 }
+
+_OF_SHARES = {"faster": "more", "slower": "less"}
 
 _NAMES = {
     "tcp": "TCP",
@@ -50,6 +98,10 @@ _NAMES = {
     "llc2": "LLC 2",
     "llc3": "LLC 3",
     "endpoint": "endpoint",
+    "messages": "messages",
+    "libfabric": "libfabric",
+    "libfabric-tcp": "libfabric over TCP",
+    "libfabric-udp": "libfabric over UDP",
     "floor": "floor",
 }
 _LINKS = {
@@ -100,7 +152,9 @@ def message_size(message_bytes: int) -> str:
 
 
 def subject_name(subject: str) -> str:
-    """`raw/block` → raw Ethernet, blocking; `llc2+xdp` → LLC 2 over AF_XDP."""
+    """`raw/block` → raw Ethernet, blocking; `llc2+xdp` → LLC 2 over AF_XDP; an MPI library's stays as it is typed."""
+    if read_mpi_subject(subject) is not None:
+        return subject
     transport, link, wait = read_subject(subject)
     readable, link = _NAMES.get(transport, transport), _LINKS.get(link, link if link != PACKET else "")
     if link:
@@ -114,12 +168,44 @@ def unit_name(unit: str) -> str:
     return UNITS.get(unit, unit)
 
 
-def test_title(test: str, pairs: int = 1, processes: int = 1) -> str:
-    """The heading of one test; several pairs or processes are named."""
-    title = TEST_TITLES.get(test, test)
-    if processes > 1:
-        return f"{title}, {processes} processes at once"
-    return title if pairs == 1 else f"{title}, {pairs} pairs at once"
+def baseline_name(baseline: str, subjects: Iterable[str]) -> str:
+    """What subjects are compared with, in words: one subject, or each library's own over some fabric."""
+    if any(read_mpi_subject(subject) for subject in subjects) and read_mpi_subject(baseline) is None:
+        return f"the same library over {subject_name(baseline)}"
+    return subject_name(baseline)
+
+
+def test_title(test: str) -> str:
+    """The heading of one test."""
+    return TEST_TITLES.get(test, test)
+
+
+def title_of(place: Place) -> str:
+    """The heading of one table; what it tells, if the test tells several things, and who was at it at once."""
+    parts = [test_title(place.test)]
+    if place.quantity in QUANTITIES:
+        parts.append(QUANTITIES[place.quantity])
+    if place.ranks:
+        parts.append(f"{place.ranks} ranks")
+    if place.processes > 1:
+        parts.append(f"{place.processes} processes at once")
+    if place.pairs > 1:
+        parts.append(f"{place.pairs} pairs at once")
+    return ", ".join(parts)
+
+
+def row_name(row: Row, place: Place) -> str:
+    """What stands before a row's values: its variant where there are several, its parameter, its size."""
+    parts = [row.variant] if row.variant else []
+    if row.value is not None:
+        parts.append(f"{place.parameter} {row.value:g}")
+    return ", ".join([*parts, message_size(row.message_bytes)])
+
+
+def verdict_word(verdict: Outcome, one: Series) -> str:
+    """A verdict about a series in words; more of a share, or of what is hidden, is not faster."""
+    word = VERDICT_WORDS[verdict]
+    return word if one.lower_is_better or one.unit.endswith("/s") else _OF_SHARES.get(word, word)
 
 
 def marks_of(one: Series) -> list[str]:

@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Runs on disk: what was measured, where, and the series made from its raw samples."""
 
-from barewire.results.run import SCHEMA, Launch, Run, Series, Shared, Stop
+from barewire.results.run import SCHEMA, Launch, Place, Row, Run, Series, Shared, Stop
 from barewire.results.series import series_from_samples, series_key
 from barewire.results.sharing import shared_from_samples
-from barewire.results.store import SAMPLE_SCHEMA, read_run, samples, write_run
+from barewire.results.store import SAMPLE_SCHEMA, read_run, sample_frame, samples, write_run
 
 __all__ = [
     "SAMPLE_SCHEMA",
     "SCHEMA",
     "Launch",
+    "Place",
+    "Row",
     "Run",
     "Series",
     "Shared",
     "Stop",
     "read_run",
+    "sample_frame",
     "samples",
     "series_from_samples",
     "series_key",

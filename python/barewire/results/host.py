@@ -11,7 +11,8 @@ import numpy as np
 import polars as pl
 
 from barewire.errors import WrongUse
-from barewire.results.run import TIME_UNITS, Run, Series
+from barewire.results.quantities import TIME_UNITS
+from barewire.results.run import Run, Series
 from barewire.stats import crossover, median_interval
 
 HOST_SCHEMA = "barewire-host/1"

@@ -2,18 +2,45 @@
 """The record of a run, `run.json`: typed here, as plain JSON on disk."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, Self
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from typing import Any, Literal, NamedTuple, Self
 
 from barewire.errors import WrongUse
 from barewire.models.verdict import LimitKind, Verdict
+from barewire.results.quantities import is_lower_better
 
 SCHEMA_NAME = "barewire-run"
 SCHEMA_VERSION = 1
 SCHEMA = f"{SCHEMA_NAME}/{SCHEMA_VERSION}"
 
 Stop = Literal["converged", "budget", "incomplete"]
-TIME_UNITS = ("us", "ns")
+
+
+class Place(NamedTuple):
+    """What series that stand in one table have in common.
+
+    `ranks` is 0 where no MPI job was measured. `parameter` names one more coordinate besides the size, "" for none.
+    """
+
+    test: str
+    pairs: int = 1
+    processes: int = 1
+    ranks: int = 0
+    quantity: str = ""
+    parameter: str = ""
+
+
+class Row(NamedTuple):
+    """What tells the rows of such a table apart; `value` is the parameter's."""
+
+    variant: str
+    message_bytes: int
+    value: float | None
+
+    @property
+    def order(self) -> tuple[str, int, float]:
+        """Sorting key."""
+        return self.variant, self.message_bytes, -1.0 if self.value is None else self.value
 
 
 @dataclass(frozen=True)
@@ -50,6 +77,8 @@ class Launch:
 class Series:
     """One test of one subject with one message size and one number of pairs or processes; all values in `unit`.
 
+    Of an MPI job also of one number of ranks, one variant of the test, one quantity, and one value of its parameter.
+
     `median` is the median of `launch_medians`, `ci95` its exact interval (None below 6 launches); `mean` is the
     mean of the launches' means, `mean_ci95` its Student interval. The quantiles, `min` and `max` are over the
     pooled samples. `samples` counts what was used and `samples_measured` what was measured after warm-up; the
@@ -83,11 +112,26 @@ class Series:
     stop: Stop
     launch_medians: tuple[float, ...]
     processes: int = 1
+    ranks: int = 0
+    variant: str = ""
+    quantity: str = ""
+    parameter: str = ""
+    parameter_value: float | None = None
 
     @property
     def lower_is_better(self) -> bool:
         """True for times, False for rates."""
-        return self.unit in TIME_UNITS
+        return is_lower_better(self.quantity, self.unit)
+
+    @property
+    def place(self) -> Place:
+        """Which table it stands in."""
+        return Place(self.test, self.pairs, self.processes, self.ranks, self.quantity, self.parameter)
+
+    @property
+    def row(self) -> Row:
+        """Which row of it."""
+        return Row(self.variant, self.message_bytes, self.parameter_value)
 
     def to_json(self) -> dict[str, Any]:
         """The series as one JSON object; intervals and medians are lists."""
@@ -97,7 +141,7 @@ class Series:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Inverse of `to_json`; KeyError when a field is missing, unknown fields are ignored."""
-        since = {"processes": 1}
+        since = {one.name: one.default for one in fields(cls) if one.default is not MISSING}
         values: dict[str, Any] = {one.name: {**since, **data}[one.name] for one in fields(cls)}
         tuples: dict[str, Any] = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
         return cls(**{**values, **tuples})
@@ -163,9 +207,9 @@ class Run:
     shared: tuple[Shared, ...] = ()
 
     @property
-    def is_host(self) -> bool:
-        """Whether this run characterises a machine; else it measures transports between two."""
-        return self.parameters.get("kind") == "host"
+    def kind(self) -> str:
+        """What was measured: "host", a machine; "mpi", MPI libraries; "bench", transports between two machines."""
+        return str(self.parameters.get("kind", "bench"))
 
     def to_json(self) -> dict[str, Any]:
         """The content of `run.json`, schema version first."""

@@ -3,65 +3,94 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast, get_args
 
 import numpy as np
 import polars as pl
 
+from barewire.models.derived import DERIVED_TESTS
 from barewire.models.naming import FLOOR, PACKET, is_floor, read_subject
 from barewire.models.verdict import floor_verdict, fraction_of_limit, protocol_of, wire_verdict
 from barewire.models.wire import Link, Test, wire_limit
-from barewire.results.run import TIME_UNITS, Series, Stop
+from barewire.results.derived import derived_samples
+from barewire.results.quantities import COMPARED_UNITS, TIME_UNITS, over_all
+from barewire.results.run import Place, Row, Series, Stop
 from barewire.stats import is_precise, mean_interval, median_interval
 
 TEST_ORDER = ("pingpong", "stream", "bidirectional")
 # A subject not listed follows, the floor is last.
-SUBJECT_ORDER = ("tcp", "udp", "raw", "xdp", "llc1", "llc2", "llc3", "endpoint")
+SUBJECT_ORDER = ("tcp", "udp", "raw", "xdp", "llc1", "llc2", "llc3", "endpoint", "messages", "libfabric")
 
-_KEY = ["test", "subject", "pairs", "processes", "message_bytes"]
-Key = tuple[str, str, int, int, int]
+_KEY = (
+    "test",
+    "subject",
+    "pairs",
+    "processes",
+    "ranks",
+    "variant",
+    "quantity",
+    "parameter",
+    "parameter_value",
+    "message_bytes",
+)
+Key = tuple[Place, str, Row]
 
 
 def series_from_samples(
     frame: pl.DataFrame,
     link: Link | None = None,
     *,
+    hosts: int | None = None,
     stops: Mapping[Key, Stop] | None = None,
 ) -> list[Series]:
-    """One series per (test, subject, pairs, processes, message_bytes) of `frame` (columns of `SAMPLE_SCHEMA`), sorted.
+    """One series per place, row and subject of `frame` (columns of `SAMPLE_SCHEMA`), sorted.
 
     Warm-up is left out. Samples without a finite value are not used, nor is a goodput sample that lost messages:
-    a rate must be free of loss. With several pairs or processes a goodput sample is the sum over those of one block.
+    a rate must be free of loss. What pairs, processes or ranks did at once becomes one sample as `combined` has it.
     The limit is the wire's where `link` has a rate, else the floor over the same link for the same test, pairs, size.
+    `hosts` is how many an MPI job's ranks were on: where there are more ranks, no link bounds the messages of all.
     `stops` says why measuring ended, by `series_key`; where it does not, it is "converged"
     if the launches are precise and "budget" otherwise. ValueError when one series mixes units.
     """
-    measured = frame.filter(pl.col("phase") == "measure")
+    measured = _comparable(frame.filter(pl.col("phase") == "measure"))
     parts = measured.partition_by(_KEY, as_dict=True, maintain_order=True)
-    unjudged = sorted((_summary(cast(Key, key), part) for key, part in parts.items()), key=_order)
+    unjudged = sorted((_summary(dict(zip(_KEY, key, strict=True)), part) for key, part in parts.items()), key=_order)
     floors = {_floor_key(one): one for one in unjudged if is_floor(one.subject)}
     stops = stops or {}
-    judged = [_judge(one, link, floors.get(_floor_key(one))) for one in unjudged]
+    judged = [_judge(one, _bounding(one, link, hosts), floors.get(_floor_key(one))) for one in unjudged]
     return [replace(one, stop=stops.get(series_key(one), one.stop)) for one in judged]
+
+
+def _comparable(measured: pl.DataFrame) -> pl.DataFrame:
+    """What people compare: what was measured, or what follows from it."""
+    derived, _ = derived_samples(measured)
+    own = ~pl.col("test").cast(pl.String).is_in(DERIVED_TESTS)
+    return pl.concat([measured.filter(pl.col("unit").cast(pl.String).is_in(COMPARED_UNITS) & own), derived])
 
 
 def series_key(one: Series) -> Key:
     """What identifies a series in its run."""
-    return one.test, one.subject, one.pairs, one.processes, one.message_bytes
+    return one.place, one.subject, one.row
 
 
-def _floor_key(one: Series) -> tuple[str, int, int, int, str]:
+def _floor_key(one: Series) -> tuple[Place, Row, str]:
     """What a series and the floor that limits it have in common."""
-    return one.test, one.pairs, one.processes, one.message_bytes, read_subject(one.subject).link
+    return one.place, one.row, read_subject(one.subject).link
 
 
-def _summary(key: Key, part: pl.DataFrame) -> Series:
+def _bounding(one: Series, link: Link | None, hosts: int | None) -> Link | None:
+    return None if hosts is not None and one.ranks > hosts else link
+
+
+def _summary(key: dict[str, Any], part: pl.DataFrame) -> Series:
     units = part["unit"].unique().to_list()
     if len(units) != 1:
         raise ValueError(f"the series {key} mixes the units {', '.join(sorted(units))}")
-    whole = part if units[0] in TIME_UNITS else sum_over_pairs(part)
+    whole = combined(part)
     lossy = pl.col("lost") > 0 if units[0] not in TIME_UNITS else pl.lit(False)
-    used = whole.filter(~lossy & pl.col("value").is_finite() & (pl.col("value") > 0))
+    # What follows from a curve may be nothing, or less: an overhead that hides in the noise.
+    right = pl.col("value").is_finite() & ((pl.col("value") > 0) | pl.lit(key["test"] in DERIVED_TESTS))
+    used = whole.filter(~lossy & right)
     per_launch = used.group_by("launch").agg(
         pl.col("value").median().alias("median"), pl.col("value").mean().alias("mean")
     )
@@ -71,13 +100,8 @@ def _summary(key: Key, part: pl.DataFrame) -> Series:
     values = used["value"].to_numpy()
     quantiles = [float(q) for q in np.quantile(values, [0, 0.01, 0.25, 0.75, 0.99, 1])] if len(values) else [None] * 6
     low, p01, p25, p75, p99, high = quantiles
-    test, subject, pairs, processes, message_bytes = key
     return Series(
-        test=test,
-        subject=subject,
-        pairs=pairs,
-        processes=processes,
-        message_bytes=message_bytes,
+        **key,
         unit=units[0],
         median=float(np.median(medians)) if medians else None,
         ci95=median_interval(medians) if medians else None,
@@ -103,18 +127,22 @@ def _summary(key: Key, part: pl.DataFrame) -> Series:
     )
 
 
-def sum_over_pairs(part: pl.DataFrame) -> pl.DataFrame:
-    """One row per launch and block: the goodput of all pairs, or of all processes, together.
+def combined(part: pl.DataFrame) -> pl.DataFrame:
+    """What all pairs, processes or ranks of one series did at once, as one sample; each by itself where it stays one.
 
-    A block that some pair did not finish is no sum of all pairs: it keeps no value, and so is not used.
+    Goodput adds up, a time of all is that of the last, or their mean where it is a part of another; one way times of
+    several pairs are as many samples. A block that not all finished keeps no value, and so is not used.
     """
-    at_once = part["pairs"][0] * part["processes"][0]
-    if at_once == 1:
+    how = over_all(part["test"][0], part["quantity"][0], part["unit"][0])
+    parties = ("pair", "process", "rank")
+    at_once = part.select(parties).n_unique() if part["ranks"][0] else part["pairs"][0] * part["processes"][0]
+    if at_once == 1 or how == "each":
         return part
-    per_pair = part.group_by("launch", "block", "pair", "process").agg(pl.col("value").mean(), pl.col("lost").sum())
+    of_each = part.group_by("launch", "block", *parties).agg(pl.col("value").mean(), pl.col("lost").sum())
     whole = pl.col("value").count() == at_once
-    summed = per_pair.group_by("launch", "block").agg(
-        pl.when(whole).then(pl.col("value").sum()).otherwise(None).alias("value"), pl.col("lost").sum()
+    value = {"total": pl.col("value").sum(), "slowest": pl.col("value").max(), "mean": pl.col("value").mean()}[how]
+    summed = of_each.group_by("launch", "block").agg(
+        pl.when(whole).then(value).otherwise(None).alias("value"), pl.col("lost").sum()
     )
     return summed.sort("launch", "block")
 
@@ -125,7 +153,9 @@ def _judge(one: Series, link: Link | None, floor: Series | None) -> Series:
     lower_is_better = one.lower_is_better
     protocol = protocol_of(one.subject)
     if link is not None and link.rate_bit_s is not None:
-        limit = None if protocol is None else wire_limit(cast(Test, one.test), one.message_bytes, protocol, link)
+        limit = None
+        if protocol is not None and one.test in get_args(Test):
+            limit = wire_limit(cast(Test, one.test), one.message_bytes, protocol, link)
         if limit is None:
             return one
         verdict = wire_verdict(one.median, limit, lower_is_better=lower_is_better)
@@ -143,9 +173,9 @@ def _interval(one: Series) -> tuple[float, float]:
     return one.ci95 or (min(one.launch_medians), max(one.launch_medians))
 
 
-def _order(one: Series) -> tuple[int, str, int, int, int, str, int]:
+def _order(one: Series) -> tuple[Any, ...]:
     test_rank = TEST_ORDER.index(one.test) if one.test in TEST_ORDER else len(TEST_ORDER)
-    return test_rank, one.test, one.pairs, one.processes, *subject_order(one.subject), one.message_bytes
+    return test_rank, one.place, *subject_order(one.subject), one.row.order
 
 
 def subject_order(subject: str) -> tuple[int, str]:

@@ -6,8 +6,9 @@ from typing import cast
 
 import polars as pl
 
-from barewire.results.run import TIME_UNITS, Series, Shared
-from barewire.results.series import sum_over_pairs
+from barewire.results.quantities import TIME_UNITS
+from barewire.results.run import Series, Shared
+from barewire.results.series import combined
 from barewire.stats import compare_over_sizes, median_interval
 
 
@@ -61,7 +62,7 @@ def _values(part: pl.DataFrame, one: Series) -> list[list[float]]:
         value, used = pl.col("value").median(), part.filter(valid)
     else:
         # A block counts for all or for none.
-        whole = sum_over_pairs(part).filter(valid & (pl.col("lost") == 0))
+        whole = combined(part).filter(valid & (pl.col("lost") == 0))
         value, used = pl.col("value").mean(), part.join(whole.select("launch", "block"), on=["launch", "block"])
     found: dict[int, dict[int, float]] = {}
     for launch, process, number in used.group_by("launch", "process").agg(value).sort("launch", "process").iter_rows():

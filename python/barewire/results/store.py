@@ -7,7 +7,9 @@ import io
 import json
 import os
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -26,15 +28,37 @@ SAMPLE_SCHEMA: dict[str, pl.DataType] = {
     "pair": pl.UInt32(),
     "processes": pl.UInt32(),
     "process": pl.UInt32(),
+    "ranks": pl.UInt32(),
+    "rank": pl.UInt32(),
+    "variant": pl.Categorical(),
+    "quantity": pl.Categorical(),
+    "parameter": pl.Categorical(),
+    "parameter_value": pl.Float64(),
     "message_bytes": pl.UInt64(),
     "phase": pl.Categorical(),
     "block": pl.UInt32(),
+    # Operations of which a value is the mean, where the program says so.
+    "inner": pl.UInt32(),
     "value": pl.Float64(),
     "unit": pl.Categorical(),
     "lost": pl.UInt64(),
 }
 
-_SINCE = {"processes": 1, "process": 0}
+# What samples are that do not say: runs of before there were several processes, probes that know no ranks.
+_UNLESS_SAID: dict[str, Any] = {
+    "pairs": 1,
+    "pair": 0,
+    "processes": 1,
+    "process": 0,
+    "ranks": 0,
+    "rank": 0,
+    "variant": "",
+    "quantity": "",
+    "parameter": "",
+    "parameter_value": None,
+    "inner": 1,
+    "lost": 0,
+}
 
 
 def write_run(directory: Path, run: Run, frame: pl.DataFrame | None = None) -> None:
@@ -48,7 +72,7 @@ def write_run(directory: Path, run: Run, frame: pl.DataFrame | None = None) -> N
         directory.mkdir(parents=True, exist_ok=True)
         if frame is not None:
             parquet = io.BytesIO()
-            _conform(frame).write_parquet(parquet, compression="zstd")
+            sample_frame(frame).write_parquet(parquet, compression="zstd")
             write_atomically(directory / SAMPLES_FILE, parquet.getvalue())
         text = json.dumps(run.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
         write_atomically(directory / RUN_FILE, text.encode() + b"\n")
@@ -79,11 +103,28 @@ def samples(directory: Path) -> pl.DataFrame:
     if not path.is_file():
         raise WrongUse(_why_no_run(directory, SAMPLES_FILE))
     try:
-        return _conform(_completed(pl.read_parquet(path)))
+        return sample_frame(pl.read_parquet(path))
     except OSError as error:
         raise WrongUse(f"cannot read {path}: {error}") from error
     except (pl.exceptions.PolarsError, ValueError) as error:
         raise WrongUse(f"{path} is damaged: {error}") from error
+
+
+def sample_frame(data: pl.DataFrame | Mapping[str, Sequence[Any]], **same: Any) -> pl.DataFrame:
+    """Samples with all columns of `SAMPLE_SCHEMA`: those of `data`, those that are the `same` for all, the usual ones.
+
+    ValueError where a column is missing that has no usual value.
+    """
+    if isinstance(data, pl.DataFrame):
+        frame = data
+    else:
+        frame = pl.DataFrame(data, schema={name: SAMPLE_SCHEMA[name] for name in data})
+    added = {name: value for name, value in (_UNLESS_SAID | same).items() if name in same or name not in frame.columns}
+    frame = frame.with_columns(pl.lit(value).alias(name) for name, value in added.items())
+    missing = [name for name in SAMPLE_SCHEMA if name not in frame.columns]
+    if missing:
+        raise ValueError(f"samples lack the columns {', '.join(missing)}")
+    return frame.select(pl.col(name).cast(kind) for name, kind in SAMPLE_SCHEMA.items())
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -102,19 +143,6 @@ def write_atomically(path: Path, content: bytes) -> None:
             Path(name).unlink()
         raise
     _sync_directory(path.parent)
-
-
-def _completed(frame: pl.DataFrame) -> pl.DataFrame:
-    """Runs of before there were several processes have one."""
-    since = {name: value for name, value in _SINCE.items() if name not in frame.columns}
-    return frame.with_columns(pl.lit(value).alias(name) for name, value in since.items())
-
-
-def _conform(frame: pl.DataFrame) -> pl.DataFrame:
-    missing = [name for name in SAMPLE_SCHEMA if name not in frame.columns]
-    if missing:
-        raise ValueError(f"samples lack the columns {', '.join(missing)}")
-    return frame.select(pl.col(name).cast(kind) for name, kind in SAMPLE_SCHEMA.items())
 
 
 def _write_failure(directory: Path, error: OSError) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from barewire.stats.intervals import CONFIDENCE, LAUNCHES_FOR_INTERVAL, finite
+from barewire.stats.intervals import CONFIDENCE, LAUNCHES_FOR_INTERVAL, finite, undoubted
 
 Outcome = Literal["A faster", "B faster", "no difference", "undecided"]
 Pair = tuple[Sequence[float], Sequence[float]]
@@ -100,7 +100,8 @@ def welch_p(a: Sequence[float], b: Sequence[float]) -> float | None:
         return 1.0 if x[0] == y[0] else 0.0
     from scipy import stats  # here, as in `intervals`
 
-    return float(stats.ttest_ind(x, y, equal_var=False).pvalue)
+    with undoubted():
+        return float(stats.ttest_ind(x, y, equal_var=False).pvalue)
 
 
 def mann_whitney(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:

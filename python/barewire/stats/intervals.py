@@ -2,7 +2,9 @@
 """Confidence intervals over launches, and when they are narrow enough."""
 
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -36,7 +38,8 @@ def mean_interval(launch_values: Sequence[float]) -> tuple[float, float] | None:
         return None
     from scipy import stats
 
-    interval = stats.ttest_1samp(values, 0.0).confidence_interval(CONFIDENCE) if np.ptp(values) > 0 else None
+    with undoubted():
+        interval = stats.ttest_1samp(values, 0.0).confidence_interval(CONFIDENCE) if np.ptp(values) > 0 else None
     if interval is None:
         return float(values[0]), float(values[0])
     return float(interval.low), float(interval.high)
@@ -53,6 +56,14 @@ def is_precise(launch_medians: Sequence[float], relative_half_width: float = 0.0
     if interval is None:
         return False
     return (interval[1] - interval[0]) / 2 <= relative_half_width * abs(float(np.median(launch_medians)))
+
+
+@contextmanager
+def undoubted() -> Iterator[None]:
+    """Launches that agree to the last digit have no spread; scipy warns of that, and nobody could do anything."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Precision loss occurred", RuntimeWarning)
+        yield
 
 
 def finite(values: Sequence[float]) -> NDArray[np.float64]:

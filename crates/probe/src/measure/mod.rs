@@ -41,7 +41,7 @@ const KEPT_MOST: usize = 16_384;
 
 /// One side of a measurement: a transport, how to wait for it, and the memory of its messages.
 pub struct Side {
-    /// Before the pattern, whose memory it may borrow: dropped first.
+    /// Before the pattern and the inbox, whose memory it may use: dropped first.
     pub transport: Box<dyn Transport>,
     waiting: Patience,
     seed: u64,
@@ -106,6 +106,8 @@ impl Side {
             _ => self.pattern.slots() + 1,
         };
         if self.inbox.places() != places || self.inbox.message_bytes != message_bytes {
+            // The transport may have a place to receive into.
+            self.settle()?;
             self.inbox = Inbox::new(1, 1);
             self.inbox = Inbox::new(message_bytes, places);
         }
@@ -144,7 +146,9 @@ impl Side {
         let message = self.inbox.place(place);
         let mut idle = Idle::new(&self.waiting);
         loop {
-            if let Some(sequence) = self.transport.receive(message, idle.patience())? {
+            // SAFETY: every call until the message has come passes this place, also after `stop` has ended the loop in
+            // between; the inbox is replaced once the transport is settled, and dropped after it.
+            if let Some(sequence) = unsafe { self.transport.receive(message, idle.patience()) }? {
                 self.waiting.learn(idle.still_asks());
                 return Ok(Some(sequence));
             }

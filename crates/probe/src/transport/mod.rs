@@ -5,6 +5,7 @@
 mod cutting;
 mod datagram;
 mod endpoint;
+pub mod libfabric;
 pub mod links;
 pub mod llc;
 mod pace;
@@ -60,7 +61,11 @@ pub trait Transport {
     ///
     /// # Errors
     /// When the transport no longer works.
-    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError>;
+    ///
+    /// # Safety
+    /// The memory may be written to after this has returned: it must stay in place, and be used by nothing else, until the
+    /// message is whole, [`settle`](Transport::settle) said that nothing is left, or the transport is dropped.
+    unsafe fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError>;
 
     /// Sleeps until it may be possible to send more, or for `patience`.
     ///
@@ -68,8 +73,8 @@ pub trait Transport {
     /// When the transport no longer works.
     fn wait_to_send(&mut self, patience: Duration) -> Result<(), LaunchError>;
 
-    /// Goes on with what was taken and is not acknowledged yet, and answers the peer; `true` once nothing is
-    /// left. A lazy transport's caller that has nothing else to do goes on calling: the peer waits likewise.
+    /// Goes on with what was taken and is not acknowledged yet, gives up a receive that has begun and has no message, and
+    /// answers the peer; `true` once nothing is left. A lazy transport's caller that has nothing else to do goes on calling: the peer waits likewise.
     ///
     /// # Errors
     /// When the transport no longer works.
@@ -106,6 +111,18 @@ pub trait Transport {
 
     /// Largest payload of one packet or frame, where the transport knows it.
     fn mtu(&self) -> Option<usize>;
+
+    /// Which way messages really take, where a library decides that.
+    fn path(&self) -> Option<String> {
+        None
+    }
+}
+
+/// Messages of a length that a sender lends at once: 128 KiB of them, or two.
+fn borrowed_messages(message_bytes: usize) -> usize {
+    const BORROWED_BYTES: usize = 128 << 10;
+    const BORROWED_MESSAGES: usize = 64;
+    (BORROWED_BYTES / message_bytes).clamp(2, BORROWED_MESSAGES)
 }
 
 /// Preamble and start delimiter, frame check sequence, gap: of every frame on a wire.
@@ -147,6 +164,7 @@ pub enum Listening {
     Raw(raw::Listening),
     Llc(llc::Listening),
     Endpoint(endpoint::Listening),
+    Libfabric(libfabric::Listening),
 }
 
 impl Listening {
@@ -168,9 +186,13 @@ impl Listening {
                 let (listening, endpoint) = llc::Listening::new(session, place)?;
                 (Self::Llc(listening), endpoint)
             }
-            Kind::Endpoint => {
+            Kind::Endpoint | Kind::Messages => {
                 let (listening, endpoint) = endpoint::Listening::new(session, place, Role::Passive)?;
                 (Self::Endpoint(listening), endpoint)
+            }
+            Kind::Libfabric => {
+                let (listening, endpoint) = libfabric::Listening::new(session, place)?;
+                (Self::Libfabric(listening), endpoint)
             }
         })
     }
@@ -188,6 +210,7 @@ impl Listening {
             (Self::Endpoint(listening), Endpoint::Station { address, mtu }) => {
                 listening.accept(session, MacAddress(address), mtu)?
             }
+            (Self::Libfabric(listening), Endpoint::Fabric { name }) => Box::new(listening.accept(&name, false)?),
             _ => return Err(wrong_endpoint()),
         })
     }
@@ -216,9 +239,13 @@ pub fn connect(
             let (listening, endpoint) = llc::Listening::new(session, place)?;
             (listening.connect(session, MacAddress(address), mtu)?, endpoint)
         }
-        (Kind::Endpoint, Endpoint::Station { address, mtu }) => {
+        (Kind::Endpoint | Kind::Messages, Endpoint::Station { address, mtu }) => {
             let (listening, endpoint) = endpoint::Listening::new(session, place, Role::Active)?;
             (listening.accept(session, MacAddress(address), mtu)?, endpoint)
+        }
+        (Kind::Libfabric, Endpoint::Fabric { name }) => {
+            let (listening, endpoint) = libfabric::Listening::new(session, place)?;
+            (Box::new(listening.accept(&name, true)?), endpoint)
         }
         _ => return Err(wrong_endpoint()),
     })

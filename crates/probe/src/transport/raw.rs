@@ -122,7 +122,7 @@ impl<L: Link> Transport for Raw<L> {
     }
 
     #[inline]
-    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
+    unsafe fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
         let mut received = self.take(message);
         if received.is_none() && !patience.is_zero() && self.link.wait_to_receive(patience)? {
             received = self.take(message);
@@ -188,7 +188,8 @@ mod tests {
             let mut pattern = Pattern::new(3, bytes, 0, 0);
             send(&mut a, sequence, pattern.message(sequence, Sender::Active));
             let mut message = vec![0; bytes];
-            assert_eq!(b.receive(&mut message, Duration::ZERO).unwrap(), Some(sequence));
+            // SAFETY: raw frames are copied; no message is kept.
+            assert_eq!(unsafe { b.receive(&mut message, Duration::ZERO) }.unwrap(), Some(sequence));
             assert!(pattern.is_intact(&message, sequence, Sender::Active));
         }
     }
@@ -205,7 +206,8 @@ mod tests {
             let (mut message, mut last, mut delivered) = (vec![0; 500], None, 0);
             for sequence in 0..200 {
                 send(&mut a, sequence, pattern.message(sequence, Sender::Active));
-                while let Some(got) = b.receive(&mut message, Duration::ZERO).unwrap() {
+                // SAFETY: as above.
+                while let Some(got) = unsafe { b.receive(&mut message, Duration::ZERO) }.unwrap() {
                     assert!(last < Some(got) && got <= sequence);
                     assert!(pattern.is_intact(&message, got, Sender::Active));
                     last = Some(got);
@@ -239,7 +241,8 @@ mod tests {
         a.link.send(&[Outgoing { header: &ours, payload: &malformed }]).unwrap();
         send(&mut a, 0, &[5; 40]);
         let mut message = [0; 40];
-        assert_eq!(b.receive(&mut message, Duration::ZERO).unwrap(), Some(0));
+        // SAFETY: as above.
+        assert_eq!(unsafe { b.receive(&mut message, Duration::ZERO) }.unwrap(), Some(0));
         assert_eq!(message, [5; 40]);
         let counters = b.counters().unwrap();
         assert_eq!((counters.foreign, counters.malformed), (5, 1));

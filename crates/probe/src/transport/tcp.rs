@@ -107,7 +107,7 @@ impl Transport for Tcp {
     }
 
     #[inline]
-    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
+    unsafe fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
         let flags = if patience.is_zero() { MsgFlags::MSG_DONTWAIT } else { MsgFlags::empty() };
         match recv(self.stream.as_raw_fd(), &mut message[self.received_bytes..], flags) {
             Ok(0) => return Err(LaunchError::Failed("the peer closed its TCP connection".to_owned())),

@@ -163,7 +163,7 @@ impl Transport for Udp {
     }
 
     #[inline]
-    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
+    unsafe fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
         let mut flags = if patience.is_zero() { MsgFlags::MSG_DONTWAIT } else { MsgFlags::empty() };
         while let Some(taken) = self.take(message, flags)? {
             if taken.is_some() {
@@ -236,6 +236,7 @@ mod tests {
             walk_bytes: 0,
             give_way: false,
             token: 0,
+            provider: None,
             tuned: Vec::new(),
         };
         let place = Place { interface: None, queue: 0, ip: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), broker: None };
@@ -255,7 +256,8 @@ mod tests {
             // SAFETY: UDP borrows nothing.
             assert!(unsafe { a.try_send(sequence, pattern.message(sequence, Sender::Active), &mut done) }.unwrap());
             let mut message = vec![0; bytes];
-            let received = (0..1_000_000).find_map(|_| b.receive(&mut message, Duration::ZERO).unwrap());
+            // SAFETY: UDP keeps no message.
+            let received = (0..1_000_000).find_map(|_| unsafe { b.receive(&mut message, Duration::ZERO) }.unwrap());
             assert_eq!(received, Some(sequence), "{bytes} bytes");
             assert!(pattern.is_intact(&message, sequence, Sender::Active));
         }
@@ -273,7 +275,8 @@ mod tests {
         // SAFETY: UDP borrows nothing.
         assert!(unsafe { a.try_send(0, &[5; 40], &mut 0) }.unwrap());
         let mut message = [0; 40];
-        let received = (0..1_000_000).find_map(|_| b.receive(&mut message, Duration::ZERO).unwrap());
+        // SAFETY: UDP keeps no message.
+        let received = (0..1_000_000).find_map(|_| unsafe { b.receive(&mut message, Duration::ZERO) }.unwrap());
         assert_eq!((received, message), (Some(0), [5; 40]));
         let counters = b.counters().unwrap();
         assert_eq!((counters.foreign, counters.malformed), (4, 2));

@@ -37,9 +37,12 @@
     const figure = JSON.parse(themed(card.querySelector("script").textContent));
     const choice = card.querySelector("select");
     const chosen = choice ? figure.choices[Number(choice.value)] : figure;
-    const data = chosen.data;
+    // Some words have room on a wide page only, and shorter ones stand for them on a phone.
+    const kind = narrow.matches ? "narrow" : "wide";
+    const data = chosen.data.filter((trace) => !trace.meta || trace.meta === kind);
     if (figure.shared_y) data.forEach((trace) => { trace.y = figure.shared_y; });
     if (chosen.xaxis) figure.layout.xaxis = chosen.xaxis;
+    if (chosen.yaxis) figure.layout.yaxis = chosen.yaxis;
     const named = data.filter((trace) => trace.showlegend !== false).length;
     const rows = narrow.matches ? named : Math.ceil(named / 4);
     // A phone's legend stands below the plot, one row per entry, and must not eat the plot.

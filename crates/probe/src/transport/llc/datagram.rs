@@ -93,7 +93,7 @@ impl<L: Link> Transport for Datagrams<L> {
     }
 
     #[inline]
-    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
+    unsafe fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
         let mut received = self.take(message)?;
         if received.is_none() && !patience.is_zero() && self.port.link.wait_to_receive(patience)? {
             received = self.take(message)?;

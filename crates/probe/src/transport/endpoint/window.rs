@@ -1,76 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! U-Net endpoints: what a message layer uses, with descriptors, events and the job's token.
-//!
-//! Both sides may have one interface: then messages go through shared memory. So their tags differ.
+//! The transport `endpoint`: messages in an endpoint's descriptors, events, no matching.
 
 use std::time::Duration;
 
-use barewire_endpoint::{
-    Address, ChannelId, Class, Config, Encapsulation, Event, Framing, INLINE_BYTES, Inbox, InboxConfig, JobToken,
-    Piece, Sink, Tuning,
-};
-use barewire_link::{ETHERNET_HEADER_BYTES, Link, MacAddress};
+use barewire_endpoint::{Address, ChannelId, Class, Endpoint, Event, INLINE_BYTES, Inbox, InboxConfig, Piece, Sink};
+use barewire_link::Link;
 use barewire_llc::message::FIRST_HEADER;
 
-use super::links::{OpenLink, wrong};
-use super::llc::{SAP_COUNT, open, sap_of};
-use super::{Counters, Endpoint, Place, Transport, fragments_wire_bytes};
-use crate::protocol::Session;
+use super::{CONNECT_PATIENCE_NS, EARLY_BYTES_MAX, FRAME_HEADER_BYTES, Role, counters_of, failed};
+use crate::transport::{Counters, Transport, borrowed_messages, fragments_wire_bytes};
 use barewire_recorder::LaunchError;
 use barewire_recorder::clock::now_ns;
 
-/// How long a channel may take to come about.
-const CONNECT_PATIENCE_NS: u64 = 10_000_000_000;
-/// An I PDU's header, and the token behind it.
-const FRAME_HEADER_BYTES: usize = ETHERNET_HEADER_BYTES + 4 + JobToken::BYTES;
-/// Bytes of messages that may still be read from the caller's memory, or two messages.
-const BORROWED_BYTES: usize = 128 << 10;
-const BORROWED_MESSAGES: usize = 64;
-/// Memory of messages that come before there is a place for them; with more the peer is told to wait.
-const EARLY_BYTES_MAX: usize = 16 << 20;
-
-/// Which side it is: so their tags differ.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    Active,
-    Passive,
-}
-
-/// A link that is open before its peer is known.
-pub struct Listening {
-    link: OpenLink,
-    role: Role,
-    tuning: Tuning,
-}
-
-impl Listening {
-    pub fn new(session: &Session, place: &Place, role: Role) -> Result<(Self, Endpoint), LaunchError> {
-        let tuning = Tuning::load().map_err(wrong)?.with(&session.tuned).map_err(wrong)?;
-        let (link, endpoint) = open(session, place, tag(session, role), tuning.ring_bytes)?;
-        Ok((Self { link, role, tuning }, endpoint))
-    }
-
-    pub fn accept(
-        self,
-        session: &Session,
-        peer: MacAddress,
-        peer_mtu: usize,
-    ) -> Result<Box<dyn Transport>, LaunchError> {
-        let Self { link, role, tuning } = self;
-        Ok(match link {
-            OpenLink::Packet(link) => Box::new(Window::new(link, session, role, tuning, peer, peer_mtu)?),
-            OpenLink::Xdp(link) => Box::new(Window::new(*link, session, role, tuning, peer, peer_mtu)?),
-        })
-    }
-}
-
-fn tag(session: &Session, role: Role) -> barewire_llc::Lsap {
-    sap_of(if role == Role::Active { SAP_COUNT - 1 - session.pair } else { session.pair })
-}
-
 /// An endpoint with one channel.
-struct Window<L> {
-    endpoint: barewire_endpoint::Endpoint<L>,
+pub struct Window<L> {
+    endpoint: Endpoint<L>,
     peer: Address,
     role: Role,
     channel: Option<ChannelId>,
@@ -86,30 +30,9 @@ const COPIED: u64 = 0;
 const LENT: u64 = 1;
 
 impl<L: Link> Window<L> {
-    fn new(
-        link: L,
-        session: &Session,
-        role: Role,
-        tuning: Tuning,
-        peer: MacAddress,
-        peer_mtu: usize,
-    ) -> Result<Self, LaunchError> {
-        let framing = Framing { encapsulation: Encapsulation::EtherType, token: Some(JobToken::new(session.token)) };
-        let mut config = Config { channels: 4, ..Config::new(tag(session, role), framing) };
-        config.follow(tuning);
-        let mtu = link.mtu().min(peer_mtu);
-        let endpoint = barewire_endpoint::Endpoint::open(link, config, Some(mtu)).map_err(wrong)?;
-        let other = if role == Role::Active { Role::Passive } else { Role::Active };
-        Ok(Self {
-            endpoint,
-            peer: Address { mac: peer.0, sap: tag(session, other) },
-            role,
-            channel: None,
-            arrivals: Arrivals::new(),
-            borrowed: 0,
-            received_messages: 0,
-            mtu,
-        })
+    pub fn new(endpoint: Endpoint<L>, peer: Address, role: Role, mtu: usize) -> Self {
+        let (arrivals, channel) = (Arrivals::new(), None);
+        Self { endpoint, peer, role, channel, arrivals, borrowed: 0, received_messages: 0, mtu }
     }
 
     /// Takes what the endpoint has to say.
@@ -152,13 +75,6 @@ impl<L: Link> Window<L> {
         endpoint.progress(&mut Into { place: Some(message), arrivals }).map_err(failed)?;
         self.hear()?;
         self.arrivals.finish()
-    }
-}
-
-fn failed(error: barewire_endpoint::EndpointError) -> LaunchError {
-    match error {
-        barewire_endpoint::EndpointError::Link(error) => error.into(),
-        other => LaunchError::Failed(other.to_string()),
     }
 }
 
@@ -333,11 +249,11 @@ impl<L: Link> Transport for Window<L> {
     }
 
     fn borrows(&self, message_bytes: usize) -> usize {
-        if self.lends(message_bytes) { (BORROWED_BYTES / message_bytes).clamp(2, BORROWED_MESSAGES) } else { 0 }
+        if self.lends(message_bytes) { borrowed_messages(message_bytes) } else { 0 }
     }
 
     #[inline]
-    fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
+    unsafe fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
         let mut is_complete = self.take(message)?;
         if !is_complete && !patience.is_zero() {
             self.endpoint.sleep(patience).map_err(failed)?;
@@ -380,16 +296,7 @@ impl<L: Link> Transport for Window<L> {
     }
 
     fn counters(&mut self) -> Result<Counters, LaunchError> {
-        let counters = self.endpoint.counters().map_err(failed)?;
-        Ok(Counters {
-            foreign: counters.foreign + counters.strangers,
-            malformed: counters.malformed,
-            duplicate: counters.duplicate,
-            repeated: counters.repeated,
-            ring_full: counters.ring_full,
-            send_busy: counters.send_busy,
-            ..Counters::default()
-        })
+        counters_of(&mut self.endpoint)
     }
 
     fn mtu(&self) -> Option<usize> {

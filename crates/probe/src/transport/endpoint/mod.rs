@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! U-Net endpoints, with the job's token: by themselves, or under the message layer.
+//!
+//! Both sides may have one interface: then messages go through shared memory. So their tags differ.
+
+mod messages;
+mod window;
+
+use barewire_endpoint::{Address, Config, Encapsulation, EndpointError, Framing, JobToken, Tuning};
+use barewire_link::{ETHERNET_HEADER_BYTES, Link, MacAddress};
+use barewire_messages::Messenger;
+
+use self::messages::Messages;
+use self::window::Window;
+use super::links::{OpenLink, wrong};
+use super::llc::{SAP_COUNT, open, sap_of};
+use super::{Counters, Endpoint, Place, Transport};
+use crate::protocol::{Kind, Session};
+use barewire_recorder::LaunchError;
+
+/// How long a channel may take to come about.
+const CONNECT_PATIENCE_NS: u64 = 10_000_000_000;
+/// An I PDU's header, and the token behind it.
+const FRAME_HEADER_BYTES: usize = ETHERNET_HEADER_BYTES + 4 + JobToken::BYTES;
+/// Memory of messages that come before there is a place for them; with more the peer is told to wait.
+const EARLY_BYTES_MAX: usize = 16 << 20;
+
+/// Which side it is: so their tags differ.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    Active,
+    Passive,
+}
+
+/// A link that is open before its peer is known.
+pub struct Listening {
+    link: OpenLink,
+    role: Role,
+    tuning: Tuning,
+}
+
+impl Listening {
+    pub fn new(session: &Session, place: &Place, role: Role) -> Result<(Self, Endpoint), LaunchError> {
+        let tuning = Tuning::load().map_err(wrong)?.with(&session.tuned).map_err(wrong)?;
+        let (link, endpoint) = open(session, place, tag(session, role), tuning.ring_bytes)?;
+        Ok((Self { link, role, tuning }, endpoint))
+    }
+
+    pub fn accept(
+        self,
+        session: &Session,
+        peer: MacAddress,
+        peer_mtu: usize,
+    ) -> Result<Box<dyn Transport>, LaunchError> {
+        let Self { link, role, tuning } = self;
+        match link {
+            OpenLink::Packet(link) => transport(link, session, role, tuning, peer, peer_mtu),
+            OpenLink::Xdp(link) => transport(*link, session, role, tuning, peer, peer_mtu),
+        }
+    }
+}
+
+fn transport<L: Link + 'static>(
+    link: L,
+    session: &Session,
+    role: Role,
+    tuning: Tuning,
+    peer: MacAddress,
+    peer_mtu: usize,
+) -> Result<Box<dyn Transport>, LaunchError> {
+    let framing = Framing { encapsulation: Encapsulation::EtherType, token: Some(JobToken::new(session.token)) };
+    let mut config = Config { channels: 4, ..Config::new(tag(session, role), framing) };
+    let messages = barewire_messages::Config::tuned(&tuning);
+    config.follow(tuning);
+    let mtu = link.mtu().min(peer_mtu);
+    let endpoint = barewire_endpoint::Endpoint::open(link, config, Some(mtu)).map_err(wrong)?;
+    let other = if role == Role::Active { Role::Passive } else { Role::Active };
+    let peer = Address { mac: peer.0, sap: tag(session, other) };
+    Ok(match session.transport {
+        Kind::Messages => Box::new(Messages::new(Messenger::new(endpoint, messages), peer, role, mtu)),
+        _ => Box::new(Window::new(endpoint, peer, role, mtu)),
+    })
+}
+
+fn tag(session: &Session, role: Role) -> barewire_llc::Lsap {
+    sap_of(if role == Role::Active { SAP_COUNT - 1 - session.pair } else { session.pair })
+}
+
+fn failed(error: EndpointError) -> LaunchError {
+    match error {
+        EndpointError::Link(error) => error.into(),
+        other => LaunchError::Failed(other.to_string()),
+    }
+}
+
+fn counters_of<L: Link>(endpoint: &mut barewire_endpoint::Endpoint<L>) -> Result<Counters, LaunchError> {
+    let counters = endpoint.counters().map_err(failed)?;
+    Ok(Counters {
+        foreign: counters.foreign + counters.strangers,
+        malformed: counters.malformed,
+        duplicate: counters.duplicate,
+        repeated: counters.repeated,
+        ring_full: counters.ring_full,
+        send_busy: counters.send_busy,
+        ..Counters::default()
+    })
+}

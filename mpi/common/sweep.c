@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+#include "sweep.h"
+
+#include <stdlib.h>
+
+#include "compute.h"
+#include "statistic.h"
+
+enum {
+  POINTS_MAX = 1000,
+  TRAIN_MIN = 16,
+  TRAINS_MIN = 20,     // in a point's time, if the messages are fast enough
+  BASE_STRETCHES = 7,  // for the uncomputed time; the first ones also connect
+};
+
+int64_t sweep_points = 11, sweep_train = 64;
+double sweep_reach = 2;
+
+// One test at one size.
+struct measured {
+  const struct swept *test;
+  struct ends *ends;
+  int computing;   // rank
+  int inner;       // operations in a stretch
+  double base_ns;  // of one operation without computation
+};
+
+// Both sides begin together: checking a message takes the one longer than the other.
+static struct stretch one_stretch(const struct measured *measured, uint64_t operations) {
+  if (rank == measured->computing) {
+    await_ready();
+  } else {
+    send_ready();
+  }
+  struct stretch stretch = measured->test->stretch(measured->ends, measured->inner, operations);
+  check_received(measured->ends, measured->test->variant, stretch.received);
+  return stretch;
+}
+
+static double uncomputed_ns(const struct measured *measured) {
+  double values[BASE_STRETCHES] = {0};
+  for (int number = 0; number < BASE_STRETCHES && takes_part(); number++)
+    values[number] = one_stretch(measured, 0).total_ns / measured->inner;
+  double base_ns = median(values, BASE_STRETCHES);
+  MPI_Bcast(&base_ns, 1, MPI_DOUBLE, measured->computing, MPI_COMM_WORLD);
+  return base_ns > 1 ? base_ns : 1;
+}
+
+static void choose_inner(struct measured *measured) {
+  measured->inner = measured->test->train ? TRAIN_MIN : 1;
+  double base_ns = uncomputed_ns(measured);
+  int least = agree_repetitions(base_ns).inner;
+  if (measured->test->train) {
+    double fit = settings.seconds * 1e9 / TRAINS_MIN / base_ns;
+    measured->inner = fit < (double)sweep_train ? (int)fit : (int)sweep_train;
+    if (measured->inner < TRAIN_MIN) measured->inner = TRAIN_MIN;
+  }
+  if (measured->inner < least) measured->inner = least;
+  measured->base_ns = uncomputed_ns(measured);
+}
+
+static void record_both(struct point *point, const char *quantity, int inner, const struct repetitions *agreed,
+                        const double *values, int computes) {
+  point->quantity = quantity;
+  point->inner = inner;
+  record(point, WARMUP, values, computes ? agreed->warmup : 0);
+  record(point, MEASURE, values + agreed->warmup, computes ? agreed->outer : 0);
+}
+
+static void measure_point(const struct measured *measured, double wanted_ns) {
+  const struct swept *test = measured->test;
+  int inner = measured->inner, computes = rank == measured->computing;
+  uint64_t operations = operations_for(wanted_ns);
+  // Once with messages, once the computation alone. All ranks have the same numbers, so they agree.
+  struct repetitions agreed = {.outer = samples_within((measured->base_ns + 2 * wanted_ns) * inner),
+                               .warmup = settings.warmup};
+  int count = agreed.warmup + agreed.outer;
+  double *times = allocate((size_t)count * sizeof(double)), *parts = allocate((size_t)count * sizeof(double)),
+         *alone = allocate((size_t)count * sizeof(double));
+  int part_inner = test->part_inner ? test->part_inner : inner;
+  for (int number = 0; number < count && takes_part(); number++) {
+    struct stretch stretch = one_stretch(measured, operations);
+    if (!computes) continue;
+    times[number] = stretch.total_ns / inner;
+    parts[number] = stretch.part_ns / part_inner;
+    alone[number] = computation_alone_ns(operations, inner) / inner;
+  }
+  struct point point = {.variant = test->variant, .message_bytes = measured->ends->bytes};
+  if (test->grid != NEVER) {
+    point.parameter = "computation_ns";
+    point.parameter_value = median(alone + agreed.warmup, agreed.outer);
+    MPI_Bcast(&point.parameter_value, 1, MPI_DOUBLE, measured->computing, MPI_COMM_WORLD);
+    record_both(&point, "computation", inner, &agreed, alone, computes);
+  }
+  record_both(&point, "time", inner, &agreed, times, computes);
+  if (test->part) record_both(&point, test->part, part_inner, &agreed, parts, computes);
+  free(times);
+  free(parts);
+  free(alone);
+}
+
+// In an order drawn from the seed, so that a machine that changes its speed does not bend the curve.
+static void measure_grid(const struct measured *measured) {
+  int points = (int)sweep_points, order[POINTS_MAX] = {0};
+  uint64_t state = settings.seed;
+  for (int point = 0; point < points; point++) {
+    int place = (int)(draw(&state) % (uint64_t)(point + 1));
+    order[point] = order[place];
+    order[place] = point;
+  }
+  for (int point = 0; point < points; point++)
+    measure_point(measured, measured->base_ns * sweep_reach * order[point] / (points - 1));
+}
+
+static void measure(const struct swept *test, size_t bytes) {
+  struct ends ends = open_ends(bytes);
+  struct measured measured = {.test = test, .ends = &ends, .computing = test->computing == FIRST ? 0 : ranks - 1};
+  choose_inner(&measured);
+  if (test->grid == SWEEP) measure_grid(&measured);
+  if (test->grid == NEVER) measure_point(&measured, 0);
+  if (test->grid == TWICE) measure_point(&measured, 2 * measured.base_ns);
+  close_ends(&ends);
+}
+
+void sweep_all(const struct swept *tests, int count) {
+  if (sweep_points < 4 || sweep_points > POINTS_MAX)
+    wrong_use("--points must be from 4 to %d, not %" PRId64 ": a flat part and a slope need two each", POINTS_MAX,
+              sweep_points);
+  if (!(sweep_reach > 0 && sweep_reach <= 100)) wrong_use("--reach must be above 0, at most 100, not %g", sweep_reach);
+  if (sweep_train < TRAIN_MIN || sweep_train > INT32_MAX)
+    wrong_use("--train must be %d or more, not %" PRId64, TRAIN_MIN, sweep_train);
+  calibrate_computation();
+  for (int size = 0; size < settings.size_count; size++)
+    for (int test = 0; test < count; test++)
+      if (wanted(tests[test].variant)) measure(&tests[test], settings.sizes[size]);
+}

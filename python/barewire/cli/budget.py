@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`barewire bench budget`: what each layer of one path adds to a message's latency, in one run."""
+
+import json
+import secrets
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from barewire.cli.bench import in_lab
+from barewire.cli.lab import OnOff
+from barewire.cli.measuring import kept_if_broken_off, parse_launches
+from barewire.cli.progress import progress_bar
+from barewire.errors import MachineCannot, WrongUse
+from barewire.lab import LinkSpec, parse_loss, parse_rate
+from barewire.measure import LabSite, Plan, RemoteSite, Site
+from barewire.measure.budget import SUBJECTS, TEST, BudgetCampaign, measure_budget, possible
+from barewire.measure.launch import Effort
+from barewire.measure.mpi import MpiCampaign, MpiPlan, MpiSite
+from barewire.measure.mpi_subjects import Choice, parse_libraries, subjects_of, without
+from barewire.measure.programs import expand_sizes
+from barewire.measure.runner import ProbeCampaign
+from barewire.measure.session import Enough
+from barewire.mpi import Library, Place, suite
+from barewire.report.budget_tables import print_budgets
+from barewire.results.budget import budgets_of, document
+
+NO_LIBRARY = "none"
+_LAB = "The lab"
+_HOSTS = "Real machines"
+_EFFORT = "How much to measure"
+# What a program does that uses MPI without a thought.
+_VARIANT = "blocking-standard"
+
+
+def budget(
+    sizes: Annotated[
+        str, typer.Option(help="message sizes: 8,1400,4KiB or 1..64KiB, which doubles")
+    ] = "8,1KiB,16KiB,64KiB",
+    library: Annotated[
+        str | None, typer.Option(help="MPI libraries by name or folder, or none; all that are installed unless given")
+    ] = None,
+    lab: Annotated[str, typer.Option(help="pair or star:N", rich_help_panel=_LAB)] = "pair",
+    rate: Annotated[str, typer.Option(help="each link's rate, such as 1gbit; or unshaped")] = "unshaped",
+    mtu: Annotated[int, typer.Option(help="each link's MTU in bytes")] = 1500,
+    offloads: Annotated[OnOff, typer.Option(help="offloads of the lab's links", rich_help_panel=_LAB)] = OnOff.off,
+    loss: Annotated[
+        str, typer.Option(help="share of each host's frames that are lost, such as 0.1%", rich_help_panel=_LAB)
+    ] = "0",
+    hosts: Annotated[
+        str | None,
+        typer.Option(help="two machines a,b instead of a lab; localhost is this one", rich_help_panel=_HOSTS),
+    ] = None,
+    interface: Annotated[
+        str | None, typer.Option(help="their interface for raw frames", rich_help_panel=_HOSTS)
+    ] = None,
+    remote_shell: Annotated[
+        str | None, typer.Option(help="how to start programs there; ssh unless given", rich_help_panel=_HOSTS)
+    ] = None,
+    port: Annotated[int, typer.Option(help="control port on the second machine", rich_help_panel=_HOSTS)] = 5288,
+    launches: Annotated[
+        str, typer.Option(help="launches of each layer: N, or N..M to go on until precise", rich_help_panel=_EFFORT)
+    ] = "6..12",
+    precision: Annotated[
+        float, typer.Option(help="half width of the median's interval: 0.02 is ± 2 %", rich_help_panel=_EFFORT)
+    ] = 0.02,
+    time: Annotated[float, typer.Option(help="seconds after which no new round begins", rich_help_panel=_EFFORT)] = 300,
+    samples: Annotated[
+        int, typer.Option(min=1, help="round trips per launch and size", rich_help_panel=_EFFORT)
+    ] = 3000,
+    seconds: Annotated[float, typer.Option(help="time per launch and size, at most", rich_help_panel=_EFFORT)] = 0.2,
+    warmup: Annotated[int, typer.Option(min=1, help="round trips before the samples", rich_help_panel=_EFFORT)] = 200,
+    seed: Annotated[int | None, typer.Option(help="of order and payloads; drawn unless given")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="the run's directory; runs/… unless given")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+) -> None:
+    """Measure one ping-pong through every layer of the path, from plain frames to each MPI library, beside TCP.
+
+    All layers are launched in turn in one run, so that what one adds to the one below is a difference between equals.
+    Prints a table for each message size; `barewire report` draws it.
+    """
+    plan = Plan(
+        tests=(TEST,),
+        subjects=SUBJECTS,
+        sizes=expand_sizes(sizes, 0),
+        seed=secrets.randbits(32) if seed is None else seed,
+        effort=Effort(samples, seconds, warmup, blocks=1),
+        enough=Enough(*parse_launches(launches), precision, time),
+    )
+    libraries, told = _libraries(plan, library, interface, in_a_lab=hosts is None)
+    directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-budget"
+    place: AbstractContextManager[tuple[Site, dict[str, Any] | None]]
+    if hosts is None:
+        place = in_lab(lab, LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss)), broker=False)
+    else:
+        remote = RemoteSite.parse(hosts, interface, remote_shell, port=port, rate_bit_s=parse_rate(rate), mtu=mtu)
+        place = nullcontext((remote, None))
+    with place as (site, facts), progress_bar(quiet=as_json) as shown, kept_if_broken_off(directory):
+        subjects, lacking = possible(site, plan.subjects)
+        warnings = (*told, *lacking)
+        for warning in warnings:
+            typer.echo(f"barewire: {warning}", err=True)
+        mpi = None if libraries is None else MpiCampaign(_mpi_site(site), *libraries)
+        campaign = BudgetCampaign(ProbeCampaign(site, replace(plan, subjects=subjects)), mpi)
+        run = measure_budget(campaign, directory, command=sys.argv, lab=facts, warnings=warnings, progress=shown)
+    budgets = budgets_of(run)
+    if as_json:
+        whole = {"directory": str(directory), **run.to_json(), "budgets": document(budgets)}
+        typer.echo(json.dumps(whole, allow_nan=False))
+        return
+    print_budgets(Console(highlight=False), run, budgets)
+    typer.echo(f"every sample is in {directory}; `barewire report {directory}` draws it")
+
+
+def _libraries(
+    plan: Plan, named: str | None, interface: str | None, *, in_a_lab: bool
+) -> tuple[tuple[MpiPlan, dict[tuple[str, str], str]] | None, tuple[str, ...]]:
+    """What to launch of the MPI libraries that there are, and its programs; and why others are left out."""
+    if named == NO_LIBRARY:
+        return None, ()
+    programs: dict[tuple[str, str], str] = {}
+
+    def build(library: Library) -> None:
+        programs.update({(library.name, test): path for test, path in suite.build(library, (TEST,)).items()})
+
+    try:
+        subjects, lacking = subjects_of(
+            Choice(parse_libraries(named), interface=interface), one_host=False, lab=in_a_lab
+        )
+        subjects, unbuilt = without(subjects, build, named=named is not None)
+    except MachineCannot as error:
+        if named is not None:
+            raise
+        return None, (f"no MPI library is measured: {error}",)
+    mpi = MpiPlan(
+        tests=(TEST,),
+        subjects=subjects,
+        ranks=(2,),
+        seed=plan.seed,
+        sizes=plan.sizes,
+        variants={TEST: _VARIANT},
+        seconds=plan.effort.seconds,
+        enough=plan.enough,
+    )
+    return (mpi, programs), (*lacking, *unbuilt)
+
+
+def _mpi_site(site: Site) -> MpiSite:
+    """The same two hosts, one rank on each."""
+    if isinstance(site, LabSite):
+        return MpiSite(tuple(Place(host.name) for host in site.lab.hosts[:2]), site.link, site.lab)
+    if site.active.host == site.passive.host:
+        raise WrongUse("the budget is of a path between two hosts: name two, or --library none for one")
+    return MpiSite((Place(site.active.host), Place(site.passive.host)), site.link)

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Where ranks may go: hosts that the command line names, checked before anything is started."""
+
+import socket
+from pathlib import Path
+
+from barewire.errors import WrongUse
+from barewire.mpi.placement import LOCAL_HOST, Place, parse_hostfile, parse_hosts
+
+
+def places_of(hosts: str | None, hostfile: Path | None, lab_hosts: int | None) -> list[Place]:
+    """Hosts by `--hosts`, or a file of them; all of a lab, or this machine, where neither is given."""
+    places = None
+    if hosts is not None:
+        places = parse_hosts(hosts)
+    elif hostfile is not None:
+        try:
+            places = parse_hostfile(hostfile.read_text(), str(hostfile))
+        except (OSError, UnicodeDecodeError) as error:
+            raise WrongUse(f"hostfile {hostfile} cannot be read: {error}") from error
+    if lab_hosts is not None:
+        known = [f"h{number}" for number in range(1, lab_hosts + 1)]
+        unknown = [place.host for place in places or [] if place.host not in known]
+        if unknown:
+            raise WrongUse(f"the lab has no host '{unknown[0]}'; there are: {', '.join(known)}")
+        return places or [Place(name) for name in known]
+    for place in places or []:
+        try:
+            socket.getaddrinfo(place.host, None)
+        except OSError as error:
+            raise WrongUse(f"host '{place.host}' is unknown: {error.strerror}; see /etc/hosts") from None
+    return places or [Place(LOCAL_HOST)]

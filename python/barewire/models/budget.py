@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The latency budget: which layers an MPI message passes on its way to the wire, and what each of them adds."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from barewire.models.naming import FLOOR, LIBFABRIC, OWN_PROVIDER, read_mpi_subject
+from barewire.stats.steps import Step, steps
+
+# From the wire upwards; each does all that the one before it does, and something more.
+PATH = (FLOOR, "raw", "llc1", "llc2", "endpoint", "messages", LIBFABRIC)
+# The same two interfaces over the kernel's TCP.
+YARDSTICKS = ("tcp", f"{LIBFABRIC}-tcp")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A subject in its place: `below` is the layer that it stands on, None for the first one and for yardsticks."""
+
+    subject: str
+    below: str | None
+    step: Step
+
+    @property
+    def is_library(self) -> bool:
+        """Whether this is an MPI library, which stands beside others on one layer."""
+        return read_mpi_subject(self.subject) is not None
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One message size: the path from the first layer up, the MPI libraries on top of it, and TCP's totals; in µs.
+
+    `limit_us` is the time that the frames occupy a link of known rate, which no layer can beat.
+    """
+
+    message_bytes: int
+    path: tuple[Layer, ...]
+    libraries: tuple[Layer, ...]
+    yardsticks: tuple[Layer, ...]
+    limit_us: float | None = None
+
+    @property
+    def best(self) -> Layer:
+        """The fastest of what programs use: of the MPI libraries, or the highest layer where there is none."""
+        return min(self.libraries, key=lambda layer: layer.step.total) if self.libraries else self.path[-1]
+
+    @property
+    def best_yardstick(self) -> Layer | None:
+        """The fastest over TCP of the same kind as `best`: an MPI library beside an MPI library."""
+        alike = [layer for layer in self.yardsticks if layer.is_library == self.best.is_library]
+        return min(alike or self.yardsticks, key=lambda layer: layer.step.total, default=None)
+
+
+def budget(message_bytes: int, medians: Mapping[str, Sequence[float]], limit_us: float | None = None) -> Budget:
+    """Arrange what was measured with one message size; `medians` has each subject's medians, one per round.
+
+    A layer that was not measured is passed over: the next one's step includes its own.
+    ValueError if no layer of the path was measured.
+    """
+    path = [name for name in PATH if name in medians]
+    if not path:
+        raise ValueError(f"no layer of the path was measured; these are: {', '.join(PATH)}")
+    below = dict(zip(path, [None, *path[:-1]], strict=True))
+    libraries = [name for name in medians if _fabric(name) == OWN_PROVIDER]
+    yardsticks = [name for name in medians if name in YARDSTICKS or _fabric(name) not in (None, OWN_PROVIDER)]
+    known: dict[str, str | None] = {**below, **dict.fromkeys(libraries, path[-1]), **dict.fromkeys(yardsticks)}
+    found = steps({name: medians[name] for name in known}, known)
+
+    def layers(names: Iterable[str]) -> tuple[Layer, ...]:
+        return tuple(Layer(name, known[name], found[name]) for name in names)
+
+    ordered = sorted(libraries, key=lambda name: found[name].total)
+    # Sockets and libfabric first, as they stand on each other; then the libraries.
+    rank = {name: place for place, name in enumerate(YARDSTICKS)}
+    beside = sorted(yardsticks, key=lambda name: (rank.get(name, len(rank)), found[name].total))
+    return Budget(message_bytes, layers(path), layers(ordered), layers(beside), limit_us)
+
+
+def _fabric(subject: str) -> str | None:
+    mpi = read_mpi_subject(subject)
+    return None if mpi is None else mpi.fabric

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The LogP family from measured curves: what a message hides of a computation, overheads, latency, availability.
+
+Sources: Culler et al. 1993 (LogP); Kielmann, Bal, Verstoep 2000 (parametrised LogP); Stival 2006 (overheads by hidden
+computation); Doerfler, Brightwell 2006 (availability). All times in ns. Curves come from `mpi/overlap`, `overhead`,
+`logp` and `availability`: a time against the computation that went beside it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Curve = NDArray[np.float64]
+
+POINTS_MIN = 4  # two that are flat and two that rise
+RESAMPLES = 999
+INTERVAL_PERCENT = (2.5, 97.5)
+
+
+@dataclass(frozen=True)
+class HiddenComputation:
+    """What a curve of time against computation says.
+
+    `hidden_ns`: C', the largest computation that leaves the time as it is; `interval_ns`: 95 % for it.
+    `flat_ns`: the time up to there. `added_ns`: what communication adds to a computation that is longer.
+    `jump_ns`: by how much the time jumps at C'; 0 where a computation one longer takes one longer, and above where
+    messages cost more once nobody waits for them.
+    `slope`: of the time beyond C'; 1 where communication and computation do not disturb each other.
+    """
+
+    hidden_ns: float
+    interval_ns: tuple[float, float]
+    flat_ns: float
+    added_ns: float
+    jump_ns: float
+    slope: float
+
+    @property
+    def overhead_ns(self) -> float:
+        """Processor time that cannot be hidden: Os or Or from a curve of the gap, Os + Or from a ping-pong's."""
+        return self.flat_ns - self.hidden_ns
+
+    @property
+    def availability(self) -> float:
+        """Share of an iteration's time that is left to the program; below 0 where work makes messages dearer."""
+        return 1 - self.added_ns / self.flat_ns
+
+
+def hidden_computation(
+    computation_ns: Sequence[float], time_ns: Sequence[float], *, seed: int = 0
+) -> HiddenComputation:
+    """Find where a curve stops being flat and starts to rise by 1 for 1.
+
+    `computation_ns` and `time_ns`: one value per computation (the median of its samples), from none at all to well
+    beyond what is hidden; at least 4, in any order. Of all places to divide the points into flat ones (their median)
+    and rising ones (median of time less computation), the one that leaves the smallest sum of absolute deviations, so
+    that single disturbed points decide nothing. C' is where both lines cross, or the end of the gap between the two
+    parts that is nearer to it: where the curve jumps, the last flat point. The interval is a bootstrap over the points
+    of each part; after a jump it reaches to the first rising point.
+    ValueError for fewer points, values that are not finite or negative, no computation-free point, or a curve that
+    never rises.
+    """
+    computation, time = _curve(computation_ns, time_ns)
+    flat = _flat_points(computation, time)
+    low, high = float(computation[flat - 1]), float(computation[flat])
+    level, rest = time[:flat], time[flat:] - computation[flat:]
+    flat_ns, added_ns = float(np.median(level)), float(np.median(rest))
+    crossing = flat_ns - added_ns
+    # Where the curve jumps right at its end, the last flat point can be a little longer than the flat time.
+    hidden = min(max(crossing, low), high, flat_ns)
+    interval = _interval(level, rest, low, high, seed)
+    jump = max(0.0, low - crossing)
+    if jump > 0:
+        interval = (interval[0], high)
+    return HiddenComputation(hidden, interval, flat_ns, added_ns, jump, _slope(computation[flat:], time[flat:]))
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Parametrised LogP at one message size: latency end to end, overheads of sending and receiving, gap; in ns."""
+
+    message_bytes: int
+    eel_ns: float
+    os_ns: float
+    or_ns: float
+    gap_ns: float
+
+    @property
+    def opportunity_ns(self) -> float:
+        """Computation that a round trip can hide on one side: 2 EEL - (Os + Or); below 0 where the bound is broken."""
+        return 2 * self.eel_ns - self.os_ns - self.or_ns
+
+    @property
+    def keeps_bound(self) -> bool:
+        """Whether Os + Or ≤ 2 EEL, which holds wherever a message's overheads are part of its own way."""
+        return self.opportunity_ns >= 0
+
+
+def wire_latency_ns(parameters: Sequence[Parameters]) -> float:
+    """L: what is left of the smallest message's EEL without both overheads.
+
+    Below 0 where sender and receiver work on one message at the same time. ValueError for no parameters.
+    """
+    if not parameters:
+        raise ValueError("no message size was measured; run logp with at least one")
+    smallest = min(parameters, key=lambda one: one.message_bytes)
+    return smallest.eel_ns - smallest.os_ns - smallest.or_ns
+
+
+def _curve(computation_ns: Sequence[float], time_ns: Sequence[float]) -> tuple[Curve, Curve]:
+    """Both as arrays, by ascending computation."""
+    computation, time = np.asarray(computation_ns, dtype=np.float64), np.asarray(time_ns, dtype=np.float64)
+    if computation.ndim != 1 or computation.shape != time.shape:
+        raise ValueError("need one time for each computation")
+    if len(computation) < POINTS_MIN:
+        raise ValueError(f"a curve needs {POINTS_MIN} points, not {len(computation)}; measure with more --points")
+    if not (np.isfinite(computation).all() and np.isfinite(time).all()):
+        raise ValueError("a value is not a finite number; leave that launch out")
+    if not ((computation >= 0).all() and (time > 0).all()):
+        raise ValueError("computations are 0 or more and times above 0; measure again")
+    order = np.argsort(computation, kind="stable")
+    computation, time = computation[order], time[order]
+    # Without a point that hides nothing nobody knows the time that is to be left as it is.
+    if computation[0] > 0.05 * time[0]:
+        raise ValueError(f"the shortest computation is {computation[0]:.0f} ns; the curve must begin with none")
+    return computation, time
+
+
+def _flat_points(computation: Curve, time: Curve) -> int:
+    """How many points, from the first, are flat; at least two are not."""
+    deviations = [
+        _deviation(time[:flat]) + _deviation(time[flat:] - computation[flat:]) for flat in range(1, len(time) - 1)
+    ]
+    best = int(np.argmin(deviations))
+    if _deviation(time) <= deviations[best]:
+        raise ValueError(f"all computations up to {computation[-1]:.0f} ns were hidden; measure with a larger --reach")
+    return best + 1
+
+
+def _deviation(values: Curve) -> float:
+    return float(np.abs(values - np.median(values)).sum())
+
+
+def _interval(level: Curve, rest: Curve, low: float, high: float, seed: int) -> tuple[float, float]:
+    generator = np.random.default_rng(seed)
+    drawn = [
+        np.median(part[generator.integers(0, len(part), (RESAMPLES, len(part)))], axis=1) for part in (level, rest)
+    ]
+    ends = np.percentile(np.clip(drawn[0] - drawn[1], low, high), INTERVAL_PERCENT)
+    return float(ends[0]), float(ends[1])
+
+
+def _slope(computation: Curve, time: Curve) -> float:
+    """Median of the slopes between any two points (Theil–Sen)."""
+    pairs = combinations(range(len(time)), 2)
+    slopes = [
+        (time[b] - time[a]) / (computation[b] - computation[a]) for a, b in pairs if computation[b] > computation[a]
+    ]
+    return float(np.median(slopes)) if slopes else float("nan")

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The C suite in mpi/: which measurements and kernels there are, and built for a library with its own compiler."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
+from barewire.mpi.libraries import Library
+
+_ROOT = Path(__file__).resolve().parents[3]
+SOURCES = _ROOT / "mpi"
+BUILT = _ROOT / "target" / "mpi"
+# Who a folder was built for; another library of the same name is built anew.
+_STAMP = "built-for"
+_LINES_SHOWN = 8
+# What people mean by a test whose variants are modes of sending; of all others the variants are what is asked.
+_USUAL = {"pingpong": "blocking-standard", "stream": "blocking-receive", "bidirectional": "nonblocking-send"}
+_ALL = "all"
+
+
+def tests() -> tuple[str, ...]:
+    """Names of the measurements."""
+    return tuple(sorted(file.stem for file in SOURCES.glob("*.c")))
+
+
+def kernels() -> tuple[str, ...]:
+    """Names of the kernels."""
+    return tuple(sorted(file.stem for file in (SOURCES / "kernels").glob("*.c")))
+
+
+def parse_tests(text: str) -> tuple[str, ...]:
+    """Read `pingpong,stream`; WrongUse names those there are."""
+    chosen = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    unknown = [name for name in chosen if name not in (*tests(), *kernels())]
+    if unknown:
+        raise WrongUse(
+            f"unknown test '{unknown[0]}'; there are: {', '.join(tests())}; and the kernels {', '.join(kernels())}"
+        )
+    return chosen
+
+
+def variants_of(chosen: Sequence[str], variants: str | None) -> dict[str, str]:
+    """Which variants each test shall measure, as `--variants` has it: the usual ones unless named; without one, all."""
+    if variants == _ALL:
+        return {}
+    if variants is not None:
+        return dict.fromkeys(chosen, variants)
+    return {test: _USUAL[test] for test in chosen if test in _USUAL}
+
+
+def build(library: Library, names: Sequence[str]) -> dict[str, str]:
+    """Build programs for a library, as far as they are not built yet; their paths by name.
+
+    MachineCannot if its compiler or FFTW is missing.
+    """
+    compiler, make = library.program("mpicc"), shutil.which("make")
+    if make is None:
+        raise MachineCannot("make is missing, which builds the measurements: apt install make")
+    folder = BUILT / library.name
+    programs = {name: folder / name for name in names}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Two runs may build at once.
+        with (folder.parent / f"{library.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            _forget_another(folder, f"{library}\n{library.file.resolve()}\n{compiler}\n")
+            command = [make, "-C", str(SOURCES), f"MPICC={compiler}", f"OUT={folder}", *map(str, programs.values())]
+            environment = dict(os.environ) | {"I_MPI_ROOT": str(library.prefix)}
+            done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    except OSError as error:
+        raise MeasurementFailed(f"cannot build in {error.filename or folder}: {error.strerror}") from error
+    if done.returncode != 0:
+        raise MachineCannot(_why_not_built(library, done.stderr))
+    return {name: str(path) for name, path in programs.items()}
+
+
+def _forget_another(folder: Path, identity: str) -> None:
+    stamp = folder / _STAMP
+    if stamp.exists() and stamp.read_text() == identity:
+        return
+    shutil.rmtree(folder)
+    folder.mkdir()
+    stamp.write_text(identity)
+
+
+def _why_not_built(library: Library, errors: str) -> str:
+    if "fftw3" in errors:
+        return "the kernels need FFTW with its header: apt install libfftw3-dev"
+    said = "\n".join(errors.strip().splitlines()[-_LINES_SHOWN:])
+    return f"{library}'s compiler does not build the measurements in {SOURCES}:\n{said}"

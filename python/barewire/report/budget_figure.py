@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The latency budget as a picture: a waterfall, each layer beginning where the one below it ends."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from barewire.models.budget import Budget, Layer
+from barewire.report.figures import INK, Figure, colour_of, layout_of, plain_axis, shortened
+from barewire.report.words import message_size, number
+
+_ROW_PX, _FRAME_PX = 27, 64
+_BAR_HEIGHT, _OUTLINE_PX = 0.66, 1.25
+# Room for words behind the longest bar, and before the first of a close-up, as shares of what is shown.
+_WORDS_ROOM, _BEFORE = 0.42, 0.06
+# A bar whose length may be nothing is only outlined.
+_FAINT = "55"
+_LIMIT_COLOUR = "#D55E00"
+# One for all libraries, and one for all that is beside: a layer of the path has its own.
+_LIBRARY_COLOUR, _BESIDE_COLOUR = "#882255", "#D55E00"
+_LIBRARIES, _BESIDE = "with an MPI library", "the same over TCP"
+
+
+class Names(NamedTuple):
+    """How layers and numbers are written."""
+
+    layer: Callable[[str], str]
+    added: Callable[[Layer, float], str]
+    fixed: Callable[[float, float], str]
+
+
+class Bar(NamedTuple):
+    """One row: where its bar begins and ends, with what uncertainty of its end, and the words beside it."""
+
+    label: str
+    colour: str
+    begin: float
+    end: float
+    low: float
+    high: float
+    words: str
+    few_words: str
+    is_told_apart: bool = True
+
+
+def waterfall(budgets: Sequence[Budget], names: Names, *, beside: bool) -> Figure:
+    """One choice for each message size: with TCP `beside` it, or a close-up of what stands on the first layer."""
+    choices, rows = [], 0
+    for one in budgets:
+        path = _path_bars(one, names)
+        libraries = [_bar(layer, one, names) for layer in one.libraries]
+        yardsticks = [_beside_bar(layer, one, names) for layer in one.yardsticks] if beside else []
+        bars = [*path, *libraries, *yardsticks]
+        labels = [bar.label for bar in path]
+        labels += [_heading(_LIBRARIES), *(bar.label for bar in libraries)] if libraries else []
+        labels += [_heading(_BESIDE), *(bar.label for bar in yardsticks)] if yardsticks else []
+        near, far = (0.0, max(max(bar.end, bar.high) for bar in bars)) if beside else _around(bars)
+        traces = [_bars(bars), *_words(bars, far - near), _connectors(path, libraries)]
+        if one.limit_us is not None and near <= one.limit_us <= far * (1 + _WORDS_ROOM):
+            traces.append(_limit(one.limit_us, labels))
+        x_axis = {**plain_axis("µs, one way"), "range": [near, far + (far - near) * _WORDS_ROOM]}
+        y_axis = {**plain_axis(""), "type": "category", "categoryorder": "array", "categoryarray": labels[::-1]}
+        y_axis |= {"range": [-0.7, len(labels) - 0.3], "ticks": "", "showgrid": False}
+        choice = {"label": message_size(one.message_bytes), "data": traces, "xaxis": x_axis, "yaxis": y_axis}
+        choices.append(choice)
+        rows = max(rows, len(labels))
+    drawn = layout_of(plain_axis("µs, one way"), plain_axis(""))
+    drawn |= {"hovermode": "closest", "showlegend": False, "barmode": "overlay"}
+    sizes = {"choices": choices, "choice": "Message size", "chosen": 0}
+    return {"data": [], "layout": drawn, **sizes, "height_px": _FRAME_PX + _ROW_PX * rows}
+
+
+def _path_bars(one: Budget, names: Names) -> list[Bar]:
+    first = one.path[0]
+    total, whole = first.step.total, one.best.step.total
+    low, high = first.step.total_ci95 or (total, total)
+    words = f"<b>{names.fixed(total, whole)}</b>"
+    base = Bar(names.layer(first.subject), colour_of(first.subject), 0.0, total, low, high, words, words)
+    return [base, *(_bar(layer, one, names) for layer in one.path[1:])]
+
+
+def _bar(layer: Layer, one: Budget, names: Names) -> Bar:
+    """What stands on another layer."""
+    step, whole = layer.step, one.best.step.total
+    begin = step.total - step.added
+    low, high = step.added_ci95 or (step.added, step.added)
+    few = f"<b>{names.fixed(step.total, whole)}</b>"
+    words = f"{names.added(layer, whole)}  =  {few}"
+    # Without an interval nothing is known of how sure it is.
+    told = step.is_told_apart or step.added_ci95 is None
+    colour = _LIBRARY_COLOUR if layer.is_library else colour_of(layer.subject)
+    label = f"+ {names.layer(layer.subject)}"
+    return Bar(label, colour, begin, step.total, begin + low, begin + high, words, few, told)
+
+
+def _beside_bar(layer: Layer, one: Budget, names: Names) -> Bar:
+    total, whole = layer.step.total, one.best.step.total
+    low, high = layer.step.total_ci95 or (total, total)
+    few = f"<b>{names.fixed(total, whole)}</b>"
+    words = f"{few}   {number(total / whole)} ×"
+    return Bar(names.layer(layer.subject), _BESIDE_COLOUR, 0.0, total, low, high, words, few)
+
+
+def _around(bars: Sequence[Bar]) -> tuple[float, float]:
+    """What a close-up shows: from just before the end of the first bar, or further left where others reach there."""
+    first, *others = bars
+    near = min([first.low, *(min(bar.begin, bar.end, bar.low) for bar in others)])
+    far = max([first.high, *(max(bar.begin, bar.end, bar.high) for bar in others)])
+    return near - (far - near) * _BEFORE, far
+
+
+def _heading(text: str) -> str:
+    return f"<i>{text}</i>"
+
+
+def _bars(bars: Sequence[Bar]) -> dict[str, Any]:
+    colours = [bar.colour for bar in bars]
+    fills = [colour if bar.is_told_apart else colour + _FAINT for colour, bar in zip(colours, bars, strict=True)]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "y": [bar.label for bar in bars],
+        "base": [shortened(bar.begin) for bar in bars],
+        "x": [shortened(bar.end - bar.begin) for bar in bars],
+        "width": _BAR_HEIGHT,
+        "marker": {
+            "color": fills,
+            "line": {"color": colours, "width": _OUTLINE_PX},
+            # A layer that takes time away instead of adding some.
+            "pattern": {"shape": ["/" if bar.end < bar.begin else "" for bar in bars], "solidity": 0.35},
+        },
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "array": [shortened(max(0.0, bar.high - bar.end)) for bar in bars],
+            "arrayminus": [shortened(max(0.0, bar.end - bar.low)) for bar in bars],
+            "color": INK,
+            "thickness": 1.5,
+            "width": 4,
+        },
+        "customdata": [bar.words for bar in bars],
+        "hovertemplate": "%{y}: %{customdata}<extra></extra>",
+    }
+
+
+def _words(bars: Sequence[Bar], shown: float) -> list[dict[str, Any]]:
+    """For a wide page, and for a phone."""
+    same = {
+        "type": "scatter",
+        "mode": "text",
+        "x": [shortened(max(bar.begin, bar.end, bar.high) + shown * 0.01) for bar in bars],
+        "y": [bar.label for bar in bars],
+        "textposition": "middle right",
+        "cliponaxis": False,
+        "hoverinfo": "skip",
+    }
+    wide = {**same, "text": [bar.words for bar in bars], "meta": "wide"}
+    return [wide, {**same, "text": [bar.few_words for bar in bars], "meta": "narrow"}]
+
+
+def _connectors(path: Sequence[Bar], libraries: Sequence[Bar]) -> dict[str, Any]:
+    """From the end of each layer to what stands on it."""
+    x: list[float | None] = []
+    y: list[str | None] = []
+    links = [*itertools.pairwise(path), *((path[-1], library) for library in libraries[-1:])]
+    for lower, upper in links:
+        x += [shortened(lower.end), shortened(lower.end), None]
+        y += [lower.label, upper.label, None]
+    line = {"color": INK, "width": 1, "dash": "dot"}
+    return {"type": "scatter", "mode": "lines", "x": x, "y": y, "line": line, "hoverinfo": "skip"}
+
+
+def _limit(limit_us: float, labels: Sequence[str]) -> dict[str, Any]:
+    """The time that the frames occupy the wire, where that is known."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [shortened(limit_us)] * 2,
+        "y": [labels[0], labels[-1]],
+        "line": {"color": _LIMIT_COLOUR, "width": 2, "dash": "dash"},
+        "hovertemplate": f"the wire’s limit: {number(limit_us)} µs<extra></extra>",
+    }

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""From a launch's records to the numbers that are reported, on records made up so that the numbers are known."""
+
+import pytest
+
+from barewire.models.derived import Point, derived
+
+COMPUTATIONS = [0.0, 200.0, 400.0, 600.0, 800.0, 1000.0]
+
+
+def curve(variant: str, size: int, flat_ns: float, added_ns: float, rank: int = 0) -> list[Point]:
+    """One value is far off each time: it counts for nothing, as medians are used."""
+    return [
+        Point(variant, "time", size, rank, one, [time, time, time * 9])
+        for one in COMPUTATIONS
+        for time in [max(flat_ns, added_ns + one)]
+    ]
+
+
+def test_overlap_gives_what_each_variant_hides():
+    found = derived("overlap", [*curve("pingpong", 8, 500, 200), *curve("local-receive", 8, 500, 500, rank=1)])
+    assert found.problems == []
+    assert found.value("pingpong", "hidden", 8) == pytest.approx(300)
+    assert found.value("pingpong", "hidden_share", 8) == pytest.approx(0.6)
+    assert found.value("local-receive", "hidden", 8) == pytest.approx(0)
+    assert found.value("local-receive", "uncomputed", 8) == pytest.approx(500)
+
+
+def test_overheads_by_hidden_computation_and_by_call_stand_side_by_side():
+    points = [
+        *curve("gap-send", 8, 500, 200),
+        Point("calibration", "clock", 0, 0, None, [24.0]),
+        Point("calibration", "clock", 0, 1, None, [20.0]),
+        Point("call-send", "time", 8, 0, None, [124.0]),
+        Point("call-receive", "time", 8, 1, 900.0, [70.0]),
+    ]
+    found = derived("overhead", points)
+    assert found.problems == []
+    assert found.value("gap-send", "overhead", 8) == pytest.approx(200)
+    assert found.value("gap-send", "gap", 8) == pytest.approx(500)
+    assert found.value("call-send", "overhead", 8) == pytest.approx(100)
+    assert found.value("call-receive", "overhead", 8) == pytest.approx(50)
+
+
+def logp_points(size: int, round_trip_ns: float) -> list[Point]:
+    return [
+        Point("roundtrip", "time", size, 0, None, [round_trip_ns]),
+        Point("gap", "time", size, 0, None, [500]),
+        *curve("gap-send", size, 500, 200),
+        *curve("gap-receive", size, 500, 300, rank=1),
+    ]
+
+
+def test_logp_gives_all_parameters_and_the_latency_of_the_smallest_size():
+    found = derived("logp", [*logp_points(1024, 4000), *logp_points(8, 1600)])
+    expected = {"eel": 800, "gap": 500, "os": 200, "or": 300, "opportunity": 1100, "latency": 300}
+    assert {name: found.value("logp", name, 8) for name in expected} == pytest.approx(expected)
+    assert found.value("logp", "opportunity", 1024) == pytest.approx(3500)
+    assert found.problems == []
+    with pytest.raises(ValueError, match="no latency of logp with 1024"):
+        found.value("logp", "latency", 1024)
+
+
+def test_a_broken_bound_is_told():
+    assert "above 2 EEL" in derived("logp", logp_points(8, 400)).problems[0]
+
+
+def test_availability_is_what_the_overhead_leaves():
+    found = derived("availability", curve("send", 8, 500, 125))
+    assert found.value("send", "availability", 8) == pytest.approx(0.75)
+    assert found.value("send", "overhead", 8) == pytest.approx(125)
+
+
+def test_rings_of_both_methods_become_one_latency():
+    """Two ranks; natural: faster method per rank 100 and 300; two random rings with 200 and 800."""
+    points = [
+        Point("natural-sendrecv", "order", 8, 0, 0.0, [0, 1]),
+        Point("natural-sendrecv", "time", 8, 0, 0.0, [100.0]),
+        Point("natural-sendrecv", "time", 8, 1, 0.0, [900.0]),
+        Point("natural-nonblocking", "time", 8, 0, 0.0, [700.0]),
+        Point("natural-nonblocking", "time", 8, 1, 0.0, [300.0]),
+    ]
+    for ring, time in ((1.0, 200.0), (2.0, 800.0)):
+        points += [Point("random-sendrecv", "time", 8, rank, ring, [time, 2 * time]) for rank in (0, 1)]
+    found = derived("beff", points)
+    assert found.value("natural", "latency", 8) == pytest.approx(150)
+    assert found.value("random", "latency", 8) == pytest.approx(200)
+    assert found.value("random", "bandwidth", 8) == pytest.approx(8e9 / 200)
+
+
+def test_a_curve_that_gives_nothing_is_a_problem_with_its_name_and_hinders_no_other():
+    flat = [Point("pingpong", "time", 64, 0, one, [5000.0]) for one in COMPUTATIONS]
+    found = derived("overlap", [*flat, *curve("pingpong", 8, 500, 200)])
+    assert "pingpong, 64 bytes" in found.problems[0] and "--reach" in found.problems[0]
+    assert found.value("pingpong", "hidden", 8) == pytest.approx(300)
+    with pytest.raises(ValueError, match="--reach"):
+        found.value("pingpong", "hidden", 64)
+
+
+def test_a_test_without_derivation_is_refused():
+    with pytest.raises(ValueError, match="known: overlap"):
+        derived("pingpong", [])

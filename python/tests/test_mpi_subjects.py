@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Which MPI subjects there are, what they are called and told, and what is refused with what to do."""
+
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from synthetic_mpi import LIBRARIES, subject
+from typer.testing import CliRunner
+
+from barewire.cli import app
+from barewire.cli import mpi as cli_mpi
+from barewire.errors import BarewireError, MachineCannot, WrongUse
+from barewire.measure import mpi_subjects
+from barewire.measure.mpi_subjects import Choice, parse_libraries, subjects_of, without
+from barewire.measure.session import launch_file_name, parse_launch_file_name
+from barewire.models.naming import baseline_of, read_mpi_subject
+from barewire.models.verdict import protocol_of
+from barewire.mpi import Family, Library, Wishes, suite
+from barewire.mpi.eager import eager_settings
+from barewire.mpi.fabrics import fabric_settings
+from barewire.report.words import subject_name
+
+OPEN_MPI, MPICH_5, INTEL = LIBRARIES["openmpi"], LIBRARIES["mpich-5"], LIBRARIES["intel"]
+DEBIAN_MPICH = Library("mpich", Family.MPICH, "4.0.2", Path("/nowhere/lib/libmpich.so.12"), ("ucx",))
+
+
+@pytest.fixture
+def complete(tmp_path, monkeypatch):
+    """Libraries with a launcher and a compiler, which only their folders have to tell."""
+    (tmp_path / "bin").mkdir()
+    for name in ("mpirun", "mpicc"):
+        (tmp_path / "bin" / name).touch()
+        (tmp_path / "bin" / name).chmod(stat.S_IRWXU)
+
+    def at(library: Library) -> Library:
+        return replace(library, file=tmp_path / "lib" / library.file.name)
+
+    found = [at(OPEN_MPI), at(DEBIAN_MPICH), at(MPICH_5)]
+    monkeypatch.setattr(mpi_subjects, "installed_libraries", lambda: found)
+    return {library.name: library for library in found}
+
+
+@pytest.mark.parametrize(
+    ("one", "name"),
+    [
+        (subject("openmpi", "barewire"), "openmpi/barewire"),
+        (subject("mpich-5", "tcp", eager=65536), "mpich-5/tcp+eager=65536"),
+        (subject("mpich-5", "ofi-tcp", progress="thread"), "mpich-5/ofi-tcp+progress=thread"),
+        (subject("intel", "barewire", eager=0, wait="spin"), "intel/barewire+eager=0+wait=spin"),
+    ],
+)
+def test_a_name_is_read_as_it_was_written_and_shown_as_it_is_typed(one, name):
+    assert one.name == name and subject_name(name) == name
+    read = read_mpi_subject(name)
+    assert read is not None and str(read) == name and read.fabric == one.wishes.fabric
+    assert parse_launch_file_name(launch_file_name(7, "pingpong", name)) == (7, "pingpong", name)
+
+
+@pytest.mark.parametrize("name", ["tcp", "tcp/block", "llc2+xdp/block", "pipe/same", "openmpi/token-ring", "a b/tcp"])
+def test_names_of_others_are_no_mpi_subjects(name):
+    assert read_mpi_subject(name) is None
+
+
+def test_the_baseline_of_a_library_is_its_own_plain_subject_over_that_fabric():
+    assert baseline_of("openmpi/barewire+eager=1", "tcp") == "openmpi/tcp"
+    assert baseline_of("openmpi/barewire", "mpich-5/tcp") == "mpich-5/tcp"
+    assert baseline_of("raw/block", "tcp") == "tcp"
+
+
+def test_protocols_of_fabrics_are_known_where_they_are_one():
+    assert protocol_of("openmpi/barewire+progress=auto") == "raw"
+    assert protocol_of("mpich/ucx") == protocol_of("mpich-5/ofi-tcp") == "tcp"
+    assert protocol_of("openmpi/udp") == "udp"
+    assert protocol_of("openmpi/shm") is None and protocol_of("intel/ofi-psm3") is None
+
+
+def test_all_libraries_and_both_fabrics_unless_named_and_what_cannot_be_is_said(complete):
+    subjects, reasons = subjects_of(Choice(), one_host=False, lab=True)
+    assert [one.name for one in subjects] == [
+        "openmpi/barewire", "openmpi/tcp", "mpich/tcp", "mpich-5/barewire", "mpich-5/tcp",
+    ]  # fmt: skip
+    (reason,) = reasons
+    assert reason.startswith("mpich/barewire is left out") and "built for ucx only" in reason
+
+
+def test_what_was_named_and_cannot_be_is_refused(complete, monkeypatch):
+    with pytest.raises(MachineCannot, match="built for ucx only"):
+        subjects_of(Choice((complete["mpich"],), ("barewire",)), one_host=False, lab=True)
+    # Only one of both was named: then it is left out, but not all of it.
+    _, reasons = subjects_of(Choice(fabrics=("barewire",)), one_host=False, lab=True)
+    assert len(reasons) == 1
+    monkeypatch.setattr(mpi_subjects, "installed_libraries", lambda: [complete["mpich"]])
+    with pytest.raises(MachineCannot, match="nothing is left to measure"):
+        subjects_of(Choice(fabrics=("barewire",)), one_host=False, lab=True)
+
+
+def test_eager_limits_and_ways_of_progress_multiply_where_they_apply(complete):
+    choice = Choice((complete["openmpi"],), ("barewire", "tcp"), (1024, 65536), ("auto", "manual", "thread"))
+    with pytest.raises(MachineCannot, match="progress thread of its own over tcp only"):
+        subjects_of(choice, one_host=False, lab=True)
+    choice = replace(choice, progresses=("auto", "manual"))
+    subjects, reasons = subjects_of(choice, one_host=False, lab=True)
+    assert not reasons and [one.name.removeprefix("openmpi/") for one in subjects] == [
+        "barewire+eager=1024+progress=auto", "barewire+eager=1024+progress=manual",
+        "barewire+eager=65536+progress=auto", "barewire+eager=65536+progress=manual",
+        "tcp+eager=1024", "tcp+eager=65536",
+    ]  # fmt: skip
+    with pytest.raises(WrongUse, match=r"--progress auto,manual is for the fabric barewire"):
+        subjects_of(replace(choice, fabrics=("tcp",)), one_host=False, lab=True)
+
+
+def test_a_library_without_compiler_is_left_out_or_refused(complete, tmp_path):
+    (tmp_path / "bin" / "mpicc").unlink()
+    with pytest.raises(MachineCannot, match="has no mpicc: apt install openmpi-bin libopenmpi-dev"):
+        subjects_of(Choice((complete["openmpi"],), ("tcp",)), one_host=False, lab=True)
+    with pytest.raises(MachineCannot, match="nothing is left"):
+        subjects_of(Choice(), one_host=False, lab=True)
+
+
+def test_libraries_that_do_not_build_are_left_out_unless_named():
+    subjects = (subject("openmpi", "tcp"), subject("mpich-5", "tcp"))
+
+    def attempt(library: Library) -> None:
+        if library.name == "openmpi":
+            raise MachineCannot("no FFTW")
+
+    left, reasons = without(subjects, attempt, named=False)
+    assert [one.name for one in left] == ["mpich-5/tcp"] and reasons == ("openmpi is left out: no FFTW",)
+    with pytest.raises(MachineCannot, match="no FFTW"):
+        without(subjects, attempt, named=True)
+    with pytest.raises(MachineCannot, match="nothing is left"):
+        without(subjects[:1], attempt, named=False)
+
+
+@pytest.mark.parametrize(
+    ("library", "fabric", "name"),
+    [
+        (OPEN_MPI, "barewire", "FI_BAREWIRE_EAGER"),
+        (MPICH_5, "barewire", "FI_BAREWIRE_EAGER"),
+        (INTEL, "barewire", "FI_BAREWIRE_EAGER"),
+        (OPEN_MPI, "tcp", "OMPI_MCA_btl_tcp_eager_limit"),
+        (OPEN_MPI, "shm", "OMPI_MCA_btl_vader_eager_limit"),
+        (replace(OPEN_MPI, version="5.0.11"), "shm", "OMPI_MCA_btl_sm_eager_limit"),
+        (OPEN_MPI, "ucx", "UCX_RNDV_THRESH"),
+        (DEBIAN_MPICH, "tcp", "UCX_RNDV_THRESH"),
+        (MPICH_5, "ucx", "UCX_RNDV_THRESH"),
+        (MPICH_5, "tcp", "MPIR_CVAR_CH4_OFI_EAGER_THRESHOLD"),
+        (MPICH_5, "ofi-tcp", "MPIR_CVAR_CH4_OFI_EAGER_THRESHOLD"),
+    ],
+)
+def test_each_library_calls_its_eager_limit_by_another_name(library, fabric, name):
+    assert eager_settings(library, fabric, 4096)[name] == "4096"
+    wishes = Wishes(fabric, eager=4096)
+    told = {one.name: one.value for one in fabric_settings(library, wishes, one_host=fabric == "shm", lab=True)}
+    assert told[name] == "4096"
+
+
+@pytest.mark.parametrize(
+    ("library", "fabric"), [(OPEN_MPI, "ofi-tcp"), (OPEN_MPI, "udp"), (MPICH_5, "shm"), (INTEL, "tcp")]
+)
+def test_a_library_without_eager_limit_says_so(library, fabric):
+    with pytest.raises(MachineCannot, match=f"no eager limit over {fabric}.*without --eager"):
+        eager_settings(library, fabric, 4096)
+
+
+def test_barewires_eager_limit_has_a_bound():
+    with pytest.raises(WrongUse, match="at most: --eager 2097152"):
+        eager_settings(OPEN_MPI, "barewire", 1 << 21)
+
+
+@pytest.mark.parametrize(
+    ("library", "fabric", "name"),
+    [
+        (MPICH_5, "barewire", "MPIR_CVAR_ASYNC_PROGRESS"),
+        (INTEL, "tcp", "I_MPI_ASYNC_PROGRESS"),
+        (OPEN_MPI, "tcp", "OMPI_MCA_btl_tcp_progress_thread"),
+    ],
+)
+def test_a_librarys_own_progress_thread_is_asked_for(library, fabric, name):
+    settings = fabric_settings(library, Wishes(fabric, progress="thread"), one_host=False, lab=True)
+    assert {one.name: one.value for one in settings}[name] == "1"
+
+
+def test_a_folders_library_is_called_as_the_folder(monkeypatch, tmp_path):
+    folder = tmp_path / "mpich-6"
+    (folder / "lib").mkdir(parents=True)
+    known = replace(MPICH_5, name="libmpi.so.12", file=folder / "lib" / "libmpi.so.12")
+    monkeypatch.setattr(mpi_subjects, "find_library", lambda text: known)
+    assert [one.name for one in parse_libraries(str(folder)) or ()] == ["mpich-6"]
+    (tmp_path / "again").mkdir()
+    with pytest.raises(WrongUse, match="called alike: mpich-6, mpich-6"):
+        parse_libraries(f"{folder},{tmp_path / 'again'}")
+
+
+def test_the_suites_programs_are_what_is_there_to_measure():
+    assert {"pingpong", "logp", "alltoall"} <= {*suite.tests()}
+    assert suite.parse_tests("pingpong, logp,pingpong") == ("pingpong", "logp")
+    with pytest.raises(WrongUse, match="unknown test 'nosuch'; there are: alltoall"):
+        suite.parse_tests("nosuch")
+    assert suite.variants_of(("pingpong", "logp"), None) == {"pingpong": "blocking-standard"}
+    assert suite.variants_of(("pingpong", "logp"), "all") == {}
+    assert suite.variants_of(("logp",), "gap") == {"logp": "gap"}
+
+
+def test_programs_are_built_once_and_anew_for_another_library_of_the_same_name(tmp_path, monkeypatch):
+    """A compiler that writes its name into what it builds."""
+    sources, built = tmp_path / "mpi", tmp_path / "built"
+    sources.mkdir()
+    (sources / "Makefile").write_text("$(OUT)/%: %.c\n\t$(MPICC) $< $@\n")
+    (sources / "one.c").write_text("")
+    for version in ("a", "b"):
+        (tmp_path / version / "bin").mkdir(parents=True)
+        mpicc = tmp_path / version / "bin" / "mpicc"
+        mpicc.write_text(
+            f'#!/bin/sh\ntest "$1" != bad.c || {{ echo fftw3.h: No such file >&2; exit 1; }}\necho {version} >>"$2"\n'
+        )
+        mpicc.chmod(stat.S_IRWXU)
+    monkeypatch.setattr(suite, "SOURCES", sources)
+    monkeypatch.setattr(suite, "BUILT", built)
+    first, other = (replace(OPEN_MPI, file=tmp_path / version / "lib" / "libmpi.so.40") for version in ("a", "b"))
+    for _ in range(2):
+        path = suite.build(first, ["one"])["one"]
+    assert Path(path).read_text() == "a\n"
+    assert Path(suite.build(other, ["one"])["one"]).read_text() == "b\n"
+    (sources / "bad.c").write_text("")
+    with pytest.raises(MachineCannot, match="apt install libfftw3-dev"):
+        suite.build(other, ["bad"])
+    with pytest.raises(MachineCannot, match="No rule to make target"):
+        suite.build(other, ["absent"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nosuch",), "unknown test 'nosuch'"),
+        (("pingpong", "stream"), "tests go together with commas"),
+        (("pingpong", "--library", "lam"), "unknown MPI library 'lam'"),
+        (("pingpong", "--fabric", "token-ring"), "unknown fabric 'token-ring'"),
+        (("pingpong", "-n", "0"), "-n takes numbers from 1"),
+        (("pingpong", "-n", "two"), "-n takes numbers from 1"),
+        (("pingpong", "--eager", "-4"), "--eager takes numbers from 0"),
+        (("pingpong", "--pairs", "x"), "--pairs takes numbers from 0"),
+        (("pingpong", "--patience", "0"), "--patience"),
+        (("pingpong", "--launches", "many"), "no number of launches"),
+        (("pingpong", "--lab", "ring"), "unknown topology"),
+        (("pingpong", "--lab", "pair", "--on", "localhost"), "--on names real ones"),
+        (("pingpong", "--on", "localhost", "--loss", "1%"), "leave them out with --on"),
+        (("pingpong", "--on", "/no/such/hosts"), "hostfile /no/such/hosts cannot be read"),
+        (("pingpong", "--on", "no-such-host.invalid"), "is unknown"),
+        (("pingpong", "--on", "slurm"), "inside an allocation"),
+        (("pingpong", "--fabric", "tcp", "--wait", "spin"), "--wait spin is for the fabric barewire"),
+    ],
+)
+def test_bad_input_says_what_to_do(arguments, said, monkeypatch):
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    done = CliRunner().invoke(app, ["mpi", *arguments])
+    assert isinstance(done.exception, BarewireError) and done.exception.exit_code == 2, done.exception
+    assert said in str(done.exception)
+
+
+def test_more_ranks_than_slots_are_refused_before_anything_runs(complete, tmp_path, monkeypatch):
+    monkeypatch.setattr(cli_mpi.suite, "build", lambda library, tests: dict.fromkeys(tests, "/nowhere"))
+    hosts = tmp_path / "hosts"
+    hosts.write_text("localhost slots=2\n")
+    arguments = ["mpi", "pingpong", "--on", str(hosts), "-n", "2,4", "--fabric", "tcp", "-o", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, arguments)
+    assert isinstance(done.exception, WrongUse) and "4 ranks, but the hosts take 2" in str(done.exception)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_allocation_of_slurm_says_how_many_hosts_and_slots_there_are(complete, monkeypatch, tmp_path):
+    monkeypatch.setattr(cli_mpi.shutil, "which", lambda name: "/usr/bin/srun")
+    for name, value in {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "3", "SLURM_NTASKS": "6"}.items():
+        monkeypatch.setenv(name, value)
+    where = cli_mpi._where(None, "slurm", cli_mpi.LinkSpec())
+    with where.made() as (site, lab):
+        assert site.hosts == 3 and lab is None and site.shares(6) == [("localhost", 6)]
+        with pytest.raises(WrongUse, match="7 ranks, but the hosts take 6"):
+            site.shares(7)
+    assert "must be the same on all hosts" in where.notes(tmp_path)[0]
