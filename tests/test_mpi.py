@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from mpi_libraries import FIXES, WITH_LIBFABRIC, library, needs, program
 
 from barewire.lab import Lab
 from barewire.mpi import Wishes
+from barewire.mpi.fabrics import Setting
 from barewire.mpi.prepare import prepare
 
 pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
@@ -114,6 +116,23 @@ def test_a_survivor_of_a_killed_rank_ends_with_an_mpi_error_in_time(
     assert done.returncode != 0 and "WRONG" not in said, said[-2000:]
     reason = "No route to host" if len(shares) > 1 else "Connection reset by peer"
     assert "OFI poll failed" in said and reason in said, said[-2000:]
+
+
+@pytest.mark.parametrize("source", ["messages", "pingpong"])
+def test_open_mpis_byte_transfer_layer_goes_through_the_provider_too(source: str) -> None:
+    """The path by hand of docs/provider.md, where local ranks keep Open MPI's own shared memory."""
+    needs("barewire")
+    with Lab.up("pair") as lab:
+        made = prepare(library("openmpi"), Wishes(), [("h1", 2), ("h2", 1)], [program("openmpi", source), "7"], lab)
+        names = {"pml": "ob1", "btl": "ofi,vader,self", "btl_ofi_mode": "1", "btl_ofi_provider_include": "barewire"}
+        layers = {f"OMPI_MCA_{name}": value for name, value in names.items()}
+        kept = tuple(one for one in made.settings if one.name not in layers)
+        job = replace(made, settings=(*kept, *(Setting(name, value, "test") for name, value in layers.items())))
+        environment = dict(os.environ) | job.environment() | lab.remote_shell()[1]
+        command = lab.command("h1", job.command(os.environ))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert f'"test": "{source}"' in done.stdout
 
 
 @pytest.mark.parametrize("fabric", ["barewire", "tcp"])
