@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint bench benchmpi kernels sim fuzz huge fabtests ci lock
+.PHONY: help setup build demo test lint bench benchmpi kernels matrix sim fuzz huge fabtests ci lock
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 setup: ## install what building and running need
@@ -25,6 +25,8 @@ fuzz: ## search the protocol engine for inputs that break it, guided by coverage
 	@tools/fuzz.sh
 huge: build ## a message beyond 4 GiB through the provider: a minute, 9 GB of memory
 	@BAREWIRE_TEST_HUGE=1 .venv/bin/pytest -q tests/test_provider.py -k beyond
+matrix: build ## what `make test` leaves out: each MPI measurement under every library over every fabric
+	@.venv/bin/pytest -m matrix
 fabtests: build ## libfabric's own tests against the provider: make fabtests DIR=where they are built
 	@tools/fabtests.sh "$(DIR)"
 ci: ## what continuous integration runs
