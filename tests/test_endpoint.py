@@ -230,8 +230,8 @@ def test_a_side_that_sleeps_for_a_message_uses_no_processor(passive_host):
         used = processor_ns(passive) - before
         process.kill()
         process.communicate(timeout=10)
-    # It looks after its control channel fifty times a second.
-    assert used < 10e6, f"{used / 1e6} ms of 500"
+    # It looks after its control channel fifty times a second, which is 0.2 to 0.6 ms each; who spins uses all 500.
+    assert used < 50e6, f"{used / 1e6} ms of 500"
 
 
 def probe_of(kind: str) -> int:

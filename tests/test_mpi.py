@@ -42,8 +42,16 @@ def run(name: str, source: str, fabric: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("name", WITH_LIBFABRIC)
-@pytest.mark.parametrize("source", PROGRAMS)
+# Two libraries of two families; the others in `make matrix`, but for one program each.
+OFTEN = ("openmpi", "mpich-5")
+EACH = [
+    pytest.param(name, source, marks=[] if name in OFTEN or source == "messages" else [pytest.mark.matrix])
+    for name in WITH_LIBFABRIC
+    for source in PROGRAMS
+]
+
+
+@pytest.mark.parametrize(("name", "source"), EACH)
 def test_programs_get_their_messages_over_barewire(name: str, source: str) -> None:
     """Every line that a program prints is a result that it found right."""
     needs("barewire")
@@ -52,7 +60,7 @@ def test_programs_get_their_messages_over_barewire(name: str, source: str) -> No
 
 
 @pytest.mark.parametrize("progress", ["auto", "manual"])
-@pytest.mark.parametrize("name", WITH_LIBFABRIC)
+@pytest.mark.parametrize("name", OFTEN)
 def test_messages_arrive_whole_while_a_helper_thread_makes_progress(name: str, progress: str) -> None:
     """Both sides compute while messages are under way; every byte is checked, and that each case was measured."""
     needs("barewire")
@@ -85,8 +93,13 @@ def test_the_same_command_with_another_fabric_compares(name: str) -> None:
     assert f'"test": "{source}"' in run(name, source, "tcp")
 
 
-@pytest.mark.parametrize("lab", ["pair", "star:3"])
-@pytest.mark.parametrize("name", WITH_LIBFABRIC)
+@pytest.mark.parametrize(
+    ("name", "lab"),
+    [
+        *(("openmpi", "star:3"), ("openmpi-5", "pair"), ("mpich-5", "pair")),
+        *(pytest.param(*one, marks=pytest.mark.matrix) for one in (("openmpi", "pair"), ("mpich-5", "star:3"))),
+    ],
+)
 def test_a_job_whose_rank_is_killed_in_mid_transfer_ends_in_time_and_leaves_nothing(name: str, lab: str) -> None:
     """With three ranks: on one host and over the wire, or all over the wire. The launcher ends the others."""
     needs("barewire")

@@ -215,7 +215,7 @@ def test_the_job_script_of_the_guide_is_one(tmp_path: Path) -> None:
     ("test", "arguments", "code", "said"),
     [
         ("pingpong", ("-n", "3"), 2, "pingpong: needs an even number of ranks, not 3"),
-        ("pingpong", ("--pairs", "7"), 2, "--pairs 7 needs 14 ranks, not 2"),
+        ("pingpong", ("--pairs", "7"), 2, "--pairs 7 needs twice as many ranks; there are 2"),
         ("pingpong", ("--variants", "nosuch"), 2, "no variant 'nosuch'"),
         ("halo", ("--", "--nosuch", "1"), 2, "unknown option --nosuch"),
         ("pingpong", ("--", "--corrupt", "1"), 1, "WRONG RESULT"),
