@@ -11,7 +11,27 @@ from typing import Annotated, Any
 import typer
 
 from barewire.cli.lab import OnOff
-from barewire.cli.measuring import kept_if_broken_off, lab_facts, parse_launches, print_result
+from barewire.cli.measuring import (
+    EFFORT,
+    LAB,
+    AsJson,
+    Budget,
+    ControlPort,
+    Launches,
+    Output,
+    Precision,
+    RawInterface,
+    RemoteShell,
+    RoundTrips,
+    Seconds,
+    Seed,
+    TwoHosts,
+    WarmUp,
+    kept_if_broken_off,
+    lab_facts,
+    parse_launches,
+    print_result,
+)
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
 from barewire.lab import Lab, LinkSpec, parse_loss, parse_rate, parse_topology
@@ -22,10 +42,6 @@ from barewire.measure.programs import expand_sizes
 from barewire.measure.session import Enough
 from barewire.measure.subjects import TRANSPORTS
 from barewire.models.naming import PACKET
-
-_LAB = "The lab"
-_HOSTS = "Real machines"
-_EFFORT = "How much to measure"
 
 
 def bench(
@@ -58,56 +74,39 @@ def bench(
     ] = None,
     cache: Annotated[OnOff, typer.Option(help="off: walk a buffer larger than the cache")] = OnOff.on,
     walk_bytes: Annotated[int | None, typer.Option(min=1, help="size of that buffer")] = None,
-    lab: Annotated[str, typer.Option(help="pair or star:N", rich_help_panel=_LAB)] = "pair",
+    lab: Annotated[str, typer.Option(help="pair or star:N", rich_help_panel=LAB)] = "pair",
     rate: Annotated[str, typer.Option(help="each link's rate, such as 1gbit; or unshaped")] = "unshaped",
     mtu: Annotated[int, typer.Option(help="each link's MTU in bytes")] = 1500,
-    offloads: Annotated[OnOff, typer.Option(help="offloads of the lab's links", rich_help_panel=_LAB)] = OnOff.off,
+    offloads: Annotated[OnOff, typer.Option(help="offloads of the lab's links", rich_help_panel=LAB)] = OnOff.off,
     loss: Annotated[
-        str, typer.Option(help="share of each host's frames lost on their way, such as 0.1%", rich_help_panel=_LAB)
+        str, typer.Option(help="share of each host's frames lost on their way, such as 0.1%", rich_help_panel=LAB)
     ] = "0",
     broker: Annotated[
         bool,
         typer.Option(
             "--broker",
             help="llc1, llc2, llc3 and endpoints by a broker in each host, all behind one hook",
-            rich_help_panel=_LAB,
+            rich_help_panel=LAB,
         ),
     ] = False,
-    hosts: Annotated[
-        str | None,
-        typer.Option(help="two machines a,b instead of a lab; localhost is this one", rich_help_panel=_HOSTS),
-    ] = None,
-    interface: Annotated[
-        str | None, typer.Option(help="their interface for raw frames", rich_help_panel=_HOSTS)
-    ] = None,
-    remote_shell: Annotated[
-        str | None, typer.Option(help="how to start programs there; ssh unless given", rich_help_panel=_HOSTS)
-    ] = None,
-    port: Annotated[int, typer.Option(help="control port on the second machine", rich_help_panel=_HOSTS)] = 5288,
-    launches: Annotated[
-        str, typer.Option(help="launches of each subject: N, or N..M to go on until precise", rich_help_panel=_EFFORT)
-    ] = "6..12",
-    precision: Annotated[
-        float, typer.Option(help="half width of the median's interval: 0.02 is ± 2 %", rich_help_panel=_EFFORT)
-    ] = 0.02,
-    budget: Annotated[
-        float, typer.Option(help="seconds after which no new round begins", rich_help_panel=_EFFORT)
-    ] = 120,
-    samples: Annotated[
-        int, typer.Option(min=1, help="round trips per launch and size", rich_help_panel=_EFFORT)
-    ] = 3000,
-    seconds: Annotated[float, typer.Option(help="time per launch and size, at most", rich_help_panel=_EFFORT)] = 0.2,
-    blocks: Annotated[int, typer.Option(min=1, help="timed blocks of a stream", rich_help_panel=_EFFORT)] = 10,
-    warmup: Annotated[int, typer.Option(min=1, help="round trips before the samples", rich_help_panel=_EFFORT)] = 200,
+    hosts: TwoHosts = None,
+    interface: RawInterface = None,
+    remote_shell: RemoteShell = None,
+    port: ControlPort = 5288,
+    launches: Launches = "6..12",
+    precision: Precision = 0.02,
+    budget: Budget = 120,
+    samples: RoundTrips = 3000,
+    seconds: Seconds = 0.2,
+    blocks: Annotated[int, typer.Option(min=1, help="timed blocks of a stream", rich_help_panel=EFFORT)] = 10,
+    warmup: WarmUp = 200,
     tuned: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=NUMBER", help="of endpoint and messages, such as eager_bytes=4096; may be repeated"),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="of order and payloads; drawn unless given")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="the run's directory; runs/… unless given")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    seed: Seed = None,
+    output: Output = None,
+    as_json: AsJson = False,
 ) -> None:
     """Measure what transports give a program between two hosts, interleaved in one run.
 

@@ -15,7 +15,24 @@ from rich.console import Console
 
 from barewire.cli.bench import in_lab
 from barewire.cli.lab import OnOff
-from barewire.cli.measuring import kept_if_broken_off, parse_launches
+from barewire.cli.measuring import (
+    LAB,
+    AsJson,
+    Budget,
+    ControlPort,
+    Launches,
+    Output,
+    Precision,
+    RawInterface,
+    RemoteShell,
+    RoundTrips,
+    Seconds,
+    Seed,
+    TwoHosts,
+    WarmUp,
+    kept_if_broken_off,
+    parse_launches,
+)
 from barewire.cli.progress import progress_bar
 from barewire.errors import MachineCannot, WrongUse
 from barewire.lab import LinkSpec, parse_loss, parse_rate
@@ -32,9 +49,6 @@ from barewire.report.budget_tables import print_budgets
 from barewire.results.budget import budgets_of, document
 
 NO_LIBRARY = "none"
-_LAB = "The lab"
-_HOSTS = "Real machines"
-_EFFORT = "How much to measure"
 # What a program does that uses MPI without a thought.
 _VARIANT = "blocking-standard"
 
@@ -46,41 +60,26 @@ def budget(
     library: Annotated[
         str | None, typer.Option(help="MPI libraries by name or folder, or none; all that are installed unless given")
     ] = None,
-    lab: Annotated[str, typer.Option(help="pair or star:N", rich_help_panel=_LAB)] = "pair",
+    lab: Annotated[str, typer.Option(help="pair or star:N", rich_help_panel=LAB)] = "pair",
     rate: Annotated[str, typer.Option(help="each link's rate, such as 1gbit; or unshaped")] = "unshaped",
     mtu: Annotated[int, typer.Option(help="each link's MTU in bytes")] = 1500,
-    offloads: Annotated[OnOff, typer.Option(help="offloads of the lab's links", rich_help_panel=_LAB)] = OnOff.off,
+    offloads: Annotated[OnOff, typer.Option(help="offloads of the lab's links", rich_help_panel=LAB)] = OnOff.off,
     loss: Annotated[
-        str, typer.Option(help="share of each host's frames that are lost, such as 0.1%", rich_help_panel=_LAB)
+        str, typer.Option(help="share of each host's frames that are lost, such as 0.1%", rich_help_panel=LAB)
     ] = "0",
-    hosts: Annotated[
-        str | None,
-        typer.Option(help="two machines a,b instead of a lab; localhost is this one", rich_help_panel=_HOSTS),
-    ] = None,
-    interface: Annotated[
-        str | None, typer.Option(help="their interface for raw frames", rich_help_panel=_HOSTS)
-    ] = None,
-    remote_shell: Annotated[
-        str | None, typer.Option(help="how to start programs there; ssh unless given", rich_help_panel=_HOSTS)
-    ] = None,
-    port: Annotated[int, typer.Option(help="control port on the second machine", rich_help_panel=_HOSTS)] = 5288,
-    launches: Annotated[
-        str, typer.Option(help="launches of each layer: N, or N..M to go on until precise", rich_help_panel=_EFFORT)
-    ] = "6..12",
-    precision: Annotated[
-        float, typer.Option(help="half width of the median's interval: 0.02 is ± 2 %", rich_help_panel=_EFFORT)
-    ] = 0.02,
-    time: Annotated[float, typer.Option(help="seconds after which no new round begins", rich_help_panel=_EFFORT)] = 300,
-    samples: Annotated[
-        int, typer.Option(min=1, help="round trips per launch and size", rich_help_panel=_EFFORT)
-    ] = 3000,
-    seconds: Annotated[float, typer.Option(help="time per launch and size, at most", rich_help_panel=_EFFORT)] = 0.2,
-    warmup: Annotated[int, typer.Option(min=1, help="round trips before the samples", rich_help_panel=_EFFORT)] = 200,
-    seed: Annotated[int | None, typer.Option(help="of order and payloads; drawn unless given")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="the run's directory; runs/… unless given")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    hosts: TwoHosts = None,
+    interface: RawInterface = None,
+    remote_shell: RemoteShell = None,
+    port: ControlPort = 5288,
+    launches: Launches = "6..12",
+    precision: Precision = 0.02,
+    time: Budget = 300,
+    samples: RoundTrips = 3000,
+    seconds: Seconds = 0.2,
+    warmup: WarmUp = 200,
+    seed: Seed = None,
+    output: Output = None,
+    as_json: AsJson = False,
 ) -> None:
     """Measure one ping-pong through every layer of the path, from plain frames to each MPI library, beside TCP.
 

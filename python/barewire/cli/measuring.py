@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What commands that measure have in common: how many launches, what a lab is, what is said at the end."""
+"""What commands that measure have in common: options, what a lab is, what is said at the end."""
 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,6 +14,32 @@ from barewire.errors import BarewireError, WrongUse
 from barewire.lab import Lab
 from barewire.report.terminal import print_run
 from barewire.results import Run
+
+LAB = "The lab"
+HOSTS = "Real machines"
+EFFORT = "How much to measure"
+
+TwoHosts = Annotated[
+    str | None, typer.Option(help="two machines a,b instead of a lab; localhost is this one", rich_help_panel=HOSTS)
+]
+RawInterface = Annotated[str | None, typer.Option(help="their interface for raw frames", rich_help_panel=HOSTS)]
+RemoteShell = Annotated[
+    str | None, typer.Option(help="how to start programs there; ssh unless given", rich_help_panel=HOSTS)
+]
+ControlPort = Annotated[int, typer.Option(help="control port on the second machine", rich_help_panel=HOSTS)]
+Launches = Annotated[
+    str, typer.Option(help="launches of each subject: N, or N..M to go on until precise", rich_help_panel=EFFORT)
+]
+Precision = Annotated[
+    float, typer.Option(help="half width of the median's interval: 0.02 is ± 2 %", rich_help_panel=EFFORT)
+]
+Budget = Annotated[float, typer.Option(help="seconds after which no new round begins", rich_help_panel=EFFORT)]
+RoundTrips = Annotated[int, typer.Option(min=1, help="round trips per launch and size", rich_help_panel=EFFORT)]
+Seconds = Annotated[float, typer.Option(help="time per launch and size, at most", rich_help_panel=EFFORT)]
+WarmUp = Annotated[int, typer.Option(min=1, help="round trips before the samples", rich_help_panel=EFFORT)]
+Seed = Annotated[int | None, typer.Option(help="of order and contents; drawn unless given")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="the run's directory; runs/… unless given")]
+AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 
 
 def parse_launches(text: str) -> tuple[int, int]:

@@ -15,7 +15,19 @@ from typing import Annotated, Any
 import typer
 
 from barewire.cli.lab import OnOff
-from barewire.cli.measuring import kept_if_broken_off, lab_facts, parse_launches, print_result
+from barewire.cli.measuring import (
+    EFFORT,
+    AsJson,
+    Budget,
+    Launches,
+    Output,
+    Precision,
+    Seed,
+    kept_if_broken_off,
+    lab_facts,
+    parse_launches,
+    print_result,
+)
 from barewire.cli.places import places_of
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
@@ -34,7 +46,6 @@ SLURM = "slurm"
 _WHAT = "What to measure"
 _LAB = "In a lab"
 _HOSTS = "On real hosts"
-_EFFORT = "How much to measure"
 
 
 def mpi(
@@ -100,28 +111,20 @@ def mpi(
             rich_help_panel=_HOSTS,
         ),
     ] = None,
-    launches: Annotated[
-        str, typer.Option(help="launches of each subject: N, or N..M to go on until precise", rich_help_panel=_EFFORT)
-    ] = "6..12",
-    precision: Annotated[
-        float, typer.Option(help="half width of the median's interval: 0.02 is ± 2 %", rich_help_panel=_EFFORT)
-    ] = 0.02,
-    budget: Annotated[
-        float, typer.Option(help="seconds after which no new round begins", rich_help_panel=_EFFORT)
-    ] = 300,
+    launches: Launches = "6..12",
+    precision: Precision = 0.02,
+    budget: Budget = 300,
     samples: Annotated[
-        int | None, typer.Option(min=1, help="values per launch and point, at most", rich_help_panel=_EFFORT)
+        int | None, typer.Option(min=1, help="values per launch and point, at most", rich_help_panel=EFFORT)
     ] = None,
-    seconds: Annotated[float, typer.Option(help="time per launch and point, about", rich_help_panel=_EFFORT)] = 0.2,
-    warmup: Annotated[int | None, typer.Option(min=0, help="values before those", rich_help_panel=_EFFORT)] = None,
+    seconds: Annotated[float, typer.Option(help="time per launch and point, about", rich_help_panel=EFFORT)] = 0.2,
+    warmup: Annotated[int | None, typer.Option(min=0, help="values before those", rich_help_panel=EFFORT)] = None,
     patience: Annotated[
-        float, typer.Option(help="seconds without a new record after which a launch hangs", rich_help_panel=_EFFORT)
+        float, typer.Option(help="seconds without a new record after which a launch hangs", rich_help_panel=EFFORT)
     ] = 120,
-    seed: Annotated[int | None, typer.Option(help="of order and contents; drawn unless given")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="the run's directory; runs/… unless given")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    seed: Seed = None,
+    output: Output = None,
+    as_json: AsJson = False,
 ) -> None:
     """Measure what MPI libraries give a program over each fabric, interleaved in one run.
 
