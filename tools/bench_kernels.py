@@ -7,20 +7,18 @@ Each launch of mpirun is one experimental unit. An execution takes as long as it
 median of its executions, a ratio is of the medians over launches; beside it stands its interval by the bootstrap.
 """
 
-import argparse
 import json
 import random
 import subprocess
 import sys
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-# It makes the package known to Python.
-from bench_mpi import BAREWIRE, ROOT, Promise, ratio
+# Before the package: it makes it known to Python.
+from promises import BAREWIRE, ROOT, Promise, command_line, judge, ratio
 
 from barewire.mpi import installed_libraries
 
@@ -166,26 +164,14 @@ GROUPS = {"fftw": fftw, "auto": auto, "overlap": overlap}
 
 def main() -> int:
     """Measure; 1 if a promise is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], help="which promises (default: all)")
-    parser.add_argument("--launches", type=int, default=7, help="of each subject (default: 7)")
+    parser = command_line(__doc__, GROUPS)
     parser.add_argument("--library", default="openmpi", help="MPI library; FFTW's own must be built with it (openmpi)")
-    parser.add_argument("--preferred", action="store_true", help="programs at nice -19, where others use the machine")
     options = parser.parse_args()
-    missed = 0
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        bench = Bench(Path(folder), options.library, options.launches, options.preferred)
-        for group in options.groups or GROUPS:
-            print(f"{group}:", flush=True)
-            for promise in GROUPS[group](bench):
-                missed += not promise.is_kept
-                low, high = promise.interval
-                kept = "kept  " if promise.is_kept else "MISSED"
-                text = f"{promise.ratio:7.3f} [{low:.3f}, {high:.3f}] {promise.sign} {promise.bound}"
-                print(f"{kept}  {promise.what:80} {text}", flush=True)
-    print(f"{missed} missed" if missed else "all kept")
-    return int(missed > 0)
+    return judge(
+        options.groups,
+        GROUPS,
+        lambda folder: Bench(folder, options.library, options.launches, options.preferred),
+    )
 
 
 if __name__ == "__main__":

@@ -8,50 +8,30 @@ Each launch of mpirun is one experimental unit, and its median (or its mean rate
 over launches, and beside it stands the interval that the bootstrap of `barewire.stats` gives.
 """
 
-import argparse
 import json
 import random
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-import numpy as np
 import polars as pl
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "python"))
+# Before the package: it makes it known to Python.
+from promises import BAREWIRE, ROOT, Promise, command_line, judge, ratio
 
-from barewire.measure.mpi_records import read_mpi_records  # noqa: E402
-from barewire.mpi import installed_libraries  # noqa: E402
-from barewire.mpi.suite import build  # noqa: E402
+from barewire.measure.mpi_records import read_mpi_records
+from barewire.mpi import installed_libraries
+from barewire.mpi.suite import build
 
-BAREWIRE = str(ROOT / "bin" / "barewire")
 TCP = [("openmpi", "tcp"), ("mpich", "tcp"), ("mpich-5", "tcp"), ("openmpi", "udp")]
 # Debian's MPICH, whose TCP is UCX's, does not get through windows of 64 messages of 1 MiB.
 STREAMING_TCP = [("openmpi", "tcp"), ("mpich-5", "tcp")]
 # So often NetPIPE 3.7 repeats a point, to take the best.
 NETPIPE_TRIALS = 7
 OURS = [("openmpi", "barewire"), ("mpich-5", "barewire")]
-
-
-@dataclass(frozen=True)
-class Promise:
-    """A ratio and its bound; `interval` is that of the ratio over launches."""
-
-    what: str
-    ratio: float
-    interval: tuple[float, float]
-    sign: str
-    bound: float
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether the ratio keeps its bound."""
-        return self.ratio <= self.bound if self.sign == "≤" else self.ratio >= self.bound
 
 
 class Bench:
@@ -141,16 +121,6 @@ class Bench:
             for library, fabric in pairs
             if library in self.libraries
         }
-
-
-def ratio(one: list[float], other: list[float]) -> tuple[float, tuple[float, float]]:
-    """Ratio of the medians, and its percentile-bootstrap interval of 95 % over launches."""
-    generator = np.random.default_rng(1)
-    draws = [
-        np.median(generator.choice(one, len(one))) / np.median(generator.choice(other, len(other))) for _ in range(4000)
-    ]
-    low, high = np.quantile(draws, [0.025, 0.975])
-    return median(one) / median(other), (float(low), float(high))
 
 
 def against(values: dict[str, list[float]], best: Callable[[list[float]], float]) -> str:
@@ -262,25 +232,8 @@ GROUPS = {
 
 def main() -> int:
     """Measure; 1 if a promise is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], help="which promises (default: all)")
-    parser.add_argument("--launches", type=int, default=7, help="of each subject (default: 7)")
-    parser.add_argument("--preferred", action="store_true", help="programs at nice -19, where others use the machine")
-    options = parser.parse_args()
-    missed = 0
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        bench = Bench(Path(folder), options.launches, options.preferred)
-        for group in options.groups or GROUPS:
-            print(f"{group}:", flush=True)
-            for promise in GROUPS[group](bench):
-                missed += not promise.is_kept
-                low, high = promise.interval
-                kept = "kept  " if promise.is_kept else "MISSED"
-                text = f"{promise.ratio:7.3f} [{low:.3f}, {high:.3f}] {promise.sign} {promise.bound}"
-                print(f"{kept}  {promise.what:64} {text}", flush=True)
-    print(f"{missed} missed" if missed else "all kept")
-    return int(missed > 0)
+    options = command_line(__doc__, GROUPS).parse_args()
+    return judge(options.groups, GROUPS, lambda folder: Bench(folder, options.launches, options.preferred))
 
 
 if __name__ == "__main__":
