@@ -69,7 +69,8 @@ class Network:
         """Each direction of each link as an edge, whose key is its sending port."""
         graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
         graph.add_nodes_from((*self.switches, *self.hosts))
-        graph.add_edges_from((port.node, peer.node, port) for port, peer in self.peers.items())
+        for port, peer in self.peers.items():
+            graph.add_edge(port.node, peer.node, port)  # type: ignore[arg-type,unused-ignore] # any hashable is a key
         return graph
 
     def attachment(self, host: str) -> Port | None:
@@ -91,7 +92,8 @@ def shortest_paths(network: Network, source: str, destination: str) -> list[Path
     for nodes in nx.all_shortest_paths(nx.DiGraph(switches), source, destination):
         paths: list[Path] = [()]
         for node, following in list(pairwise(nodes))[1:]:
-            paths = [(*path, port) for path in paths for port in sorted(switches[node][following])]
+            between = [port for port in network.ports[node] if network.peers[port].node == following]
+            paths = [(*path, port) for path in paths for port in between]
         found += paths
     return sorted(found, key=lambda path: [(_natural(port.node), port.number) for port in path])
 
