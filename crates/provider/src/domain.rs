@@ -24,7 +24,7 @@ use crate::queue::Queue;
 use crate::region::Region;
 use crate::table::Table;
 use crate::vector::Vector;
-use crate::{counter, device, endpoint, poll, queue, region, vector};
+use crate::{counter, device, endpoint, fork, poll, queue, region, vector};
 
 /// A `fid_domain`.
 #[repr(C)]
@@ -277,6 +277,7 @@ pub(crate) unsafe fn open(
         let (name, mtu, waiting) = (&interface.name, interface.mtu, parameters.waiting);
         info!(FI_LOG_DOMAIN, "{name}: MTU {mtu}, waiting {waiting:?}, progress {progress:?}");
         let shared = Arc::new(Shared { state, interface, parameters, used: Arc::new(()), process: std::process::id() });
+        fork::watch(&shared)?;
         let helper = has_helper.then(|| Helper::start(&shared)).transpose()?;
         let fid = new_fid(FI_CLASS_DOMAIN, context, &FID_OPS);
         let fid = fid_domain { fid, ops: (&raw const OPS).cast_mut(), mr: (&raw const region::OPS).cast_mut() };

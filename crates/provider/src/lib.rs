@@ -15,6 +15,7 @@ mod edge;
 mod endpoint;
 mod events;
 mod fabric;
+mod fork;
 mod info;
 mod libfabric;
 mod link;
