@@ -98,6 +98,9 @@ def test_mann_whitney_is_exact_also_with_ties():
     # All pairs tie at one value each side: {1,1} against {2,2}: 2 of 6 arrangements are as extreme.
     assert mann_whitney([1, 1], [2, 2])[0] == pytest.approx(2 / 6)
     assert mann_whitney([5, 5, 5], [5, 5, 5])[0] == 1.0
+    # A single launch on one side, or on both.
+    assert mann_whitney([9], [1, 2, 2]) == (pytest.approx(1 / 4), 3.0)
+    assert mann_whitney([3], [3]) == (1.0, 0.5)
 
 
 def test_a_third_of_the_time_is_a_faster_and_the_interval_holds_the_ratio():
