@@ -27,7 +27,7 @@ from barewire.report.html import render
 from barewire.report.terminal import print_run, versus_tables
 from barewire.report.versus import compare_in_run, compare_variants
 from barewire.results import Run, Series, read_run, samples, series_from_samples
-from barewire.results.derived import derived_samples
+from barewire.results.derived import COMPUTATION, derived_samples
 from barewire.results.laws import laws_of
 
 
@@ -217,6 +217,8 @@ def test_the_page_has_a_section_for_everything_that_was_measured(tmp_path):
     for test in ("logp", "overlap"):
         assert f'<section id="{test}-4-parameters"' in page
     assert "Os + Or ≤ 2·EEL" in page and "kept" in page
+    too_short_for_curves = samples(tmp_path).filter(pl.col("parameter") != COMPUTATION)
+    assert '<section id="overlap-4-parameters"' in render(run, too_short_for_curves)
     assert "mpich-5/barewire takes 1.2" in page, "the headline tells of ours"
     for one in run.series:
         if one.test in ("pingpong", "alltoall"):

@@ -159,8 +159,11 @@ def _parameters(run: Run, frame: pl.DataFrame) -> list[dict[str, Any]]:
             "Points: every launch. Flat up to what is hidden, then rising by 1 for 1: where the two meet is the "
             "largest computation that leaves the time as it is."
         )
-        figure = {"title": "Against the computation", "caption": caption, "figure": against_computation(of_test)}
-        sections.append(_section(test, ranks, "parameters", found, [figure] if of_test else []))
+        figures = []
+        if of_test:
+            figure = against_computation(of_test)
+            figures.append({"title": "Against the computation", "caption": caption, "figure": figure})
+        sections.append(_section(test, ranks, "parameters", found, figures))
     return sections
 
 
