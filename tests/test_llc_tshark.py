@@ -39,7 +39,8 @@ def ours() -> list[Reading]:
     command = [
         "cargo",
         "run",
-        "--release",
+        "--profile",
+        "checks",
         "--locked",
         "--quiet",
         "--package",

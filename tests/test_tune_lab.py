@@ -44,6 +44,7 @@ def test_a_quick_run_measures_all_candidates_and_writes_a_file_that_endpoints_ta
     assert taken.returncode == 0, taken.stderr
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("nothing_left")
 def test_all_groups_are_measured_where_their_messages_go(tmp_path: Path) -> None:
     """Two launches of each, very short: the pipe's in one host, the eager limit's between two, with its crossovers."""

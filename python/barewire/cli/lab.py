@@ -15,7 +15,9 @@ from barewire.errors import WrongUse
 from barewire.lab import Lab, LinkSpec, format_rate, parse_loss, parse_rate, parse_topology
 from barewire.lab.state import load
 
-app = typer.Typer(no_args_is_help=True, help="An emulated cluster: hosts, links and a switch on this machine.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="An emulated cluster: hosts, links and a switch on this machine."
+)
 
 _COMMAND_FOLLOWS = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]

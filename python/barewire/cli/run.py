@@ -24,7 +24,6 @@ from barewire.mpi.libraries import find_library, library_of_program
 from barewire.mpi.placement import spread
 from barewire.mpi.prepare import prepare
 
-COMMAND_FOLLOWS = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 _LAB = "In a lab"
 _HOSTS = "On real hosts"
 _PATH = "The path"
