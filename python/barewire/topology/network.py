@@ -95,10 +95,10 @@ def shortest_paths(network: Network, source: str, destination: str) -> list[Path
             between = [port for port in network.ports[node] if network.peers[port].node == following]
             paths = [(*path, port) for path in paths for port in between]
         found += paths
-    return sorted(found, key=lambda path: [(_natural(port.node), port.number) for port in path])
+    return sorted(found, key=lambda path: [(natural(port.node), port.number) for port in path])
 
 
-def _natural(name: str) -> tuple[str, int]:
-    """Sort s2 before s10."""
+def natural(name: str) -> tuple[str, int]:
+    """Return what sorts s2 before s10."""
     digits = len(name) - len(name.rstrip("0123456789"))
     return (name[: len(name) - digits], int(name[len(name) - digits :] or 0))
