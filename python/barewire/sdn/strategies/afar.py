@@ -5,7 +5,7 @@ Their routes change every few seconds from counters of injected traffic; ours ev
 statistics of each flow. A flow moves only onto links that stay less full than the one it leaves.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -39,14 +39,14 @@ class Afar:
     def rearrange(self, view: View) -> Mapping[FlowKey, Path]:
         """Move flows off links that are too full."""
         routes = paths_of(view.network)
-        base: Counter[Port] = Counter()
+        base: defaultdict[Port, float] = defaultdict(float)
         movable: list[FlowKey] = []
         wishes: list[Wish] = []
         for key, placed in view.placed.items():
             paths = routes.between(key.source, key.destination)
             if key in view.fixed or len(paths) < 2 or placed.path not in paths:
                 for port in placed.path:
-                    base[port] += placed.rate_byte_s  # type: ignore[assignment] # counts bytes a second
+                    base[port] += placed.rate_byte_s
             elif placed.rate_byte_s > 0:
                 movable.append(key)
                 wishes.append(Wish(paths, placed.rate_byte_s))

@@ -79,13 +79,13 @@ class Loads:
                 return
 
     def cost(self) -> tuple[float, float]:
-        """How full the fullest port is that some flow could avoid, then how uneven all are; less is better."""
+        """How full the fullest avoidable port is (1 if it is less), then how uneven all are; less is better."""
         avoidable = [
             np.setdiff1d(rows, rows[0][np.all(rows == rows[0], axis=0)]) for rows in self._rows if len(rows) > 1
         ]
         ports = np.unique(np.concatenate(avoidable)) if avoidable else np.zeros(0, dtype=np.intp)
         share = self._share[ports]
-        return (round(float(share.max(initial=0.0)), 9), float((share**2).sum()))
+        return (max(1.0, round(float(share.max(initial=0.0)), 9)), round(float((share**2).sum()), 6))
 
     def _relieve(self, link: int) -> bool:
         """Move one flow off a link, the one whose move leaves the least; False if none can."""

@@ -10,7 +10,7 @@ at each switch is a load that is even on its links. A plane is a smaller Clos ne
 where flows enter and leave, and without them it falls apart again. Source: Beneš 1965; Hwang 1983.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from barewire.sdn.strategies.colouring import colour_evenly
@@ -30,28 +30,31 @@ class _Need:
     """A flow on its way between two switches of one level: the ports before them and after them, as found so far."""
 
     pair: Pair
-    weight: float
+    group: Hashable
     enters: str
     leaves: str
     up: Path = ()
     down: Path = ()
 
 
-def clos_paths(network: Network, demands: Mapping[Pair, float]) -> Mapping[Pair, Path]:
-    """Return a path for each pair of hosts, each switch's load even over its links. NoClosError if it cannot."""
-    candidates = {pair: paths_of(network).between(*pair) for pair in demands}
+def clos_paths(network: Network, groups: Mapping[Pair, Hashable]) -> Mapping[Pair, Path]:
+    """Return a path for each pair of hosts, each switch's flows even over its links. NoClosError if it cannot.
+
+    Pairs of one group are those that most likely send together: their paths are kept apart first.
+    """
+    candidates = {pair: paths_of(network).between(*pair) for pair in groups}
     inner = {port.node for paths in candidates.values() for path in paths for port in path[1:-1]}
     edge = {port.node for host in network.hosts if (port := network.attachment(host))} - inner
     needs: list[_Need] = []
     chosen: dict[Pair, Path] = {}
-    for pair, weight in demands.items():
+    for pair, group in groups.items():
         first, last = network.attachment(pair[0]), network.attachment(pair[1])
         if not candidates[pair] or first is None or last is None or not {first.node, last.node} <= edge:
             raise NoClosError(f"{pair[0]} or {pair[1]} does not hang on an edge switch")
         if first.node == last.node:
             chosen[pair] = (last,)
         else:
-            needs.append(_Need(pair, weight, first.node, last.node, (), (last,)))
+            needs.append(_Need(pair, group, first.node, last.node, (), (last,)))
     _level(network, needs, frozenset(network.switches), frozenset(edge), chosen)
     for pair, path in chosen.items():
         if path not in candidates[pair]:
@@ -73,8 +76,8 @@ def _level(
         for end in (need.enters, need.leaves):
             if any(end not in one for one in links):
                 raise NoClosError(f"{end} does not have one link to each plane above it")
-    weights = [need.weight for need in needs]
-    colours = colour_evenly([(need.enters, need.leaves) for need in needs], weights, len(planes))
+    edges = [(need.enters, need.leaves) for need in needs]
+    colours = colour_evenly(edges, [need.group for need in needs], len(planes))
     for number, plane in enumerate(planes):
         inside: list[_Need] = []
         for need, colour in zip(needs, colours, strict=True):
@@ -87,7 +90,7 @@ def _level(
             if enters == top.node:
                 chosen[need.pair] = (*up, *down)
             else:
-                inside.append(_Need(need.pair, need.weight, enters, top.node, up, down))
+                inside.append(_Need(need.pair, need.group, enters, top.node, up, down))
         bottom = frozenset(network.peers[port].node for port in links[number].values())
         _level(network, inside, plane, bottom, chosen)
 

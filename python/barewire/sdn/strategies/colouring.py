@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Edge colouring of bipartite multigraphs: as many colours as the largest degree are enough (König 1916)."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 
 Edge = tuple[Hashable, Hashable]
@@ -32,24 +32,42 @@ def colour_edges(edges: Sequence[Edge], colours: int) -> list[int]:
     return colour_of
 
 
-def colour_evenly(edges: Sequence[Edge], weights: Sequence[float], colours: int) -> list[int]:
-    """Return a colour for each edge, so that each vertex's edges and weight are spread over the colours evenly.
+def colour_evenly(edges: Sequence[Edge], groups: Sequence[Hashable], colours: int) -> list[int]:
+    """Return a colour for each edge, so that each vertex's edges are spread over the colours evenly.
 
-    Each vertex is cut into vertices of `colours` edges of similar weight, which are then coloured apart: so a vertex
-    of degree d has at most ⌈d / colours⌉ edges of a colour. Source: de Werra 1971 (equitable colouring).
+    Each vertex is cut into vertices of at most `colours` edges, which are then coloured apart (de Werra 1971,
+    equitable colouring). Edges of one group stay together where they fit, so that they have different colours, and
+    groups share what they leave free: first fit, the largest group first, then in the order of the edges.
     """
-    order = sorted(range(len(edges)), key=lambda number: -weights[number])
-    seen: Counter[tuple[int, Hashable]] = Counter()
+    sizes: Counter[tuple[int, Hashable, Hashable]] = Counter()
+    for edge, group in zip(edges, groups, strict=True):
+        for side in (0, 1):
+            sizes[side, edge[side], group] += 1
+    rank = {group: number for number, group in enumerate(dict.fromkeys(groups))}
+    parts: dict[tuple[int, Hashable, Hashable], list[int]] = {}
+    room: defaultdict[tuple[int, Hashable], list[int]] = defaultdict(list)
+    for key in sorted(sizes, key=lambda key: (-sizes[key], rank[key[2]])):
+        parts[key] = _fit(room[key[:2]], sizes[key], colours)
     cut: list[Edge] = []
-    for number in order:
-        left, right = edges[number]
-        cut.append(((left, seen[0, left] // colours), (right, seen[1, right] // colours)))
-        seen[0, left] += 1
-        seen[1, right] += 1
-    chosen = [0] * len(edges)
-    for number, colour in zip(order, colour_edges(cut, colours), strict=True):
-        chosen[number] = colour
-    return chosen
+    for edge, group in zip(edges, groups, strict=True):
+        left, right = ((edge[side], parts[side, edge[side], group].pop(0)) for side in (0, 1))
+        cut.append((left, right))
+    return colour_edges(cut, colours)
+
+
+def _fit(room: list[int], size: int, colours: int) -> list[int]:
+    """Where each of a group's edges goes: whole parts of `colours`, the rest into the first part with room for it."""
+    parts: list[int] = []
+    while size > 0:
+        piece = min(size, colours)
+        fitting = [number for number, free in enumerate(room) if free >= piece]
+        number = fitting[0] if fitting else len(room)
+        if not fitting:
+            room.append(colours)
+        room[number] -= piece
+        parts += [number] * piece
+        size -= piece
+    return parts
 
 
 def _swap(

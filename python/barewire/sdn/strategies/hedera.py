@@ -6,7 +6,7 @@ their max-min fair rates when no link but the hosts' counts (what Hedera's estim
 finds them paths: `first-fit`, or `annealing` over one core switch per destination host.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -57,7 +57,7 @@ class Hedera:
             return {}
         demands = natural_demands(view.network, [(key.source, key.destination) for key in large])
         routes = paths_of(view.network)
-        base: Counter[Port] = Counter()
+        base: defaultdict[Port, float] = defaultdict(float)
         keys: list[FlowKey] = []
         wishes: list[Wish] = []
         for key, demand in zip(large, demands, strict=True):
@@ -65,7 +65,7 @@ class Hedera:
             paths = routes.between(key.source, key.destination)
             if key in view.fixed or present not in paths:
                 for port in present:
-                    base[port] += demand  # type: ignore[assignment] # counts bytes a second
+                    base[port] += demand
             else:
                 keys.append(key)
                 wishes.append(Wish(paths, demand))

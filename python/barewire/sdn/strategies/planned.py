@@ -63,19 +63,41 @@ def plan(network: Network, pattern: Pattern) -> Mapping[Pair, Path]:
     pairs = {pair: paths for pair, paths in pairs.items() if paths}
     rates = _rates(network, {pair: pattern[pair] for pair in pairs})
     wishes = [Wish(paths, rates[pair]) for pair, paths in pairs.items()]
-    searched = Loads(network, wishes)
-    searched.put_all()
-    plans = [searched]
+    plans: list[Loads] = []
     with suppress(NoClosError):  # on a network of another form the search plans alone
-        coloured = clos_paths(network, rates)
-        plans.insert(0, Loads(network, wishes))
-        for number, (pair, paths) in enumerate(pairs.items()):
-            plans[0].put(number, paths.index(coloured[pair]))
+        for groups in (_steps(rates), dict.fromkeys(rates, 0)):
+            coloured = clos_paths(network, groups)
+            plans.append(Loads(network, wishes))
+            for number, (pair, paths) in enumerate(pairs.items()):
+                plans[-1].put(number, paths.index(coloured[pair]))
+    plans.append(Loads(network, wishes))
+    plans[-1].put_all()
     best = min(plans, key=Loads.cost)
-    best.relieve(above=0.0)
-    return {
-        pair: paths[path] for (pair, paths), path in zip(pairs.items(), best.chosen, strict=True) if path is not None
-    }
+    best.relieve(above=1.0)
+    chosen = zip(pairs.items(), best.chosen, strict=True)
+    return {pair: paths[path] for (pair, paths), path in chosen if path is not None}
+
+
+def _steps(rates: Mapping[Pair, float]) -> dict[Pair, int]:
+    """Cut a pattern into partial permutations: the largest first, else in the announced order, which is that of time.
+
+    What an exchange sends to the right is one, what it sends to the left another: a program that does one after the
+    other has line rate as well as one that does both at once.
+    """
+    sends: list[set[str]] = []
+    receives: list[set[str]] = []
+    steps: dict[Pair, int] = {}
+    for source, destination in sorted(rates, key=lambda pair: -rates[pair]):
+        step = 0
+        while step < len(sends) and (source in sends[step] or destination in receives[step]):
+            step += 1
+        if step == len(sends):
+            sends.append(set())
+            receives.append(set())
+        sends[step].add(source)
+        receives[step].add(destination)
+        steps[source, destination] = step
+    return steps
 
 
 def _rates(network: Network, pattern: Pattern) -> dict[Pair, float]:
