@@ -73,19 +73,19 @@ class Loads:
         for _ in range(_PASSES):
             moved = False
             for link in np.argsort(-self._share, kind="stable"):
-                while self._share[link] > above and self._relieve(int(link)):
+                while self._share[link] > above + _EQUAL and self._relieve(int(link)):
                     moved = True
             if not moved:
                 return
 
-    def cost(self) -> tuple[float, float]:
-        """How full the fullest avoidable port is (1 if it is less), then how uneven all are; less is better."""
+    def overload(self) -> float:
+        """How full the fullest port is that some flow could avoid, as a share of its rate; 1 if it is less."""
         avoidable = [
             np.setdiff1d(rows, rows[0][np.all(rows == rows[0], axis=0)]) for rows in self._rows if len(rows) > 1
         ]
-        ports = np.unique(np.concatenate(avoidable)) if avoidable else np.zeros(0, dtype=np.intp)
-        share = self._share[ports]
-        return (max(1.0, round(float(share.max(initial=0.0)), 9)), round(float((share**2).sum()), 6))
+        if not avoidable:
+            return 1.0
+        return max(1.0, round(float(self._share[np.concatenate(avoidable)].max(initial=0.0)), 9))
 
     def _relieve(self, link: int) -> bool:
         """Move one flow off a link, the one whose move leaves the least; False if none can."""

@@ -10,8 +10,10 @@ at each switch is a load that is even on its links. A plane is a smaller Clos ne
 where flows enter and leave, and without them it falls apart again. Source: Beneš 1965; Hwang 1983.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 from barewire.sdn.strategies.colouring import colour_evenly
 from barewire.sdn.strategies.memo import paths_of
@@ -37,15 +39,16 @@ class _Need:
     down: Path = ()
 
 
-def clos_paths(network: Network, groups: Mapping[Pair, Hashable]) -> Mapping[Pair, Path]:
+def clos_paths(network: Network, groups: Mapping[Pair, Hashable], jobs: Mapping[Pair, Hashable]) -> Mapping[Pair, Path]:
     """Return a path for each pair of hosts, each switch's flows even over its links. NoClosError if it cannot.
 
-    Pairs of one group are those that most likely send together: their paths are kept apart first.
+    Pairs of one group are those that most likely send together: their paths are kept apart first. Each job gets planes
+    of its own, as many as it has hosts on any one switch; NoClosError if there are not enough.
     """
     candidates = {pair: paths_of(network).between(*pair) for pair in groups}
     inner = {port.node for paths in candidates.values() for path in paths for port in path[1:-1]}
-    edge = {port.node for host in network.hosts if (port := network.attachment(host))} - inner
-    needs: list[_Need] = []
+    edge = frozenset({port.node for host in network.hosts if (port := network.attachment(host))} - inner)
+    needs: dict[Hashable, list[_Need]] = {}
     chosen: dict[Pair, Path] = {}
     for pair, group in groups.items():
         first, last = network.attachment(pair[0]), network.attachment(pair[1])
@@ -54,27 +57,46 @@ def clos_paths(network: Network, groups: Mapping[Pair, Hashable]) -> Mapping[Pai
         if first.node == last.node:
             chosen[pair] = (last,)
         else:
-            needs.append(_Need(pair, group, first.node, last.node, (), (last,)))
-    _level(network, needs, frozenset(network.switches), frozenset(edge), chosen)
+            needs.setdefault(jobs[pair], []).append(_Need(pair, group, first.node, last.node, (), (last,)))
+    planes = _planes(network, frozenset(network.switches) - edge)
+    for job, own in zip(needs.values(), _allot(list(needs.values()), planes), strict=True):
+        _spread(network, job, edge, own, chosen)
     for pair, path in chosen.items():
         if path not in candidates[pair]:
             raise NoClosError(f"no plane has a shortest path from {pair[0]} to {pair[1]}")
     return chosen
 
 
-def _level(
-    network: Network, needs: Sequence[_Need], switches: frozenset[str], lowest: frozenset[str], chosen: dict[Pair, Path]
+def _allot(jobs: Sequence[Sequence[_Need]], planes: Sequence[frozenset[str]]) -> list[list[frozenset[str]]]:
+    """Each job's planes: as many as it has senders or receivers on one switch, then what is left over, in turn."""
+    if len(jobs) == 1:
+        return [list(planes)]
+    counts: list[int] = []
+    for job in jobs:
+        hosts = {("from", need.enters, need.pair[0]) for need in job} | {
+            ("to", need.leaves, need.pair[1]) for need in job
+        }
+        counts.append(max(Counter(end[:2] for end in hosts).values()))
+    left = len(planes) - sum(counts)
+    if left < 0:
+        raise NoClosError(f"{len(jobs)} jobs need more planes than the {len(planes)} there are")
+    counts = [count + left // len(jobs) + (number < left % len(jobs)) for number, count in enumerate(counts)]
+    ends = list(accumulate(counts, initial=0))
+    return [list(planes[begin:end]) for begin, end in pairwise(ends)]
+
+
+def _spread(
+    network: Network,
+    needs: Sequence[_Need],
+    lowest: frozenset[str],
+    planes: Sequence[frozenset[str]],
+    chosen: dict[Pair, Path],
 ) -> None:
-    """Give each need a plane, then what remains of it to the plane."""
-    if not needs:
-        return
-    planes = _planes(network, switches - lowest)
-    if not planes:
-        raise NoClosError("switches of one level are joined by nothing above them")
+    """Give each need one of the planes, then what remains of it to the plane."""
     links = [_links(network, lowest, plane) for plane in planes]
     for need in needs:
         for end in (need.enters, need.leaves):
-            if any(end not in one for one in links):
+            if not links or any(end not in one for one in links):
                 raise NoClosError(f"{end} does not have one link to each plane above it")
     edges = [(need.enters, need.leaves) for need in needs]
     colours = colour_evenly(edges, [need.group for need in needs], len(planes))
@@ -91,8 +113,9 @@ def _level(
                 chosen[need.pair] = (*up, *down)
             else:
                 inside.append(_Need(need.pair, need.group, enters, top.node, up, down))
-        bottom = frozenset(network.peers[port].node for port in links[number].values())
-        _level(network, inside, plane, bottom, chosen)
+        if inside:
+            bottom = frozenset(network.peers[port].node for port in links[number].values())
+            _spread(network, inside, bottom, _planes(network, plane - bottom), chosen)
 
 
 def _planes(network: Network, switches: frozenset[str]) -> list[frozenset[str]]:

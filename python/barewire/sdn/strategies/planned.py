@@ -8,10 +8,12 @@ Clos networks (Beneš 1965); Pythia (Neves et al. 2014) for announced shuffles.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
+
+import networkx as nx
 
 from barewire.sdn.flow import Flow, FlowKey, Pattern, View
 from barewire.sdn.strategies.balance import Loads, Wish
@@ -64,18 +66,27 @@ def plan(network: Network, pattern: Pattern) -> Mapping[Pair, Path]:
     rates = _rates(network, {pair: pattern[pair] for pair in pairs})
     wishes = [Wish(paths, rates[pair]) for pair, paths in pairs.items()]
     plans: list[Loads] = []
-    with suppress(NoClosError):  # on a network of another form the search plans alone
-        for groups in (_steps(rates), dict.fromkeys(rates, 0)):
-            coloured = clos_paths(network, groups)
+    # The first of equals wins: jobs apart, then steps apart; on a network of another form the search plans alone.
+    steps, together = _steps(rates), dict.fromkeys(rates, 0)
+    for groups, jobs in ((steps, _jobs(rates)), (steps, together), (together, together)):
+        with suppress(NoClosError):
+            coloured = clos_paths(network, groups, jobs)
             plans.append(Loads(network, wishes))
             for number, (pair, paths) in enumerate(pairs.items()):
                 plans[-1].put(number, paths.index(coloured[pair]))
     plans.append(Loads(network, wishes))
     plans[-1].put_all()
-    best = min(plans, key=Loads.cost)
+    best = min(plans, key=Loads.overload)
     best.relieve(above=1.0)
     chosen = zip(pairs.items(), best.chosen, strict=True)
     return {pair: paths[path] for (pair, paths), path in chosen if path is not None}
+
+
+def _jobs(pairs: Iterable[Pair]) -> dict[Pair, int]:
+    """Number the jobs: hosts that send to one another, over however many, are one's."""
+    graph = nx.Graph(list(pairs))
+    number_of = {host: number for number, hosts in enumerate(nx.connected_components(graph)) for host in hosts}
+    return {pair: number_of[pair[0]] for pair in pairs}
 
 
 def _steps(rates: Mapping[Pair, float]) -> dict[Pair, int]:
