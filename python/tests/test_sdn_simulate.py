@@ -22,6 +22,7 @@ from barewire.topology import Network, fat_tree, star, with_rate
 
 RATE = 8_000_000  # bit/s: links of 10^6 bytes a second
 TREE = with_rate(fat_tree(4), 10**9)
+ONCE = RingPlan(measurements=1, exchanges=1)  # later measurements see the same rings again
 
 
 class Once:
@@ -55,7 +56,14 @@ def arrivals(network: Network, strategy: str, workload: Once, *, efficiency: flo
 
 def simulate(workload: str, strategies: str, hosts: int, seeds: int, setup: Setup | None = None) -> dict[str, Series]:
     """The first quantity's series, by strategy."""
-    found = experiment(setup or Setup(TREE), workload, strategies.split(","), [hosts], seeds, lambda: None)
+    found = experiment(
+        setup or Setup(TREE, ONCE, Shape(volume_bytes=10**9)),
+        workload,
+        strategies.split(","),
+        [hosts],
+        seeds,
+        lambda: None,
+    )
     return (
         {one.strategy: one for one in reversed(found)} if workload != "both" else {one.quantity: one for one in found}
     )
@@ -187,16 +195,16 @@ def test_the_model_reproduces_the_published_stp_and_the_order_of_the_four() -> N
 @pytest.mark.parametrize("transport", ["tcp", "llc"])
 def test_planned_rings_reach_what_cannot_be_beaten(transport: str) -> None:
     for hosts in (4, 8, 16):
-        setup = Setup(TREE, RingPlan(transport=transport))
+        setup = Setup(TREE, replace(ONCE, transport=transport))
         planned = simulate("ring", "planned", hosts, 3, setup)["planned"]
         assert planned.fraction_of(planned.reference) == pytest.approx(1, abs=0.01)
         assert planned.fraction_of(planned.bound) == pytest.approx(1, abs=0.01)
 
 
 def test_better_strategies_beat_published_isolated_at_16_hosts() -> None:
-    found = simulate("ring", "isolated,least-loaded,afar,planned", 16, 5)
+    found = simulate("ring", "isolated,least-loaded,planned", 16, 5)
     assert found["planned"].value > 1.2 * found["isolated"].value
-    assert min(found["least-loaded"].value, found["afar"].value) > found["isolated"].value
+    assert found["least-loaded"].value > found["isolated"].value
 
 
 def test_permutations_get_the_known_shares_of_line_rate() -> None:
