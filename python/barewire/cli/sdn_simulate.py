@@ -118,30 +118,39 @@ def _shape(text: str) -> tuple[int, int]:
 
 def _print(series: list[Series], *, both: bool, markdown: bool) -> None:
     console = Console(highlight=False, width=_DOCUMENT_COLUMNS if markdown else None)
-    reference = "of it alone" if both else "of a star"
-    for quantity in dict.fromkeys((one.quantity, one.unit) for one in series):
+    for name, unit in dict.fromkeys((one.quantity, one.unit) for one in series):
+        rows = [_row(one) for one in series if one.quantity == name]
+        headings = [
+            "strategy",
+            "hosts",
+            f"{name}, {unit}",
+            "± 95 %",
+            "of it alone" if both else "of a star",
+            "of bound",
+        ]
         table = Table(box=MARKDOWN if markdown else SIMPLE_HEAD)
-        table.add_column("strategy", no_wrap=True)
-        table.add_column("hosts", justify="right")
-        unit = f"{quantity[0]}, {quantity[1]}" if quantity[1][0] != "o" else f"{quantity[0]} {quantity[1]}"
-        for heading in (unit, "± 95 %", reference, "of bound", "published"):
-            table.add_column(heading, justify="right")
-        for one in series:
-            if (one.quantity, one.unit) != quantity:
-                continue
-            table.add_row(
-                one.strategy,
-                str(one.hosts),
-                f"{one.value:.2f}",
-                f"{one.interval[1] - one.value:.2f}" if one.interval else "",
-                *(
-                    f"{fraction:.2f}" if fraction else ""
-                    for fraction in map(one.fraction_of, (one.reference, one.bound))
-                ),
-                f"{one.published:.2f}" if one.published else "",
-            )
+        for number, heading in enumerate([*headings, "published"]):
+            if any(row[number] for row in rows):
+                table.add_column(heading, justify="right" if number else "left", no_wrap=not number)
+            else:
+                for row in rows:
+                    row[number] = None
+        for row in rows:
+            table.add_row(*(cell for cell in row if cell is not None))
         console.print(table)
     console.print(
         "[dim]Means over seeds; fractions are geometric means of pairs with equal seeds. The star has the same hosts "
         "and cannot block; the bound is what no routing beats.[/]"
     )
+
+
+def _row(one: Series) -> list[str | None]:
+    fractions = [one.fraction_of(other) for other in (one.reference, one.bound)]
+    return [
+        one.strategy,
+        str(one.hosts),
+        f"{one.value:.2f}",
+        f"{one.interval[1] - one.value:.2f}" if one.interval else "",
+        *("" if fraction is None else f"{fraction:.2f}" for fraction in fractions),
+        f"{one.published:.2f}" if one.published else "",
+    ]

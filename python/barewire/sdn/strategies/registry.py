@@ -49,8 +49,7 @@ def _known(name: str) -> type[Any]:
         if kind.name == name:
             return kind
     for one in entry_points(group=ENTRY_POINTS, name=name):
-        loaded: type[Any] = one.load()
-        return loaded
+        return _imported(one.module, one.attr)
     raise WrongUse(f"there is no strategy '{name}'; there are: {', '.join(names())}, or module:Class of your own")
 
 
