@@ -26,6 +26,7 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
     "tune": ("tune", "tune"),
     "compare": ("compare", "compare"),
     "report": ("report", "report"),
+    "sdn": ("sdn", "app"),
 }
 
 

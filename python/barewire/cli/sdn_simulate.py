@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`barewire sdn simulate`: what strategies would reach on a network that nobody has built."""
+
+import json
+import re
+from dataclasses import replace
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich.box import MARKDOWN, SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from barewire.cli.progress import progress_bar
+from barewire.errors import WrongUse
+from barewire.sdn.simulate import RingPlan, Series, Setup, Shape, experiment, simulations
+from barewire.sdn.strategies import names
+from barewire.topology import parse, with_rate
+from barewire.topology.rate import check_rate, parse_rate
+
+ALL = "all"
+# A table's width where nobody looks: no column may be cut in a document.
+_DOCUMENT_COLUMNS = 200
+
+
+class WorkloadName(StrEnum):
+    """What is simulated."""
+
+    ring = "ring"
+    shuffle = "shuffle"
+    both = "both"
+    permutation = "permutation"
+
+
+class Transport(StrEnum):
+    """What carries the rings' messages."""
+
+    tcp = "tcp"
+    llc = "llc"
+
+
+def simulate(
+    topology: Annotated[str, typer.Option(help="fat-tree:K, star:N or FILE.toml.")] = "fat-tree:4",
+    strategy: Annotated[
+        str,
+        typer.Option(
+            help="Strategies with commas between, with parameters as in isolated:seconds=30; or all. "
+            "mpi=planned+bigdata=ecmp gives each profile its own."
+        ),
+    ] = ALL,
+    workload: Annotated[
+        WorkloadName, typer.Option(help="What runs; both: rings beside a shuffle.")
+    ] = WorkloadName.ring,
+    hosts: Annotated[
+        str, typer.Option(help="How many hosts, with commas between; in the published placement.")
+    ] = "4,8,16",
+    seeds: Annotated[int, typer.Option(help="How many different rings, jobs or permutations.")] = 5,
+    rate: Annotated[str, typer.Option(help="Each link's rate where the topology has none.")] = "1gbit",
+    message: Annotated[int, typer.Option(help="Bytes of a ring's message.")] = 2_000_000,
+    overhead_ms: Annotated[
+        float, typer.Option(help="What a message costs its sender besides; 10 ms fits the published stp.")
+    ] = 10.0,
+    transport: Annotated[Transport, typer.Option(help="tcp: a connection for each two ranks.")] = Transport.tcp,
+    shape: Annotated[str, typer.Option(help="Mappers x reducers of a shuffle.")] = "128x4",
+    volume: Annotated[int, typer.Option(help="Bytes of a shuffle.")] = 4_000_000_000,
+    copies: Annotated[int, typer.Option(help="Parts that a reducer fetches at a time.")] = 5,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table for a document.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Simulate strategies on a network: max-min fair flows, the same plug-ins as the controller's."""
+    strategies = names() if strategy == ALL else [one.strip() for one in strategy.split(",") if one.strip()]
+    if not strategies:
+        raise WrongUse(f"--strategy names none; there are: {', '.join(names())}")
+    rate_bit_s = parse_rate(rate)
+    check_rate(rate_bit_s)
+    if rate_bit_s is None:
+        raise WrongUse("--rate: a simulation needs a rate, such as 1gbit")
+    if message < 1 or not 0 <= overhead_ms < float("inf"):
+        raise WrongUse("--message is 1 byte or more, and --overhead-ms 0 or more")
+    mappers, reducers = _shape(shape)
+    setup = Setup(
+        with_rate(parse(topology), rate_bit_s),
+        replace(RingPlan(), message_bytes=message, overhead_s=overhead_ms / 1e3, transport=transport.value),
+        Shape(mappers, reducers, volume, copies),
+    )
+    counts = _counts(hosts)
+    total = simulations(workload.value, len(strategies), len(counts), seeds)
+    done = 0
+    with progress_bar(quiet=as_json) as show:
+
+        def advance() -> None:
+            nonlocal done
+            done += 1
+            show(done, total, "simulating")
+
+        series = experiment(setup, workload.value, strategies, counts, seeds, advance)
+    if as_json:
+        document = {"schema": "barewire-simulate/1", "topology": topology, "rate_bit_s": rate_bit_s, "seeds": seeds}
+        typer.echo(json.dumps({**document, "series": [one.to_json() for one in series]}, allow_nan=False))
+    else:
+        _print(series, both=workload is WorkloadName.both, markdown=markdown)
+
+
+def _counts(text: str) -> list[int]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(re.fullmatch(r"[0-9]{1,6}", word) for word in words):
+        raise WrongUse(f"--hosts is numbers with commas between, as in 4,8,16, not '{text}'")
+    return [int(word) for word in words]
+
+
+def _shape(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"([0-9]{1,6})[x×]([0-9]{1,6})", text)
+    if match is None:
+        raise WrongUse(f"--shape is mappers x reducers, as in 128x4, not '{text}'")
+    return int(match[1]), int(match[2])
+
+
+def _print(series: list[Series], *, both: bool, markdown: bool) -> None:
+    console = Console(highlight=False, width=_DOCUMENT_COLUMNS if markdown else None)
+    for name, unit in dict.fromkeys((one.quantity, one.unit) for one in series):
+        rows = [_row(one) for one in series if one.quantity == name]
+        headings = [
+            "strategy",
+            "hosts",
+            f"{name}, {unit}",
+            "± 95 %",
+            "of it alone" if both else "of a star",
+            "of bound",
+        ]
+        table = Table(box=MARKDOWN if markdown else SIMPLE_HEAD)
+        for number, heading in enumerate([*headings, "published"]):
+            if any(row[number] for row in rows):
+                table.add_column(heading, justify="right" if number else "left", no_wrap=not number)
+            else:
+                for row in rows:
+                    row[number] = None
+        for row in rows:
+            table.add_row(*(cell for cell in row if cell is not None))
+        console.print(table)
+    console.print(
+        "[dim]Means over seeds; fractions are geometric means of pairs with equal seeds. The star has the same hosts "
+        "and cannot block; the bound is what no routing beats.[/]"
+    )
+
+
+def _row(one: Series) -> list[str | None]:
+    fractions = [one.fraction_of(other) for other in (one.reference, one.bound)]
+    return [
+        one.strategy,
+        str(one.hosts),
+        f"{one.value:.2f}",
+        f"{one.interval[1] - one.value:.2f}" if one.interval else "",
+        *("" if fraction is None else f"{fraction:.2f}" for fraction in fractions),
+        f"{one.published:.2f}" if one.published else "",
+    ]

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What every network is compared with: the same hosts with the same links on one switch that nothing can block."""
+
+from collections.abc import Sequence
+
+from barewire.errors import WrongUse
+from barewire.topology import Network, Port
+from barewire.topology.links import Links
+
+
+def non_blocking(network: Network, hosts: Sequence[str]) -> Network:
+    """Return a star of these hosts with their links' rates. WrongUse for hosts that the network does not have."""
+    links = Links()
+    rates: dict[Port, int] = {}
+    for number, host in enumerate(hosts, start=1):
+        attachment = network.attachment(host)
+        if attachment is None or host not in network.host_numbers:
+            raise WrongUse(f"the topology has no host '{host}' with a link")
+        ours, theirs = Port(host, 1), Port("s1", number)
+        links.add(ours, theirs)
+        rates[ours] = round(network.rate_byte_s(network.ports[host][0]) * 8)
+        rates[theirs] = round(network.rate_byte_s(attachment) * 8)
+    return Network(("s1",), tuple(hosts), links.peers, rates)

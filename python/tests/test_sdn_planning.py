@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Planning: edge colourings are proper and even, permutations get line rate, patterns are followed."""
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+from test_topology import DIAMOND
+
+from barewire.sdn.flow import Flow, FlowKey, Placed, View
+from barewire.sdn.simulate.ring import Ring, RingPlan
+from barewire.sdn.strategies import named
+from barewire.sdn.strategies.clos import NoClosError, clos_paths
+from barewire.sdn.strategies.colouring import colour_edges, colour_evenly
+from barewire.sdn.strategies.planned import plan
+from barewire.topology import Network, Path, Port, fat_tree, shortest_paths, with_rate
+
+TREE = with_rate(fat_tree(4), 10**9)
+WORKERS = [host for host in TREE.hosts if host.startswith("h")]
+
+
+def permutation(hosts: list[str], seed: int) -> dict[tuple[str, str], int]:
+    to = random.Random(seed).sample(hosts, len(hosts))
+    return {(source, target): 1 for source, target in zip(hosts, to, strict=True) if source != target}
+
+
+def most(paths: Mapping[tuple[str, str], Path]) -> int:
+    """The most flows on any port."""
+    return max(Counter(port for path in paths.values() for port in path).values())
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_colours_differ_wherever_edges_of_a_multigraph_meet(seed: int) -> None:
+    luck = random.Random(seed)
+    edges = [(luck.randrange(6), luck.randrange(6)) for _ in range(luck.randrange(1, 40))]
+    degree = max(Counter(("left", left) for left, _ in edges).values())
+    degree = max(degree, *Counter(right for _, right in edges).values())
+    colours = colour_edges(edges, degree)
+    assert set(colours) <= set(range(degree))
+    for side in (0, 1):
+        meet = Counter((edge[side], colour) for edge, colour in zip(edges, colours, strict=True))
+        assert max(meet.values()) == 1
+    with pytest.raises(ValueError, match="more than"):
+        colour_edges(edges, degree - 1)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_even_colours_are_as_even_as_whole_numbers_allow(seed: int) -> None:
+    """Without groups, a vertex of degree d has at most ⌈d / colours⌉ edges of any colour."""
+    luck = random.Random(seed)
+    edges = [(luck.randrange(5), luck.randrange(5)) for _ in range(luck.randrange(1, 60))]
+    colours = luck.randrange(1, 6)
+    chosen = colour_evenly(edges, [0] * len(edges), colours)
+    for side in (0, 1):
+        degree = Counter(edge[side] for edge in edges)
+        for (vertex, _), times in Counter((e[side], c) for e, c in zip(edges, chosen, strict=True)).items():
+            assert times <= -(-degree[vertex] // colours)
+
+
+def test_edges_of_one_group_have_different_colours() -> None:
+    edges = [("a", "x"), ("a", "y"), ("a", "x"), ("a", "y")]
+    colours = colour_evenly(edges, [1, 2, 2, 1], 2)
+    assert colours[0] != colours[3] and colours[1] != colours[2]
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("k", [4, 6, 8])
+def test_every_random_permutation_gets_links_of_its_own(k: int, seed: int) -> None:
+    tree = fat_tree(k)
+    pattern = permutation([host for host in tree.hosts if host.startswith("h")], seed)
+    paths = plan(tree, pattern)
+    assert set(paths) == set(pattern) and most(paths) == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("hosts", [WORKERS[:8:2], WORKERS[::2], WORKERS])
+def test_a_ring_has_line_rate_in_each_direction_and_in_both_at_once(hosts: list[str], seed: int) -> None:
+    """Each half is a permutation with links of its own; together there are at most the two that a host's link has."""
+    for pattern in Ring(hosts, seed, RingPlan()).ring_patterns():
+        paths = plan(TREE, pattern)
+        right = list(pattern)[: len(hosts)]
+        assert most(paths) <= 2
+        assert most({pair: paths[pair] for pair in right}) == 1
+        assert most({pair: path for pair, path in paths.items() if pair not in right}) == 1
+
+
+def test_jobs_on_neighbouring_hosts_share_no_link() -> None:
+    """Rings on the odd hosts, all-to-all on the even ones: every path is of one job's planes."""
+    rings = Ring(WORKERS[::2], 1, RingPlan()).ring_patterns()[3]
+    shuffle = {(one, two): 10**9 for one in WORKERS[1::2] for two in WORKERS[1::2] if one != two}
+    paths = plan(TREE, {**rings, **shuffle})
+    ports = [{port for pair in job for port in paths[pair]} for job in (rings, shuffle)]
+    assert not ports[0] & ports[1]
+    assert most({pair: paths[pair] for pair in rings}) == 2
+
+
+def test_volumes_decide_which_flows_go_together() -> None:
+    """Two hosts of one switch send 9 and 1 each: both links carry 10, however the pattern is announced."""
+    volumes = [("h1", "h3", 9), ("h1", "h5", 1), ("h2", "h7", 1), ("h2", "h9", 9)]
+    for order in permutations(volumes):
+        paths = plan(TREE, {(source, target): volume for source, target, volume in order})
+        loads: Counter[Port] = Counter()
+        for source, target, volume in volumes:
+            loads[paths[source, target][0]] += volume
+        assert sorted(loads.values()) == [10, 10]
+
+
+def test_colouring_refuses_what_is_no_folded_clos_network() -> None:
+    broken = without(TREE, Port("s13", 3))
+    pattern = permutation(WORKERS, 1)
+    groups = dict.fromkeys(pattern, 0)
+    for network, pairs in ((broken, groups), (DIAMOND, {("h1", "h9"): 0}), (TREE, {("h1", "server1"): 0})):
+        with pytest.raises(NoClosError):
+            clos_paths(network, pairs, pairs)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_broken_link_is_planned_around_and_no_link_is_fuller_than_it_must_be(seed: int) -> None:
+    """s13 has one uplink left for two hosts, so two flows may share links, but nowhere three."""
+    broken = without(TREE, Port("s13", 3))
+    paths = plan(broken, permutation(WORKERS, seed))
+    assert all(path in shortest_paths(broken, *pair) for pair, path in paths.items())
+    assert most(paths) <= 2
+
+
+def test_a_pattern_with_the_server_is_planned_too() -> None:
+    pattern = {**permutation(WORKERS, 3), ("server1", "h9"): 1, ("h4", "server1"): 1}
+    paths = plan(TREE, pattern)
+    assert set(paths) == set(pattern)
+    assert all(path in shortest_paths(TREE, *pair) for pair, path in paths.items())
+
+
+def test_unknown_hosts_and_empty_volumes_of_a_pattern_have_no_plan() -> None:
+    assert set(plan(TREE, {("h1", "h5"): 1, ("h1", "h99"): 1, ("h2", "h6"): 0})) == {("h1", "h5")}
+
+
+def test_flows_follow_the_present_pattern_and_move_when_it_steps_on() -> None:
+    now, following = permutation(WORKERS, 1), permutation(WORKERS, 2)
+    strategy = named("planned")
+    placed: dict[FlowKey, Placed] = {}
+    view = View(TREE, 0.0, placed, patterns=(now, following))
+    for source, target in {**now, **following}:
+        flow = Flow(FlowKey(source, target, "tcp", 1, 2))
+        path = strategy.place(flow, shortest_paths(TREE, source, target), view).path
+        placed[flow.key] = Placed(flow, path, 0.0)
+    assert strategy.rearrange(view) == {}
+    assert most({pair: placed[FlowKey(*pair, "tcp", 1, 2)].path for pair in now}) == 1
+    stepped = replace(view, patterns=(following,))
+    moves = strategy.rearrange(stepped)
+    paths = {
+        pair: moves.get(FlowKey(*pair, "tcp", 1, 2), placed[FlowKey(*pair, "tcp", 1, 2)].path) for pair in following
+    }
+    assert most(paths) == 1
+    some = next(iter(moves))
+    assert some not in strategy.rearrange(replace(stepped, fixed=frozenset({some})))
+
+
+def test_flows_that_nobody_announced_go_as_by_least_loaded() -> None:
+    flow = Flow(FlowKey("h1", "h16"))
+    paths = shortest_paths(TREE, "h1", "h16")
+    view = View(TREE, 0.0, crossing=Counter(port for path in paths[:3] for port in path[:-1]))
+    assert named("planned").place(flow, paths, view).path == paths[3]
+
+
+def without(network: Network, port: Port) -> Network:
+    gone = {port, network.peers[port]}
+    return replace(network, peers={one: peer for one, peer in network.peers.items() if one not in gone})

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What each strategy does with one flow, on the published fat-tree: 4 paths between pods, 1 in a switch."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import count
+from math import inf
+from typing import ClassVar
+
+import pytest
+
+from barewire.errors import WrongUse
+from barewire.sdn.flow import Flow, FlowKey, Placed, View
+from barewire.sdn.strategies import Placement, Strategy, named, names
+from barewire.sdn.strategies.hedera import natural_demands
+from barewire.sdn.strategies.still import Still
+from barewire.topology import Path, Port, fat_tree, shortest_paths, star, with_rate
+
+TREE = with_rate(fat_tree(4, servers=0), 8_000_000)  # links of 10^6 bytes a second
+LINE = 1e6
+PODS_APART = shortest_paths(TREE, "h1", "h16")
+NOTHING_YET = View(TREE, now_s=100.0)
+_ports = count(40000)
+
+
+def flow(source: str = "h1", destination: str = "h16", *, identification: int = 0) -> Flow:
+    return Flow(FlowKey(source, destination, "tcp", next(_ports), 80), identification=identification)
+
+
+def placed(
+    view: View, path: Path, *, rate: float = 0.0, reserved_until_s: float = 0.0, one: Flow | None = None
+) -> View:
+    one = one or flow()
+    return replace(
+        view, placed={**view.placed, one.key: Placed(one, path, view.now_s, reserved_until_s, rate_byte_s=rate)}
+    )
+
+
+def place(strategy: str | Strategy, one: Flow, view: View = NOTHING_YET) -> Path:
+    chosen = named(strategy) if isinstance(strategy, str) else strategy
+    return chosen.place(one, shortest_paths(view.network, one.key.source, one.key.destination), view).path
+
+
+def test_stp_always_takes_the_first_path() -> None:
+    assert {place("stp", flow(identification=number)) for number in range(8)} == {PODS_APART[0]}
+
+
+def test_traffic_sums_both_directions_and_the_last_of_equals_wins() -> None:
+    """Received bytes alone make a path dear; the two that remain without load are equal."""
+    view = replace(
+        NOTHING_YET,
+        load_byte_s={PODS_APART[0][0]: 5.0},  # the edge switch's port, so the first two paths
+        received_byte_s={PODS_APART[3][1]: 3.0},
+    )
+    assert place("traffic", flow(), view) == PODS_APART[2]
+    assert place("traffic", flow()) == PODS_APART[3]
+    assert place("traffic:ties=first", flow()) == PODS_APART[0]
+
+
+def test_traffic_prefers_one_full_link_to_several_half_full_ones() -> None:
+    """The published fault: 0.9 of one link is less than twice 0.5, or 0.4 on each. Least-loaded does the opposite."""
+    load = {PODS_APART[0][1]: 0.9 * LINE, PODS_APART[1][1]: 0.5 * LINE, PODS_APART[1][2]: 0.5 * LINE}
+    load |= {port: 0.4 * LINE for path in PODS_APART[2:] for port in path[:-1]}
+    view = replace(NOTHING_YET, load_byte_s=load)
+    assert place("traffic", flow(), view) == PODS_APART[0]
+    assert place("least-loaded", flow(), view) != PODS_APART[0]
+
+
+def test_traffic_sends_a_burst_all_one_way_and_least_loaded_spreads_it() -> None:
+    for strategy, ways in (("traffic", 1), ("least-loaded", 4)):
+        view = NOTHING_YET
+        for _ in range(4):
+            one = flow()
+            view = placed(view, place(strategy, one, view), one=one)
+        assert len({entry.path for entry in view.placed.values()}) == ways
+
+
+def test_published_ecmp_is_the_identification_modulo_the_paths_so_answers_take_the_first() -> None:
+    assert [place("ecmp-published", flow(identification=number)) for number in (0, 6, 7)] == [
+        PODS_APART[0],
+        PODS_APART[2],
+        PODS_APART[3],
+    ]
+
+
+def test_isolated_skips_taken_paths_by_the_identification_modulo_those_left() -> None:
+    """Identification 6 names path 2 of 4; once that is taken, path 0 of the 3 left, then path 0 of 2 (path 1)."""
+    view = NOTHING_YET
+    chosen = []
+    for _ in range(4):
+        placement = named("isolated").place(flow(identification=6), PODS_APART, view)
+        assert placement.reserve_s == 60
+        view = placed(view, placement.path, reserved_until_s=view.now_s + placement.reserve_s)
+        chosen.append(PODS_APART.index(placement.path))
+    assert chosen == [2, 0, 1, 3]
+
+
+def test_isolated_takes_the_last_candidate_when_all_are_taken_and_reserves_nothing() -> None:
+    taken = replace(NOTHING_YET, reservations=dict.fromkeys(PODS_APART, 130.0))
+    for identification, last in ((0, 3), (1, 0), (6, 3)):
+        placement = named("isolated").place(flow(identification=identification), PODS_APART, taken)
+        assert (PODS_APART.index(placement.path), placement.reserve_s) == (last, 0)
+
+
+def test_isolated_reserves_a_list_of_switches_until_its_time_is_over() -> None:
+    """Another host of the same edge switches is refused the path, another edge switch is not; after 60 s nobody is."""
+    view = replace(NOTHING_YET, reservations={PODS_APART[0]: 160.0})
+    same_switches = flow("h2", "h15")
+    assert shortest_paths(TREE, "h2", "h15").index(place("isolated", same_switches, view)) == 1
+    other_switch = flow("h1", "h14")
+    assert shortest_paths(TREE, "h1", "h14").index(place("isolated", other_switch, view)) == 0
+    assert place("isolated", flow(), replace(view, now_s=160.0)) == PODS_APART[0]
+
+
+def test_isolated_as_published_reserves_for_as_long_as_the_flow_lives() -> None:
+    assert named("isolated:seconds=inf").place(flow(), PODS_APART, NOTHING_YET).reserve_s == inf
+
+
+def test_isolated_within_one_switch_has_one_path_and_uses_it_again() -> None:
+    path = shortest_paths(TREE, "h1", "h2")[0]
+    taken = replace(NOTHING_YET, reservations={path: 130.0})
+    assert place("isolated", flow("h1", "h2"), taken) == path
+
+
+def test_ecmp_choices_are_uncorrelated_between_levels() -> None:
+    """All four paths are equally likely: with one basis for all switches only two would ever be used."""
+    used = Counter(PODS_APART.index(place("ecmp", flow())) for _ in range(2000))
+    assert sorted(used) == [0, 1, 2, 3]
+    assert all(400 < times < 600 for times in used.values())
+
+
+def test_ecmp_keeps_a_flow_s_path_and_another_basis_changes_it() -> None:
+    flows = [flow() for _ in range(50)]
+    first = [place("ecmp", one) for one in flows]
+    assert first == [place("ecmp", one) for one in flows]
+    assert first != [place("ecmp:basis=1", one) for one in flows]
+
+
+def test_ecmp_hashes_the_addresses_where_there_are_no_ports() -> None:
+    pairs = [Flow(FlowKey(f"h{one}", f"h{two}", "llc")) for one in range(1, 5) for two in range(9, 17)]
+    ways = {place("ecmp", pair)[0].number for pair in pairs}
+    assert len(ways) == 2
+
+
+def test_dmodk_brings_everything_for_one_host_down_one_way() -> None:
+    """All sources in other pods meet the destination through one core; hosts of one switch have different ones."""
+    cores: dict[str, set[str]] = {}
+    for destination in ("h13", "h14", "h15", "h16"):
+        cores[destination] = {place("dmodk", flow(f"h{number}", destination))[2].node for number in range(1, 13)}
+    assert all(len(one) == 1 for one in cores.values())
+    assert len(set.union(*cores.values())) == 4
+
+
+def test_least_loaded_breaks_ties_of_counts_by_the_measured_load() -> None:
+    view = replace(NOTHING_YET, load_byte_s={path[2]: LINE / 2 for path in PODS_APART[:3]})
+    assert place("least-loaded", flow(), view) == PODS_APART[3]
+
+
+def test_least_loaded_uses_the_count_that_is_kept_for_it() -> None:
+    view = replace(NOTHING_YET, crossing=Counter(port for path in PODS_APART[:3] for port in path[:-1]))
+    assert place("least-loaded", flow(), view) == PODS_APART[3]
+
+
+def test_hedera_estimates_what_flows_would_send_if_only_hosts_limited_them() -> None:
+    """The example of two senders to one receiver: h1 halves its link, h2 sends what h3 has left."""
+    assert natural_demands(TREE, [("h1", "h3"), ("h1", "h4"), ("h2", "h3")]) == [
+        pytest.approx(LINE / 2),
+        pytest.approx(LINE / 2),
+        pytest.approx(LINE / 2),
+    ]
+    assert natural_demands(TREE, [("h1", "h3"), ("h1", "h4"), ("h1", "h5"), ("h2", "h3")])[3] == pytest.approx(2e6 / 3)
+
+
+def collision(rate: float) -> tuple[View, Flow, Flow]:
+    """Two flows of different hosts on one path, at half rate each."""
+    one, other = flow("h1", "h16"), flow("h2", "h14")
+    view = placed(NOTHING_YET, PODS_APART[0], rate=rate, one=one)
+    return placed(view, shortest_paths(TREE, "h2", "h14")[0], rate=rate, one=other), one, other
+
+
+@pytest.mark.parametrize("strategy", ["hedera", "hedera:scheduler=first-fit", "afar:above=0.4"])
+def test_re_placement_separates_two_large_flows_that_collide(strategy: str) -> None:
+    view, one, other = collision(LINE / 2)
+    moves = named(strategy).rearrange(view)
+    paths = {key: moves.get(key, view.placed[key].path) for key in (one.key, other.key)}
+    assert not set(paths[one.key][:-1]) & set(paths[other.key][:-1])
+    assert named(strategy).rearrange(view) == moves
+
+
+@pytest.mark.parametrize("strategy", ["hedera", "hedera:scheduler=first-fit", "afar:above=0.4"])
+def test_flows_of_other_strategies_are_loads_and_stay(strategy: str) -> None:
+    view, one, other = collision(LINE / 2)
+    moves = named(strategy).rearrange(replace(view, fixed=frozenset({one.key})))
+    assert set(moves) == {other.key}
+    assert named(strategy).rearrange(replace(view, fixed=frozenset({one.key, other.key}))) == {}
+
+
+def test_hedera_leaves_small_flows_to_ecmp() -> None:
+    view, _, _ = collision(LINE / 20)
+    assert named("hedera").rearrange(view) == {}
+    one = flow()
+    assert place("hedera", one) == place("ecmp", one)
+
+
+def test_afar_moves_nothing_off_links_that_are_not_hot() -> None:
+    view, _, _ = collision(LINE / 5)
+    assert named("afar").rearrange(view) == {}
+    assert named("afar:above=0.3").rearrange(view) != {}
+
+
+def test_a_strategy_that_stays_is_never_asked_and_moves_nothing() -> None:
+    for name in ("stp", "traffic", "ecmp-published", "isolated", "ecmp", "dmodk", "least-loaded"):
+        assert (named(name).period_s, named(name).rearrange(collision(LINE)[0])) == (0, {})
+
+
+def test_every_strategy_places_on_a_star_which_has_one_path() -> None:
+    one = flow("h1", "h2")
+    small = star(3)
+    assert all(place(name, one, View(small, 0.0)) == (Port("s1", 2),) for name in names())
+
+
+@dataclass(frozen=True)
+class Own(Still):
+    """A strategy of somebody else's."""
+
+    offset: int = 0
+    name: ClassVar[str] = "own"
+
+    def place(self, flow: Flow, paths: list[Path], view: View) -> Placement:
+        return Placement(paths[self.offset % len(paths)])
+
+
+def test_a_strategy_of_one_s_own_is_named_by_module_and_class_with_parameters() -> None:
+    assert place("test_sdn_strategies:Own", flow()) == PODS_APART[0]
+    assert place("test_sdn_strategies:Own:offset=2", flow()) == PODS_APART[2]
+
+
+def test_unknown_strategies_and_parameters_are_refused_with_what_there_is() -> None:
+    with pytest.raises(WrongUse, match=r"no strategy 'best'; there are: stp, traffic, ecmp-published, isolated, ecmp"):
+        named("best")
+    with pytest.raises(WrongUse, match="does not take 'hours=1'; it takes: seconds"):
+        named("isolated:hours=1")
+    with pytest.raises(WrongUse, match="seconds is of type float, not 'long'"):
+        named("isolated:seconds=long")
+    for text in (
+        "isolated:seconds=0",
+        "isolated:seconds=nan",
+        "traffic:ties=none",
+        "hedera:scheduler=luck",
+        "afar:period_s=0",
+    ):
+        with pytest.raises(WrongUse):
+            named(text)
+    for text in ("isolated:60", "no_such_module:Own", "test_sdn_strategies:TREE", "test_sdn_strategies:Nothing"):
+        with pytest.raises(WrongUse, match=r"cannot be loaded|is no strategy"):
+            named(text)
