@@ -2,7 +2,8 @@
 """An emulated cluster of network namespaces: hosts, links and switches on one machine, gone without a trace."""
 
 from barewire.lab.cluster import Lab
-from barewire.lab.spec import LinkSpec, Topology, format_rate, parse_loss, parse_rate, parse_topology
+from barewire.lab.spec import LinkSpec, Topology, parse_loss, parse_topology
 from barewire.lab.state import Host
+from barewire.topology.rate import format_rate, parse_rate
 
 __all__ = ["Host", "Lab", "LinkSpec", "Topology", "format_rate", "parse_loss", "parse_rate", "parse_topology"]

@@ -5,19 +5,15 @@ import re
 from dataclasses import dataclass
 
 from barewire.errors import WrongUse
+from barewire.topology.rate import check_rate
 
 # A host is one /24 address and one bridge port; beyond this the emulation measures the scheduler, not a network.
 STAR_HOSTS_MIN, STAR_HOSTS_MAX = 2, 250
 # IPv4 needs 68 (RFC 791); a veth and a bridge carry at most 65535.
 MTU_BYTES_MIN, MTU_BYTES_MAX = 68, 65535
-# Below, one full frame takes longer than a ping-pong's time-out; above, no machine emulates it.
-RATE_BIT_S_MIN, RATE_BIT_S_MAX = 64_000, 400_000_000_000
 
-UNSHAPED = "unshaped"
 TOPOLOGIES = f"pair, star:N with {STAR_HOSTS_MIN} ≤ N ≤ {STAR_HOSTS_MAX}"
-_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)bit(?:/s|ps)?", re.IGNORECASE)
 _LOSS = re.compile(r"(\d+(?:\.\d+)?)\s*%|0")
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 @dataclass(frozen=True)
@@ -34,9 +30,7 @@ class LinkSpec:
 
     def __post_init__(self) -> None:
         """Refuse what no link can be."""
-        if self.rate_bit_s is not None and not RATE_BIT_S_MIN <= self.rate_bit_s <= RATE_BIT_S_MAX:
-            bounds = f"{format_rate(RATE_BIT_S_MIN)} to {format_rate(RATE_BIT_S_MAX)}"
-            raise WrongUse(f"rate {self.rate_bit_s} bit/s is outside {bounds}; for no limit use '{UNSHAPED}'")
+        check_rate(self.rate_bit_s)
         if not MTU_BYTES_MIN <= self.mtu <= MTU_BYTES_MAX:
             raise WrongUse(f"MTU {self.mtu} is outside {MTU_BYTES_MIN} to {MTU_BYTES_MAX} bytes")
         if not 0 <= self.loss <= 1:
@@ -67,17 +61,6 @@ def parse_topology(text: str) -> Topology:
     raise WrongUse(f"unknown topology '{text}'; there are: {TOPOLOGIES}")
 
 
-def parse_rate(text: str) -> int | None:
-    """Read `1gbit`, `2.5Gbit/s`, `100mbit` as bit/s, `unshaped` as None; range is checked by LinkSpec."""
-    if text.strip().lower() == UNSHAPED:
-        return None
-    match = _RATE.fullmatch(text.strip())
-    if match is None:
-        # "1gbps" means bytes to tc and bits to everybody else, so a unit must be spelt out.
-        raise WrongUse(f"unknown rate '{text}'; write it as 100mbit, 1gbit, 2.5Gbit/s or {UNSHAPED}")
-    return round(float(match[1]) * _UNITS[match[2].lower()])
-
-
 def parse_loss(text: str) -> float:
     """Read `1%`, `0.1 %` or `0` as a share; range is checked by LinkSpec."""
     match = _LOSS.fullmatch(text.strip())
@@ -85,13 +68,3 @@ def parse_loss(text: str) -> float:
         # A bare 0.1 could be a share or percent.
         raise WrongUse(f"unknown loss '{text}'; write it as 0.1% or 1%")
     return float(match[1] or 0) / 100
-
-
-def format_rate(rate_bit_s: int | None) -> str:
-    """Write a rate so that `parse_rate` reads the same number."""
-    if rate_bit_s is None:
-        return UNSHAPED
-    for prefix in "tgmk":
-        if rate_bit_s >= _UNITS[prefix]:
-            return f"{rate_bit_s / _UNITS[prefix]:.12g}{prefix}bit"
-    return f"{rate_bit_s}bit"

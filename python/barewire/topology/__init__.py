@@ -1,6 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Switched networks as data: what the lab builds, what the controller discovers, what strategies route on."""
 
+from barewire.topology.custom import load
+from barewire.topology.document import from_json, to_json
+from barewire.topology.fat_tree import fat_tree
 from barewire.topology.network import Network, Path, Port, shortest_paths
+from barewire.topology.parse import parse, with_rate
+from barewire.topology.star import star
 
-__all__ = ["Network", "Path", "Port", "shortest_paths"]
+__all__ = [
+    "Network",
+    "Path",
+    "Port",
+    "fat_tree",
+    "from_json",
+    "load",
+    "parse",
+    "shortest_paths",
+    "star",
+    "to_json",
+    "with_rate",
+]

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""A network of one's own, from a TOML file:
+
+    switches = ["s1", "s2", "s3"]
+    hosts = ["h1", "h2"]
+
+    [[links]]
+    ends = ["h1", "s1"]             # ports get the lowest numbers that are free, in the file's order
+
+    [[links]]
+    ends = ["s1:3", "s2:1"]         # or these
+    rate = "10mbit"                 # in both directions; else the lab's own
+
+Switches are named s1, s2 …: the number is the datapath id. Loops are allowed; a part that no link joins to the rest is
+not, nor a host with more than one link.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+
+from barewire.errors import WrongUse
+from barewire.topology.links import Links
+from barewire.topology.network import Network, Port
+from barewire.topology.rate import check_rate, parse_rate
+
+# A datapath id has 48 bits that are free, but a switch also has an Ethernet address with 16.
+SWITCH_NUMBER_MAX = 0xFFFF
+# OpenFlow 1.3 reserves what is above OFPP_MAX; Open vSwitch numbers ports with 16 bits, up to 0xff00.
+PORT_NUMBER_MAX = 0xFEFF
+_SWITCH = re.compile(r"s([1-9][0-9]{0,4})")
+# Interfaces are named after hosts, with a word before, and the kernel allows 15 characters.
+_HOST = re.compile(r"[a-z][a-z0-9-]{0,8}[a-z0-9]|[a-z]")
+_END = re.compile(r"([^:]*)(?::([0-9]{1,9}))?")
+_KEYS = {"switches", "hosts", "links"}
+_LINK_KEYS = {"ends", "rate"}
+
+
+def load(path: str | Path) -> Network:
+    """Read a TOML file; WrongUse says what in it is wrong."""
+    try:
+        document = tomllib.loads(Path(path).read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise WrongUse(f"topology file {path} cannot be read: {error}") from error
+    try:
+        return _read(document)
+    except WrongUse as error:
+        raise WrongUse(f"topology file {path}: {error}") from error
+
+
+def _read(document: Mapping[str, Any]) -> Network:
+    _only(document, _KEYS, "the file")
+    switches, hosts = _names(document, "switches"), _names(document, "hosts")
+    for switch in switches:
+        match = _SWITCH.fullmatch(switch)
+        if match is None or int(match[1]) > SWITCH_NUMBER_MAX:
+            raise WrongUse(f"'{switch}' is no switch; they are named s1 to s{SWITCH_NUMBER_MAX}, as their datapath ids")
+    for host in hosts:
+        if _HOST.fullmatch(host) is None or _SWITCH.fullmatch(host) is not None:
+            raise WrongUse(
+                f"'{host}' is no host; write up to 10 of a-z, 0-9 and -, beginning with a letter, such as h1"
+            )
+    if not switches:
+        raise WrongUse('there is no switch; write switches = ["s1"]')
+    tables = document.get("links", [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise WrongUse('links are tables; write [[links]] and below it ends = ["h1", "s1"]')
+    ends = [_ends(table) for table in tables]
+    known = {*switches, *hosts}
+    for name in (name for pair in ends for name, _ in pair):
+        if name not in known:
+            raise WrongUse(f"a link ends at '{name}', which is neither among the switches nor the hosts")
+    links = Links()
+    rates: dict[Port, int] = {}
+    for table, (one, other) in zip(tables, _numbered(ends), strict=True):
+        links.add(one, other)
+        if "rate" in table:
+            rates |= dict.fromkeys((one, other), _rate(table["rate"], f"the link {one} to {other}"))
+    network = Network(switches, hosts, links.peers, rates)
+    _check_hosts(network)
+    _check_whole(network)
+    return network
+
+
+def _names(document: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    names = document.get(key, [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise WrongUse(f'{key} is a list of names, such as {key} = ["{key[0]}1", "{key[0]}2"]')
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise WrongUse(f"{key} names {', '.join(twice)} twice")
+    return tuple(names)
+
+
+def _ends(table: Mapping[str, Any]) -> list[tuple[str, int | None]]:
+    _only(table, _LINK_KEYS, "a link")
+    texts = table.get("ends")
+    if not isinstance(texts, list) or len(texts) != 2 or not all(isinstance(text, str) for text in texts):
+        raise WrongUse(f'a link has two ends, such as ends = ["s1", "s2:3"], not {texts!r}')
+    found: list[tuple[str, int | None]] = []
+    for text in texts:
+        match = _END.fullmatch(text)
+        if match is None or (match[2] and not 1 <= int(match[2]) <= PORT_NUMBER_MAX):
+            raise WrongUse(f"'{text}' is no end of a link; write s1, or s1:3 with a port from 1 to {PORT_NUMBER_MAX}")
+        found.append((match[1], int(match[2]) if match[2] else None))
+    return found
+
+
+def _numbered(ends: Sequence[Sequence[tuple[str, int | None]]]) -> list[tuple[Port, Port]]:
+    """Give the ends without a number the lowest that no other end of the file has."""
+    taken = {Port(name, number) for pair in ends for name, number in pair if number is not None}
+    numbered = []
+    for pair in ends:
+        ports = []
+        for name, number in pair:
+            port = Port(name, number) if number is not None else _free(name, taken)
+            taken.add(port)
+            ports.append(port)
+        numbered.append((ports[0], ports[1]))
+    return numbered
+
+
+def _free(name: str, taken: set[Port]) -> Port:
+    return next(port for number in count(1) if (port := Port(name, number)) not in taken)
+
+
+def _rate(text: object, where: str) -> int:
+    rate_bit_s = parse_rate(text) if isinstance(text, str) else None
+    if rate_bit_s is None:
+        raise WrongUse(f'{where} has the rate {text!r}; write it as "100mbit", or leave it out')
+    check_rate(rate_bit_s)
+    return rate_bit_s
+
+
+def _check_hosts(network: Network) -> None:
+    for host in network.hosts:
+        ports = network.ports[host]
+        if len(ports) > 1:
+            raise WrongUse(f"host {host} has {len(ports)} links; a host has one")
+        if ports and (ports[0].number != 1 or network.peers[ports[0]].node not in network.switches):
+            raise WrongUse(
+                f"the link {ports[0]} to {network.peers[ports[0]]}: a host has port 1, and leads to a switch"
+            )
+
+
+def _check_whole(network: Network) -> None:
+    apart = list(nx.weakly_connected_components(network.graph))
+    if len(apart) > 1:
+        reached = nx.node_connected_component(network.graph.to_undirected(), network.switches[0])
+        rest = sorted({*network.switches, *network.hosts} - reached)
+        raise WrongUse(f"no links join {', '.join(rest)} to {network.switches[0]}")
+
+
+def _only(table: Mapping[str, Any], known: set[str], where: str) -> None:
+    unknown = sorted(set(table) - known)
+    if unknown:
+        raise WrongUse(f"{where} has the unknown key '{unknown[0]}'; there are: {', '.join(sorted(known))}")
