@@ -8,6 +8,9 @@ from barewire.topology import Network, Path, Port
 
 DEFAULT_PROFILE = "default"
 
+# Simultaneous flows of one step: (source host, destination host) to bytes.
+Pattern = Mapping[tuple[str, str], int]
+
 
 @dataclass(frozen=True, order=True)
 class FlowKey:
@@ -54,7 +57,11 @@ class View:
     """The network at one moment of a monotonic clock, in seconds.
 
     `load_byte_s` is what each switch port sent a second by the last statistics, `received_byte_s` what it received.
-    `patterns` are the announced sets of simultaneous flows: (source host, destination host) to bytes.
+    `patterns` are the announced sets of simultaneous flows: (source host, destination host) to bytes. The first is
+    what all jobs together do now, the others what follows. A pattern is a value: who changes it makes a new one.
+    `crossing` is how many placed flows leave through each port, for who keeps count; None: count them in `placed`.
+    `fixed` are placed flows of other strategies, which load links but must stay. `reservations` are the paths that are
+    reserved until when, also by flows that have gone.
     """
 
     network: Network
@@ -62,4 +69,7 @@ class View:
     placed: Mapping[FlowKey, Placed] = field(default_factory=dict)
     load_byte_s: Mapping[Port, float] = field(default_factory=dict)
     received_byte_s: Mapping[Port, float] = field(default_factory=dict)
-    patterns: tuple[Mapping[tuple[str, str], int], ...] = ()
+    patterns: tuple[Pattern, ...] = ()
+    crossing: Mapping[Port, int] | None = None
+    fixed: frozenset[FlowKey] = frozenset()
+    reservations: Mapping[Path, float] = field(default_factory=dict)

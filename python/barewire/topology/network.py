@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from statistics import median
 
 import networkx as nx
 
@@ -73,6 +74,20 @@ class Network:
             graph.add_edge(port.node, peer.node, port)  # type: ignore[arg-type,unused-ignore] # any hashable is a key
         return graph
 
+    @cached_property
+    def host_numbers(self) -> Mapping[str, int]:
+        """Each host's place among the hosts, from 0."""
+        return {host: number for number, host in enumerate(self.hosts)}
+
+    @cached_property
+    def usual_rate_bit_s(self) -> float:
+        """What a direction without a known rate counts as: the median of the known ones, 1 Gb/s where none is known."""
+        return float(median(self.rates_bit_s.values())) if self.rates_bit_s else 1e9
+
+    def rate_byte_s(self, port: Port) -> float:
+        """Return what a port can send, in bytes a second."""
+        return self.rates_bit_s.get(port, self.usual_rate_bit_s) / 8
+
     def attachment(self, host: str) -> Port | None:
         """Return the switch port that a host hangs on; None if it hangs on none."""
         at = self.ports.get(host, ())
@@ -95,10 +110,10 @@ def shortest_paths(network: Network, source: str, destination: str) -> list[Path
             between = [port for port in network.ports[node] if network.peers[port].node == following]
             paths = [(*path, port) for path in paths for port in between]
         found += paths
-    return sorted(found, key=lambda path: [(_natural(port.node), port.number) for port in path])
+    return sorted(found, key=lambda path: [(natural(port.node), port.number) for port in path])
 
 
-def _natural(name: str) -> tuple[str, int]:
-    """Sort s2 before s10."""
+def natural(name: str) -> tuple[str, int]:
+    """Return what sorts a node s2 before s10."""
     digits = len(name) - len(name.rstrip("0123456789"))
     return (name[: len(name) - digits], int(name[len(name) - digits :] or 0))

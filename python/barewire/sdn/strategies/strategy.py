@@ -11,7 +11,10 @@ from barewire.topology import Path
 
 @dataclass(frozen=True)
 class Placement:
-    """A strategy's answer: the path, how long it reserves it in seconds (0: not), and why in a few words."""
+    """A strategy's answer: the path, how long it is reserved in seconds, and why in a few words.
+
+    A reservation of 0 is none, an infinite one lasts as long as its flow; any other outlives a flow that ends before.
+    """
 
     path: Path
     reserve_s: float = 0.0
@@ -21,8 +24,15 @@ class Placement:
 class Strategy(Protocol):
     """A plug-in. `period_s` is how often `rearrange` is asked; 0 for a strategy that leaves flows where they are."""
 
-    name: str
-    period_s: float
+    @property
+    def name(self) -> str:
+        """What a policy and the command line call it."""
+        ...
+
+    @property
+    def period_s(self) -> float:
+        """How often `rearrange` is asked, in seconds."""
+        ...
 
     def place(self, flow: Flow, paths: Sequence[Path], view: View) -> Placement:
         """Choose one of the shortest paths (at least one, in their fixed order) for a new flow."""

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Simulated annealing over one core switch for each destination host. Source: Al-Fares et al. 2010 (Hedera), 5.3.2.
+
+A state numbers a way for each destination host, which all large flows to it take (a flow with fewer ways takes its
+share of them). Its energy is what exceeds the links' rates, in links. A neighbour swaps the ways of two hosts, or
+gives one host another way. The temperature falls by 1 in each step; the best state is kept.
+"""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barewire.sdn.strategies.balance import Wish
+from barewire.topology import Network, Port
+
+_STEPS = 1000  # as in the paper
+_COLDNESS = 0.5 * _STEPS  # c of exp(-c ΔE / T), the paper's for 16 hosts
+
+
+def anneal(
+    network: Network, wishes: Sequence[Wish], present: Sequence[int], hosts: Sequence[str], base: Mapping[Port, float]
+) -> list[int]:
+    """Return a path for each flow; the present ones if nothing better was found.
+
+    `hosts` are the flows' destinations. All luck follows from the arguments, so equal ones have equal answers.
+    """
+    if not wishes:
+        return []
+    state = _State(network, wishes, hosts, base)
+    words = [f"{host}|{wish.rate_byte_s:.6g}|{path}" for host, wish, path in zip(hosts, wishes, present, strict=True)]
+    luck = random.Random(blake2b("\n".join(words).encode(), digest_size=8).digest())
+    best_energy, best = state.energy_of(present), list(present)
+    energy = state.energy_of(state.paths())
+    for temperature in range(_STEPS, 0, -1):
+        if energy < best_energy:
+            best_energy, best = energy, state.paths()
+        if best_energy == 0:
+            break
+        change = _neighbour(state, luck)
+        before = {host: state.way[host] for host in change}
+        state.change(change)
+        after = state.energy()
+        if after <= energy or luck.random() < math.exp(-_COLDNESS * (after - energy) / temperature):
+            energy = after
+        else:
+            state.change(before)
+    return best
+
+
+def _neighbour(state: "_State", luck: random.Random) -> dict[str, int]:
+    one, other = luck.choice(state.names), luck.choice(state.names)
+    if one != other and luck.random() < 0.5:
+        return {one: state.way[other], other: state.way[one]}
+    return {one: luck.randrange(state.ways)}
+
+
+class _State:
+    """Which way leads to each destination, and the loads that follow, as shares of the links' rates."""
+
+    def __init__(
+        self, network: Network, wishes: Sequence[Wish], hosts: Sequence[str], base: Mapping[Port, float]
+    ) -> None:
+        numbers: dict[Port, int] = {}
+        self._rows: list[NDArray[np.intp]] = [
+            np.array([[numbers.setdefault(port, len(numbers)) for port in path] for path in wish.paths])
+            for wish in wishes
+        ]
+        rate = np.array([network.rate_byte_s(port) for port in numbers])
+        self._base = np.array([base.get(port, 0.0) for port in numbers]) / rate
+        self._added = [wish.rate_byte_s / rate[rows] for wish, rows in zip(wishes, self._rows, strict=True)]
+        self.ways = max(len(wish.paths) for wish in wishes)
+        self.names = sorted(set(hosts))
+        self._flows = {name: [flow for flow, host in enumerate(hosts) if host == name] for name in self.names}
+        self._hosts = hosts
+        self.way = {name: number % self.ways for number, name in enumerate(self.names)}
+        self._share = self._loads(self.paths())
+
+    def paths(self) -> list[int]:
+        """The path of each flow in this state."""
+        return [self._path(flow) for flow in range(len(self._rows))]
+
+    def change(self, ways: Mapping[str, int]) -> None:
+        """Give hosts other ways."""
+        for host, way in ways.items():
+            self._move(host, -1.0)
+            self.way[host] = way
+            self._move(host, 1.0)
+
+    def energy(self) -> float:
+        """What exceeds the links' rates, in links."""
+        return _exceeds(self._share)
+
+    def energy_of(self, paths: Sequence[int]) -> float:
+        """The energy of any paths, also those of no state."""
+        return _exceeds(self._loads(paths))
+
+    def _path(self, flow: int) -> int:
+        return self.way[self._hosts[flow]] * len(self._rows[flow]) // self.ways
+
+    def _loads(self, paths: Sequence[int]) -> NDArray[np.float64]:
+        share: NDArray[np.float64] = self._base.copy()
+        for flow, path in enumerate(paths):
+            share[self._rows[flow][path]] += self._added[flow][path]
+        return share
+
+    def _move(self, host: str, sign: float) -> None:
+        for flow in self._flows[host]:
+            path = self._path(flow)
+            self._share[self._rows[flow][path]] += sign * self._added[flow][path]
+
+
+def _exceeds(share: NDArray[np.float64]) -> float:
+    # Rounded, so that demands that fill a link exactly do not exceed it.
+    return round(float(np.maximum(share - 1, 0).sum()), 9)

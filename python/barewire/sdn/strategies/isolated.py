@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""As `ecmp-published`, but a chosen path is reserved and a reserved one skipped. Source: Oliveira et al. 2018.
+
+What is reserved is the exact list of switches between two edge switches: flows between other edge switches may share
+its links. When every path is taken, the last candidate is used and its reservation stays as it was. The paper reserves
+a path while its flow lives (`seconds=inf`), its program for 60 s whatever becomes of the flow.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from barewire.errors import WrongUse
+from barewire.sdn.flow import Flow, View
+from barewire.sdn.strategies.still import Still
+from barewire.sdn.strategies.strategy import Placement
+from barewire.topology import Path
+
+
+@dataclass(frozen=True)
+class Isolated(Still):
+    """As its program does it, or as published with `seconds=inf`."""
+
+    seconds: float = 60.0
+    name: ClassVar[str] = "isolated"
+
+    def __post_init__(self) -> None:
+        """Refuse reservations that end before they begin."""
+        if not self.seconds > 0:
+            raise WrongUse(f"isolated's seconds are above 0 (inf: as long as the flow lives), not {self.seconds}")
+
+    def place(self, flow: Flow, paths: Sequence[Path], view: View) -> Placement:
+        """Take the identification's path of those left, until one is free."""
+        taken = {_switches(path) for path, until_s in view.reservations.items() if until_s > view.now_s}
+        taken |= {_switches(one.path) for one in view.placed.values() if one.reserved_until_s > view.now_s}
+        candidates = list(paths)
+        while True:
+            path = candidates[flow.identification % len(candidates)]
+            if _switches(path) not in taken:
+                return Placement(path, self.seconds, f"free, after {len(paths) - len(candidates)} that were taken")
+            if len(candidates) == 1:
+                return Placement(path, reason=f"the last candidate, all {len(paths)} are taken")
+            candidates.remove(path)
+
+
+def _switches(path: Path) -> tuple[str, ...]:
+    return tuple(port.node for port in path)

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Strategies by name, with parameters: `ecmp`, `isolated:seconds=30`, `package.module:Class:limit=3`.
+
+Other packages add theirs as entry points of the group `barewire.strategies`, or are named by module and class.
+"""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from importlib.metadata import entry_points
+from typing import Any, get_type_hints
+
+from barewire.errors import WrongUse
+from barewire.sdn.strategies.afar import Afar
+from barewire.sdn.strategies.dmodk import Dmodk
+from barewire.sdn.strategies.ecmp import Ecmp
+from barewire.sdn.strategies.ecmp_published import EcmpPublished
+from barewire.sdn.strategies.hedera import Hedera
+from barewire.sdn.strategies.isolated import Isolated
+from barewire.sdn.strategies.least_loaded import LeastLoaded
+from barewire.sdn.strategies.planned import Planned
+from barewire.sdn.strategies.stp import Stp
+from barewire.sdn.strategies.strategy import Strategy
+from barewire.sdn.strategies.traffic import Traffic
+
+ENTRY_POINTS = "barewire.strategies"
+
+PUBLISHED: tuple[type[Any], ...] = (Stp, Traffic, EcmpPublished, Isolated)
+OURS: tuple[type[Any], ...] = (Ecmp, Dmodk, LeastLoaded, Hedera, Afar, Planned)
+
+
+def names() -> list[str]:
+    """All strategies that can be named: the published ones, ours, then those of other packages."""
+    built_in = [one.name for one in (*PUBLISHED, *OURS)]
+    return built_in + sorted({one.name for one in entry_points(group=ENTRY_POINTS)} - set(built_in))
+
+
+def named(text: str) -> Strategy:
+    """Return the strategy of this name and these parameters. WrongUse for what does not exist or does not fit."""
+    words = text.strip().split(":")
+    named_by = 2 if len(words) > 1 and "=" not in words[1] else 1
+    kind = _imported(*words[:2]) if named_by == 2 else _known(words[0])
+    made: Strategy = kind(**_parameters(":".join(words[:named_by]), kind, words[named_by:]))
+    return made
+
+
+def _known(name: str) -> type[Any]:
+    for kind in (*PUBLISHED, *OURS):
+        if kind.name == name:
+            return kind
+    for one in entry_points(group=ENTRY_POINTS, name=name):
+        loaded: type[Any] = one.load()
+        return loaded
+    raise WrongUse(f"there is no strategy '{name}'; there are: {', '.join(names())}, or module:Class of your own")
+
+
+def _imported(module: str, name: str) -> type[Any]:
+    try:
+        kind = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise WrongUse(
+            f"strategy {module}:{name} cannot be loaded: {error}; there are: {', '.join(names())}, "
+            "and parameters are written name:key=value"
+        ) from error
+    lacks = [part for part in ("name", "period_s", "place", "rearrange") if not hasattr(kind, part)]
+    if not isinstance(kind, type) or lacks:
+        raise WrongUse(f"{module}:{name} is no strategy: it lacks {', '.join(lacks) or 'a class'}")
+    return kind
+
+
+def _parameters(name: str, kind: type[Any], words: list[str]) -> Mapping[str, Any]:
+    takes = [one.name for one in fields(kind)] if is_dataclass(kind) else []
+    types = get_type_hints(kind)
+    values: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or key not in takes:
+            raise WrongUse(f"{name} does not take '{word}'; it takes: {', '.join(takes) or 'no parameters'}")
+        try:
+            values[key] = types[key](value)
+        except ValueError:
+            raise WrongUse(f"{name}'s {key} is of type {types[key].__name__}, not '{value}'") from None
+    return values

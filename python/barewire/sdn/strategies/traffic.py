@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The path that carried the least in the last interval of statistics. Source: Oliveira et al. 2018.
+
+Flows that begin within one interval see the same numbers, so a burst of them takes one path. The paper lets the last of
+equal paths win, the published program the first: `ties`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from barewire.errors import WrongUse
+from barewire.sdn.flow import Flow, View
+from barewire.sdn.strategies.still import Still
+from barewire.sdn.strategies.strategy import Placement
+from barewire.topology import Path
+
+
+@dataclass(frozen=True)
+class Traffic(Still):
+    """As published (`ties=last`), or as its program does it (`ties=first`)."""
+
+    ties: str = "last"
+    name: ClassVar[str] = "traffic"
+
+    def __post_init__(self) -> None:
+        """Refuse other ties."""
+        if self.ties not in ("first", "last"):
+            raise WrongUse(f"traffic's ties is first or last, not '{self.ties}'")
+
+    def place(self, flow: Flow, paths: Sequence[Path], view: View) -> Placement:
+        """Take the smallest sum of what the ports between switches sent and received, in bytes a second."""
+        sums = [
+            sum(view.load_byte_s.get(port, 0.0) + view.received_byte_s.get(port, 0.0) for port in path[:-1])
+            for path in paths
+        ]
+        least = min(sums)
+        equals = [path for path, carried in zip(paths, sums, strict=True) if carried == least]
+        path = equals[-1] if self.ties == "last" else equals[0]
+        return Placement(path, reason=f"{least:.0f} bytes/s on its ports, {len(equals)} such")
