@@ -38,7 +38,9 @@ class Discovery:
         # By the port a probe left: where it came in, and when last.
         self._heard: dict[Port, tuple[Port, float]] = {}
         self._falls: dict[Port, list[float]] = {}
+        # Ports that have led to a switch since they are up: no host is ever believed to be there.
         self._between: set[Port] = set()
+        self._due_s = 0.0
         self.peers: dict[Port, Port] = {}
 
     @property
@@ -72,9 +74,9 @@ class Discovery:
                 since = known.up_since_s if known is not None and known.is_up else now
                 self._ports[switch][port.number] = _PortState(port.is_up, port.rate_bit_s, since, port.name)
                 if not port.is_up:
-                    self._silence(Port(switch, port.number), now)
+                    self._fell(Port(switch, port.number), now)
         for number in before.keys() - self._ports[switch].keys():
-            self._silence(Port(switch, number), now)
+            self._fell(Port(switch, number), now)
         # Probes were not heard while it was away, which says nothing about its links.
         for sender, (receiver, _) in list(self._heard.items()):
             if switch in (sender.node, receiver.node):
@@ -93,6 +95,7 @@ class Discovery:
             if switch in (sender.node, receiver.node):
                 del self._heard[sender]
         self._ports.pop(switch, None)
+        self._between = {port for port in self._between if port.node != switch}
         self._falls = {port: falls for port, falls in self._falls.items() if port.node != switch}
         self._update(now)
 
@@ -111,7 +114,7 @@ class Discovery:
         if is_up and (known is None or not known.is_up):
             self._probe_at_s[switch] = now
         if not is_up:
-            self._silence(Port(switch, port.number), now)
+            self._fell(Port(switch, port.number), now)
         self._update(now)
 
     def probe_came(self, sender: Port, receiver: Port, now: float) -> bool:
@@ -122,12 +125,13 @@ class Discovery:
         if before is not None and before[0] != receiver:
             self._silence(sender, now)
         self._heard[sender] = receiver, now
+        self._between |= {sender, receiver}
         if before is None or before[0] != receiver:
             self._update(now)
         return receiver not in self._heard
 
     def is_between_switches(self, port: Port) -> bool:
-        """Return whether a port leads to a switch, or to another port of its own."""
+        """Return whether a port has led to a switch, or to another port of its own, since it is up."""
         return port in self._between
 
     def is_settled(self, port: Port, now: float) -> bool:
@@ -141,7 +145,9 @@ class Discovery:
         return [port for port in ports if port not in self._between and self.is_settled(port, now)]
 
     def due_probes(self, now: float) -> list[Port]:
-        """Return the ports to probe now; links whose probes stay out fall."""
+        """Return the ports to probe now; links whose probes stay out fall, those that were held off are used again."""
+        if now < self._due_s:
+            return []
         lost_s = self._settings.probe_s * (self._settings.probes_lost + 0.5)
         for sender, (receiver, heard_s) in list(self._heard.items()):
             both = sender.node in self._connected and receiver.node in self._connected
@@ -153,17 +159,23 @@ class Discovery:
             if at_s <= now:
                 self._probe_at_s[switch] = now + self._settings.probe_s
                 due += [Port(switch, number) for number, port in self._ports[switch].items() if port.is_up]
-        return due
-
-    def next_s(self, now: float) -> float:
-        """Return when `due_probes` has something to do."""
         soonest = min(self._probe_at_s.values(), default=now + self._settings.probe_s)
         held = (self._held_until_s(port) for port in self._falls)
-        return min([soonest, *(until for until in held if until > now)])
+        self._due_s = min([soonest, *(until_s for until_s in held if until_s > now)])
+        return due
+
+    def next_s(self) -> float:
+        """Return when `due_probes` has something to do."""
+        return self._due_s
 
     def _is_up(self, port: Port) -> bool:
         state = self._ports.get(port.node, {}).get(port.number)
         return state is not None and state.is_up
+
+    def _fell(self, port: Port, now: float) -> None:
+        """A port is down: whatever was behind it may be something else when it is up again."""
+        self._silence(port, now)
+        self._between.discard(port)
 
     def _silence(self, port: Port, now: float) -> None:
         """Forget what was heard at either end of a port's link; its fall is counted if it was in use."""
@@ -186,7 +198,7 @@ class Discovery:
         return max(state.up_since_s, falls[-1]) + hold_s
 
     def _update(self, now: float) -> None:
-        self._between = {*self._heard, *(receiver for receiver, _ in self._heard.values())}
+        self._due_s = 0.0
         peers: dict[Port, Port] = {}
         for sender, (receiver, _) in self._heard.items():
             back = self._heard.get(receiver)

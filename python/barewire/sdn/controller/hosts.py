@@ -80,6 +80,11 @@ class Hosts:
         self.version += 1
         return host
 
+    def know(self, mac: str, now: float) -> None:
+        """Know that there is a host with this MAC address, wherever it is."""
+        if mac not in self.by_mac and len(self.by_mac) < HOSTS_MAX:
+            self.by_mac[mac] = self.by_name[mac] = Host(mac, mac, seen_s=now)
+
     def learn_address(self, host: Host, address: str) -> bool:
         """Learn that a host has an IPv4 address; False if a file says that it is another's, or it has too many."""
         if self._by_address.get(address) is host:

@@ -75,9 +75,9 @@ def encode(message: ToSwitch, xid: int) -> bytes:
     """Return a message's bytes."""
     match message:
         case SetRule(rule):
-            return _flow_mod(rule, of.OFPFC_ADD, xid)
-        case DeleteRule(pattern, priority, cookie):
-            return _flow_mod(Rule(pattern, priority, cookie), of.OFPFC_DELETE_STRICT, xid)
+            return _flow_mod(rule, of.OFPFC_ADD, 0, xid)
+        case DeleteRule(pattern, priority, cookie, mask):
+            return _flow_mod(Rule(pattern, priority, cookie), of.OFPFC_DELETE_STRICT, mask, xid)
         case SendFrame(out, frame):
             actions = _outputs(out)
             start = _PACKET_OUT.pack(of.OFP_NO_BUFFER, CONTROLLER, len(actions))
@@ -140,8 +140,7 @@ def decode(kind: int, body: bytes, question: Question | None = None) -> FromSwit
     return None
 
 
-def _flow_mod(rule: Rule, command: int, xid: int) -> bytes:
-    mask = 0 if command == of.OFPFC_ADD else 0xFFFF_FFFF_FFFF_FFFF
+def _flow_mod(rule: Rule, command: int, mask: int, xid: int) -> bytes:
     start = _FLOW_MOD.pack(
         rule.cookie,
         mask,

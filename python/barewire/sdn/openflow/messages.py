@@ -43,11 +43,12 @@ class SetRule:
 
 @dataclass(frozen=True, slots=True)
 class DeleteRule:
-    """Delete the rule with exactly this match and priority, if its cookie is this."""
+    """Delete the rule with exactly this match and priority, if its cookie is this where `cookie_mask` has bits."""
 
     match: Match
     priority: int
     cookie: int
+    cookie_mask: int = 0xFFFF_FFFF_FFFF_FFFF
 
 
 @dataclass(frozen=True, slots=True)
