@@ -9,15 +9,8 @@ import pytest
 from barewire.errors import WrongUse
 from barewire.lab import LinkSpec, format_rate, parse_loss, parse_rate, parse_topology
 from barewire.lab.birth import namespace_fix, needs_user_namespace
-from barewire.lab.plan import (
-    barewire_hosts_file,
-    hosts_file,
-    is_oversubscribed,
-    make_plan,
-    make_shaper,
-    plan_from_json,
-    share_cpus,
-)
+from barewire.lab.layout import is_oversubscribed, make_plan, share_cpus
+from barewire.lab.plan import barewire_hosts_file, hosts_file, make_shaper, plan_from_json
 
 
 @pytest.mark.parametrize(
@@ -95,7 +88,7 @@ def test_cores_are_split_evenly_and_shared_only_when_too_few() -> None:
 def test_an_unshaped_pair_is_one_wire_and_nothing_else() -> None:
     plan = make_plan("id", parse_topology("pair"), LinkSpec(), {0, 1})
     assert [[(end.host, end.interface) for end in wire] for wire in plan.wires] == [[("h1", "eth0"), ("h2", "eth0")]]
-    assert plan.bridges == () and plan.shaped == ()
+    assert plan.bridges == () and plan.shaped == {}
 
 
 @pytest.mark.parametrize(("topology", "shaped_per_host"), [("pair", 1), ("star:5", 2)])

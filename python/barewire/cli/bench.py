@@ -153,7 +153,7 @@ def in_lab(topology: str, link: LinkSpec, broker: bool) -> AbstractContextManage
 
     @contextmanager
     def made() -> Any:
-        with Lab.up(shape, link) as lab:
+        with Lab.up(shape, link, standalone=True) as lab:
             facts = lab_facts(lab) | {"broker": broker}
             with brokers_in(lab, lab.hosts[:2] if broker else []) as brokers:
                 yield LabSite(lab, brokers), facts

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from barewire.cli.lab import OnOff
+from barewire.cli.labs import LAB_HELP, LabChoice, choose_lab
 from barewire.cli.measuring import (
     EFFORT,
     AsJson,
@@ -31,7 +32,7 @@ from barewire.cli.measuring import (
 from barewire.cli.places import places_of
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
-from barewire.lab import Lab, LinkSpec, Topology, parse_loss, parse_rate, parse_topology
+from barewire.lab import LinkSpec, parse_loss, parse_rate
 from barewire.measure.mpi import MpiCampaign, MpiPlan, MpiSite, measure_mpi
 from barewire.measure.mpi_subjects import Choice, parse_libraries, subjects_of, without
 from barewire.measure.programs import expand_sizes
@@ -95,7 +96,7 @@ def mpi(
         str | None, typer.Option(help="Ethernet interface of all hosts", rich_help_panel=_HOSTS)
     ] = None,
     lab: Annotated[
-        str | None, typer.Option(help="pair or star:N; pair unless --on is given", rich_help_panel=_LAB)
+        str | None, typer.Option(help=f"{LAB_HELP}; pair unless --on is given", rich_help_panel=_LAB)
     ] = None,
     rate: Annotated[
         str, typer.Option(help="each link's rate, such as 1gbit; of real links for the limit alone")
@@ -169,11 +170,11 @@ def mpi(
 
 @dataclass(frozen=True)
 class _Where:
-    """A lab to be made, or hosts that there are."""
+    """A lab, or hosts that there are."""
 
     places: tuple[Place, ...]
     link: LinkSpec
-    topology: Topology | None = None
+    lab: LabChoice | None = None
     allocated: int | None = None
 
     @property
@@ -184,7 +185,7 @@ class _Where:
     def notes(self, directory: Path) -> list[str]:
         """What must be so on real hosts, and cannot be seen from here."""
         here = self.allocated is None and all(place.host == LOCAL_HOST for place in self.places)
-        if here or self.topology is not None:
+        if here or self.lab is not None:
             return []
         return [f"{suite.BUILT} and {directory.absolute()} must be the same on all hosts (a shared file system)"]
 
@@ -192,17 +193,17 @@ class _Where:
     def made(self) -> Iterator[tuple[MpiSite, dict[str, Any] | None]]:
         """The site; a lab ends with the block."""
         bounds = Link(self.link.rate_bit_s, self.link.mtu)
-        if self.topology is None:
+        if self.lab is None:
             yield MpiSite(self.places, bounds, allocated=self.allocated), None
             return
-        with Lab.up(self.topology, self.link) as lab:
+        with self.lab.entered() as lab:
             yield MpiSite(self.places, bounds, lab), lab_facts(lab)
 
 
 def _where(lab: str | None, on: str | None, link: LinkSpec) -> _Where:
     if on is None:
-        topology = parse_topology(lab or "pair")
-        return _Where(tuple(places_of(None, None, topology.host_count)), link, topology)
+        chosen = choose_lab(lab or "pair", link)
+        return _Where(tuple(places_of(None, None, chosen.topology)), chosen.link, chosen)
     if lab is not None:
         raise WrongUse("--lab makes hosts and --on names real ones: give one of them")
     if link.loss or link.offloads:
@@ -226,7 +227,7 @@ def _built(plan: MpiPlan, choice: Choice, where: _Where) -> tuple[MpiPlan, dict[
         built = suite.build(library, plan.tests)
         programs.update({(library.name, test): path for test, path in built.items()})
 
-    subjects, lacking = subjects_of(choice, one_host=where.one_host, lab=where.topology is not None)
+    subjects, lacking = subjects_of(choice, one_host=where.one_host, lab=where.lab is not None)
     left, unbuilt = without(subjects, build, named=choice.libraries is not None)
     return replace(plan, subjects=left), programs, (*lacking, *unbuilt)
 

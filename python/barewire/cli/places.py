@@ -5,11 +5,12 @@ import socket
 from pathlib import Path
 
 from barewire.errors import WrongUse
+from barewire.lab import Topology
 from barewire.mpi.placement import LOCAL_HOST, Place, parse_hostfile, parse_hosts
 
 
-def places_of(hosts: str | None, hostfile: Path | None, lab_hosts: int | None) -> list[Place]:
-    """Hosts by `--hosts`, or a file of them; all of a lab, or this machine, where neither is given."""
+def places_of(hosts: str | None, hostfile: Path | None, topology: Topology | None) -> list[Place]:
+    """Hosts by `--hosts`, or a file of them; a lab's, but for servers, or this machine, where neither is given."""
     places = None
     if hosts is not None:
         places = parse_hosts(hosts)
@@ -18,12 +19,11 @@ def places_of(hosts: str | None, hostfile: Path | None, lab_hosts: int | None) -
             places = parse_hostfile(hostfile.read_text(), str(hostfile))
         except (OSError, UnicodeDecodeError) as error:
             raise WrongUse(f"hostfile {hostfile} cannot be read: {error}") from error
-    if lab_hosts is not None:
-        known = [f"h{number}" for number in range(1, lab_hosts + 1)]
-        unknown = [place.host for place in places or [] if place.host not in known]
+    if topology is not None:
+        unknown = [place.host for place in places or [] if place.host not in topology.hosts]
         if unknown:
-            raise WrongUse(f"the lab has no host '{unknown[0]}'; there are: {', '.join(known)}")
-        return places or [Place(name) for name in known]
+            raise WrongUse(f"the lab has no host '{unknown[0]}'; there are: {', '.join(topology.hosts)}")
+        return places or [Place(name) for name in topology.workers]
     for place in places or []:
         try:
             socket.getaddrinfo(place.host, None)

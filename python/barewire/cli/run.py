@@ -14,9 +14,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from barewire.cli.lab import OnOff
+from barewire.cli.labs import LAB_HELP, choose_lab
 from barewire.cli.places import places_of
 from barewire.errors import MachineCannot, WrongUse
-from barewire.lab import Lab, LinkSpec, parse_loss, parse_rate, parse_topology
+from barewire.lab import Lab, LinkSpec, parse_loss, parse_rate
 from barewire.mpi import explain, start
 from barewire.mpi.fabrics import FABRICS, PROVIDER, TOKEN, Wishes
 from barewire.mpi.job import Job
@@ -55,7 +56,7 @@ def run(
             rich_help_panel=_PATH,
         ),
     ] = None,
-    lab: Annotated[str | None, typer.Option(help="pair or star:N, for this run alone", rich_help_panel=_LAB)] = None,
+    lab: Annotated[str | None, typer.Option(help=LAB_HELP, rich_help_panel=_LAB)] = None,
     rate: Annotated[str, typer.Option(help="each link's rate, such as 1gbit", rich_help_panel=_LAB)] = "unshaped",
     mtu: Annotated[int, typer.Option(help="each link's MTU in bytes", rich_help_panel=_LAB)] = 1500,
     loss: Annotated[str, typer.Option(help="share of frames that are lost, such as 0.1%", rich_help_panel=_LAB)] = "0",
@@ -83,13 +84,12 @@ def run(
     used, reason = library_of_program(command[0], chosen, os.environ)
     if lab is None and (rate, mtu, loss, offloads) != ("unshaped", 1500, "0", OnOff.off):
         raise WrongUse("--rate, --mtu, --loss and --offloads are of a lab's links: give --lab, too")
-    topology = None if lab is None else parse_topology(lab)
     if hosts is not None and hostfile is not None:
         raise WrongUse("--hosts and --hostfile both say where: give one of them")
-    places = places_of(hosts, hostfile, None if topology is None else topology.host_count)
     links = LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss))
-    made = nullcontext() if topology is None else Lab.up(topology, links)
-    with made as running:
+    chosen_lab = None if lab is None else choose_lab(lab, links)
+    places = places_of(hosts, hostfile, None if chosen_lab is None else chosen_lab.topology)
+    with nullcontext() if chosen_lab is None else chosen_lab.entered() as running:
         job = prepare(used, wishes, spread(ranks, places), command, running, carried=chosen is not None)
         if dry:
             _print_dry(job, wishes, reason, running, explained, as_json)
@@ -112,7 +112,7 @@ def _print_dry(job: Job, wishes: Wishes, reason: str, lab: Lab | None, explained
         _print_table(explain.rows(job, wishes, reason, None))
     typer.echo(job.shell_line(os.environ))
     if lab is not None:
-        typer.echo("# inside host h1 of a lab, which this run would make")
+        typer.echo("# inside the first host of a lab that this run would make, or of the one that stands")
 
 
 def _explain(job: Job, wishes: Wishes, reason: str, lab: Lab | None, as_json: bool) -> None:

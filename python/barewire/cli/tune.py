@@ -71,7 +71,7 @@ def tune(
 
 @contextmanager
 def _in_lab(topology: str, link: LinkSpec) -> Any:
-    with Lab.up(parse_topology(topology), link) as lab:
+    with Lab.up(parse_topology(topology), link, standalone=True) as lab:
         yield LabSite(lab)
 
 

@@ -36,6 +36,7 @@ class Birth:
     keeper_pid: int = 0
     host_pids: dict[str, int] = field(default_factory=dict)
     inner_pids: dict[str, int] = field(default_factory=dict)
+    server_pids: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def release(self) -> None:
@@ -140,9 +141,9 @@ def namespace_settings() -> dict[str, int]:
 
 
 def _hear(birth: Birth, plan: Plan, reports: socket.socket, log: Path) -> None:
-    """Take one report from the keeper and one from every host."""
+    """Take one report from the keeper, one from every host and each of Open vSwitch's servers."""
     deadline = time.monotonic() + _DEADLINE_S + _DEADLINE_PER_HOST_S * len(plan.hosts)
-    while not birth.keeper_pid or len(birth.host_pids) < len(plan.hosts):
+    while not birth.keeper_pid or len(birth.host_pids) < len(plan.hosts):  # servers report before the keeper
         reports.settimeout(max(0.001, deadline - time.monotonic()))
         try:
             data, ancillary, _, _ = reports.recvmsg(_REPORT_BYTES_MAX, socket.CMSG_SPACE(_CREDENTIALS.size))
@@ -157,6 +158,8 @@ def _hear(birth: Birth, plan: Plan, reports: socket.socket, log: Path) -> None:
         pid = _sender(ancillary)
         if report["role"] == "keeper":
             birth.keeper_pid, birth.notes = pid, report["notes"]
+        elif report["role"] == "server":
+            birth.server_pids[report["name"]] = pid
         else:
             birth.host_pids[report["name"]] = pid
             birth.inner_pids[report["name"]] = report["inner_pid"]

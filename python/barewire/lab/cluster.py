@@ -19,12 +19,15 @@ from types import TracebackType
 from typing import Any
 
 from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
-from barewire.lab import agent, enter, state
+from barewire.lab import agent, enter, openvswitch, state
 from barewire.lab.birth import Birth, environment, needs_user_namespace, start
 from barewire.lab.kernel import Process
-from barewire.lab.plan import HOST_INTERFACE, Plan, is_oversubscribed, make_plan
-from barewire.lab.spec import LinkSpec, Topology, parse_topology
+from barewire.lab.layout import is_oversubscribed, make_plan
+from barewire.lab.plan import HOST_INTERFACE, MANAGEMENT_INTERFACE, Plan, Switched, plan_from_json
+from barewire.lab.spec import LinkSpec, Topology, parse_topology, topology_of
 from barewire.lab.state import Host, LabState
+from barewire.lab.switched import switched_plan
+from barewire.topology import Network
 
 # Ending takes some 50 ms; a process that cannot be killed (stuck in a driver) shall not hang its killer for ever.
 _KILL_TIMEOUT_S = 10.0
@@ -36,17 +39,31 @@ class Lab:
     A lab that is not persistent also ends with the process that made it, however that ends.
     """
 
-    def __init__(self, known: LabState, birth: Birth | None = None) -> None:
+    def __init__(self, known: LabState, birth: Birth | None = None, plan: Plan | None = None) -> None:
         """Wrap a lab that exists; make one with `Lab.up`, find one with `Lab.open`."""
         self._state = known
         self._birth = birth
+        self._known_plan = plan
 
     @classmethod
-    def up(cls, topology: str | Topology, link: LinkSpec | None = None, *, persistent: bool = False) -> "Lab":
-        """Make a lab. It stands whole when this returns, or nothing of it is left when this raises."""
-        shape = parse_topology(topology) if isinstance(topology, str) else topology
+    def up(
+        cls,
+        topology: str | Topology | Network,
+        link: LinkSpec | None = None,
+        *,
+        persistent: bool = False,
+        standalone: bool = False,
+        static_neighbours: bool = False,
+    ) -> "Lab":
+        """Make a lab. It stands whole when this returns, or nothing of it is left when this raises.
+
+        The last two are for networks of switches. These forward nothing before a controller listens on
+        `controller_socket`; or they learn by themselves (`standalone`), which needs a network without loops. Hosts
+        ask for each other's MAC addresses, or know them from the start (`static_neighbours`), as in other labs.
+        """
+        shape = _shape(topology)
         lab_id = secrets.token_hex(4)
-        plan = make_plan(lab_id, shape, link or LinkSpec(), os.sched_getaffinity(0))
+        plan = _plan(lab_id, shape, link or LinkSpec(), standalone, static_neighbours)
         known = LabState(
             id=lab_id,
             topology=str(shape),
@@ -59,7 +76,7 @@ class Lab:
             hosts=(),
             notes=(),
         )
-        lab = cls(known, Birth())
+        lab = cls(known, Birth(), plan)
         try:
             lab._stand_up(plan)
         except BaseException:
@@ -141,6 +158,33 @@ class Lab:
         """The lab's scratch directory, reachable from inside all hosts, removed with the lab."""
         return state.scratch_directory(self.id)
 
+    @property
+    def network(self) -> Network | None:
+        """The network of switches, with the rates of its links; None if the lab has no such."""
+        switched = self._plan.switched
+        return None if switched is None else switched.network
+
+    @property
+    def controller_socket(self) -> Path:
+        """Where the switches look for a controller: a Unix socket that it must listen on."""
+        self._switched()
+        return openvswitch.controller_socket(self.directory)
+
+    @property
+    def standalone(self) -> bool:
+        """Whether the switches forward without a controller."""
+        return self._switched().standalone
+
+    @property
+    def management_interface(self) -> str | None:
+        """The hosts' interface to the management network; None if there is none."""
+        return None if self.network is None else MANAGEMENT_INTERFACE
+
+    @property
+    def servers(self) -> "builtins.list[Process]":
+        """Open vSwitch's processes, the one that forwards last; none in a lab without its switches."""
+        return builtins.list(self._state.servers)
+
     def host(self, name: str) -> Host:
         """Return the host of that name; WrongUse if there is none."""
         for host in self._state.hosts:
@@ -154,13 +198,17 @@ class Lab:
         host = self.host(host_name)
         if not command:
             raise WrongUse(f"no command given to run on {host_name}")
-        if self.status != "running":
-            raise MeasurementFailed(f"lab {self.id} is gone; `barewire lab down {self.id}` clears what is left of it")
-        program = [sys.executable, "-I", "-S", enter.__file__]
-        cpus = ",".join(map(str, host.cpus))
-        user = str(int(self._state.user_namespace))
-        names = f"{state.NAMES_VARIABLE}={state.names_file(self.directory)}"
-        return [*program, str(host.pid), str(host.start_ticks), user, cpus, names, "--", *map(str, command)]
+        return self._entered(Process(host.pid, host.start_ticks), host.cpus, command)
+
+    def switch_command(self, command: Sequence[str]) -> "builtins.list[str]":
+        """Return the command line that runs `command` in the switches' namespace, on any core.
+
+        On the management network that is the address 10.78.0.254, and the name mgmt.
+        """
+        keeper = self._state.keeper
+        if keeper is None:
+            raise MeasurementFailed(f"lab {self.id} does not stand")
+        return self._entered(keeper, sorted(os.sched_getaffinity(0)), command)
 
     def remote_shell(self) -> tuple[str, dict[str, str]]:
         """Return a program that stands for ssh inside the lab, for launchers, and the environment that it needs."""
@@ -187,6 +235,17 @@ class Lab:
         if done.returncode != 0:
             raise MeasurementFailed(f"cannot set {host_name}'s link: {shlex.join(command)}: {done.stderr.strip()}")
 
+    def set_cable(self, one: str, other: str, up: bool) -> None:
+        """Pull a link of a network of switches at both of its ends, or plug it in again.
+
+        Each end is a node, s5, or where links are parallel one of its ports, s5:3. Ports see that they have no carrier.
+        """
+        self._fault("link", one, other, "up" if up else "down")
+
+    def set_switch(self, name: str, up: bool) -> None:
+        """Switch one switch of the network off, and on again as it was at first, without flows."""
+        self._fault("switch", name, "up" if up else "down")
+
     def down(self) -> None:
         """End the lab and forget it; ending one that is gone just forgets it."""
         with _signals_held():
@@ -201,6 +260,37 @@ class Lab:
             if not ended:
                 raise MachineCannot(f"process {keeper} of lab {self.id} cannot be killed; it may be stuck in a driver")
             state.forget(self.id)
+
+    @property
+    def _plan(self) -> Plan:
+        if self._known_plan is None:
+            try:
+                self._known_plan = plan_from_json(json.loads((self.directory / "plan.json").read_text()))
+            except FileNotFoundError as error:
+                raise MeasurementFailed(f"lab {self.id} does not stand, or is gone: {error}") from error
+        return self._known_plan
+
+    def _switched(self) -> Switched:
+        switched = self._plan.switched
+        if switched is None:
+            raise WrongUse(f"lab {self.id} ({self.topology}) has no switches of Open vSwitch; fat-tree:4 has")
+        return switched
+
+    def _entered(self, process: Process, cpus: Sequence[int], command: Sequence[str]) -> "builtins.list[str]":
+        if self.status != "running":
+            raise MeasurementFailed(f"lab {self.id} is gone; `barewire lab down {self.id}` clears what is left of it")
+        program = [sys.executable, "-I", "-S", enter.__file__, str(process.pid), str(process.start_ticks)]
+        user = str(int(self._state.user_namespace))
+        names = f"{state.NAMES_VARIABLE}={state.names_file(self.directory)}"
+        return [*program, user, ",".join(map(str, cpus)), names, "--", *map(str, command)]
+
+    def _fault(self, *what: str) -> None:
+        self._switched()
+        command = self.switch_command([sys.executable, "-m", "barewire.lab.fault", str(self.directory), *what])
+        done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            kind = WrongUse if done.returncode == WrongUse.exit_code else MeasurementFailed
+            raise kind(f"lab {self.id}: {done.stderr.strip()}")
 
     def _stand_up(self, plan: Plan) -> None:
         assert self._birth is not None
@@ -221,14 +311,30 @@ class Lab:
                     pid=birth.host_pids[host.name],
                     start_ticks=Process.of(birth.host_pids[host.name]).start_ticks,
                     inner_pid=birth.inner_pids[host.name],
+                    management=host.management,
                 )
                 for host in plan.hosts
             ),
             notes=tuple(birth.notes),
+            servers=tuple(Process.of(birth.server_pids[name]) for name in openvswitch.SERVERS if plan.switched),
         )
         state.save(self._state)
         if self.persistent:
             birth.release()
+
+
+def _shape(topology: str | Topology | Network) -> Topology:
+    if isinstance(topology, str):
+        return parse_topology(topology)
+    return topology_of(topology) if isinstance(topology, Network) else topology
+
+
+def _plan(lab_id: str, shape: Topology, link: LinkSpec, standalone: bool, neighbours: bool) -> Plan:
+    cpus = os.sched_getaffinity(0)
+    if shape.network is None:
+        return make_plan(lab_id, shape, link, cpus)
+    openvswitch.require()
+    return switched_plan(lab_id, shape.network, link, cpus, standalone=standalone, neighbours=neighbours)
 
 
 def _end_unshare(process: "subprocess.Popen[bytes]", at_once: bool) -> None:

@@ -5,9 +5,10 @@
                                                      ├─ h2
                                                      └─ …
 
-It makes the hosts, then the wires between them, lets the hosts configure themselves, and becomes `hold.py`; hosts
-become `sleep`. Every process reports on one socket, whose credentials give the creator the process's number in its own
-namespace. Nothing here cleans up: when process 1 ends, the kernel does.
+It makes the hosts, then the wires between them and, if the plan has any, Open vSwitch's switches; lets the hosts
+configure themselves, and becomes `hold.py`; hosts become `sleep`. Every process reports on one socket, whose
+credentials give the creator the process's number in its own namespace. Nothing here cleans up: when process 1 ends, the
+kernel does.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ from typing import Any, NoReturn
 from pyroute2.netlink.exceptions import NetlinkError
 
 from barewire.errors import BarewireError, MachineCannot
-from barewire.lab import hold
+from barewire.lab import hold, openvswitch
 from barewire.lab.kernel import (
     CLONE_NEWNET,
     CLONE_NEWNS,
@@ -81,6 +82,8 @@ def _make_lab(plan: Plan, directory: Path, report: socket.socket) -> None:
     _wait_for_hosts(ready_read, len(plan.hosts))
     build_wires(plan, pids)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if plan.switched is not None:
+        notes += openvswitch.start(plan, directory, partial(_spawn, report))
     os.close(go_write)
     os.close(go_read)
     _send(report, {"role": "keeper", "notes": notes})
@@ -105,6 +108,20 @@ def _make_host(
     os.close(go_read)
     configure_host(plan, host)
     _send(report, {"role": "host", "name": host.name, "inner_pid": os.getpid()})
+
+
+def _spawn(report: socket.socket, name: str, command: list[str], environment: dict[str, str]) -> int:
+    """Start a program that stays as long as the lab, reported under this name."""
+    pid = os.fork()
+    if pid == 0:
+        # The child must end here, whatever happens: it is a copy of the first process.
+        try:
+            _send(report, {"role": "server", "name": name})
+            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+            os.execve(command[0], command, environment)
+        finally:
+            os._exit(127)
+    return pid
 
 
 def _wait_for_hosts(ready_read: int, count: int) -> None:

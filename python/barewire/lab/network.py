@@ -4,7 +4,7 @@
 
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from socket import htons
@@ -22,6 +22,8 @@ from pyroute2.protocols import ETH_P_ALL
 from barewire.errors import MachineCannot
 from barewire.lab.plan import (
     HOST_INTERFACE,
+    MANAGEMENT_INTERFACE,
+    MANAGEMENT_NETWORK,
     NETWORK,
     WIRE_FRAME_BYTES_MIN,
     WIRE_OVERHEAD_BYTES,
@@ -44,6 +46,9 @@ _BPF_LOAD_WORD, _BPF_JUMP_IF_AT_LEAST, _BPF_RETURN = 0x20, 0x35, 0x06
 _BPF_RANDOM = 0xFFFF_F000 + 56
 _TC_OK, _TC_SHOT = 0, 2
 _CLSACT_INGRESS = 0xFFF2
+# Bridges keep 01:80:c2:00:00:00 to 0f to themselves (IEEE 802.1D clause 7.12.6), LLDP's 0e among them, unless told;
+# the first three the kernel never forwards.
+_FORWARD_ALL = 0xFFF8
 # The kernel looks at links' states at most once a second.
 _OPERATIONAL_TIMEOUT_S = 10.0
 # What moves work between frames and the CPU; VLAN tags stay where the kernel puts them.
@@ -56,7 +61,7 @@ def build_wires(plan: Plan, host_pids: Mapping[str, int]) -> None:
         set_loopback_up(netlink)
         for first, second in plan.wires:
             with needs("veth interfaces", "modprobe veth (CONFIG_VETH)"):
-                netlink.link("add", kind="veth", peer=_end(plan, second, host_pids), **_end(plan, first, host_pids))
+                netlink.link("add", kind="veth", peer=_end(second, host_pids), **_end(first, host_pids))
         for bridge in plan.bridges:
             with needs("bridges", "modprobe bridge (CONFIG_BRIDGE)"):
                 # No spanning tree and no delay: a port forwards at once. No snooping: it would send and filter frames.
@@ -68,39 +73,43 @@ def build_wires(plan: Plan, host_pids: Mapping[str, int]) -> None:
                     br_stp_state=0,
                     br_forward_delay=0,
                     br_mcast_snooping=0,
+                    br_group_fwd_mask=_FORWARD_ALL if bridge.transparent else 0,
                 )
             index = _index(netlink, bridge.name)
             for port in bridge.ports:
                 netlink.link("set", index=_index(netlink, port), master=index)
+                if bridge.transparent:
+                    netlink.brport("set", index=_index(netlink, port), learning=0)
             for port, mac in bridge.stations:
                 netlink.fdb("add", ifindex=_index(netlink, port), lladdr=mac, state=_STATION_STATIC, flags=NTF_MASTER)
-            netlink.link("set", index=index, mtu=plan.link.mtu)
+            netlink.link("set", index=index, mtu=bridge.mtu)
+            if bridge.address is not None:
+                netlink.addr("add", index=index, address=bridge.address, prefixlen=MANAGEMENT_NETWORK.prefixlen)
             _finish(netlink, plan, bridge.name, "switch")
         for interface in [end.interface for wire in plan.wires for end in wire if end.host is None]:
             _finish(netlink, plan, interface, "switch")
-        if plan.link.rate_bit_s is not None:
-            shaper = make_shaper(plan.link.rate_bit_s, plan.link.mtu)
-            for interface in plan.shaped:
-                add_shaper(netlink, _index(netlink, interface), shaper)
+        for interface, rate_bit_s in plan.shaped.items():
+            add_shaper(netlink, _index(netlink, interface), make_shaper(rate_bit_s, plan.link.mtu))
         for interface in plan.lossy:
             add_loss(netlink, _index(netlink, interface), plan.link.loss)
 
 
 def configure_host(plan: Plan, host: HostPlan) -> None:
-    """Give a host's interface its address and neighbours and bring it up; call in the host's namespace."""
+    """Give a host's interfaces their addresses and neighbours and bring them up; call in the host's namespace."""
     with IPRoute() as netlink:
         set_loopback_up(netlink)
-        index = _index(netlink, HOST_INTERFACE)
-        netlink.addr(
-            "add",
-            index=index,
-            address=host.address,
-            prefixlen=NETWORK.prefixlen,
-            broadcast=str(NETWORK.broadcast_address),
-        )
-        _finish(netlink, plan, HOST_INTERFACE, host.name)
-        _add_neighbours(netlink, index, plan, host)
-        _wait_until_operational(netlink, index)
+        addresses = {HOST_INTERFACE: (host.address, NETWORK)}
+        if host.management is not None:
+            addresses[MANAGEMENT_INTERFACE] = (host.management, MANAGEMENT_NETWORK)
+        for interface, (address, network) in addresses.items():
+            index = _index(netlink, interface)
+            broadcast = str(network.broadcast_address)
+            netlink.addr("add", index=index, address=address, prefixlen=network.prefixlen, broadcast=broadcast)
+            _finish(netlink, plan, interface, host.name)
+        if plan.static_neighbours:
+            _add_neighbours(netlink, _index(netlink, HOST_INTERFACE), plan, host)
+        for interface in addresses:
+            _wait_until_operational(netlink, _index(netlink, interface))
 
 
 def set_host_link(plan: Plan, host: HostPlan, up: bool) -> None:
@@ -108,9 +117,16 @@ def set_host_link(plan: Plan, host: HostPlan, up: bool) -> None:
     with IPRoute() as netlink:
         index = _index(netlink, HOST_INTERFACE)
         netlink.link("set", index=index, state="up" if up else "down")
-        if up:
+        if up and plan.static_neighbours:
             # An interface that goes down forgets even its permanent neighbours.
             _add_neighbours(netlink, index, plan, host)
+
+
+def set_interfaces(interfaces: Iterable[str], up: bool) -> None:
+    """Take interfaces of this namespace down or up again."""
+    with IPRoute() as netlink:
+        for interface in interfaces:
+            netlink.link("set", index=_index(netlink, interface), state="up" if up else "down")
 
 
 def set_loopback_up(netlink: IPRoute) -> None:
@@ -239,8 +255,8 @@ def _wait_until_operational(netlink: IPRoute, index: int) -> None:
         time.sleep(0.003)
 
 
-def _end(plan: Plan, end: End, host_pids: Mapping[str, int]) -> dict[str, object]:
-    link: dict[str, object] = {"ifname": end.interface, "address": end.mac, "mtu": plan.link.mtu}
+def _end(end: End, host_pids: Mapping[str, int]) -> dict[str, object]:
+    link: dict[str, object] = {"ifname": end.interface, "address": end.mac, "mtu": end.mtu}
     if end.host is not None:
         link["net_ns_pid"] = host_pids[end.host]
     return link
@@ -272,7 +288,7 @@ def _add_neighbours(netlink: IPRoute, index: int, plan: Plan, host: HostPlan) ->
 def _index(netlink: IPRoute, interface: str) -> int:
     found = netlink.link_lookup(ifname=interface)
     if not found:
-        raise MachineCannot(f"interface {interface} vanished while the lab was being made")
+        raise MachineCannot(f"the lab has no interface {interface}: something else removed it")
     return int(found[0])
 
 

@@ -5,6 +5,8 @@ import re
 from dataclasses import dataclass
 
 from barewire.errors import WrongUse
+from barewire.topology import Network, parse
+from barewire.topology.checks import is_server
 from barewire.topology.rate import check_rate
 
 # A host is one /24 address and one bridge port; beyond this the emulation measures the scheduler, not a network.
@@ -12,7 +14,7 @@ STAR_HOSTS_MIN, STAR_HOSTS_MAX = 2, 250
 # IPv4 needs 68 (RFC 791); a veth and a bridge carry at most 65535.
 MTU_BYTES_MIN, MTU_BYTES_MAX = 68, 65535
 
-TOPOLOGIES = f"pair, star:N with {STAR_HOSTS_MIN} ≤ N ≤ {STAR_HOSTS_MAX}"
+TOPOLOGIES = f"pair, star:N with {STAR_HOSTS_MIN} ≤ N ≤ {STAR_HOSTS_MAX}, fat-tree:K with an even K, FILE.toml"
 _LOSS = re.compile(r"(\d+(?:\.\d+)?)\s*%|0")
 
 
@@ -41,24 +43,37 @@ class LinkSpec:
 
 @dataclass(frozen=True)
 class Topology:
-    """How many hosts there are and whether a switch joins them."""
+    """What joins a lab's hosts: one link (pair), a bridge of the kernel (star:N), or a network of switches."""
 
-    kind: str
-    host_count: int
+    name: str
+    hosts: tuple[str, ...]
+    network: Network | None = None
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """The hosts that ranks go to unless told: all but servers."""
+        return tuple(host for host in self.hosts if not is_server(host))
 
     def __str__(self) -> str:
         """Return the text that `parse_topology` accepts."""
-        return self.kind if self.kind == "pair" else f"{self.kind}:{self.host_count}"
+        return self.name
 
 
 def parse_topology(text: str) -> Topology:
-    """Read `pair` or `star:N`."""
+    """Read `pair`, `star:N`, `fat-tree:K` or the name of a TOML file, which ends in .toml."""
     if text == "pair":
-        return Topology("pair", 2)
+        return Topology("pair", ("h1", "h2"))
     kind, _, count = text.partition(":")
     if kind == "star" and re.fullmatch(r"[0-9]{1,9}", count) and STAR_HOSTS_MIN <= int(count) <= STAR_HOSTS_MAX:
-        return Topology("star", int(count))
-    raise WrongUse(f"unknown topology '{text}'; there are: {TOPOLOGIES}")
+        return Topology(f"star:{int(count)}", tuple(f"h{number}" for number in range(1, int(count) + 1)))
+    if kind != "fat-tree" and not text.endswith(".toml"):
+        raise WrongUse(f"unknown topology '{text}'; there are: {TOPOLOGIES}")
+    return topology_of(parse(text), text)
+
+
+def topology_of(network: Network, name: str = "custom") -> Topology:
+    """Return the topology of a lab with these switches; `name` is what people call it."""
+    return Topology(name, network.hosts, network)
 
 
 def parse_loss(text: str) -> float:

@@ -17,7 +17,7 @@ from barewire.errors import MachineCannot, WrongUse
 from barewire.lab.kernel import Process
 from barewire.lab.spec import LinkSpec
 
-SCHEMA = 2
+SCHEMA = 3
 # Where barewire's own programs look for names; crates/probe reads it.
 NAMES_VARIABLE = "BAREWIRE_HOSTS"
 
@@ -26,7 +26,8 @@ NAMES_VARIABLE = "BAREWIRE_HOSTS"
 class Host:
     """A host of a running lab; `pid` is the process that stands for it, as the lab's creator sees it.
 
-    `inner_pid` is the same process as the lab's own process namespace counts it.
+    `inner_pid` is the same process as the lab's own process namespace counts it. `management` is its address on the
+    management network of a lab with switches.
     """
 
     name: str
@@ -37,11 +38,15 @@ class Host:
     pid: int
     start_ticks: int
     inner_pid: int
+    management: str | None = None
 
 
 @dataclass(frozen=True)
 class LabState:
-    """All that must be known to enter or end a lab; `keeper` is None while the lab is being made."""
+    """All that must be known to enter or end a lab; `keeper` is None while the lab is being made.
+
+    `servers` are Open vSwitch's, in a lab with switches.
+    """
 
     id: str
     topology: str
@@ -53,6 +58,7 @@ class LabState:
     keeper: Process | None
     hosts: tuple[Host, ...]
     notes: tuple[str, ...]
+    servers: tuple[Process, ...] = ()
 
     @property
     def status(self) -> str:
@@ -81,6 +87,7 @@ class LabState:
             keeper=None if document["keeper"] is None else Process(**document["keeper"]),
             hosts=tuple(Host(**host | {"cpus": tuple(host["cpus"])}) for host in document["hosts"]),
             notes=tuple(document["notes"]),
+            servers=tuple(Process(**server) for server in document["servers"]),
         )
 
 

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""From a network with switches to everything the kernel and Open vSwitch must be told; no system call here.
+
+    unshaped   h1:eth0 ── s13-1 (s13) s13-3 ── s5-1 (s5)
+
+    shaped     h1:eth0 ── to-h1 [link-1] to-s13-1 ── s13-1 (s13) s13-3 ── to-s13-3 [link-9] to-s5-1 ── s5-1 (s5)
+
+    launchers  h1:mgmt0 ── mgmt-h1 [mgmt] mgmt-h2 ── h2:mgmt0
+
+(s13) is a bridge of Open vSwitch, s13-3 its port 3. [link-9] is a bridge of the kernel that stands for the cable: it
+has two ports, and `to-X` limits what X receives. The limit is there and not where the switch sends, because Open
+vSwitch sends for all of its ports through one packet socket: frames that wait in one port's queue fill that socket's
+send buffer, and frames for ports that are idle are then dropped (measured: over half of them, with one port
+congested). One hop further a frame has left the socket. Hosts' own frames are limited there for the reason that
+`layout.py` gives.
+"""
+
+from collections.abc import Iterable
+
+from barewire.errors import WrongUse
+from barewire.lab.layout import mac, share_cpus
+from barewire.lab.plan import (
+    HOST_INTERFACE,
+    MANAGEMENT_ADDRESS,
+    MANAGEMENT_INTERFACE,
+    MANAGEMENT_NETWORK,
+    NETWORK,
+    Bridge,
+    End,
+    HostPlan,
+    Plan,
+    Switched,
+)
+from barewire.lab.spec import LinkSpec
+from barewire.topology import Network, Port, with_rate
+from barewire.topology.checks import check, find_loop, switch_number
+
+# One /24 address each, and the last is the lab's own on the management network.
+HOSTS_MAX = 253
+MANAGEMENT_BRIDGE = "mgmt"
+_MANAGEMENT_MTU = 1500
+_HOST, _PORT, _OUTER, _CABLE, _MANAGED, _MANAGEMENT_PORT = 0, 5, 6, 7, 8, 9
+_SWITCH_ROLE, _MANAGEMENT_ROLE = 10, 11
+
+
+def switched_plan(
+    lab_id: str,
+    network: Network,
+    link: LinkSpec,
+    cpus: Iterable[int],
+    *,
+    standalone: bool = False,
+    neighbours: bool = False,
+) -> Plan:
+    """Lay out a lab with switches; links without a rate of their own have the lab's."""
+    _check(network, link, standalone)
+    rated = with_rate(network, link.rate_bit_s)
+    shares = share_cpus(len(network.hosts), sorted(cpus))
+    hosts = tuple(
+        HostPlan(name, str(NETWORK[number]), mac(_HOST, number), shares[number - 1], str(MANAGEMENT_NETWORK[number]))
+        for number, name in enumerate(network.hosts, start=1)
+    )
+    wires, bridges, shaped = _links(rated, link)
+    managed = tuple(
+        (
+            End(host.name, MANAGEMENT_INTERFACE, mac(_MANAGED, number), _MANAGEMENT_MTU),
+            End(None, f"mgmt-{host.name}", mac(_MANAGEMENT_PORT, number), _MANAGEMENT_MTU),
+        )
+        for number, host in enumerate(hosts, start=1)
+    )
+    management = Bridge(
+        MANAGEMENT_BRIDGE,
+        mac(_MANAGEMENT_ROLE, 0),
+        _MANAGEMENT_MTU,
+        tuple(outer.interface for _, outer in managed),
+        tuple((outer.interface, inner.mac) for inner, outer in managed),
+        address=MANAGEMENT_ADDRESS,
+    )
+    switched = Switched(rated, standalone, neighbours)
+    return Plan(lab_id, link, hosts, (*wires, *managed), (*bridges, management), shaped, switched)
+
+
+def interface_of(port: Port) -> str:
+    """Return the interface, in the switches' namespace, that is a switch's port."""
+    return f"{port.node}-{port.number}"
+
+
+def interfaces_of_link(plan: Plan, one: str, other: str) -> list[str]:
+    """Return the interfaces that carry the link between two nodes, each s5 or, where links are parallel, s5:3.
+
+    With these down, both ends have no carrier, as with a cable that is pulled.
+    """
+    assert plan.switched is not None
+    network = plan.switched.network
+    found = [
+        (port, peer)
+        for port, peer in network.peers.items()
+        if one in (port.node, str(port)) and other in (peer.node, str(peer))
+    ]
+    if not found:
+        raise WrongUse(f"the network has no link from {one} to {other}; `barewire lab show` has them all")
+    if len(found) > 1:
+        ports = ", ".join(str(port) for port, _ in found)
+        raise WrongUse(f"{len(found)} links join {one} to {other}: give the port, one of {ports}")
+    outside = {end.interface for wire in plan.wires for end in wire if end.host is None}
+    ends = found[0]
+    cable = [name for port in ends if (name := _outer_interface_of(network, port)) in outside]
+    return cable or [name for port in ends if (name := interface_of(port)) in outside]
+
+
+def switch_mac(switch: str) -> str:
+    """Return the Ethernet address of a switch."""
+    return mac(_SWITCH_ROLE, switch_number(switch))
+
+
+def _links(network: Network, link: LinkSpec) -> tuple[list[tuple[End, End]], list[Bridge], dict[str, int]]:
+    wires: list[tuple[End, End]] = []
+    bridges: list[Bridge] = []
+    shaped: dict[str, int] = {}
+    numbers = {port: number for number, port in enumerate(sorted(network.peers), start=1)}
+    hosts = {name: number for number, name in enumerate(network.hosts, start=1)}
+
+    def inner(port: Port) -> End:
+        if port.node in hosts:
+            return End(port.node, HOST_INTERFACE, mac(_HOST, hosts[port.node]), link.mtu)
+        return End(None, interface_of(port), mac(_PORT, numbers[port]), link.mtu)
+
+    cables = [(port, peer) for port, peer in sorted(network.peers.items()) if port < peer]
+    for number, ends in enumerate(cables, start=1):
+        lossy = link.loss and any(port.node in hosts for port in ends)
+        if not lossy and not any(port in network.rates_bit_s for port in ends):
+            wires.append((inner(ends[0]), inner(ends[1])))
+            continue
+        for port, peer in (ends, ends[::-1]):
+            outer = End(None, _outer_interface_of(network, port), mac(_OUTER, numbers[port]), link.mtu)
+            wires.append((inner(port), outer))
+            if peer in network.rates_bit_s:
+                shaped[outer.interface] = network.rates_bit_s[peer]
+        ports = tuple(_outer_interface_of(network, port) for port in ends)
+        bridges.append(Bridge(f"link-{number}", mac(_CABLE, number), link.mtu, ports, transparent=True))
+    return wires, bridges, shaped
+
+
+def _outer_interface_of(network: Network, port: Port) -> str:
+    """Return the far end of what leaves a port, where the link is a bridge of its own."""
+    return f"to-{port.node}" if port.node in network.hosts else f"to-{interface_of(port)}"
+
+
+def _check(network: Network, link: LinkSpec, standalone: bool) -> None:
+    check(network)
+    if len(network.hosts) > HOSTS_MAX:
+        raise WrongUse(f"a lab has at most {HOSTS_MAX} hosts, and this network {len(network.hosts)}; simulate it")
+    if link.offloads:
+        raise WrongUse(
+            "a network of switches goes without offloads: Open vSwitch hands frames on as they are, without checksums"
+        )
+    if standalone and (loop := find_loop(network)):
+        raise WrongUse(
+            f"the network has a loop ({' – '.join(loop)}), in which switches without a controller would send frames "
+            "round for ever; give them a controller, or use a network without loops"
+        )
