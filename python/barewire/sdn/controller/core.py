@@ -99,13 +99,14 @@ class Controller:
                 self._refused(switch, event, now)
             case SwitchUp():
                 self.outbox.open(switch)
+                # In this order: a probe comes up only from a switch that has its base rules.
+                self.outbox.send(switch, Ask(Question.RULES, cookie(Kind.BASE) & OURS_MASK, OURS_MASK))
                 self.outbox.send(switch, Ask(Question.PORTS))
             case PortsAre(ports):
                 self._in_doubt.pop(switch, None)
                 self.discovery.switch_up(switch, ports, now)
                 for port in {host.port for host in self.hosts.attached() if host.port and host.port.node == switch}:
                     self._forget_hosts_if_down(port)
-                self.outbox.send(switch, Ask(Question.RULES, cookie(Kind.BASE) & OURS_MASK, OURS_MASK))
             case RulesAre():
                 self._refresh(now)
                 self.mending.compare(switch, event, now)
