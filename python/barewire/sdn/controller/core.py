@@ -69,7 +69,7 @@ class Controller:
         self.router = Router(settings, hosts, self.outbox, self.strategy_of, first)
         self.full = FullTables(self.router, hosts, self.outbox)
         parts = (self.discovery, hosts, self.router, self.full, self.outbox, self.known)
-        self.reception = Reception(settings, key, *parts)
+        self.reception = Reception(settings, key, *parts, self._refresh)
         self.mending = Mending(settings, *parts)
         self.counts: Counter[str] = Counter()
         self._strategies: dict[str, Strategy] = {}
@@ -99,9 +99,7 @@ class Controller:
                 self._refused(switch, event, now)
             case SwitchUp():
                 self.outbox.open(switch)
-                # In this order: a probe comes up only from a switch that has its base rules.
                 self.outbox.send(switch, Ask(Question.RULES, cookie(Kind.BASE) & OURS_MASK, OURS_MASK))
-                self.outbox.send(switch, Ask(Question.PORTS))
             case PortsAre(ports):
                 self._in_doubt.pop(switch, None)
                 self.discovery.switch_up(switch, ports, now)
@@ -110,6 +108,8 @@ class Controller:
             case RulesAre():
                 self._refresh(now)
                 self.mending.compare(switch, event, now)
+                # A probe comes up only from a switch that has its base rules.
+                self.outbox.when_confirmed(switch, lambda _: self.outbox.send(switch, Ask(Question.PORTS)))
             case PortChanged():
                 self._port_changed(Port(switch, event.port.number), event, now)
             case PortCounters(counters):

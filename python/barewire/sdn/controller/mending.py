@@ -5,6 +5,7 @@ Nothing is wiped. Rules that must be there and are not are added; those of flows
 paths of them are adopted as placed flows, the rest is deleted after a while. No clock, no I/O.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -22,6 +23,8 @@ from barewire.topology import Path, Port
 
 # Adoption is tried when links or tables become known, at most this often.
 TRY_EVERY_S = 0.2
+# And again after this, because ports settle.
+TRY_AGAIN_S = 0.5
 
 
 @dataclass
@@ -54,7 +57,7 @@ class Mending:
         self._settings, self._discovery, self._hosts = settings, discovery, hosts
         self._router, self._full, self._outbox, self._known = router, full, outbox, known
         self._orphans: dict[int, _Orphan] = {}
-        self._is_due = False
+        self._due_s = math.inf
 
     def compare(self, switch: str, found: RulesAre, now: float) -> None:
         """Mend the table of a switch that has just connected."""
@@ -79,9 +82,8 @@ class Mending:
 
     def try_soon(self, now: float) -> None:
         """Links or tables have become known: orphans may be whole."""
-        if self._orphans and not self._is_due:
-            self._is_due = True
-            self._outbox.at(now + TRY_EVERY_S, self._adopt)
+        if self._orphans:
+            self._try_at(now + TRY_EVERY_S)
 
     def _must_have(self, switch: str, now: float) -> Iterable[Rule]:
         yield from base_rules()
@@ -108,7 +110,9 @@ class Mending:
             orphan.first, orphan.age_s = switch, age_s
 
     def _adopt(self, now: float) -> None:
-        self._is_due = False
+        if now < self._due_s:
+            return  # it was tried sooner
+        self._due_s = math.inf
         adopted = stale = 0
         for number, orphan in list(self._orphans.items()):
             path = self._path_of(orphan, now)
@@ -127,9 +131,12 @@ class Mending:
                 "rules taken over", f"{adopted} flows go on as they were, {stale} were stale and are deleted"
             )
         if self._orphans:
-            soonest = min(orphan.found_s for orphan in self._orphans.values()) + self._settings.orphans_s
-            self._is_due = True
-            self._outbox.at(max(soonest, now + TRY_EVERY_S), self._adopt)
+            self._try_at(now + TRY_AGAIN_S)
+
+    def _try_at(self, when_s: float) -> None:
+        if when_s < self._due_s:
+            self._due_s = when_s
+            self._outbox.at(when_s, self._adopt)
 
     def _path_of(self, orphan: _Orphan, now: float) -> Path | None:
         """The whole path of an orphan's rules, from where they enter to a port that leads to no switch."""

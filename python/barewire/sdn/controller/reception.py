@@ -63,11 +63,13 @@ class Reception:
         full: FullTables,
         outbox: Outbox,
         known: Callable[[FlowKey], Known],
+        refresh: Callable[[float], None],
     ) -> None:
-        """`key` proves that probes are ours; `known` says what a flow is."""
+        """`key` proves that probes are ours; `known` says what a flow is, `refresh` takes a new host in."""
         self.counts: Counter[str] = Counter()
         self._settings, self._key, self._discovery, self._hosts = settings, key, discovery, hosts
         self._router, self._full, self._outbox, self._known = router, full, outbox, known
+        self._refresh = refresh
         self._frames = Allowance(settings.frames_burst, settings.frames_per_s)
         self._broadcasts = Allowance(settings.broadcasts_burst, settings.broadcasts_per_s)
         self._questions = Allowance(QUESTIONS_BURST, QUESTIONS_PER_S)
@@ -157,6 +159,7 @@ class Reception:
             return
         if self._hosts.version != version:
             self._attached(host, port)
+            self._refresh(now)
         if headers.eth_type == ARP:
             self._arp(host, headers, frame, now)
             return
