@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from barewire.sdn.classify.policy import Policy
 from barewire.sdn.controller.core import Controller
-from barewire.sdn.controller.frames import IPV4, TCP, read_headers
+from barewire.sdn.controller.frames import IPV4, LLDP, TCP, read_headers
 from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.outbox import Event
 from barewire.sdn.controller.settings import Settings
@@ -317,11 +317,11 @@ class World:
             self.lost.append((port, frame))
         elif peer.node in self.switches:
             self._arrive(peer, frame, hops)
-        else:
+        elif frame[12:14] != LLDP.to_bytes(2, "big"):  # no host listens to it
             self.delivered.append((peer.node, frame))
 
     def where(self, host: str, frame: bytes) -> str:
-        """Say where a frame that a host would send now ends: a host's name, `controller at s1`, `lost at s1:2`, `loop`."""
+        """Say where a frame that a host would send ends: a host's name, `controller at s1`, `lost at s1:2`, `loop`."""
         port = self.network.attachment(host)
         for _ in range(HOPS_MAX):
             assert port is not None
