@@ -169,7 +169,7 @@ DOCUMENT: dict[str, Any] = {
     "info": {
         "title": "Barewire SDN controller",
         "version": "1",
-        "description": "Announce jobs, look at the network, set the policy. A job lasts as long as its lease is renewed.",
+        "description": "Announce jobs, look at the network, set the policy. A job lasts while its lease is renewed.",
     },
     "components": {"schemas": _SCHEMAS, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
     "security": [{"token": []}],
