@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from barewire.cli import bench, budget, compare, doctor, host, lab, mpi, report, run, tune
+from barewire.cli import bench, budget, compare, doctor, host, lab, mpi, report, run, sdn, tune
 from barewire.errors import BarewireError
 
 _BENCH_HOST, _BENCH_BUDGET = "bench host", "bench budget"
@@ -43,6 +43,7 @@ app.command(context_settings=run.COMMAND_FOLLOWS)(run.run)
 app.command()(tune.tune)
 app.command()(compare.compare)
 app.command()(report.report)
+app.add_typer(sdn.app, name="sdn")
 
 
 def main() -> None:
