@@ -264,16 +264,17 @@ class Controller:
             self.router.forget(way)
 
     def _refused(self, switch: str, refused: Refused, now: float) -> None:
-        request = refused.request
-        flow = isinstance(request, SetRule) and kind_of(request.rule.cookie) is Kind.FLOW
-        way = self.router.ways.numbered(number_of(request.rule.cookie)) if flow else None  # type: ignore[union-attr]
-        if way is None:
-            self.outbox.say("switch refused", f"{switch} refused {request or 'a message'}: {refused.text}")
-        elif refused.is_table_full:
+        rule = refused.request.rule if isinstance(refused.request, SetRule) else None
+        kind = None if rule is None else kind_of(rule.cookie)
+        way = self.router.ways.numbered(number_of(rule.cookie)) if rule and kind is Kind.FLOW else None
+        if way is not None and refused.is_table_full:
             self.full.refused(way, switch, now)
-        else:
-            self.outbox.say("switch refused", f"{switch} refused a rule of {way.key}: {refused.text}")
+            return
+        self.outbox.say("switch refused", f"{switch} refused {rule or refused.request or 'a message'}: {refused.text}")
+        if way is not None:
             self.full.give_up(way, switch, now)
+        elif rule is not None and kind is Kind.TO_HOST:
+            self.full.stand_in_refused(switch, rule.match.eth_dst or "", now)
 
     def _ask_ports(self, _now: float) -> None:
         for switch in self.discovery.switches:

@@ -69,34 +69,49 @@ class FullTables:
         self._outbox.say("flow not laid", f"{switch} takes no rule of {way.key}: the controller carries it for a while")
         self._router.remove(way)
 
+    def stand_in_refused(self, switch: str, mac: str, now: float) -> None:
+        """A switch had no room even for a rule that stands in: who relies on it is carried by the controller."""
+        _, users = self._stand_ins.get((switch, mac), (0, set[Way]()))
+        for way in list(users):
+            self.give_up(way, switch, now)
+
     def _make_room(self, way: Way, switch: str) -> bool:
         idle = [other for other in self._least_used(switch, way) if other.counted_s and not other.placed.rate_byte_s]
         for victim in idle[:VICTIMS]:
             self._router.remove(victim)
         if idle:
             self._outbox.say("table full", f"{switch}: {len(idle[:VICTIMS])} idle flows made room")
-            self._router.relay(way)
+            self._outbox.when_confirmed(switch, lambda _: self._again(way))
         return bool(idle)
 
     def _stand_in(self, way: Way, hop: Port, now: float) -> None:
         mac = self._hosts.by_name[way.key.destination].mac
-        port, users = self._stand_ins.get((hop.node, mac), (hop.number, set()))
-        if not users:
-            for victim in self._least_used(hop.node, way)[:1]:
-                self._router.remove(victim)
-            self._stand_ins[hop.node, mac] = port, users
-            self._outbox.send(hop.node, SetRule(to_host_rule(mac, port)))
-            self._outbox.say("table full", f"{hop.node}: one rule to {way.key.destination} stands in for its flows'")
+        port, users = self._stand_ins.setdefault((hop.node, mac), (hop.number, set()))
         through = Port(hop.node, port)
         paths = self._router.picture.paths.between(way.key.source, way.key.destination)
         fitting = [way.path] if through in way.path else [path for path in paths if through in path]
         if not fitting:
             self.give_up(way, hop.node, now)
             return
+        is_new = not users
         users.add(way)
         way.stood_in[hop.node] = port
+        if is_new:
+            self._outbox.say("table full", f"{hop.node}: one rule to {way.key.destination} stands in for its flows'")
+            for victim in self._least_used(hop.node, way)[:1]:
+                self._router.remove(victim)
+            # Room is there when what made it is confirmed.
+            self._outbox.when_confirmed(hop.node, lambda _: self._set(hop.node, mac))
         self._router.move(way, replace(way.placed, path=fitting[0]))
-        self._router.relay(way)
+        self._outbox.when_confirmed(hop.node, lambda _: self._again(way))
+
+    def _set(self, switch: str, mac: str) -> None:
+        if (switch, mac) in self._stand_ins:
+            self._outbox.send(switch, SetRule(to_host_rule(mac, self._stand_ins[switch, mac][0])))
+
+    def _again(self, way: Way) -> None:
+        if self._router.ways.get(way.key) is way:
+            self._router.relay(way)
 
     def _forgotten(self, way: Way) -> None:
         """A flow has gone: what stood in for it alone goes, too."""
