@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """What must not bring the network down: loops, floods, forgeries, full tables, strategies that fail."""
 
+import random
 from dataclasses import replace
 
 import pytest
-from fake_switches import World, address, ethernet, llc, mac, quiet, tcp
+from fake_switches import World, address, ethernet, llc, mac, matches, quiet, tcp
 from test_sdn_controller import acquainted
 
 from barewire.errors import WrongUse
@@ -126,8 +127,6 @@ def test_forged_and_foreign_probes_make_no_links() -> None:
 
 
 def test_frames_of_any_bytes_are_read_or_refused(seed: int = 1) -> None:
-    import random
-
     chance = random.Random(seed)
     whole = [tcp("h1", "h2"), llc("h1", "h2"), arp("h1", address("h2")), probe(b"key", "s1", 1)]
     for _ in range(5000):
@@ -280,8 +279,6 @@ def ring() -> Network:
 
 def test_any_match_without_fields_matches_all() -> None:
     """The checker's own matching, which everything here relies on."""
-    from fake_switches import matches
-
     assert matches(Match(), tcp("h1", "h2"), 1)
     assert not matches(Match(in_port=2), tcp("h1", "h2"), 1)
     assert not matches(Match(eth_type=0x05FF), tcp("h1", "h2"), 1) and matches(

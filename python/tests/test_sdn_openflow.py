@@ -82,12 +82,15 @@ def test_rules_are_what_another_parser_reads() -> None:
 
 
 def test_frames_questions_and_barriers_are_what_another_parser_reads() -> None:
-    outputs = [parser.OFPActionOutput(port) for port in (1, 2)]
+    outputs = [parser.OFPActionOutput(port, of.OFPCML_NO_BUFFER) for port in (1, 2)]
     theirs = parser.OFPPacketOut(VERSION_1_3, of.OFP_NO_BUFFER, CONTROLLER, outputs, b"frame")
     theirs.set_xid(1)
     theirs.serialize()
     assert encode(SendFrame((1, 2), b"frame"), 1) == bytes(theirs.buf)
-    assert isinstance(read(encode(Confirm(5), 1)), parser.OFPBarrierRequest)
+    barrier = parser.OFPBarrierRequest(VERSION_1_3)
+    barrier.set_xid(1)
+    barrier.serialize()
+    assert encode(Confirm(5), 1) == bytes(barrier.buf)
     asked = encode(Ask(Question.RULES, 0xBA7E << 48, 0xFFFF << 48), 1)
     body = struct.unpack_from(of.OFP_FLOW_STATS_REQUEST_0_PACK_STR, asked, 16)
     assert body[-2:] == (0xBA7E << 48, 0xFFFF << 48)

@@ -36,11 +36,11 @@ def read_token(file: Path) -> str:
 
 def make_token(file: Path) -> str:
     """Return the token in a file, made if there is none."""
+    if file.exists():
+        return read_token(file)
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return read_token(file)
     except OSError as error:
         raise MachineCannot(f"cannot make the token file {file}: {error.strerror}; name another by --token") from error
     with os.fdopen(descriptor, "w") as written:
