@@ -14,6 +14,7 @@ import pytest
 
 from barewire.errors import MachineCannot
 from barewire.lab import Lab, LinkSpec
+from barewire.topology import Network
 
 ROOT = Path(__file__).resolve().parents[1]
 BAREWIRE = str(ROOT / "bin" / "barewire")
@@ -32,10 +33,10 @@ def bench_json(*arguments: str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def stand_up(topology: str, link: LinkSpec | None = None) -> Lab:
+def stand_up(topology: str | Network, link: LinkSpec | None = None, **options: bool) -> Lab:
     """A lab, or a loud skip where this machine allows none."""
     try:
-        return Lab.up(topology, link)
+        return Lab.up(topology, link, **options)
     except MachineCannot as error:
         pytest.skip(f"no lab on this machine: {error}")
 

@@ -26,7 +26,8 @@ _SERVER_FOLDERS = ("/usr/sbin", "/sbin", "/usr/local/sbin")
 _TUN = "/dev/net/tun"
 # The servers start in some 50 ms, a fat-tree of 20 switches stands in a second: whoever needs longer hangs.
 _DEADLINE_S = 20.0
-# How long a switch waits at most between attempts to reach its controller, and how long that may be silent.
+# How long a switch waits at most between attempts to reach its controller, and how long that may be silent. Before the
+# first connection Open vSwitch 3.1 waits 1, 2, 4 and then 8 s nevertheless.
 _BACKOFF_MS_MAX = 1000
 _PROBE_MS = 5000
 

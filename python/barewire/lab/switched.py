@@ -39,6 +39,8 @@ from barewire.topology.checks import check, find_loop, switch_number
 HOSTS_MAX = 253
 MANAGEMENT_BRIDGE = "mgmt"
 _MANAGEMENT_MTU = 1500
+# Beyond 65511, Open vSwitch's userspace datapath loses full frames; VLAN tags and round numbers need some room.
+_MTU_BYTES_MAX = 65500
 _HOST, _PORT, _OUTER, _CABLE, _MANAGED, _MANAGEMENT_PORT = 0, 5, 6, 7, 8, 9
 _SWITCH_ROLE, _MANAGEMENT_ROLE = 10, 11
 
@@ -154,6 +156,8 @@ def _check(network: Network, link: LinkSpec, standalone: bool) -> None:
         raise WrongUse(
             "a network of switches goes without offloads: Open vSwitch hands frames on as they are, without checksums"
         )
+    if link.mtu > _MTU_BYTES_MAX:
+        raise WrongUse(f"Open vSwitch carries frames of an MTU up to {_MTU_BYTES_MAX} bytes, not {link.mtu}")
     if standalone and (loop := find_loop(network)):
         raise WrongUse(
             f"the network has a loop ({' – '.join(loop)}), in which switches without a controller would send frames "
