@@ -3,7 +3,8 @@
 
 import json
 import os
-from contextlib import nullcontext
+import socket
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -16,14 +17,17 @@ from rich.table import Table
 from barewire.cli.lab import OnOff
 from barewire.cli.labs import LAB_HELP, choose_lab
 from barewire.cli.places import places_of
+from barewire.cli.sdn_client import Sdn, SdnToken, client_if_wanted
 from barewire.errors import MachineCannot, WrongUse
 from barewire.lab import Lab, LinkSpec, parse_loss, parse_rate
 from barewire.mpi import explain, start
+from barewire.mpi.announcement import announcement
 from barewire.mpi.fabrics import FABRICS, PROVIDER, TOKEN, Wishes
 from barewire.mpi.job import Job
 from barewire.mpi.libraries import find_library, library_of_program
 from barewire.mpi.placement import spread
 from barewire.mpi.prepare import prepare
+from barewire.sdn.api.client import Announced, Client
 
 _LAB = "In a lab"
 _HOSTS = "On real hosts"
@@ -66,6 +70,8 @@ def run(
     hostfile: Annotated[
         Path | None, typer.Option(help="a file with lines a, a:4 or a slots=4", rich_help_panel=_HOSTS)
     ] = None,
+    sdn: Sdn = None,
+    sdn_token: SdnToken = None,
     explained: Annotated[
         bool, typer.Option("--explain", help="first find out which path is really taken; a table on standard error")
     ] = False,
@@ -75,7 +81,8 @@ def run(
     """Run an MPI program over plain Ethernet frames, or over another fabric to compare.
 
     Finds the MPI library that the program was built with, tells it which path to take, and starts it with that
-    library's own launcher. The exit code is the program's.
+    library's own launcher. The exit code is the program's. On a network with Barewire's controller, say --sdn: the
+    job is announced there while it runs.
     """
     command = program[1:] if program[0] == "--" else program
     wishes = Wishes(fabric, interface, link, wait, progress)
@@ -85,6 +92,7 @@ def run(
         raise WrongUse("--rate, --mtu, --loss and --offloads are of a lab's links: give --lab, too")
     if hosts is not None and hostfile is not None:
         raise WrongUse("--hosts and --hostfile both say where: give one of them")
+    controller = client_if_wanted(sdn, sdn_token)
     links = LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss))
     chosen_lab = None if lab is None else choose_lab(lab, links)
     places = places_of(hosts, hostfile, None if chosen_lab is None else chosen_lab.topology)
@@ -95,7 +103,16 @@ def run(
             return
         if explained:
             _explain(job, wishes, reason, running, as_json)
-        raise typer.Exit(start.run(job, running))
+        with _announced(job, fabric, controller):
+            raise typer.Exit(start.run(job, running))
+
+
+def _announced(job: Job, fabric: str, controller: Client | None) -> AbstractContextManager[object]:
+    if controller is None:
+        return nullcontext()
+    return Announced(
+        controller, announcement(job, fabric, socket.gethostname()), lambda text: typer.echo(text, err=True)
+    )
 
 
 def _print_dry(job: Job, wishes: Wishes, reason: str, lab: Lab | None, explained: bool, as_json: bool) -> None:

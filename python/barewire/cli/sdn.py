@@ -1,9 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""`barewire sdn`: one network for HPC and Big Data. Each command's body is a file of its own."""
+"""`barewire sdn`: the controller and its strategies; each command has a module of its own."""
 
 import typer
 
-from barewire.cli import sdn_simulate
+from barewire.cli import sdn_announce, sdn_flows, sdn_simulate, sdn_start, sdn_status, sdn_withdraw
 
-app = typer.Typer(no_args_is_help=True, help="One network for HPC and Big Data: a controller and its strategies.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="One network for HPC and Big Data: a controller and its strategies.",
+)
+app.command()(sdn_start.start)
+app.command()(sdn_announce.announce)
+app.command()(sdn_withdraw.withdraw)
+app.command()(sdn_flows.flows)
+app.command()(sdn_status.status)
 app.command()(sdn_simulate.simulate)

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`barewire sdn announce`: tells the controller of a job that something else starts."""
+
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from barewire.cli.sdn_client import Json, Sdn, SdnToken, client_of
+from barewire.errors import WrongUse
+from barewire.sdn.api.client import Announced
+
+
+def announce(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="the announcement as JSON; - reads standard input")],
+    hold: Annotated[bool, typer.Option(help="renew it until interrupted, then withdraw it")] = False,
+    sdn: Sdn = None,
+    sdn_token: SdnToken = None,
+    as_json: Json = False,
+) -> None:
+    """Announce a job: its hosts, ranks, profile, traffic and patterns. Prints the job's id.
+
+    Unless held, it is forgotten when its lease_s is over, or withdrawn by `barewire sdn withdraw`.
+    """
+    client = client_of(sdn, sdn_token)
+    job = _read(file)
+    if not hold:
+        made = client.announce(job)
+        typer.echo(json.dumps(made) if as_json else made["id"])
+        return
+    with Announced(client, job, lambda text: typer.echo(f"barewire: {text}", err=True)) as announced:
+        typer.echo(json.dumps({"id": announced.id}) if as_json else announced.id)
+        sys.stdout.flush()
+        threading.Event().wait()
+
+
+def _read(file: str) -> dict[str, object]:
+    try:
+        document = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text())
+    except OSError as error:
+        raise WrongUse(f"cannot read {file}: {error.strerror}") from error
+    except ValueError as error:
+        raise WrongUse(f"{file} is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise WrongUse(f'{file}: an announcement is a JSON object, such as {{"profile": "mpi", "hosts": ["h1", "h2"]}}')
+    return document

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""How commands find a running controller: options, environment, the place where one listens by default."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from barewire.errors import WrongUse
+from barewire.sdn.api.client import Client
+from barewire.sdn.api.token import default_token_file
+
+URL, TOKEN_FILE = "BAREWIRE_SDN", "BAREWIRE_SDN_TOKEN"
+DEFAULT_API = "127.0.0.1:8181"
+
+Sdn = Annotated[
+    str | None,
+    typer.Option("--sdn", help=f"the network's controller: http://ADDRESS:PORT or unix:PATH; else ${URL}"),
+]
+SdnToken = Annotated[Path | None, typer.Option("--sdn-token", help=f"its token file; else ${TOKEN_FILE}")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def client_of(sdn: str | None, token: Path | None) -> Client:
+    """Return the client of the controller that is asked for."""
+    url = sdn or os.environ.get(URL) or f"http://{DEFAULT_API}"
+    return Client(url, token or Path(os.environ.get(TOKEN_FILE) or default_token_file()))
+
+
+def client_if_wanted(sdn: str | None, token: Path | None) -> Client | None:
+    """Return the client of the controller that an option or the environment names; None if none does."""
+    if sdn is None and not os.environ.get(URL):
+        if token is not None:
+            raise WrongUse(f"--sdn-token is for a controller: give --sdn, too, or set {URL}")
+        return None
+    return client_of(sdn, token)

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`barewire sdn flows`: who goes where, and why."""
+
+import json
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from barewire.cli.sdn_client import Json, Sdn, SdnToken, client_of
+
+
+def flows(sdn: Sdn = None, sdn_token: SdnToken = None, as_json: Json = False) -> None:
+    """Show the flows that have a path: their profile, how that is known, their path and what they carry."""
+    document = client_of(sdn, sdn_token).get("flows")
+    if as_json:
+        typer.echo(json.dumps(document, indent=2))
+        return
+    table = Table("flow", "profile", "known by", "path", "why", "Mbit/s", "age")
+    for flow in document["flows"]:
+        table.add_row(
+            _name(flow),
+            escape(flow["profile"]),
+            flow["known_by"],
+            " ".join(flow["path"]) + ("" if flow["laid"] else " (being laid)"),
+            escape(flow["why"]),
+            f"{flow['rate_byte_s'] * 8 / 1e6:.1f}",
+            f"{flow['age_s']:.0f} s",
+        )
+    Console(highlight=False).print(table)
+
+
+def _name(flow: dict[str, Any]) -> str:
+    if flow["protocol"] in ("tcp", "udp"):
+        ends = f"{flow['source']}:{flow['source_port']} → {flow['destination']}:{flow['destination_port']}"
+    else:
+        ends = f"{flow['source']} → {flow['destination']}"
+    return f"{flow['protocol']} {ends}"

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`barewire sdn start`: runs a controller until it is told to end; the switches keep their rules then."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from barewire.cli.sdn_client import DEFAULT_API
+from barewire.sdn.api.token import default_token_file
+from barewire.topology.rate import parse_rate
+
+DEFAULT_LISTEN = "tcp:127.0.0.1:6653"
+_NETWORK, _FLOWS, _API = "The network", "Flows", "The API"
+
+
+def start(
+    listen: Annotated[
+        list[str] | None,
+        typer.Option(help=f"tcp:ADDRESS:PORT or unix:PATH; else {DEFAULT_LISTEN}", rich_help_panel=_NETWORK),
+    ] = None,
+    lab: Annotated[
+        str | None, typer.Option(help="control this lab, whose hosts it knows", rich_help_panel=_NETWORK)
+    ] = None,
+    hosts: Annotated[
+        Path | None, typer.Option(help="hosts file: lines name MAC interface", rich_help_panel=_NETWORK)
+    ] = None,
+    addresses: Annotated[
+        Path | None, typer.Option(help="their IPv4 addresses: lines address name", rich_help_panel=_NETWORK)
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option(help="what links carry, if switches do not know: 25mbit", rich_help_panel=_NETWORK)
+    ] = None,
+    policy: Annotated[Path | None, typer.Option(help="policy file, TOML", rich_help_panel=_FLOWS)] = None,
+    strategy: Annotated[
+        list[str] | None, typer.Option(help="PROFILE=STRATEGY, before the policy file's", rich_help_panel=_FLOWS)
+    ] = None,
+    idle: Annotated[
+        int, typer.Option(help="seconds until an idle flow's rules end; 0: never", rich_help_panel=_FLOWS)
+    ] = 20,
+    hard: Annotated[
+        int, typer.Option(help="seconds until a flow is placed anew; 0: never", rich_help_panel=_FLOWS)
+    ] = 60,
+    statistics: Annotated[float, typer.Option(help="seconds between counts of ports", rich_help_panel=_FLOWS)] = 1.0,
+    api: Annotated[
+        str, typer.Option(help="ADDRESS:PORT of the management network, or unix:PATH", rich_help_panel=_API)
+    ] = DEFAULT_API,
+    token: Annotated[Path | None, typer.Option(help="token file; made if there is none", rich_help_panel=_API)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each event as one line of JSON.")] = False,
+) -> None:
+    """Control a network of OpenFlow 1.3 switches, until interrupted or terminated."""
+    # Loading the controller takes half a second, which no other command shall wait for.
+    from barewire.sdn import daemon
+    from barewire.sdn.controller.settings import Settings
+
+    settings = Settings(
+        idle_s=idle,
+        hard_s=hard,
+        port_statistics_s=statistics,
+        flow_statistics_s=2 * statistics,
+        link_rate_bit_s=None if rate is None else parse_rate(rate),
+    )
+    places = listen or ([] if lab is not None else [DEFAULT_LISTEN])
+    secret = token or default_token_file()
+    wishes = daemon.Wishes(places, api, secret, settings, lab, hosts, addresses, policy, strategy or [])
+    daemon.run(wishes, lambda event: _tell(event.kind, event.text, as_json))
+
+
+def _tell(kind: str, text: str, as_json: bool) -> None:
+    now = time.time()
+    if as_json:
+        typer.echo(json.dumps({"time_s": round(now, 6), "event": kind, "text": text}))
+    else:
+        stamp = time.strftime("%H:%M:%S", time.localtime(now))
+        typer.echo(f"{stamp}.{int(now * 1000) % 1000:03d} {kind}: {text}")

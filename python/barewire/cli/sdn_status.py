@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`barewire sdn status`: whether the network stands, and who has announced what."""
+
+import json
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from barewire.cli.sdn_client import Json, Sdn, SdnToken, client_of
+
+
+def status(sdn: Sdn = None, sdn_token: SdnToken = None, as_json: Json = False) -> None:
+    """Show switches, links, hosts, flows, jobs and the policy of a running controller."""
+    client = client_of(sdn, sdn_token)
+    document = client.get("status") | client.get("jobs") | {"policy": client.get("policy")["strategies"]}
+    if as_json:
+        typer.echo(json.dumps(document, indent=2))
+        return
+    console = Console(highlight=False)
+    console.print(
+        f"{document['connected']} of {document['switches']} switches connected, {document['links']} links, "
+        f"{document['hosts']} hosts, {document['flows']} flows ({document['being_laid']} being laid)"
+    )
+    console.print("policy: " + ", ".join(f"{profile} = {name}" for profile, name in document["policy"].items()))
+    if document["jobs"]:
+        table = Table("job", "name", "profile", "hosts", "pattern", "lease ends in")
+        for job in document["jobs"]:
+            pattern = f"{job['current']} of {job['patterns']}" if job["patterns"] else ""
+            hosts = ", ".join(job["hosts"][:8]) + (" …" if len(job["hosts"]) > 8 else "")
+            table.add_row(job["id"], job["name"], job["profile"], hosts, pattern, f"{job['ends_in_s']:.0f} s")
+        console.print(table)
+    for what, count in document["counts"].items():
+        console.print(f"{what}: {count}", markup=False)

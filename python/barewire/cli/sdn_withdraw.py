@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`barewire sdn withdraw`: takes an announcement back."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from barewire.cli.sdn_client import Json, Sdn, SdnToken, client_of
+
+
+def withdraw(
+    jobs: Annotated[
+        list[str], typer.Argument(metavar="JOB…", help="ids of jobs, as `barewire sdn announce` printed them")
+    ],
+    sdn: Sdn = None,
+    sdn_token: SdnToken = None,
+    as_json: Json = False,
+) -> None:
+    """Withdraw announced jobs."""
+    client = client_of(sdn, sdn_token)
+    for job in jobs:
+        client.withdraw(job)
+        if not as_json:
+            typer.echo(f"job {job} withdrawn")
+    if as_json:
+        typer.echo(json.dumps({"withdrawn": jobs}))

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What a job tells the controller of the network that it runs on; pure."""
+
+from typing import Any
+
+from barewire.mpi.fabrics import PROVIDER
+from barewire.mpi.job import Job
+from barewire.mpi.placement import LOCAL_HOST
+
+PROFILE = "mpi"
+# What a fabric's messages are on the wire; of others nobody knows, so all between the hosts is the job's.
+_TRAFFIC = {PROVIDER: "llc", "tcp": "tcp"}
+
+
+def announcement(job: Job, fabric: str, this_host: str) -> dict[str, Any]:
+    """Return a job as `POST /v1/jobs` takes it; ranks are on consecutive hosts, as launchers place them."""
+    names = [(this_host if host == LOCAL_HOST else host, count) for host, count in job.shares]
+    protocol = _TRAFFIC.get(fabric)
+    return {
+        "name": job.program[0][-200:],
+        "profile": PROFILE,
+        "hosts": [host for host, _ in names],
+        "ranks": [host for host, count in names for _ in range(count)],
+        "traffic": [{"protocol": protocol}] if protocol else [],
+    }

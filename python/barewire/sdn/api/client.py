@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Talks to a controller's API from a program: one request at a time, and jobs that stay announced while it runs."""
+
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlsplit
+
+from barewire.errors import MeasurementFailed, WrongUse
+from barewire.sdn.api.token import read_token
+
+TIMEOUT_S = 5.0
+# A lease is renewed so often that two renewals may fail.
+_RENEWALS_PER_LEASE = 3
+
+
+class GoneError(MeasurementFailed):
+    """The controller does not know the job, or not any more."""
+
+
+class Client:
+    """A controller's API at `http://ADDRESS:PORT` or `unix:PATH`, with the token in a file."""
+
+    def __init__(self, url: str, token_file: Path) -> None:
+        """Read the token; WrongUse if the file or the address is none."""
+        self.url = url
+        self._token = read_token(token_file)
+        parts = urlsplit(url)
+        if not (parts.scheme == "unix" and parts.path) and not (parts.scheme == "http" and parts.hostname):
+            raise WrongUse(f"'{url}' is no API of a controller: write http://ADDRESS:PORT or unix:PATH")
+        self._parts = parts
+
+    def get(self, name: str) -> Any:
+        """Return what GET /v1/`name` shows."""
+        return self._ask("GET", f"/v1/{name}")
+
+    def announce(self, job: Mapping[str, Any]) -> Any:
+        """Announce a job; return what the controller made of it, with its `id`."""
+        return self._ask("POST", "/v1/jobs", job)
+
+    def renew(self, job: str) -> Any:
+        """Renew a job's lease. GoneError if there is no such job any more."""
+        return self._ask("PUT", f"/v1/jobs/{job}/lease")
+
+    def step(self, job: str, to: int | None = None) -> Any:
+        """Go to a job's next pattern, or to the one of a number."""
+        return self._ask("POST", f"/v1/jobs/{job}/step", {"to": to})
+
+    def append(self, job: str, patterns: list[Any]) -> Any:
+        """Announce further patterns of a job."""
+        return self._ask("POST", f"/v1/jobs/{job}/patterns", {"patterns": patterns})
+
+    def withdraw(self, job: str) -> None:
+        """Withdraw a job."""
+        self._ask("DELETE", f"/v1/jobs/{job}")
+
+    def set_strategy(self, profile: str, strategy: str) -> Any:
+        """Give a profile a strategy."""
+        return self._ask("PUT", f"/v1/policy/{profile}", {"strategy": strategy})
+
+    def _ask(self, method: str, path: str, body: object = None) -> Any:
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        connection = self._connection()
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            text = answer.read()
+            document = json.loads(text) if text else None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise MeasurementFailed(f"no answer from the controller at {self.url}: {error}; does it run?") from error
+        finally:
+            connection.close()
+        if answer.status < 300:
+            return document
+        said = document.get("error") if isinstance(document, dict) else f"status {answer.status}"
+        if answer.status == 404:
+            raise GoneError(f"the controller at {self.url}: {said}")
+        raise WrongUse(f"the controller at {self.url} refused: {said}")
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._parts.scheme == "unix":
+            return _UnixConnection(self._parts.path)
+        return http.client.HTTPConnection(self._parts.hostname or "", self._parts.port or 80, timeout=TIMEOUT_S)
+
+
+class Announced:
+    """A job that is announced while the `with` lasts: renewed, announced again if forgotten, and withdrawn."""
+
+    def __init__(self, client: Client, job: Mapping[str, Any], complain: Callable[[str], None]) -> None:
+        """`complain` is told, once each time, when the controller has stopped answering."""
+        self._client, self._job, self._complain = client, job, complain
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name="sdn-lease", daemon=True)
+        self.id = ""
+        self._lease_s = 0.0
+
+    def __enter__(self) -> "Announced":
+        """Announce. WrongUse if the controller refuses, MeasurementFailed if it does not answer."""
+        self._announce()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Withdraw; a controller that does not answer forgets the job by itself."""
+        self._over.set()
+        self._thread.join()
+        try:
+            self._client.withdraw(self.id)
+        except (MeasurementFailed, WrongUse) as refused:
+            self._complain(f"the job was not withdrawn, its lease ends in {self._lease_s:g} s: {refused}")
+
+    def _announce(self) -> None:
+        made = self._client.announce(self._job)
+        self.id, self._lease_s = made["id"], made["lease_s"]
+
+    def _renew(self) -> None:
+        answered = True
+        while not self._over.wait(self._lease_s / _RENEWALS_PER_LEASE):
+            try:
+                try:
+                    self._client.renew(self.id)
+                except GoneError:  # a controller that has restarted
+                    self._announce()
+                answered = True
+            except (MeasurementFailed, WrongUse) as error:
+                if answered:
+                    self._complain(str(error))
+                answered = False
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=TIMEOUT_S)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(TIMEOUT_S)
+        self.sock.connect(self._path)

@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The controller without its sockets: what switches say and `now` in, messages for switches and a deadline out.
+
+session ─▶ handle(switch, event, now) ─▶ discovery, reception, router, mending, statistics
+        ◀─ poll(now) ─▶ {switch: messages}, next_s(now), events
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+
+from barewire.sdn.classify.classifier import Carried, Known, classify
+from barewire.sdn.classify.jobs import Job, Jobs
+from barewire.sdn.classify.policy import Policy
+from barewire.sdn.controller.discovery import Discovery
+from barewire.sdn.controller.full_tables import FullTables
+from barewire.sdn.controller.hosts import Hosts
+from barewire.sdn.controller.mending import Mending
+from barewire.sdn.controller.outbox import Event, Outbox
+from barewire.sdn.controller.reception import Reception
+from barewire.sdn.controller.router import Router
+from barewire.sdn.controller.rules import KIND_MASK, OURS_MASK, Kind, cookie, kind_of, number_of
+from barewire.sdn.controller.settings import Settings
+from barewire.sdn.controller.statistics import PortRates
+from barewire.sdn.controller.ways import Way
+from barewire.sdn.flow import DEFAULT_PROFILE, FlowKey
+from barewire.sdn.openflow.messages import (
+    Ask,
+    Confirmed,
+    FrameIn,
+    FromSwitch,
+    PortChanged,
+    PortCounters,
+    PortsAre,
+    Question,
+    Refused,
+    RuleCounter,
+    RuleCounters,
+    RuleGone,
+    RulesAre,
+    SetRule,
+    SwitchDown,
+    SwitchUp,
+    ToSwitch,
+)
+from barewire.sdn.strategies import Strategy, named
+from barewire.topology import Network, Port
+from barewire.topology.network import natural
+from barewire.topology.paths import Paths
+
+# How often what has no use any more is forgotten, and after how long an unnamed host is that sent nothing.
+AGE_EVERY_S = 10.0
+HOST_FORGOTTEN_S = 600.0
+# A flow whose first switch has no rule of it says nothing when it ends: it is held for ended after this.
+UNLAID_S = 30.0
+
+
+class Controller:
+    """One network's controller."""
+
+    def __init__(self, settings: Settings, policy: Policy, hosts: Hosts, key: bytes, first: int = 0) -> None:
+        """`key` is a secret that proves own probes; `first` a random number, where flows' numbers begin."""
+        self.settings, self.policy, self.hosts = settings, policy, hosts
+        self.jobs = Jobs()
+        self.outbox = Outbox()
+        self.rates = PortRates()
+        self.discovery = Discovery(settings)
+        self.router = Router(settings, hosts, self.outbox, self.strategy_of, first)
+        self.full = FullTables(self.router, hosts, self.outbox)
+        parts = (self.discovery, hosts, self.router, self.full, self.outbox, self.known)
+        self.reception = Reception(settings, key, *parts, self._refresh)
+        self.mending = Mending(settings, *parts)
+        self.counts: Counter[str] = Counter()
+        self._strategies: dict[str, Strategy] = {}
+        self._peers: dict[Port, Port] = {}
+        self._hosts_version = -1
+        # Links of switches that do not answer but may forward: what they were, until their grace ends.
+        self._in_doubt: dict[str, dict[Port, Port]] = {}
+        self._asked_s: dict[str, float] = {}
+        self._rearranged_s: dict[str, float] = {}
+        self._patterns_changed = False
+        self._every(settings.port_statistics_s, self._ask_ports)
+        self._every(settings.flow_statistics_s, self._ask_flows)
+        self._every(AGE_EVERY_S, self._age)
+
+    def handle(self, switch: str, event: FromSwitch, now: float) -> None:
+        """Take what a switch says."""
+        match event:
+            case FrameIn():
+                self._refresh(now)
+                self.counts["frames"] += 1
+                self.reception.frame(switch, event, now)
+            case Confirmed(token):
+                self.outbox.confirmed(switch, token)
+            case RuleGone():
+                self._gone(switch, event)
+            case Refused():
+                self._refused(switch, event, now)
+            case SwitchUp():
+                self.outbox.open(switch)
+                self.outbox.send(switch, Ask(Question.RULES, cookie(Kind.BASE) & OURS_MASK, OURS_MASK))
+            case PortsAre(ports):
+                self._in_doubt.pop(switch, None)
+                self.discovery.switch_up(switch, ports, now)
+                for port in {host.port for host in self.hosts.attached() if host.port and host.port.node == switch}:
+                    self._forget_hosts_if_down(port)
+            case RulesAre():
+                self._refresh(now)
+                self.mending.compare(switch, event, now)
+                # A probe comes up only from a switch that has its base rules.
+                self.outbox.when_confirmed(switch, lambda _: self.outbox.send(switch, Ask(Question.PORTS)))
+            case PortChanged():
+                self._port_changed(Port(switch, event.port.number), event, now)
+            case PortCounters(counters):
+                self.rates.counted(switch, counters, now)
+            case RuleCounters(counters):
+                self._counted(switch, counters, now)
+            case SwitchDown(reason):
+                self._switch_down(switch, reason, now)
+
+    def poll(self, now: float) -> dict[str, list[ToSwitch]]:
+        """Do what is due, and return this turn's messages."""
+        self.reception.probes(now)
+        for job in self.jobs.expire(now):
+            self.outbox.say("job", f"job {job.id} was not renewed and is forgotten")
+            self.jobs_changed(now)
+        self._refresh(now)
+        self._rearrange(now)
+        self.outbox.due(now)
+        return self.outbox.take()
+
+    def next_s(self, now: float) -> float:
+        """Return when to poll again, at the latest."""
+        later = (
+            self.outbox.next_s(),
+            self.jobs.next_s(),
+            self.discovery.next_s(),
+            *self._next_rearranging(now).values(),
+        )
+        return min(when for when in later if when is not None)
+
+    def take_events(self) -> list[Event]:
+        """Return what has happened since this was asked last."""
+        events, self.outbox.events = self.outbox.events, []
+        return events
+
+    def known(self, key: FlowKey, carried: Carried | None = None) -> Known:
+        """Say what a flow is."""
+        return classify(key, self.policy, self.jobs, carried)
+
+    def strategy_of(self, profile: str) -> Strategy:
+        """Return the strategy of a profile."""
+        text = self._strategy_name(profile)
+        if text not in self._strategies:
+            self._strategies[text] = named(text)
+        return self._strategies[text]
+
+    def set_strategy(self, profile: str, strategy: str, now: float) -> None:
+        """Give a profile another strategy; its flows are placed anew. WrongUse if there is no such strategy."""
+        self.policy = self.policy.with_strategy(profile, strategy)
+        self._refresh(now)
+        for way in self.router.ways:
+            if self._strategy_name(way.placed.flow.profile) == strategy:
+                self.router.replace(way, now)
+        self.outbox.say("policy", f"profile {profile} has strategy {strategy}")
+
+    def jobs_changed(self, now: float) -> None:
+        """Jobs or patterns were announced or withdrawn: flows may be of another profile, and may move."""
+        self.router.picture.patterns = self.jobs.patterns
+        self._patterns_changed = True
+        for way in self.router.ways:
+            carried = Carried(way.packets, way.bytes, now - way.placed.since_s) if way.counted_s else None
+            self._classify_again(way, self.known(way.key, carried), now)
+
+    def network(self) -> Network:
+        """Return the network as it is known."""
+        return self.router.picture.paths.network
+
+    def announced(self, job: Job) -> None:
+        """Say that a job was announced."""
+        self.outbox.say("job", f"job {job.id} '{job.name}' of profile {job.profile} on {len(job.hosts)} hosts")
+
+    def _strategy_name(self, profile: str) -> str:
+        return self.policy.strategies.get(profile) or self.policy.strategies[DEFAULT_PROFILE]
+
+    def _refresh(self, now: float) -> None:
+        """Make a new picture of the network if links or hosts have changed, and re-place flows that lost their way."""
+        if self.discovery.peers is self._peers and self.hosts.version == self._hosts_version:
+            return
+        before, self._peers = self._peers, self.discovery.peers
+        for port in self._peers.keys() - before.keys():
+            for host in self.hosts.forget_port(port):
+                self.outbox.say("host", f"{host.name} is not at {port}, which leads to {self._peers[port]}")
+        self._hosts_version = self.hosts.version
+        network = self._network()
+        rates = self.rates
+        self.router.picture.paths = Paths(network)
+        self.router.picture.load_byte_s, self.router.picture.received_byte_s = rates.load_byte_s, rates.received_byte_s
+        self.mending.try_soon(now)
+        # What a switch in doubt forwards stays where it is.
+        lost = {port for port, peer in before.items() if self._peers.get(port) != peer}
+        self._re_place(lost - {port for links in self._in_doubt.values() for port in links}, now)
+        gained = self._peers.keys() - before.keys()
+        if gained:
+            self.outbox.say("links found", _listed(gained))
+
+    def _network(self) -> Network:
+        peers = dict(self._peers)
+        hosts = []
+        for host in self.hosts.attached():
+            assert host.port is not None
+            if self.discovery.is_connected(host.port.node) and host.port not in peers:
+                peers[host.port] = Port(host.name, 1)
+                peers[Port(host.name, 1)] = host.port
+                hosts.append(host.name)
+        switches = [switch for switch in self.discovery.switches if self.discovery.is_connected(switch)]
+        rates = {port: rate for port in peers if (rate := self.discovery.rate_bit_s(port)) is not None}
+        return Network(tuple(sorted(switches, key=natural)), tuple(sorted(hosts, key=natural)), peers, rates)
+
+    def _re_place(self, lost: Collection[Port], now: float) -> None:
+        if lost:
+            moved, without = self.router.links_lost(lost, now)
+            self.outbox.say("links lost", f"{_listed(lost)}: {moved} flows re-placed, {without} have no path")
+
+    def _port_changed(self, port: Port, event: PortChanged, now: float) -> None:
+        self.discovery.port_is(port.node, event.port, event.is_gone, now)
+        if event.is_gone or not event.port.is_up:
+            self.hosts.forget_port(port)
+            self._refresh(now)
+            # The other end is a switch in doubt: so it is gone indeed.
+            for links in self._in_doubt.values():
+                if port in links:
+                    self._re_place({port, links[port]}, now)
+
+    def _switch_down(self, switch: str, reason: str, now: float) -> None:
+        self.outbox.close(switch)
+        self.outbox.say(
+            "switch lost", f"{switch}: {reason}; what it forwards stays for {self.settings.switch_grace_s:g} s"
+        )
+        links = {port: peer for port, peer in self.discovery.peers.items() if switch in (port.node, peer.node)}
+        self._in_doubt[switch] = links
+        self.discovery.switch_down(switch, now)
+        self.rates.forget(switch)
+        self.outbox.at(now + self.settings.switch_grace_s, lambda later: self._give_up(switch, links, later))
+
+    def _give_up(self, switch: str, links: Mapping[Port, Port], now: float) -> None:
+        if self._in_doubt.get(switch) is not links:
+            return  # it is back, or was away again since
+        del self._in_doubt[switch]
+        self.discovery.forget(switch, now)
+        self._refresh(now)
+        for way in self.router.ways.at(switch):
+            way.standing.pop(switch, None)
+        at_switch = {port for way in self.router.ways.at(switch) for port in way.path if port.node == switch}
+        self._re_place(at_switch, now)
+        self.outbox.say("switch given up", f"{switch} is still away; flows go round it where they can")
+
+    def _gone(self, switch: str, gone: RuleGone) -> None:
+        """A flow's first rule has ended by its time-out, or was deleted; those behind it end by themselves."""
+        way = self.router.ways.numbered(number_of(gone.cookie)) if kind_of(gone.cookie) is Kind.FLOW else None
+        if way is not None and way.path[0].node == switch and not way.is_being_laid:
+            self.counts[f"flows ended: {gone.why}"] += 1
+            self.router.forget(way)
+
+    def _refused(self, switch: str, refused: Refused, now: float) -> None:
+        rule = refused.request.rule if isinstance(refused.request, SetRule) else None
+        kind = None if rule is None else kind_of(rule.cookie)
+        way = self.router.ways.numbered(number_of(rule.cookie)) if rule and kind is Kind.FLOW else None
+        if way is not None and refused.is_table_full:
+            self.full.refused(way, switch, now)
+            return
+        self.outbox.say("switch refused", f"{switch} refused {rule or refused.request or 'a message'}: {refused.text}")
+        if way is not None:
+            self.full.give_up(way, switch, now)
+        elif rule is not None and kind is Kind.TO_HOST:
+            self.full.stand_in_refused(switch, rule.match.eth_dst or "", now)
+
+    def _ask_ports(self, _now: float) -> None:
+        for switch in self.discovery.switches:
+            self.outbox.send(switch, Ask(Question.PORT_COUNTERS))
+
+    def _ask_flows(self, now: float) -> None:
+        for switch in {way.path[0].node for way in self.router.ways}:
+            self._asked_s[switch] = now
+            self.outbox.send(switch, Ask(Question.RULE_COUNTERS, cookie(Kind.FLOW) & KIND_MASK, KIND_MASK))
+
+    def _counted(self, switch: str, counters: Iterable[RuleCounter], now: float) -> None:
+        """Take what flows have carried, by the rules of their first switch."""
+        packets: Counter[int] = Counter()
+        carried: Counter[int] = Counter()
+        for counter in counters:
+            packets[number_of(counter.cookie)] += counter.packets
+            carried[number_of(counter.cookie)] += counter.bytes
+        for way in self.router.ways.at(switch):
+            if way.path[0].node != switch or switch not in way.standing:
+                continue
+            if way.number in packets:
+                self._flow_counted(way, packets[way.number], carried[way.number], now)
+            elif way.laid_s is not None and way.laid_s < self._asked_s.get(switch, 0.0):
+                self.counts["flows ended unsaid"] += 1
+                self.router.forget(way)
+
+    def _flow_counted(self, way: Way, packets: int, carried: int, now: float) -> None:
+        since_s = way.counted_s or way.placed.since_s
+        if now > since_s and carried >= way.bytes:
+            self.router.ways.put(way, replace(way.placed, rate_byte_s=(carried - way.bytes) / (now - since_s)))
+        if packets > way.packets:
+            way.seen_s = now
+        way.packets, way.bytes, way.counted_s = packets, carried, now
+        self._classify_again(way, self.known(way.key, Carried(packets, carried, now - way.placed.since_s)), now)
+
+    def _classify_again(self, way: Way, known: Known, now: float) -> None:
+        flow = way.placed.flow
+        if (known.profile, known.volume_bytes) == (flow.profile, flow.volume_bytes):
+            return
+        if self._strategy_name(known.profile) != self._strategy_name(flow.profile):
+            self.router.replace(way, now, known)
+            return
+        way.known_by = known.by
+        same = replace(flow, profile=known.profile, volume_bytes=known.volume_bytes)
+        self.router.move(way, replace(way.placed, flow=same))
+
+    def _rearrange(self, now: float) -> None:
+        due = {name for name, at_s in self._next_rearranging(now).items() if self._patterns_changed or now >= at_s}
+        self._patterns_changed = False
+        if not due:
+            return
+        self._rearranged_s |= dict.fromkeys(due, now)
+        if len(self.router.ways):
+            profiles = {way.placed.flow.profile for way in self.router.ways} | self.policy.strategies.keys()
+            self.router.rearrange({one: self._strategy_name(one) for one in profiles}, sorted(due), now)
+
+    def _next_rearranging(self, now: float) -> dict[str, float]:
+        """When each strategy is to be asked to rearrange; infinite for one that is asked only when patterns change."""
+        found = {}
+        for profile, name in self.policy.strategies.items():
+            period_s = self.strategy_of(profile).period_s
+            found[name] = self._rearranged_s.setdefault(name, now) + period_s if period_s else math.inf
+        return found
+
+    def _age(self, now: float) -> None:
+        in_use = {name for way in self.router.ways for name in (way.key.source, way.key.destination)}
+        self.hosts.age(now - HOST_FORGOTTEN_S, in_use)
+        self.reception.age(now)
+        self.full.age(now)
+        for way in self.router.ways:
+            if way.path[0].node not in way.standing and way.seen_s < now - UNLAID_S:
+                self.router.remove(way)
+
+    def _forget_hosts_if_down(self, port: Port) -> None:
+        known = self.discovery.ports(port.node).get(port.number)
+        if known is None or not known.is_up:
+            self.hosts.forget_port(port)
+
+    def _every(self, period_s: float, act: Callable[[float], None]) -> None:
+        def again(now: float) -> None:
+            act(now)
+            self.outbox.at(now + period_s, again)
+
+        self.outbox.at(0.0, again)
+
+
+def _listed(ports: Collection[Port]) -> str:
+    some = ", ".join(str(port) for port in sorted(ports)[:8])
+    return some + (f" and {len(ports) - 8} more" if len(ports) > 8 else "")

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Which ports are up and which links join switches, by LLDP probes; no clock, no I/O.
+
+a probe left s1:3 and came in at s5:1, another the other way, both ports are up, both switches are connected,
+and the link has not fallen too often of late: then s1:3 and s5:1 are peers.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from barewire.sdn.controller.settings import Settings
+from barewire.sdn.openflow.messages import PortIs
+from barewire.topology import Port
+
+# Falls of a link are counted over this.
+FALLS_WINDOW_S = 60.0
+# Numbers from here on are reserved for OpenFlow (OFPP_MAX): the switch's own local port is one.
+RESERVED_PORTS = 0xFFFF_FF00
+
+
+@dataclass
+class _PortState:
+    is_up: bool
+    rate_bit_s: int | None
+    up_since_s: float
+    name: str
+
+
+class Discovery:
+    """The switches, their ports and the links between them. `peers` is what may be routed over."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Know nothing."""
+        self._settings = settings
+        self._ports: dict[str, dict[int, _PortState]] = {}
+        self._connected: set[str] = set()
+        self._probe_at_s: dict[str, float] = {}
+        # By the port a probe left: where it came in, and when last.
+        self._heard: dict[Port, tuple[Port, float]] = {}
+        self._falls: dict[Port, list[float]] = {}
+        # Ports that have led to a switch since they are up: no host is ever believed to be there.
+        self._between: set[Port] = set()
+        self._due_s = 0.0
+        self.peers: dict[Port, Port] = {}
+
+    @property
+    def switches(self) -> list[str]:
+        """Return the switches that are known, connected or not for the moment."""
+        return list(self._ports)
+
+    def is_connected(self, switch: str) -> bool:
+        """Return whether a switch can be told anything."""
+        return switch in self._connected
+
+    def ports(self, switch: str) -> dict[int, PortIs]:
+        """Return a switch's ports by number."""
+        known = self._ports.get(switch, {})
+        return {number: PortIs(number, port.name, port.is_up, port.rate_bit_s) for number, port in known.items()}
+
+    def rate_bit_s(self, port: Port) -> int | None:
+        """Return what a port is rated at, None if nobody knows."""
+        state = self._ports.get(port.node, {}).get(port.number)
+        return self._settings.link_rate_bit_s or (state.rate_bit_s if state else None)
+
+    def switch_up(self, switch: str, ports: Iterable[PortIs], now: float) -> None:
+        """Take a switch's ports as it connects, or connects again."""
+        before = self._ports.get(switch, {})
+        self._ports[switch] = {}
+        self._connected.add(switch)
+        self._probe_at_s[switch] = now
+        for port in ports:
+            if port.number < RESERVED_PORTS:
+                known = before.get(port.number)
+                since = known.up_since_s if known is not None and known.is_up else now
+                self._ports[switch][port.number] = _PortState(port.is_up, port.rate_bit_s, since, port.name)
+                if not port.is_up:
+                    self._fell(Port(switch, port.number), now)
+        for number in before.keys() - self._ports[switch].keys():
+            self._fell(Port(switch, number), now)
+        # Probes were not heard while it was away, which says nothing about its links.
+        for sender, (receiver, _) in list(self._heard.items()):
+            if switch in (sender.node, receiver.node):
+                self._heard[sender] = receiver, now
+        self._update(now)
+
+    def switch_down(self, switch: str, now: float) -> None:
+        """Stop placing flows over a switch that cannot be told; its links are remembered."""
+        self._connected.discard(switch)
+        self._probe_at_s.pop(switch, None)
+        self._update(now)
+
+    def forget(self, switch: str, now: float) -> None:
+        """Forget a switch that is gone."""
+        for sender, (receiver, _) in list(self._heard.items()):
+            if switch in (sender.node, receiver.node):
+                del self._heard[sender]
+        self._ports.pop(switch, None)
+        self._between = {port for port in self._between if port.node != switch}
+        self._falls = {port: falls for port, falls in self._falls.items() if port.node != switch}
+        self._update(now)
+
+    def port_is(self, switch: str, port: PortIs, is_gone: bool, now: float) -> None:
+        """Take a port's change."""
+        ports = self._ports.get(switch)
+        if ports is None or port.number >= RESERVED_PORTS:
+            return
+        known = ports.get(port.number)
+        is_up = port.is_up and not is_gone
+        since = known.up_since_s if known is not None and known.is_up else now
+        if is_gone:
+            ports.pop(port.number, None)
+        else:
+            ports[port.number] = _PortState(is_up, port.rate_bit_s, since, port.name)
+        if is_up and (known is None or not known.is_up):
+            self._probe_at_s[switch] = now
+        if not is_up:
+            self._fell(Port(switch, port.number), now)
+        self._update(now)
+
+    def probe_came(self, sender: Port, receiver: Port, now: float) -> bool:
+        """Take a probe's arrival; True if the other direction should be probed at once."""
+        if not (self._is_up(sender) and self._is_up(receiver)):
+            return False
+        before = self._heard.get(sender)
+        if before is not None and before[0] != receiver:
+            self._silence(sender, now)
+        self._heard[sender] = receiver, now
+        self._between |= {sender, receiver}
+        if before is None or before[0] != receiver:
+            self._update(now)
+        return receiver not in self._heard
+
+    def is_between_switches(self, port: Port) -> bool:
+        """Return whether a port has led to a switch, or to another port of its own, since it is up."""
+        return port in self._between
+
+    def is_settled(self, port: Port, now: float) -> bool:
+        """Return whether a port has been up long enough to know whether it leads to a switch."""
+        state = self._ports.get(port.node, {}).get(port.number)
+        return state is not None and state.is_up and now >= state.up_since_s + self._settings.settle_s
+
+    def edge_ports(self, now: float) -> list[Port]:
+        """Return the ports of connected switches that lead to no switch."""
+        ports = [Port(switch, number) for switch in self._connected for number in self._ports[switch]]
+        return [port for port in ports if port not in self._between and self.is_settled(port, now)]
+
+    def due_probes(self, now: float) -> list[Port]:
+        """Return the ports to probe now; links whose probes stay out fall, those that were held off are used again."""
+        if now < self._due_s:
+            return []
+        lost_s = self._settings.probe_s * (self._settings.probes_lost + 0.5)
+        for sender, (receiver, heard_s) in list(self._heard.items()):
+            both = sender.node in self._connected and receiver.node in self._connected
+            if both and now > heard_s + lost_s:
+                self._silence(sender, now)
+        self._update(now)
+        due = []
+        for switch, at_s in list(self._probe_at_s.items()):
+            if at_s <= now:
+                self._probe_at_s[switch] = now + self._settings.probe_s
+                due += [Port(switch, number) for number, port in self._ports[switch].items() if port.is_up]
+        soonest = min(self._probe_at_s.values(), default=now + self._settings.probe_s)
+        held = (self._held_until_s(port) for port in self._falls)
+        self._due_s = min([soonest, *(until_s for until_s in held if until_s > now)])
+        return due
+
+    def next_s(self) -> float:
+        """Return when `due_probes` has something to do."""
+        return self._due_s
+
+    def _is_up(self, port: Port) -> bool:
+        state = self._ports.get(port.node, {}).get(port.number)
+        return state is not None and state.is_up
+
+    def _fell(self, port: Port, now: float) -> None:
+        """A port is down: whatever was behind it may be something else when it is up again."""
+        self._silence(port, now)
+        self._between.discard(port)
+
+    def _silence(self, port: Port, now: float) -> None:
+        """Forget what was heard at either end of a port's link; its fall is counted if it was in use."""
+        if port in self.peers:
+            for end in (port, self.peers[port]):
+                recent = [fall for fall in self._falls.get(end, []) if fall > now - FALLS_WINDOW_S]
+                self._falls[end] = [*recent[-16:], now]
+        self._heard.pop(port, None)
+        for sender in [sender for sender, (receiver, _) in self._heard.items() if receiver == port]:
+            del self._heard[sender]
+
+    def _held_until_s(self, port: Port) -> float:
+        """When a port that fell is trusted again."""
+        falls = self._falls.get(port, [])
+        state = self._ports.get(port.node, {}).get(port.number)
+        if not falls or state is None:
+            return 0.0
+        recent = sum(fall > falls[-1] - FALLS_WINDOW_S for fall in falls)
+        hold_s: float = min(self._settings.hold_first_s * 2 ** (recent - 1), self._settings.hold_max_s)
+        return max(state.up_since_s, falls[-1]) + hold_s
+
+    def _update(self, now: float) -> None:
+        self._due_s = 0.0
+        peers: dict[Port, Port] = {}
+        for sender, (receiver, _) in self._heard.items():
+            back = self._heard.get(receiver)
+            if (
+                back is not None
+                and back[0] == sender
+                and sender.node != receiver.node
+                and {sender.node, receiver.node} <= self._connected
+                and now >= max(self._held_until_s(sender), self._held_until_s(receiver))
+            ):
+                peers[sender] = receiver
+        if peers != self.peers:
+            self.peers = peers

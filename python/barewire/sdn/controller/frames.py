@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What a frame's headers say, as far as routing needs it; and the frames that the controller makes. Pure and total."""
+
+import hashlib
+import hmac
+import struct
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+
+IPV4, ARP, VLAN, LLDP, JUMBO_LLC = 0x0800, 0x0806, 0x8100, 0x88CC, 0x8870
+# What OpenFlow 1.3 matches as the EtherType of a frame with a length (OFP_DL_TYPE_NOT_ETH_TYPE).
+LENGTH_FRAME = 0x05FF
+LENGTH_MAX = 1500
+BROADCAST = "ff:ff:ff:ff:ff:ff"
+LLDP_GROUP = "01:80:c2:00:00:0e"
+TCP, UDP = 6, 17
+_ETHERNET = struct.Struct("!6s6sH")
+_IPV4 = struct.Struct("!BBHHHBBH4s4s")
+_ARP = struct.Struct("!HHBBH6s4s6s4s")
+_ARP_HEAD = (1, IPV4, 6, 4)
+_FRAGMENT_OFFSET = 0x1FFF
+# Organisation-specific TLV: an OUI for local use, then the proof that the frame is this controller's own.
+_LOCAL_OUI = b"\x02\xba\x7e"
+_PROOF_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Arp:
+    """An ARP packet: `is_request`, else an answer. Addresses as text."""
+
+    is_request: bool
+    sender_mac: str
+    sender: str
+    target_mac: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """A frame's headers. `eth_type` is LENGTH_FRAME for one with a length; IPv4's fields are 0 for others."""
+
+    source: str
+    destination: str
+    eth_type: int
+    ip_proto: int = 0
+    source_port: int = 0
+    destination_port: int = 0
+    identification: int = 0
+    ip_source: str = ""
+    arp: Arp | None = None
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it is for several: broadcast or multicast."""
+        return bool(int(self.destination[:2], 16) & 1)
+
+
+def read_headers(frame: bytes) -> Headers | None:
+    """Return a frame's headers; None if it is too short for them, or its sender is no single host."""
+    if len(frame) < _ETHERNET.size:
+        return None
+    to, origin, kind = _ETHERNET.unpack_from(frame)
+    at = _ETHERNET.size
+    if origin[0] & 1 or origin == bytes(6):
+        return None
+    if kind == VLAN and len(frame) >= at + 4:
+        kind = int.from_bytes(frame[at + 2 : at + 4], "big")
+        at += 4
+    source, destination = _mac(origin), _mac(to)
+    if kind <= LENGTH_MAX:
+        kind = LENGTH_FRAME
+    try:
+        if kind == ARP:
+            return Headers(source, destination, kind, arp=_read_arp(frame, at))
+        if kind == IPV4:
+            return _read_ipv4(source, destination, frame, at)
+    except struct.error:
+        return None
+    return Headers(source, destination, kind)
+
+
+def _read_ipv4(source: str, destination: str, frame: bytes, at: int) -> Headers | None:
+    version, _, _, identification, fragment, _, protocol, _, sender, _ = _IPV4.unpack_from(frame, at)
+    header_bytes = (version & 15) * 4
+    if version >> 4 != 4 or header_bytes < _IPV4.size:
+        return None
+    ports = (0, 0)
+    # Later fragments have no ports; a switch matches them as port 0.
+    if protocol in (TCP, UDP) and not fragment & _FRAGMENT_OFFSET:
+        ports = struct.unpack_from("!HH", frame, at + header_bytes)
+    return Headers(source, destination, IPV4, protocol, *ports, identification, str(IPv4Address(sender)))
+
+
+def _read_arp(frame: bytes, at: int) -> Arp | None:
+    *head, operation, sender_mac, sender, target_mac, target = _ARP.unpack_from(frame, at)
+    if tuple(head) != _ARP_HEAD or operation not in (1, 2) or sender_mac[0] & 1:
+        return None
+    addresses = str(IPv4Address(sender)), str(IPv4Address(target))
+    return Arp(operation == 1, _mac(sender_mac), addresses[0], _mac(target_mac), addresses[1])
+
+
+def arp_answer(asked: Arp, mac: str) -> bytes:
+    """Return the frame that answers a request: the address asked for is at `mac`."""
+    packed = _ARP.pack(
+        *_ARP_HEAD, 2, _bytes(mac), _address(asked.target), _bytes(asked.sender_mac), _address(asked.sender)
+    )
+    return _ETHERNET.pack(_bytes(asked.sender_mac), _bytes(mac), ARP) + packed
+
+
+def arp_request(asked: Arp) -> bytes:
+    """Return a request made anew from what was understood of one, so that nothing else gets out with it."""
+    packed = _ARP.pack(
+        *_ARP_HEAD, 1, _bytes(asked.sender_mac), _address(asked.sender), bytes(6), _address(asked.target)
+    )
+    return _ETHERNET.pack(_bytes(BROADCAST), _bytes(asked.sender_mac), ARP) + packed
+
+
+def probe(key: bytes, switch: str, port: int) -> bytes:
+    """Return the LLDP frame (IEEE 802.1AB) that leaves a switch's port, with a proof under `key` that it is ours."""
+    chassis, number = switch.encode(), str(port).encode()
+    proof = _LOCAL_OUI + b"\x01" + _proof(key, chassis, number)
+    # Locally assigned chassis id and port id (subtype 7), time to live, ours, end.
+    fields = ((1, b"\x07" + chassis), (2, b"\x07" + number), (3, (120).to_bytes(2, "big")), (127, proof), (0, b""))
+    tlvs = b"".join((kind << 9 | len(value)).to_bytes(2, "big") + value for kind, value in fields)
+    return _ETHERNET.pack(_bytes(LLDP_GROUP), b"\x02\xba\x7e\x00\x00\x00", LLDP) + tlvs
+
+
+def read_probe(key: bytes, frame: bytes) -> tuple[str, int] | None:
+    """Return the switch and port that a probe left; None for a foreign or a forged frame."""
+    found: dict[int, bytes] = {}
+    at = _ETHERNET.size
+    while at + 2 <= len(frame):
+        head = int.from_bytes(frame[at : at + 2], "big")
+        kind, length = head >> 9, head & 0x1FF
+        if kind == 0:
+            break
+        found.setdefault(kind, frame[at + 2 : at + 2 + length])
+        at += 2 + length
+    chassis, number, proof = found.get(1, b"")[1:], found.get(2, b"")[1:], found.get(127, b"")
+    if not hmac.compare_digest(proof, _LOCAL_OUI + b"\x01" + _proof(key, chassis, number)):
+        return None
+    return chassis.decode(), int(number)
+
+
+def _proof(key: bytes, chassis: bytes, number: bytes) -> bytes:
+    return hmac.digest(key, chassis + b":" + number, hashlib.sha256)[:_PROOF_BYTES]
+
+
+def _mac(address: bytes) -> str:
+    return address.hex(":")
+
+
+def _bytes(mac: str) -> bytes:
+    return bytes.fromhex(mac.replace(":", ""))
+
+
+def _address(text: str) -> bytes:
+    return IPv4Address(text).packed

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Who the hosts are and where they hang: from a hosts file and from what they send. No clock, no I/O."""
+
+import ipaddress
+import re
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from barewire.errors import WrongUse
+from barewire.topology import Port
+
+# What strangers can make the controller remember: addresses learnt behind one port, and in all.
+HOSTS_PER_PORT_MAX = 256
+HOSTS_MAX = 65_536
+ADDRESSES_PER_HOST_MAX = 16
+# Whoever was at a port so recently is still there: a frame of theirs from another port is an echo, or forged.
+MOVES_AFTER_S = 1.0
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+@dataclass
+class Host:
+    """A host: its name (its MAC address if no file names it), its addresses, the switch port it hangs on."""
+
+    name: str
+    mac: str
+    is_named: bool = False
+    addresses: set[str] = field(default_factory=set)
+    port: Port | None = None
+    seen_s: float = 0.0
+
+
+class Hosts:
+    """All hosts. `version` grows when one is attached, moves or goes."""
+
+    def __init__(self, named: Mapping[str, str] | None = None, addresses: Mapping[str, str] | None = None) -> None:
+        """Begin with `named`, name to MAC address, and `addresses`, IPv4 address to name."""
+        self.version = 0
+        self.by_mac: dict[str, Host] = {mac: Host(name, mac, is_named=True) for name, mac in (named or {}).items()}
+        self.by_name: dict[str, Host] = {host.name: host for host in self.by_mac.values()}
+        self._by_address: dict[str, Host] = {}
+        self._at_port: dict[Port, dict[str, Host]] = {}
+        # Addresses that a file gives belong to their host, whatever anybody says.
+        self._fixed: set[str] = set()
+        for address, name in (addresses or {}).items():
+            if name in self.by_name:
+                self._give(self.by_name[name], address)
+                self._fixed.add(address)
+
+    def named(self, mac: str) -> str:
+        """Return the name of whoever has a MAC address: the address itself if nobody named it."""
+        host = self.by_mac.get(mac)
+        return mac if host is None else host.name
+
+    def with_address(self, address: str) -> Host | None:
+        """Return the host that has an IPv4 address."""
+        return self._by_address.get(address)
+
+    def attached(self) -> Iterable[Host]:
+        """Return the hosts whose port is known."""
+        return (host for at in self._at_port.values() for host in at.values())
+
+    def seen(self, mac: str, port: Port, now: float) -> Host | None:
+        """Learn that a host sent through an edge port; None if no more hosts are learnt there, or it is elsewhere."""
+        host = self.by_mac.get(mac)
+        if host is not None and host.port == port:
+            host.seen_s = now
+            return host
+        if host is not None and host.port is not None and now < host.seen_s + MOVES_AFTER_S:
+            return None
+        if host is None:
+            there = self._at_port.get(port, {})
+            if len(self.by_mac) >= HOSTS_MAX or sum(not one.is_named for one in there.values()) >= HOSTS_PER_PORT_MAX:
+                return None
+            host = self.by_mac[mac] = self.by_name[mac] = Host(mac, mac)
+        self._detach(host)
+        host.port, host.seen_s = port, now
+        self._at_port.setdefault(port, {})[mac] = host
+        self.version += 1
+        return host
+
+    def know(self, mac: str, now: float) -> None:
+        """Know that there is a host with this MAC address, wherever it is."""
+        if mac not in self.by_mac and len(self.by_mac) < HOSTS_MAX:
+            self.by_mac[mac] = self.by_name[mac] = Host(mac, mac, seen_s=now)
+
+    def learn_address(self, host: Host, address: str) -> bool:
+        """Learn that a host has an IPv4 address; False if a file says that it is another's, or it has too many."""
+        if self._by_address.get(address) is host:
+            return True
+        if address in self._fixed or address == "0.0.0.0" or len(host.addresses) >= ADDRESSES_PER_HOST_MAX:
+            return False
+        before = self._by_address.get(address)
+        if before is not None:
+            before.addresses.discard(address)
+        self._give(host, address)
+        return True
+
+    def forget_port(self, port: Port) -> list[Host]:
+        """Detach all hosts of a port that is down or turned out to lead to a switch; return them."""
+        gone = list(self._at_port.get(port, {}).values())
+        for host in gone:
+            self._detach(host)
+        if gone:
+            self.version += 1
+        return gone
+
+    def age(self, before_s: float, in_use: Container[str]) -> None:
+        """Forget hosts that no file names, that are not seen since, and that are not `in_use` by name."""
+        for host in [host for host in self.by_mac.values() if not host.is_named]:
+            if host.seen_s < before_s and host.name not in in_use:
+                self._detach(host)
+                del self.by_mac[host.mac], self.by_name[host.name]
+                for address in host.addresses:
+                    del self._by_address[address]
+                self.version += 1
+
+    def _give(self, host: Host, address: str) -> None:
+        host.addresses.add(address)
+        self._by_address[address] = host
+
+    def _detach(self, host: Host) -> None:
+        if host.port is not None:
+            there = self._at_port[host.port]
+            del there[host.mac]
+            if not there:
+                del self._at_port[host.port]
+            host.port = None
+
+
+def parse_hosts_file(text: str, name: str) -> dict[str, str]:
+    """Read lines `name MAC interface` of a barewire hosts file: name to MAC address. WrongUse says the line."""
+    found: dict[str, str] = {}
+    for where, words in _lines(text, name):
+        mac = words[1].lower() if len(words) > 1 else ""
+        if len(words) != 3 or not _NAME.fullmatch(words[0]):
+            raise WrongUse(f"{where}: a line is 'name MAC interface', such as 'h2 02:00:00:00:00:02 eth0'")
+        if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1:
+            raise WrongUse(f"{where}: '{words[1]}' is no host's MAC address; write the one that `ip link` shows there")
+        if words[0] in found or mac in found.values():
+            raise WrongUse(f"{where}: {words[0]} or {mac} is there twice; remove one line")
+        found[words[0]] = mac
+    return found
+
+
+def parse_addresses_file(text: str, name: str, known: Iterable[str]) -> dict[str, str]:
+    """Read lines `address name…`, as /etc/hosts has them: IPv4 address to name; other hosts' lines do not matter."""
+    names = set(known)
+    found: dict[str, str] = {}
+    for where, words in _lines(text, name):
+        try:
+            address = ipaddress.ip_address(words[0])
+        except ValueError:
+            raise WrongUse(
+                f"{where}: '{words[0]}' is no IP address; a line is 'address name', as in /etc/hosts"
+            ) from None
+        host = next((word for word in words[1:] if word in names), None)
+        if host is not None and address.version == 4 and not address.is_loopback:
+            if found.get(str(address), host) != host:
+                raise WrongUse(f"{where}: {address} is {found[str(address)]}'s already; remove one line")
+            found[str(address)] = host
+    return found
+
+
+def _lines(text: str, name: str) -> Iterable[tuple[str, list[str]]]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if words := line.split("#")[0].split():
+            yield f"{name}:{number}", words

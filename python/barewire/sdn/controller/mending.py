@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""When a switch connects: compares its table with what it must have, and takes over what an earlier controller laid.
+
+Nothing is wiped. Rules that must be there and are not are added; those of flows that nobody knows are *orphans*: whole
+paths of them are adopted as placed flows, the rest is deleted after a while. No clock, no I/O.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from barewire.sdn.classify.classifier import Known
+from barewire.sdn.controller.discovery import Discovery
+from barewire.sdn.controller.full_tables import FullTables
+from barewire.sdn.controller.hosts import Hosts
+from barewire.sdn.controller.outbox import Outbox
+from barewire.sdn.controller.router import Router
+from barewire.sdn.controller.rules import Kind, base_rules, key_of, kind_of, number_of, reserve_of
+from barewire.sdn.controller.settings import Settings
+from barewire.sdn.flow import Flow, FlowKey, Placed
+from barewire.sdn.openflow.messages import DeleteRule, Rule, RulesAre, SetRule
+from barewire.topology import Path, Port
+
+# Adoption is tried when links or tables become known, at most this often.
+TRY_EVERY_S = 0.2
+# And again after this, because ports settle.
+TRY_AGAIN_S = 0.5
+
+
+@dataclass
+class _Orphan:
+    """The rules with one number that were found: by switch, the output port, when found, and the rules themselves."""
+
+    key: FlowKey
+    reserve_s: float
+    age_s: float
+    hops: dict[str, int] = field(default_factory=dict)
+    rules: dict[str, list[Rule]] = field(default_factory=dict)
+    first: str | None = None
+    found_s: float = 0.0
+
+
+class Mending:
+    """Tables as they are against tables as they must be."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        discovery: Discovery,
+        hosts: Hosts,
+        router: Router,
+        full: FullTables,
+        outbox: Outbox,
+        known: Callable[[FlowKey], Known],
+    ) -> None:
+        """Begin without orphans; `known` says what a flow is."""
+        self._settings, self._discovery, self._hosts = settings, discovery, hosts
+        self._router, self._full, self._outbox, self._known = router, full, outbox, known
+        self._orphans: dict[int, _Orphan] = {}
+        self._due_s = math.inf
+
+    def compare(self, switch: str, found: RulesAre, now: float) -> None:
+        """Mend the table of a switch that has just connected."""
+        there = {
+            (rule.match, rule.priority): (rule, counter.age_s)
+            for rule, counter in zip(found.rules, found.counters, strict=True)
+        }
+        must = {(rule.match, rule.priority): rule for rule in self._must_have(switch, now)}
+        mended = 0
+        for place, rule in must.items():
+            standing, _ = there.pop(place, (None, 0.0))
+            if standing is None or not _is_same(standing, rule):
+                self._outbox.send(switch, SetRule(rule))
+                mended += 1
+        for rule, age_s in there.values():
+            self._take(switch, rule, age_s, now)
+        for way in self._router.ways.at(switch):
+            if way.is_being_laid:
+                self._router.relay(way)
+        self._outbox.say("switch ready", f"{switch}: {len(must)} rules must be there, {mended} were laid")
+        self.try_soon(now)
+
+    def try_soon(self, now: float) -> None:
+        """Links or tables have become known: orphans may be whole."""
+        if self._orphans:
+            self._try_at(now + TRY_EVERY_S)
+
+    def _must_have(self, switch: str, now: float) -> Iterable[Rule]:
+        yield from base_rules()
+        yield from self._full.rules_at(switch)
+        for way in self._router.ways.at(switch):
+            if switch in way.standing:
+                yield from self._router.rules_at(way, switch, now)
+
+    def _take(self, switch: str, rule: Rule, age_s: float, now: float) -> None:
+        """A rule that need not be there: another controller's business, to be deleted, or an orphan's."""
+        kind = kind_of(rule.cookie)
+        if kind is None or kind is Kind.DROP:
+            return  # not ours; or it ends by itself
+        key = key_of(rule, self._hosts) if kind is Kind.FLOW and len(rule.out) == 1 else None
+        number = number_of(rule.cookie)
+        if key is None or self._router.ways.get(key) is not None or self._router.ways.numbered(number) is not None:
+            self._outbox.send(switch, DeleteRule(rule.match, rule.priority, rule.cookie))
+            return
+        orphan = self._orphans.setdefault(number, _Orphan(key, reserve_of(rule.cookie), age_s, found_s=now))
+        orphan.hops[switch] = rule.out[0]
+        orphan.rules.setdefault(switch, []).append(rule)
+        orphan.found_s = now
+        if rule.notify:
+            orphan.first, orphan.age_s = switch, age_s
+
+    def _adopt(self, now: float) -> None:
+        if now < self._due_s:
+            return  # it was tried sooner
+        self._due_s = math.inf
+        adopted = stale = 0
+        for number, orphan in list(self._orphans.items()):
+            path = self._path_of(orphan, now)
+            if path is None and now < orphan.found_s + self._settings.orphans_s:
+                continue
+            del self._orphans[number]
+            if path is None or self._router.ways.get(orphan.key) is not None:
+                self._delete(orphan, orphan.hops.keys() - self._standing(orphan.key))
+                stale += 1
+                continue
+            self._delete(orphan, orphan.hops.keys() - {hop.node for hop in path})
+            self._take_over(number, orphan, path, now)
+            adopted += 1
+        if adopted or stale:
+            self._outbox.say(
+                "rules taken over", f"{adopted} flows go on as they were, {stale} were stale and are deleted"
+            )
+        if self._orphans:
+            self._try_at(now + TRY_AGAIN_S)
+
+    def _try_at(self, when_s: float) -> None:
+        if when_s < self._due_s:
+            self._due_s = when_s
+            self._outbox.at(when_s, self._adopt)
+
+    def _path_of(self, orphan: _Orphan, now: float) -> Path | None:
+        """The whole path of an orphan's rules, from where they enter to a port that leads to no switch."""
+        path: list[Port] = []
+        switch = orphan.first
+        while switch is not None and switch in orphan.hops and len(path) <= len(orphan.hops):
+            port = Port(switch, orphan.hops[switch])
+            path.append(port)
+            peer = self._discovery.peers.get(port)
+            if peer is None:
+                is_end = self._discovery.is_settled(port, now) and not self._discovery.is_between_switches(port)
+                return tuple(path) if is_end else None
+            switch = peer.node
+        return None
+
+    def _take_over(self, number: int, orphan: _Orphan, path: Path, now: float) -> None:
+        # The last port of the path is where the host is: nobody else may have sent since this controller began.
+        self._hosts.seen(self._mac(orphan, "eth_dst"), path[-1], now)
+        self._hosts.know(self._mac(orphan, "eth_src"), now)
+        since_s = now - orphan.age_s
+        known = self._known(orphan.key)
+        flow = Flow(orphan.key, known.profile, volume_bytes=known.volume_bytes)
+        until_s = since_s + orphan.reserve_s if orphan.reserve_s else 0.0
+        way = self._router.adopt(
+            orphan.key, Placed(flow, path, since_s, until_s), number, {hop.node: hop.number for hop in path}, now
+        )
+        way.known_by = known.by
+
+    def _mac(self, orphan: _Orphan, end: str) -> str:
+        mac: str = getattr(next(iter(orphan.rules.values()))[0].match, end)
+        return mac
+
+    def _standing(self, key: FlowKey) -> set[str]:
+        way = self._router.ways.get(key)
+        return set() if way is None else set(way.standing)
+
+    def _delete(self, orphan: _Orphan, switches: Iterable[str]) -> None:
+        for switch in switches:
+            for rule in orphan.rules[switch]:
+                self._outbox.send(switch, DeleteRule(rule.match, rule.priority, rule.cookie))
+
+
+def _is_same(standing: Rule, must: Rule) -> bool:
+    """Whether a rule does what it must; how long it still has does not matter."""
+    return (
+        standing.out == must.out
+        and number_of(standing.cookie) == number_of(must.cookie)
+        and kind_of(standing.cookie) is kind_of(must.cookie)
+        and standing.notify == must.notify
+    )

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What becomes of a frame that a switch sent up: learnt from, answered, carried on, or refused. No clock, no I/O.
+
+A frame leaves the controller at the port of the host that it is for, never into the network: whatever rules stand
+where, it arrives once and cannot loop. A broadcast leaves at the other hosts' ports alone.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable
+from hashlib import blake2b
+
+from barewire.sdn.classify.classifier import Known
+from barewire.sdn.controller.discovery import Discovery
+from barewire.sdn.controller.frames import (
+    ARP,
+    IPV4,
+    JUMBO_LLC,
+    LENGTH_FRAME,
+    LLDP,
+    TCP,
+    UDP,
+    Arp,
+    Headers,
+    arp_answer,
+    arp_request,
+    probe,
+    read_headers,
+    read_probe,
+)
+from barewire.sdn.controller.full_tables import FullTables
+from barewire.sdn.controller.guard import Allowance, Backoff
+from barewire.sdn.controller.hosts import Host, Hosts
+from barewire.sdn.controller.outbox import Outbox
+from barewire.sdn.controller.router import Router
+from barewire.sdn.controller.rules import drop_rule
+from barewire.sdn.controller.settings import Settings
+from barewire.sdn.flow import FlowKey
+from barewire.sdn.openflow.messages import FrameIn, SendFrame, SetRule
+from barewire.topology import Port
+
+# Frames kept from a port until it is known whether it leads to a switch; from all ports.
+HELD_PER_PORT_MAX, HELD_MAX = 64, 8192
+# Who asks for a host that nobody has seen: so many questions a second for each.
+QUESTIONS_BURST, QUESTIONS_PER_S = 3, 1
+# How long a broadcast is known again that came back through another port.
+ECHO_S = 1.0
+ECHOES_MAX = 4096
+# How long a port may not send up frames of an EtherType that is not routed.
+UNROUTED_S = 10
+_ROUTED = (IPV4, LENGTH_FRAME, JUMBO_LLC)
+
+
+class Reception:
+    """Takes frames, one at a time."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        key: bytes,
+        discovery: Discovery,
+        hosts: Hosts,
+        router: Router,
+        full: FullTables,
+        outbox: Outbox,
+        known: Callable[[FlowKey], Known],
+        refresh: Callable[[float], None],
+    ) -> None:
+        """`key` proves that probes are ours; `known` says what a flow is, `refresh` takes a new host in."""
+        self.counts: Counter[str] = Counter()
+        self._settings, self._key, self._discovery, self._hosts = settings, key, discovery, hosts
+        self._router, self._full, self._outbox, self._known = router, full, outbox, known
+        self._refresh = refresh
+        self._frames = Allowance(settings.frames_burst, settings.frames_per_s)
+        self._broadcasts = Allowance(settings.broadcasts_burst, settings.broadcasts_per_s)
+        self._questions = Allowance(QUESTIONS_BURST, QUESTIONS_PER_S)
+        self._backoff = Backoff()
+        self._held: dict[Port, list[bytes]] = {}
+        self._held_count = 0
+        self._broadcast_of_late: deque[tuple[float, bytes, Port]] = deque(maxlen=ECHOES_MAX)
+
+    def frame(self, switch: str, came: FrameIn, now: float) -> None:
+        """Take a frame."""
+        port = Port(switch, came.in_port)
+        if not self._frames.take(port, now):
+            self._hold_off(port, now)
+            return
+        headers = read_headers(came.frame)
+        if headers is None:
+            self.counts["malformed"] += 1
+        elif headers.eth_type == LLDP:
+            self._probe(port, came.frame, now)
+        elif self._discovery.is_between_switches(port):
+            self._from_between(port, headers, came.frame, now)
+        elif self._discovery.is_settled(port, now):
+            self._from_host(port, headers, came.frame, now)
+        else:
+            self._hold(port, came.frame, now)
+
+    def probes(self, now: float) -> None:
+        """Send the probes that are due."""
+        for port in self._discovery.due_probes(now):
+            self._send_probe(port)
+
+    def age(self, now: float) -> None:
+        """Forget what has no use any more."""
+        for allowance in (self._frames, self._broadcasts, self._questions):
+            allowance.age(now)
+        self._backoff.age(now)
+
+    def deliver(self, frame: bytes, host: Host) -> None:
+        """Send a frame to a host."""
+        if host.port is not None:
+            self._outbox.send(host.port.node, SendFrame((host.port.number,), frame))
+
+    def _send_probe(self, port: Port) -> None:
+        self._outbox.send(port.node, SendFrame((port.number,), probe(self._key, port.node, port.number)))
+
+    def _probe(self, port: Port, frame: bytes, now: float) -> None:
+        found = read_probe(self._key, frame)
+        if found is None:
+            self.counts["foreign LLDP"] += 1
+            return
+        if self._discovery.probe_came(Port(*found), port, now):
+            self._send_probe(port)
+
+    def _hold(self, port: Port, frame: bytes, now: float) -> None:
+        held = self._held.setdefault(port, [])
+        if len(held) >= HELD_PER_PORT_MAX or self._held_count >= HELD_MAX:
+            self.counts["too many before a port was settled"] += 1
+            return
+        if not held:
+            self._outbox.at(now + self._settings.settle_s, lambda later: self._let_go(port, later))
+        held.append(frame)
+        self._held_count += 1
+
+    def _let_go(self, port: Port, now: float) -> None:
+        frames = self._held.pop(port, [])
+        self._held_count -= len(frames)
+        for frame in frames:
+            headers = read_headers(frame)
+            if headers is not None and self._discovery.is_settled(port, now):
+                take = self._from_between if self._discovery.is_between_switches(port) else self._from_host
+                take(port, headers, frame, now)
+
+    def _hold_off(self, port: Port, now: float) -> None:
+        self.counts["above its port's allowance"] += 1
+        seconds = self._backoff.hold_s(port, now)
+        if seconds:
+            self._outbox.send(port.node, SetRule(drop_rule(port.number, seconds)))
+            self._outbox.say(
+                "flood", f"{port} sent up more than {self._settings.frames_per_s}/s: held off for {seconds} s"
+            )
+
+    def _from_host(self, port: Port, headers: Headers, frame: bytes, now: float) -> None:
+        version = self._hosts.version
+        host = self._hosts.seen(headers.source, port, now)
+        if host is None:
+            self.counts["from a host that is elsewhere, or one too many"] += 1
+            return
+        if self._hosts.version != version:
+            self._attached(host, port)
+            self._refresh(now)
+        if headers.eth_type == ARP:
+            self._arp(host, headers, frame, now)
+            return
+        if headers.ip_source:
+            self._hosts.learn_address(host, headers.ip_source)
+        if headers.is_group:
+            self._broadcast(host, frame, now)
+        elif headers.eth_type not in _ROUTED:
+            self._refuse(port, headers, now)
+        else:
+            self._unicast(host, headers, frame, now)
+
+    def _from_between(self, port: Port, headers: Headers, frame: bytes, now: float) -> None:
+        """A frame inside the network that its switch has no rule for: delivered, and its flow's rules mended."""
+        host = self._hosts.by_mac.get(headers.source)
+        if headers.is_group or headers.eth_type not in _ROUTED or host is None:
+            self.counts["without a rule inside the network"] += 1
+            return
+        self._unicast(host, headers, frame, now)
+
+    def _attached(self, host: Host, port: Port) -> None:
+        """A host hangs on a port that it did not hang on before: flows laid elsewhere begin anew."""
+        elsewhere = [
+            way
+            for way in self._router.ways
+            if (way.key.destination == host.name and way.path[-1] != port)
+            or (way.key.source == host.name and way.path[0].node != port.node)
+        ]
+        for way in elsewhere:
+            self._router.remove(way)
+        self._outbox.say("host", f"{host.name} is at {port}; {len(elsewhere)} of its flows begin anew")
+
+    def _arp(self, host: Host, headers: Headers, frame: bytes, now: float) -> None:
+        packet = headers.arp
+        if packet is None or packet.sender_mac != host.mac:
+            self.counts["malformed"] += 1
+            return
+        if packet.sender != "0.0.0.0" and not self._hosts.learn_address(host, packet.sender):
+            self.counts["an address that is another's"] += 1
+            return
+        if not packet.is_request:
+            asker = self._hosts.by_mac.get(headers.destination)
+            if asker is not None:
+                self.deliver(frame, asker)
+            return
+        if packet.target == packet.sender:
+            return  # it only says who it is
+        asked = self._hosts.with_address(packet.target)
+        if asked is not None:
+            self.deliver(arp_answer(packet, asked.mac), host)
+        elif self._questions.take((host.name, packet.target), now):
+            self._ask_for(packet, host, now)
+
+    def _ask_for(self, packet: Arp, host: Host, now: float) -> None:
+        self.counts["addresses asked for"] += 1
+        self._to_edges(arp_request(packet), host, now)
+
+    def _broadcast(self, host: Host, frame: bytes, now: float) -> None:
+        if not self._broadcasts.take(host.port, now):
+            self.counts["broadcasts above the allowance"] += 1
+            return
+        assert host.port is not None
+        digest = blake2b(frame, digest_size=16).digest()
+        late = self._broadcast_of_late
+        while late and late[0][0] < now - ECHO_S:
+            late.popleft()
+        if any(seen == digest and port != host.port for _, seen, port in late):
+            self.counts["broadcasts that came back"] += 1
+            return
+        late.append((now, digest, host.port))
+        self._to_edges(frame, host, now)
+
+    def _to_edges(self, frame: bytes, host: Host, now: float) -> None:
+        """Send a frame to all ports that lead to no switch, but the host's own."""
+        out: dict[str, list[int]] = {}
+        for port in self._discovery.edge_ports(now):
+            if port != host.port:
+                out.setdefault(port.node, []).append(port.number)
+        for switch, numbers in out.items():
+            self._outbox.send(switch, SendFrame(tuple(numbers), frame))
+
+    def _refuse(self, port: Port, headers: Headers, now: float) -> None:
+        self.counts[f"EtherType 0x{headers.eth_type:04x}, which is not routed"] += 1
+        if self._backoff.hold_s((port, headers.eth_type), now):
+            self._outbox.send(port.node, SetRule(drop_rule(port.number, UNROUTED_S, headers.eth_type)))
+
+    def _unicast(self, source: Host, headers: Headers, frame: bytes, now: float) -> None:
+        destination = self._hosts.by_mac.get(headers.destination)
+        if destination is None or destination.port is None:
+            # Whoever it is answers, and is known then: others' interfaces ignore it.
+            if self._questions.take((source.name, headers.destination), now):
+                self.counts["hosts asked for"] += 1
+                self._to_edges(frame, source, now)
+            return
+        if destination.port == source.port:
+            return  # they hear each other without us
+        self.deliver(frame, destination)
+        key = flow_key(source.name, destination.name, headers)
+        way = self._router.ways.get(key)
+        if way is not None:
+            way.seen_s = now
+            if way.laid_s is not None and now > way.laid_s + self._settings.relay_after_s:
+                self.counts["flows laid again"] += 1
+                self._router.relay(way)
+        elif source.port is not None and not self._full.carries(key, now):
+            placed = self._router.place(key, self._known(key), headers.identification, now)
+            self.counts["without a path"] += placed is None
+
+
+def flow_key(source: str, destination: str, headers: Headers) -> FlowKey:
+    """Return the flow that a frame between two hosts is of."""
+    if headers.eth_type != IPV4:
+        return FlowKey(source, destination, "llc")
+    if headers.ip_proto not in (TCP, UDP):
+        return FlowKey(source, destination, "ip")
+    protocol = "tcp" if headers.ip_proto == TCP else "udp"
+    return FlowKey(source, destination, protocol, headers.source_port, headers.destination_port)

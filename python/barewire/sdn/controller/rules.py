@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The rules that the controller lays: which packets are a flow's, in what order rules win, whose a rule is. Pure.
+
+A rule is known again by its cookie, also by a controller that did not lay it:
+
+    | ours 16 | kind 4 | reserved seconds 12 | number 32 |        all else of a flow is in its match and its output port
+"""
+
+import math
+from enum import IntEnum
+
+from barewire.sdn.controller.frames import IPV4, JUMBO_LLC, LENGTH_FRAME, LLDP, LLDP_GROUP, TCP, UDP
+from barewire.sdn.controller.hosts import Hosts
+from barewire.sdn.flow import FlowKey
+from barewire.sdn.openflow.messages import CONTROLLER, Match, Rule
+
+# A link between switches keeps its probes whatever else happens. A port that floods loses what its flows' rules do not
+# take. What stands in for the rules of a full table goes before asking.
+PRIORITY_PROBE = 400
+PRIORITY_FLOW = 300
+PRIORITY_DROP = 250
+PRIORITY_TO_HOST = 220
+PRIORITY_ASK_PORTS = 200
+PRIORITY_IP = 100
+PRIORITY_MISS = 0
+RESERVE_MAX_S = 0xFFF
+_NUMBER = 0xFFFF_FFFF
+_OURS = 0xBA7E
+
+
+class Kind(IntEnum):
+    """What a rule is for."""
+
+    BASE = 1  # what every switch has: questions to the controller
+    FLOW = 2  # one flow
+    TO_HOST = 3  # stands in for the rules of flows to one host, in a switch whose table is full
+    DROP = 4  # holds off a port that floods
+
+
+_KINDS = {kind.value: kind for kind in Kind}
+# For all rules of ours, whatever kind; for those of one kind; for those of one flow, whatever it reserves.
+OURS_MASK = 0xFFFF << 48
+KIND_MASK = OURS_MASK | 0xF << 44
+NUMBER_MASK = KIND_MASK | 0xFFFF_FFFF
+
+
+def cookie(kind: Kind, number: int = 0, reserve_s: float = 0.0) -> int:
+    """Return a rule's cookie."""
+    reserved = RESERVE_MAX_S if math.isinf(reserve_s) else min(math.ceil(reserve_s), RESERVE_MAX_S - 1)
+    return _OURS << 48 | kind << 44 | reserved << 32 | number & _NUMBER
+
+
+def kind_of(value: int) -> Kind | None:
+    """Return what kind of rule a cookie is of, None if it is not ours."""
+    return _KINDS.get(value >> 44 & 0xF) if value >> 48 == _OURS else None
+
+
+def number_of(value: int) -> int:
+    """Return the number in a cookie."""
+    return value & _NUMBER
+
+
+def reserve_of(value: int) -> float:
+    """Return for how many seconds a flow's path was reserved; infinite as long as the flow lives."""
+    reserved = value >> 32 & RESERVE_MAX_S
+    return math.inf if reserved == RESERVE_MAX_S else float(reserved)
+
+
+def base_rules() -> list[Rule]:
+    """Return what every switch has: a probe, and a packet that no flow's rule takes, goes to the controller.
+
+    TCP and UDP are asked about apart: else a new connection would go by the rule of other IPv4 between its hosts.
+    """
+    ours = cookie(Kind.BASE)
+    to_controller = (CONTROLLER,)
+    return [
+        Rule(Match(eth_dst=LLDP_GROUP, eth_type=LLDP), PRIORITY_PROBE, ours, to_controller),
+        Rule(Match(eth_type=IPV4, ip_proto=TCP), PRIORITY_ASK_PORTS, ours, to_controller),
+        Rule(Match(eth_type=IPV4, ip_proto=UDP), PRIORITY_ASK_PORTS, ours, to_controller),
+        Rule(Match(), PRIORITY_MISS, ours, to_controller),
+    ]
+
+
+def flow_matches(key: FlowKey, hosts: Hosts) -> tuple[tuple[Match, int], ...]:
+    """Return the matches, with priorities, that together are a flow's packets.
+
+    Hosts are matched by their MAC addresses: these are what a name stands for, whatever its IP addresses.
+    LLC is two matches, frames with a length and EtherType 0x8870.
+    """
+    source, destination = hosts.by_name[key.source].mac, hosts.by_name[key.destination].mac
+    if key.protocol == "llc":
+        pairs = [Match(eth_src=source, eth_dst=destination, eth_type=kind) for kind in (LENGTH_FRAME, JUMBO_LLC)]
+        return tuple((match, PRIORITY_FLOW) for match in pairs)
+    if key.protocol == "ip":
+        return ((Match(eth_src=source, eth_dst=destination, eth_type=IPV4), PRIORITY_IP),)
+    protocol = TCP if key.protocol == "tcp" else UDP
+    return (
+        (
+            Match(
+                eth_src=source,
+                eth_dst=destination,
+                eth_type=IPV4,
+                ip_proto=protocol,
+                source_port=key.source_port,
+                destination_port=key.destination_port,
+            ),
+            PRIORITY_FLOW,
+        ),
+    )
+
+
+def key_of(rule: Rule, hosts: Hosts) -> FlowKey | None:
+    """Return the flow that a rule found in a switch is for, None if it is not a flow's."""
+    match = rule.match
+    if match.eth_src is None or match.eth_dst is None or match.in_port is not None:
+        return None
+    source, destination = hosts.named(match.eth_src), hosts.named(match.eth_dst)
+    if match.eth_type in (LENGTH_FRAME, JUMBO_LLC):
+        return FlowKey(source, destination, "llc")
+    if match.eth_type != IPV4:
+        return None
+    if match.ip_proto is None:
+        return FlowKey(source, destination, "ip")
+    protocol = {TCP: "tcp", UDP: "udp"}.get(match.ip_proto)
+    if protocol is None or match.source_port is None or match.destination_port is None:
+        return None
+    return FlowKey(source, destination, protocol, match.source_port, match.destination_port)
+
+
+def to_host_rule(mac: str, port: int) -> Rule:
+    """Return the rule that stands in, in a full table, for those of all flows to one host through one port."""
+    return Rule(Match(eth_dst=mac), PRIORITY_TO_HOST, cookie(Kind.TO_HOST, port), (port,))
+
+
+def drop_rule(port: int, hard_s: int, eth_type: int | None = None) -> Rule:
+    """Return what keeps frames of a port from the controller for a while, but lets through what flows' rules take."""
+    return Rule(Match(in_port=port, eth_type=eth_type), PRIORITY_DROP, cookie(Kind.DROP, port), (), hard_s=hard_s)

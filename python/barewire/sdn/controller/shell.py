@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The controller with its sockets: switches' channels to the core and back, and the clock."""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+
+from barewire.sdn.classify.policy import Policy
+from barewire.sdn.controller.core import Controller
+from barewire.sdn.controller.hosts import Hosts
+from barewire.sdn.controller.outbox import Event
+from barewire.sdn.controller.settings import Settings
+from barewire.sdn.openflow.channel import Channel, Listener
+from barewire.sdn.openflow.messages import FromSwitch, SwitchDown, SwitchUp
+
+Tell = Callable[[Event], None]
+
+
+class Shell:
+    """Runs a controller in the running event loop."""
+
+    def __init__(self, settings: Settings, policy: Policy, hosts: Hosts, places: Sequence[str], tell: Tell) -> None:
+        """`places` is where to listen for switches; `tell` gets what happens. WrongUse for what is no place."""
+        self._loop = asyncio.get_running_loop()
+        self.core = Controller(settings, policy, hosts, secrets.token_bytes(32), secrets.randbits(32))
+        self._tell = tell
+        self._listeners = [Listener(place, self._heard, self._closed) for place in places]
+        self._channels: dict[str, Channel] = {}
+        self._names: dict[Channel, str] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def now(self) -> float:
+        """The clock of everything here."""
+        return self._loop.time()
+
+    async def open(self) -> None:
+        """Listen for switches. MachineCannot if the system refuses."""
+        for listener in self._listeners:
+            await listener.open()
+        self.turn()
+
+    async def close(self) -> None:
+        """End; the switches keep their rules and go on forwarding."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for listener in self._listeners:
+            await listener.close()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def turn(self) -> None:
+        """Let the core do what is due, send what it says, and come back in time."""
+        for switch, messages in self.core.poll(self.now).items():
+            if (channel := self._channels.get(switch)) is not None:
+                channel.send(messages)
+        for event in self.core.take_events():
+            self._tell(event)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self.core.next_s(self.now), self.turn)
+
+    def _heard(self, channel: Channel, events: list[FromSwitch]) -> None:
+        now = self.now
+        for event in events:
+            if isinstance(event, SwitchUp):
+                self._up(channel, event)
+            name = self._names.get(channel)
+            if name is not None:
+                self.core.handle(name, event, now)
+        self.turn()
+
+    def _up(self, channel: Channel, event: SwitchUp) -> None:
+        name = f"s{event.datapath_id}"
+        before = self._channels.get(name)
+        if before is not None:
+            # It has connected anew before its old connection was known to be dead.
+            del self._names[before]
+            self.core.handle(name, SwitchDown("it connected again"), self.now)
+            before.close("it connected again")
+        self._channels[name], self._names[channel] = channel, name
+
+    def _closed(self, channel: Channel, why: str) -> None:
+        name = self._names.pop(channel, None)
+        if name is None:
+            self._tell(Event("connection refused", f"a connection ended before its switch was known: {why}"))
+        elif self._channels.get(name) is channel:
+            del self._channels[name]
+            self.core.handle(name, SwitchDown(why), self.now)
+            self.turn()

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Sessions over asyncio: listens where switches connect, and carries bytes; what they mean is the core's."""
+
+import asyncio
+import contextlib
+import re
+import socket
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import cast
+
+from barewire.errors import MachineCannot, WrongUse
+from barewire.sdn.openflow.messages import FromSwitch, ToSwitch
+from barewire.sdn.openflow.session import ClosedError, Session
+
+# What a switch may leave unread before it is held for dead: 100,000 flow mods.
+UNREAD_BYTES_MAX = 16 << 20
+# Connections at once; a k = 16 fat-tree has 320 switches.
+CHANNELS_MAX = 4096
+_ADDRESS = re.compile(r"tcp:(?:\[(?P<six>[0-9a-fA-F:.%\w]+)\]|(?P<four>[^:\[\]]+)):(?P<port>\d{1,5})")
+
+Heard = Callable[["Channel", list[FromSwitch]], None]
+Closed = Callable[["Channel", str], None]
+
+
+class Channel(asyncio.Protocol):
+    """One switch's connection. `heard` gets what it says, `closed` why it ended, once."""
+
+    def __init__(self, heard: Heard, closed: Closed) -> None:
+        """Prepare for a connection."""
+        self._heard = heard
+        self._closed = closed
+        self._why = "it closed the connection"
+        self._loop = asyncio.get_running_loop()
+        self._session = Session(self._loop.time())
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Say hello."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._flush()
+        self._poll()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes and hand on what they say."""
+        try:
+            events = self._session.receive(data, self._loop.time())
+        except ClosedError as error:
+            self.close(str(error))
+            return
+        if events:
+            self._heard(self, events)
+        self._flush()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Report the end."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._transport = None
+        self._closed(self, str(error) if error else self._why)
+
+    def send(self, messages: Iterable[ToSwitch]) -> None:
+        """Send messages; nothing happens if the connection has ended, which `closed` says."""
+        try:
+            for message in messages:
+                self._session.send(message)
+        except ClosedError as error:
+            self.close(str(error))
+        else:
+            self._flush()
+
+    def close(self, why: str) -> None:
+        """End the connection, after what is already to be said."""
+        self._why = why
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def _flush(self) -> None:
+        outgoing, transport = self._session.outgoing, self._transport
+        if not outgoing or transport is None or transport.is_closing():
+            return
+        transport.write(bytes(outgoing))
+        outgoing.clear()
+        if transport.get_write_buffer_size() > UNREAD_BYTES_MAX:
+            self._why = f"it left {UNREAD_BYTES_MAX} bytes unread"
+            transport.abort()
+
+    def _poll(self) -> None:
+        try:
+            again_s = self._session.poll(self._loop.time())
+        except ClosedError as error:
+            self._why = str(error)
+            if self._transport is not None:
+                self._transport.abort()  # it does not read
+            return
+        self._flush()
+        self._timer = self._loop.call_at(again_s, self._poll)
+
+
+class Listener:
+    """Where switches connect: `unix:PATH` or `tcp:ADDRESS:PORT`."""
+
+    def __init__(self, place: str, heard: Heard, closed: Closed) -> None:
+        """Check the place; `open` listens."""
+        self.place = place
+        self._heard, self._closed = heard, closed
+        self._channels: set[Channel] = set()
+        self._server: asyncio.Server | None = None
+        self._path: Path | None = None
+        self._address = ("", 0)
+        if place.startswith("unix:") and len(place) > len("unix:"):
+            self._path = Path(place.removeprefix("unix:"))
+        elif (match := _ADDRESS.fullmatch(place)) and 0 < int(match["port"]) < 1 << 16:
+            self._address = (match["six"] or match["four"], int(match["port"]))
+        else:
+            raise WrongUse(f"'{place}' is no place to listen: write unix:PATH or tcp:ADDRESS:PORT (tcp:10.0.0.1:6653)")
+
+    async def open(self) -> None:
+        """Listen. MachineCannot if the system refuses."""
+        loop = asyncio.get_running_loop()
+        try:
+            if self._path is not None:
+                remove_stale_socket(self._path)
+                self._server = await loop.create_unix_server(self._accept, str(self._path))
+                self._path.chmod(0o600)
+            else:
+                self._server = await loop.create_server(self._accept, *self._address)
+        except OSError as error:
+            raise MachineCannot(f"cannot listen for switches at {self.place}: {error.strerror or error}") from error
+
+    async def close(self) -> None:
+        """End all connections and stop listening; the switches keep their rules."""
+        if self._server is not None:
+            self._server.close()
+        for channel in list(self._channels):
+            channel.close("the controller ends")
+        while self._channels:
+            await asyncio.sleep(0.01)
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+    def _accept(self) -> asyncio.Protocol:
+        channel = Channel(self._heard, self._forget)
+        if len(self._channels) >= CHANNELS_MAX:
+            return _Refused()
+        self._channels.add(channel)
+        return channel
+
+    def _forget(self, channel: Channel, why: str) -> None:
+        self._channels.discard(channel)
+        self._closed(channel, why)
+
+
+class _Refused(asyncio.Protocol):
+    """A connection too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast(asyncio.Transport, transport).abort()
+
+
+def remove_stale_socket(path: Path) -> None:
+    """Remove the socket of a process that has ended; MachineCannot if one is alive behind it, or it is a file."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.stat().st_mode):
+            raise MachineCannot(f"{path} is a file, not a socket: name another place, or remove it")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            try:
+                probe.connect(str(path))
+            except ConnectionRefusedError:
+                path.unlink()
+                return
+        raise MachineCannot(f"{path} is in use by another process: end it, or name another place")

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""One connection to a switch: bytes and `now` in, messages and bytes out; no socket, no clock.
+
+hello ⇄ hello → features → ready: anything goes, echo in both directions
+                              any malformed, oversized or late message → ClosedError, for this switch only
+"""
+
+from os_ken.ofproto import ofproto_v1_3 as of
+
+from barewire.sdn.openflow.codec import HEADER, VERSION, MalformedError, decode, encode, framed, hello, versions_of
+from barewire.sdn.openflow.messages import Ask, Confirm, Confirmed, FromSwitch, Refused, SendFrame, SwitchUp, ToSwitch
+
+# A switch that does not finish its handshake holds a connection for no longer than this.
+HANDSHAKE_S = 10.0
+# Silence after which a switch is asked for an echo, and after which it is held for dead: three times lost.
+ECHO_AFTER_S = 5.0
+DEAD_AFTER_S = 15.0
+# An answer in parts: some 600,000 rules of ours; a switch with more is refused, not stored.
+MULTIPART_BYTES_MAX = 64 << 20
+# Questions and barriers that a switch may leave unanswered, and rules that no barrier has confirmed.
+PENDING_MAX = 200_000
+
+_ERROR_NAMES = {
+    value: name.removeprefix("OFPET_").lower().replace("_", " ")
+    for name, value in vars(of).items()
+    if name.startswith("OFPET_")
+}
+
+
+class ClosedError(Exception):
+    """The connection must end; says why."""
+
+
+class Session:
+    """The controller's end of a connection."""
+
+    def __init__(self, now: float) -> None:
+        """Begin; `outgoing` holds our hello."""
+        self.outgoing = bytearray(hello(1))
+        self._received = bytearray()
+        self._xid = 1
+        self._state = "hello"
+        self._began_s = self._heard_s = now
+        self._asked_echo_s = 0.0
+        self._parts_bytes = 0
+        # By xid, in the order they were sent: what was asked for and, until a barrier, what may be refused.
+        self._pending: dict[int, ToSwitch] = {}
+        self._parts: dict[int, list[bytes]] = {}
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the handshake is done."""
+        return self._state == "ready"
+
+    def send(self, message: ToSwitch) -> None:
+        """Append a message's bytes to `outgoing`. Rules must be followed by a barrier some time: see PENDING_MAX."""
+        if len(self._pending) >= PENDING_MAX:
+            raise ClosedError(f"it left {PENDING_MAX} requests unanswered")
+        xid = self._next_xid()
+        if not isinstance(message, SendFrame):
+            self._pending[xid] = message
+        self.outgoing += encode(message, xid)
+
+    def receive(self, data: bytes, now: float) -> list[FromSwitch]:
+        """Take what came and return what it says; `outgoing` may have grown by answers. ClosedError at the end."""
+        self._heard_s = now
+        self._received += data
+        events = []
+        at = 0
+        try:
+            while len(self._received) - at >= HEADER.size:
+                version, kind, length, xid = HEADER.unpack_from(self._received, at)
+                if length < HEADER.size:
+                    raise MalformedError(f"a message of {length} bytes")
+                if version != VERSION and kind not in (of.OFPT_HELLO, of.OFPT_ERROR):
+                    raise MalformedError(f"OpenFlow version {version} after the handshake")
+                if len(self._received) - at < length:
+                    break
+                event = self._handle(version, kind, xid, bytes(self._received[at + HEADER.size : at + length]))
+                at += length
+                if event is not None:
+                    events.append(event)
+        except MalformedError as error:
+            raise ClosedError(f"it sent {error}") from error
+        finally:
+            del self._received[:at]
+        return events
+
+    def poll(self, now: float) -> float:
+        """Do what is due and return when to be called again. ClosedError if the switch is silent for too long."""
+        if not self.is_ready:
+            if now >= self._began_s + HANDSHAKE_S:
+                raise ClosedError(f"its handshake took longer than {HANDSHAKE_S:g} s")
+            return self._began_s + HANDSHAKE_S
+        if now >= self._heard_s + DEAD_AFTER_S:
+            raise ClosedError(f"it was silent for {DEAD_AFTER_S:g} s")
+        if now >= self._heard_s + ECHO_AFTER_S and now >= self._asked_echo_s + ECHO_AFTER_S:
+            self._asked_echo_s = now
+            self.outgoing += framed(of.OFPT_ECHO_REQUEST, self._next_xid())
+        return min(self._heard_s + DEAD_AFTER_S, max(self._heard_s, self._asked_echo_s) + ECHO_AFTER_S)
+
+    def _handle(self, version: int, kind: int, xid: int, body: bytes) -> FromSwitch | None:
+        if kind == of.OFPT_ECHO_REQUEST:
+            self.outgoing += framed(of.OFPT_ECHO_REPLY, xid, body)
+            return None
+        if kind == of.OFPT_ERROR:
+            return self._refused(xid, body)
+        if self._state == "hello":
+            self._take_hello(version, kind, xid, body)
+            return None
+        if self._state == "features":
+            if kind != of.OFPT_FEATURES_REPLY:
+                return None
+            self._state = "ready"
+            return decode(kind, body)
+        if kind == of.OFPT_MULTIPART_REPLY:
+            return self._multipart(xid, body)
+        if kind == of.OFPT_BARRIER_REPLY:
+            return self._confirmed(xid)
+        event = decode(kind, body)
+        return None if isinstance(event, SwitchUp) else event
+
+    def _take_hello(self, version: int, kind: int, xid: int, body: bytes) -> None:
+        if kind != of.OFPT_HELLO:
+            raise MalformedError(f"message type {kind} before its hello")
+        if not versions_of(version, body):
+            text = b"this controller speaks OpenFlow 1.3"
+            code = of.OFPHFC_INCOMPATIBLE.to_bytes(2, "big")
+            self.outgoing += framed(of.OFPT_ERROR, xid, of.OFPET_HELLO_FAILED.to_bytes(2, "big") + code + text)
+            raise ClosedError(f"it speaks OpenFlow up to version {version}, not 1.3 (4): set it to OpenFlow13")
+        self._state = "features"
+        self.outgoing += framed(of.OFPT_FEATURES_REQUEST, self._next_xid())
+
+    def _refused(self, xid: int, body: bytes) -> Refused:
+        if len(body) < 4:
+            raise MalformedError(f"an error of {len(body)} bytes")
+        kind, code = int.from_bytes(body[:2], "big"), int.from_bytes(body[2:4], "big")
+        if kind == of.OFPET_HELLO_FAILED:
+            raise ClosedError(f"it refused our hello: {body[4:].decode(errors='replace')}")
+        full = kind == of.OFPET_FLOW_MOD_FAILED and code == of.OFPFMFC_TABLE_FULL
+        text = "table full" if full else f"{_ERROR_NAMES.get(kind, f'error type {kind}')}, code {code}"
+        request = self._pending.get(xid)
+        if isinstance(request, Ask | Confirm):
+            del self._pending[xid]
+            self._drop_parts(xid)
+        return Refused(kind, code, text, request, is_table_full=full)
+
+    def _multipart(self, xid: int, body: bytes) -> FromSwitch | None:
+        asked = self._pending.get(xid)
+        if not isinstance(asked, Ask):
+            return None
+        if len(body) < 8:
+            raise MalformedError(f"a multipart answer of {len(body)} bytes")
+        parts = self._parts.setdefault(xid, [])
+        parts.append(body)
+        self._parts_bytes += len(body)
+        if self._parts_bytes > MULTIPART_BYTES_MAX:
+            raise MalformedError(f"an answer of more than {MULTIPART_BYTES_MAX} bytes")
+        if body[3] & of.OFPMPF_REPLY_MORE:
+            return None
+        whole = body[:8] + b"".join(part[8:] for part in parts)
+        self._drop_parts(xid)
+        del self._pending[xid]
+        return decode(of.OFPT_MULTIPART_REPLY, whole, asked.question)
+
+    def _drop_parts(self, xid: int) -> None:
+        self._parts_bytes -= sum(len(part) for part in self._parts.pop(xid, []))
+
+    def _confirmed(self, xid: int) -> Confirmed | None:
+        asked = self._pending.pop(xid, None)
+        if not isinstance(asked, Confirm):
+            return None
+        # What was sent before the barrier is done or has been refused; only questions may still be open.
+        for earlier in list(self._pending):
+            if earlier == xid or _is_later(earlier, xid):
+                break
+            if not isinstance(self._pending[earlier], Ask | Confirm):
+                del self._pending[earlier]
+        return Confirmed(asked.token)
+
+    def _next_xid(self) -> int:
+        self._xid = self._xid % 0xFFFF_FFFF + 1
+        return self._xid
+
+
+def _is_later(xid: int, than: int) -> bool:
+    """Compare numbers that begin anew after 2³²."""
+    return (xid - than) % (1 << 32) < 1 << 31

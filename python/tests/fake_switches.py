@@ -1,0 +1,377 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""A network of switches in memory that does what the controller says, and says where a packet would go.
+
+Messages lie at each switch until the test lets it do one; between two barriers a switch may take them in any order, as
+OpenFlow allows. So a test can look at the network after every single message.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from barewire.sdn.classify.policy import Policy
+from barewire.sdn.controller.core import Controller
+from barewire.sdn.controller.frames import IPV4, LLDP, TCP, read_headers
+from barewire.sdn.controller.hosts import Hosts
+from barewire.sdn.controller.outbox import Event
+from barewire.sdn.controller.settings import Settings
+from barewire.sdn.openflow.messages import (
+    CONTROLLER,
+    Ask,
+    Confirm,
+    Confirmed,
+    DeleteRule,
+    FrameIn,
+    FromSwitch,
+    Match,
+    PortChanged,
+    PortCounter,
+    PortCounters,
+    PortIs,
+    PortsAre,
+    Question,
+    Refused,
+    Rule,
+    RuleCounter,
+    RuleCounters,
+    RuleGone,
+    RulesAre,
+    SendFrame,
+    SetRule,
+    SwitchDown,
+    SwitchUp,
+    ToSwitch,
+    Why,
+)
+from barewire.topology import Network, Port
+
+# More hops than any loop-free path of the tests has.
+HOPS_MAX = 64
+SETTLED_S = 0.5
+
+
+def mac(host: str) -> str:
+    """h1 is 02:ba:7e:00:00:01."""
+    return f"02:ba:7e:00:00:{int(host[1:]):02x}"
+
+
+def address(host: str) -> str:
+    return f"10.77.0.{int(host[1:])}"
+
+
+def ethernet(source: str, destination: str, eth_type: int, payload: bytes) -> bytes:
+    to = bytes.fromhex((mac(destination) if ":" not in destination else destination).replace(":", ""))
+    return to + bytes.fromhex(mac(source).replace(":", "")) + eth_type.to_bytes(2, "big") + payload
+
+
+def tcp(
+    source: str, destination: str, source_port: int = 1000, destination_port: int = 2000, identification: int = 0
+) -> bytes:
+    """A TCP packet as far as its ports."""
+    ports = source_port.to_bytes(2, "big") + destination_port.to_bytes(2, "big")
+    ends = b"".join(bytes(map(int, address(host).split("."))) for host in (source, destination))
+    head = b"\x45\0\0\x28" + identification.to_bytes(2, "big") + b"\0\0\x40" + bytes([TCP]) + b"\0\0"
+    return ethernet(source, destination, IPV4, head + ends + ports + bytes(16))
+
+
+def llc(source: str, destination: str, is_jumbo: bool = False) -> bytes:
+    """An LLC frame: with a length, or under EtherType 0x8870."""
+    return ethernet(source, destination, 0x8870 if is_jumbo else 46, b"\x04\x04\x03" + bytes(43))
+
+
+@dataclass
+class Entry:
+    """A rule in a table, with its counters."""
+
+    rule: Rule
+    since_s: float
+    used_s: float
+    packets: int = 0
+    bytes: int = 0
+
+
+@dataclass
+class FakeSwitch:
+    """A switch: a table, ports, and messages that it has not done yet."""
+
+    name: str
+    ports: dict[int, bool]
+    capacity: int = 1 << 20
+    table: dict[tuple[Match, int], Entry] = field(default_factory=dict)
+    inbox: list[ToSwitch] = field(default_factory=list)
+    is_connected: bool = False
+    sent: dict[int, int] = field(default_factory=dict)
+
+    def best(self, frame: bytes, in_port: int) -> Entry | None:
+        """The rule of the highest priority that a frame matches."""
+        fitting = [entry for (match, _), entry in self.table.items() if matches(match, frame, in_port)]
+        return max(fitting, key=lambda entry: entry.rule.priority, default=None)
+
+
+def matches(match: Match, frame: bytes, in_port: int) -> bool:
+    headers = read_headers(frame)
+    assert headers is not None
+    pairs = (
+        (match.in_port, in_port),
+        (match.eth_src, headers.source),
+        (match.eth_dst, headers.destination),
+        (match.eth_type, headers.eth_type),
+        (match.ip_proto, headers.ip_proto),
+        (match.source_port, headers.source_port),
+        (match.destination_port, headers.destination_port),
+    )
+    return all(wanted is None or wanted == found for wanted, found in pairs)
+
+
+class World:
+    """Switches, the links between them, hosts that count what they get, and a controller."""
+
+    def __init__(
+        self, network: Network, settings: Settings | None = None, policy: Policy | None = None, seed: int = 1
+    ) -> None:
+        self.network = network
+        self.random = random.Random(seed)
+        self.now = 100.0
+        self.settings = settings or Settings()
+        self.policy = policy or Policy({"default": "stp"}, ())
+        self.cut: set[Port] = set()
+        self.delivered: list[tuple[str, bytes]] = []
+        self.lost: list[tuple[Port, bytes]] = []
+        self.to_controller = 0
+        self.events: list[Event] = []
+        self.switches = {
+            name: FakeSwitch(name, {port.number: True for port in network.ports[name]}) for name in network.switches
+        }
+        self._said: deque[tuple[str, FromSwitch]] = deque()
+        self.start_controller()
+
+    def start_controller(self) -> None:
+        """A controller that knows nothing but the hosts' names."""
+        hosts = Hosts({host: mac(host) for host in self.network.hosts})
+        self.controller = Controller(self.settings, self.policy, hosts, b"key", self.random.getrandbits(31))
+
+    def connect(self, *names: str) -> None:
+        """Connect switches, all if none is named."""
+        for name in names or self.switches:
+            switch = self.switches[name]
+            switch.is_connected = True
+            switch.inbox.clear()
+            self._said.append((name, SwitchUp(int(name[1:]))))
+
+    def disconnect(self, *names: str, tell: bool = True) -> None:
+        """Cut switches off from the controller; they go on forwarding."""
+        for name in names or self.switches:
+            self.switches[name].is_connected = False
+            self.switches[name].inbox.clear()
+            if tell:
+                self._said.append((name, SwitchDown("test")))
+
+    def restart_switch(self, name: str) -> None:
+        """Without its rules, and connected again."""
+        self.disconnect(name)
+        self.switches[name].table.clear()
+        self.connect(name)
+
+    def stand_up(self) -> None:
+        """All switches are connected, all links are found, all ports are settled."""
+        self.connect()
+        self.settle()
+        self.pass_time(SETTLED_S)
+        between = {port for port, peer in self.network.peers.items() if {port.node, peer.node} <= self.switches.keys()}
+        assert set(self.controller.discovery.peers) == between
+
+    # One thing at a time
+
+    def steps(self) -> Iterator[None]:
+        """Let one switch do one message, or the controller hear one, in random order, until nothing is left."""
+        while True:
+            self.turn()
+            choices: list[Callable[[], None]] = [self._hear] if self._said else []
+            choices += [lambda switch=switch: self._do_one(switch) for switch in self.switches.values() if switch.inbox]  # type: ignore[misc]
+            if not choices:
+                return
+            self.random.choice(choices)()
+            yield
+
+    def settle(self) -> None:
+        """Do all that is to be done now."""
+        for _ in self.steps():
+            pass
+
+    def pass_time(self, seconds: float, tick_s: float = 0.05) -> None:
+        """Let time pass; rules that are due end."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now = min(self.now + tick_s, end)
+            self._expire()
+            self.settle()
+
+    def turn(self) -> None:
+        """The controller does what is due."""
+        for name, messages in self.controller.poll(self.now).items():
+            if self.switches[name].is_connected:
+                self.switches[name].inbox += messages
+        self.events += self.controller.take_events()
+
+    def _hear(self) -> None:
+        name, event = self._said.popleft()
+        if self.switches[name].is_connected or isinstance(event, SwitchDown):
+            self.controller.handle(name, event, self.now)
+
+    def _say(self, switch: FakeSwitch, event: FromSwitch) -> None:
+        if switch.is_connected:
+            self._said.append((switch.name, event))
+
+    def _do_one(self, switch: FakeSwitch) -> None:
+        until = next((at for at, message in enumerate(switch.inbox) if isinstance(message, Confirm)), len(switch.inbox))
+        # Rules with the same match are not reordered in any switch we know; elsewhere that would break ADD itself.
+        self._do(
+            switch, switch.inbox.pop(self.random.randrange(until) if until and self._may_swap(switch, until) else 0)
+        )
+
+    def _may_swap(self, switch: FakeSwitch, until: int) -> bool:
+        places = [_place(message) for message in switch.inbox[:until] if not isinstance(message, SendFrame | Ask)]
+        return len(places) == len(set(places))
+
+    def _do(self, switch: FakeSwitch, message: ToSwitch) -> None:
+        match message:
+            case SetRule(rule):
+                self._set(switch, message, rule)
+            case DeleteRule(match, priority, cookie, mask):
+                entry = switch.table.get((match, priority))
+                if entry is not None and (entry.rule.cookie ^ cookie) & mask == 0:
+                    del switch.table[match, priority]
+                    if entry.rule.notify:
+                        self._say(switch, RuleGone(entry.rule.cookie, Why.DELETED))
+            case SendFrame(out, frame):
+                for port in out:
+                    self._leave(Port(switch.name, port), frame, HOPS_MAX)
+            case Confirm(token):
+                self._say(switch, Confirmed(token))
+            case Ask():
+                self._answer(switch, message)
+
+    def _set(self, switch: FakeSwitch, message: SetRule, rule: Rule) -> None:
+        place = rule.match, rule.priority
+        before = switch.table.get(place)
+        if before is None and len(switch.table) >= switch.capacity:
+            self._say(switch, Refused(5, 1, "table full", message, is_table_full=True))
+            return
+        switch.table[place] = Entry(rule, self.now, self.now)
+        if before is not None:
+            switch.table[place].packets, switch.table[place].bytes = before.packets, before.bytes
+
+    def _answer(self, switch: FakeSwitch, asked: Ask) -> None:
+        entries = [
+            entry
+            for entry in switch.table.values()
+            if entry.rule.cookie & asked.cookie_mask == asked.cookie & asked.cookie_mask
+        ]
+        counters = tuple(
+            RuleCounter(one.rule.cookie, one.packets, one.bytes, self.now - one.since_s) for one in entries
+        )
+        match asked.question:
+            case Question.PORTS:
+                self._say(
+                    switch, PortsAre(tuple(PortIs(number, f"p{number}", up) for number, up in switch.ports.items()))
+                )
+            case Question.PORT_COUNTERS:
+                self._say(switch, PortCounters(tuple(PortCounter(n, switch.sent.get(n, 0), 0) for n in switch.ports)))
+            case Question.RULES:
+                self._say(switch, RulesAre(tuple(one.rule for one in entries), counters))
+            case Question.RULE_COUNTERS:
+                self._say(switch, RuleCounters(counters))
+
+    # Packets
+
+    def send(self, host: str, frame: bytes) -> None:
+        """A host sends a frame."""
+        port = self.network.attachment(host)
+        assert port is not None
+        self._arrive(port, frame, HOPS_MAX)
+
+    def _arrive(self, port: Port, frame: bytes, hops: int) -> None:
+        switch = self.switches[port.node]
+        assert hops, f"a frame goes round for ever at {port}"
+        entry = switch.best(frame, port.number)
+        if entry is None:
+            self.lost.append((port, frame))
+            return
+        entry.used_s = self.now
+        entry.packets, entry.bytes = entry.packets + 1, entry.bytes + len(frame)
+        if not entry.rule.out:
+            self.lost.append((port, frame))
+        for out in entry.rule.out:
+            if out == CONTROLLER:
+                self.to_controller += 1
+                self._say(switch, FrameIn(port.number, frame))
+            else:
+                self._leave(Port(port.node, out), frame, hops - 1)
+
+    def _leave(self, port: Port, frame: bytes, hops: int) -> None:
+        switch = self.switches[port.node]
+        switch.sent[port.number] = switch.sent.get(port.number, 0) + len(frame)
+        peer = self.network.peers.get(port)
+        if peer is None or port in self.cut or not switch.ports.get(port.number):
+            self.lost.append((port, frame))
+        elif peer.node in self.switches:
+            self._arrive(peer, frame, hops)
+        elif frame[12:14] != LLDP.to_bytes(2, "big"):  # no host listens to it
+            self.delivered.append((peer.node, frame))
+
+    def where(self, host: str, frame: bytes) -> str:
+        """Say where a frame that a host would send ends: a host's name, `controller at s1`, `lost at s1:2`, `loop`."""
+        port = self.network.attachment(host)
+        for _ in range(HOPS_MAX):
+            assert port is not None
+            entry = self.switches[port.node].best(frame, port.number)
+            if entry is None or not entry.rule.out:
+                return f"lost at {port.node}"
+            (out,) = entry.rule.out
+            if out == CONTROLLER:
+                return f"controller at {port.node}"
+            leaves = Port(port.node, out)
+            if leaves in self.cut:
+                return f"lost at {leaves}"
+            port = self.network.peers[leaves]
+            if port.node not in self.switches:
+                return port.node
+        return "loop"
+
+    def received(self, host: str, frame: bytes) -> int:
+        """How often a host got a frame."""
+        return self.delivered.count((host, frame))
+
+    # Faults
+
+    def set_link(self, port: Port, is_up: bool) -> None:
+        """Pull a link at both ends, or plug it in."""
+        for end in (port, self.network.peers[port]):
+            (self.cut.discard if is_up else self.cut.add)(end)
+            if end.node in self.switches:
+                self.switches[end.node].ports[end.number] = is_up
+                self._say(self.switches[end.node], PortChanged(PortIs(end.number, f"p{end.number}", is_up)))
+
+    def _expire(self) -> None:
+        for switch in self.switches.values():
+            for place, entry in list(switch.table.items()):
+                idle = entry.rule.idle_s and self.now >= entry.used_s + entry.rule.idle_s
+                hard = entry.rule.hard_s and self.now >= entry.since_s + entry.rule.hard_s
+                if idle or hard:
+                    del switch.table[place]
+                    if entry.rule.notify:
+                        why = Why.IDLE if idle else Why.HARD
+                        self._say(switch, RuleGone(entry.rule.cookie, why, entry.packets, entry.bytes))
+
+
+def _place(message: ToSwitch) -> object:
+    if isinstance(message, SetRule):
+        return message.rule.match, message.rule.priority
+    assert isinstance(message, DeleteRule)
+    return message.match, message.priority
+
+
+def quiet(settings: Settings | None = None, **changes: float) -> Settings:
+    """Settings without time-outs, for tests that look at rules at leisure."""
+    return replace(settings or Settings(), **{"idle_s": 0, "hard_s": 0, **changes})  # type: ignore[arg-type]

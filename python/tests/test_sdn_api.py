@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The HTTP API: what its document says is what it does, and wrong requests get a clear answer and change nothing."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from openapi_spec_validator import validate
+from test_sdn_controller import acquainted
+
+from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
+from barewire.mpi.announcement import announcement
+from barewire.mpi.job import Job
+from barewire.mpi.libraries import Family, Library
+from barewire.sdn.api import documents
+from barewire.sdn.api.client import Announced, Client, GoneError
+from barewire.sdn.api.openapi import DOCUMENT
+from barewire.sdn.api.server import BODY_BYTES_MAX, Api
+from barewire.sdn.api.token import make_token, read_token
+from barewire.sdn.classify.policy import Policy
+from barewire.sdn.controller.hosts import Hosts
+from barewire.sdn.controller.settings import Settings
+from barewire.sdn.controller.shell import Shell
+
+TOKEN = "a-token-of-sixteen-characters"
+AUTHORISED = {"Authorization": f"Bearer {TOKEN}"}
+JOB = {"profile": "mpi", "hosts": ["h1", "h2"], "patterns": [[{"from": "h1", "to": "h2", "bytes": 5}]] * 2}
+
+
+def shell() -> Shell:
+    return Shell(
+        Settings(), Policy(), Hosts({"h1": "02:ba:7e:00:00:01", "h2": "02:ba:7e:00:00:02"}), [], lambda _: None
+    )
+
+
+def served(scenario: Callable[[TestClient[Any, Any], Shell], Awaitable[None]]) -> None:
+    """Run a scenario against the API."""
+
+    async def run() -> None:
+        controller = shell()
+        api = Api(controller, "127.0.0.1:8181", TOKEN)
+        async with TestClient(TestServer(api.application())) as client:
+            await scenario(client, controller)
+
+    asyncio.run(run())
+
+
+def schema(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{name}", "components": DOCUMENT["components"]}
+
+
+def test_the_document_is_valid_openapi_and_has_every_route() -> None:
+    validate(DOCUMENT)
+
+    async def scenario(client: TestClient[Any, Any], _: Shell) -> None:
+        answer = await client.get("/openapi.json")
+        assert await answer.json() == DOCUMENT, "public: it is no secret"
+        routes = {
+            (route.method, resource.canonical)
+            for resource in client.server.app.router.resources()  # type: ignore[attr-defined]
+            for route in resource
+            if route.method != "HEAD"
+        }
+        described = {
+            (method.upper(), path)
+            for path, item in DOCUMENT["paths"].items()
+            for method in item
+            if method != "parameters"
+        }
+        assert routes == described
+
+    served(scenario)
+
+
+@pytest.mark.parametrize(
+    "name", ["status", "switches", "hosts", "links", "loads", "flows", "strategies", "policy", "jobs"]
+)
+def test_what_is_shown_is_as_the_document_says(name: str) -> None:
+    async def scenario(client: TestClient[Any, Any], _: Shell) -> None:
+        await client.post("/v1/jobs", json=JOB, headers=AUTHORISED)
+        answer = await client.get(f"/v1/{name}", headers=AUTHORISED)
+        assert answer.status == 200
+        jsonschema.validate(await answer.json(), schema(name.capitalize()))
+
+    served(scenario)
+
+
+def test_flows_links_and_switches_of_a_network_are_as_the_document_says() -> None:
+    world = acquainted()
+    for name in ("status", "switches", "hosts", "links", "loads", "flows"):
+        document = getattr(documents, name)(world.controller, world.now)
+        jsonschema.validate(document, schema(name.capitalize()))
+        if name not in ("status", "loads"):
+            assert len(document[name]) >= 15
+
+
+def test_a_jobs_life() -> None:
+    async def scenario(client: TestClient[Any, Any], controller: Shell) -> None:
+        made = await client.post("/v1/jobs", json=JOB, headers=AUTHORISED)
+        job = await made.json()
+        assert made.status == 201
+        jsonschema.validate(job, schema("Job"))
+        assert controller.core.router.picture.patterns == ({("h1", "h2"): 5}, {("h1", "h2"): 5})
+        path = f"/v1/jobs/{job['id']}"
+        assert (await client.post(f"{path}/step", headers=AUTHORISED)).status == 200
+        assert (await client.post(f"{path}/step", json={"to": 9}, headers=AUTHORISED)).status == 422
+        more = await client.post(f"{path}/patterns", json={"patterns": JOB["patterns"]}, headers=AUTHORISED)
+        assert (await more.json())["patterns"] == 4
+        assert (await client.put(f"{path}/lease", headers=AUTHORISED)).status == 200
+        shown = await client.get(path, headers=AUTHORISED)
+        assert (await shown.json())["current"] == 1
+        assert (await client.delete(path, headers=AUTHORISED)).status == 204
+        for method, gone in (("GET", path), ("DELETE", path), ("PUT", f"{path}/lease"), ("POST", f"{path}/step")):
+            answer = await client.request(method, gone, headers=AUTHORISED)
+            assert answer.status == 404 and "announce it again" in (await answer.json())["error"]
+        assert controller.core.router.picture.patterns == ()
+
+    served(scenario)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [None, "", "Bearer", "Bearer ", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}x", f"Basic {TOKEN}", TOKEN, "Bearer \xe9"],
+)
+def test_without_the_token_nothing_is_shown_or_changed(header: str | None) -> None:
+    async def scenario(client: TestClient[Any, Any], controller: Shell) -> None:
+        headers = {} if header is None else {"Authorization": header}
+        for method, path in (
+            ("GET", "/v1/flows"),
+            ("POST", "/v1/jobs"),
+            ("PUT", "/v1/policy/mpi"),
+            ("GET", "/v1/nothing"),
+        ):
+            answer = await client.request(method, path, json=JOB, headers=headers)
+            assert answer.status == 401 and "Authorization: Bearer" in (await answer.json())["error"]
+        assert not controller.core.jobs.all
+
+    served(scenario)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "said"),
+    [
+        ("POST", "/v1/jobs", b"{", 400, "not JSON"),
+        ("POST", "/v1/jobs", b"\xff", 400, "not JSON"),
+        ("POST", "/v1/jobs", b"[" * 100_000, 400, "not JSON"),
+        ("POST", "/v1/jobs", b"[]", 422, "an announcement is a JSON object"),
+        ("POST", "/v1/jobs", b'{"profile": "mpi", "hosts": ["h9"]}', 422, "unknown hosts: h9; known are h1, h2"),
+        ("POST", "/v1/jobs", b" " * (BODY_BYTES_MAX + 1), 413, "announce patterns one after the other"),
+        ("PUT", "/v1/policy/mpi", b'{"strategy": "best"}', 422, "there are: stp"),
+        ("PUT", "/v1/policy/mpi", b'{"strategy": 3}', 422, "GET /v1/strategies names them"),
+        ("PUT", "/v1/policy/mpi", b'{"other": 3}', 422, "a JSON object with strategy"),
+        ("PUT", "/v1/policy/a%20b", b'{"strategy": "stp"}', 422, "is no profile"),
+        ("POST", "/v1/jobs/x/step", b'{"to": 0}', 404, "there is no job x"),
+        ("POST", "/v1/jobs/x/step", b'{"to": "next"}', 422, "the pattern of this number"),
+        ("GET", "/v1/nothing", b"", 404, "/openapi.json says what there is"),
+        ("DELETE", "/v1/jobs", b"", 405, "/openapi.json says what there is"),
+    ],
+)
+def test_a_wrong_request_is_told_what_to_do_and_changes_nothing(
+    method: str, path: str, body: bytes, status: int, said: str
+) -> None:
+    async def scenario(client: TestClient[Any, Any], controller: Shell) -> None:
+        before = controller.core.policy
+        answer = await client.request(method, path, data=body, headers=AUTHORISED)
+        document = await answer.json()
+        assert answer.status == status and said in document["error"], document
+        jsonschema.validate(document, schema("Error"))
+        assert controller.core.policy is before and not controller.core.jobs.all
+
+    served(scenario)
+
+
+def test_a_strategy_is_set_for_a_profile() -> None:
+    async def scenario(client: TestClient[Any, Any], controller: Shell) -> None:
+        answer = await client.put("/v1/policy/mpi", json={"strategy": "isolated:seconds=30"}, headers=AUTHORISED)
+        assert answer.status == 200 and (await answer.json())["strategies"]["mpi"] == "isolated:seconds=30"
+        assert controller.core.policy.strategies["mpi"] == "isolated:seconds=30"
+
+    served(scenario)
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("0.0.0.0:8181", "every address of this machine"),
+        ("[::]:8181", "every address of this machine"),
+        (":8181", "is no place"),
+        ("localhost:8181", "is no place"),
+        ("127.0.0.1:70000", "there is no port"),
+        ("unix:", "is no place"),
+    ],
+)
+def test_the_api_is_served_at_one_address_only(place: str, said: str) -> None:
+    async def scenario() -> None:
+        with pytest.raises(WrongUse, match=said.replace("[", r"\[")):
+            Api(shell(), place, TOKEN)
+
+    asyncio.run(scenario())
+
+
+def test_a_token_file_is_the_owners_alone(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "token"
+    token = make_token(file)
+    assert file.stat().st_mode & 0o777 == 0o600 and len(token) > 30 and make_token(file) == token == read_token(file)
+    file.chmod(0o640)
+    with pytest.raises(WrongUse, match="chmod 600"):
+        read_token(file)
+    file.chmod(0o600)
+    file.write_text("short")
+    with pytest.raises(WrongUse, match="is no token"):
+        read_token(file)
+    with pytest.raises(WrongUse, match="no token in"):
+        read_token(tmp_path / "none")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MachineCannot, match="cannot make the token file"):
+        make_token(tmp_path / "file" / "token")
+
+
+class Running:
+    """An API on a Unix socket, in a thread with an event loop of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.token_file = folder / "token"
+        self.url = f"unix:{folder}/api.sock"
+        token = make_token(self.token_file)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+
+        async def begin() -> Shell:
+            controller = shell()
+            self._api = Api(controller, self.url, token)
+            await self._api.open()
+            return controller
+
+        self.shell = asyncio.run_coroutine_threadsafe(begin(), self._loop).result(5)
+
+    def end(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._api.close(), self._loop).result(5)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    api = Running(tmp_path)
+    yield api
+    api.end()
+
+
+def test_a_program_announces_steps_and_withdraws(running: Running) -> None:
+    client = Client(running.url, running.token_file)
+    job = client.announce(JOB)
+    assert client.step(job["id"])["current"] == 1
+    assert client.append(job["id"], JOB["patterns"])["patterns"] == 4  # type: ignore[arg-type]
+    assert [one["id"] for one in client.get("jobs")["jobs"]] == [job["id"]]
+    client.withdraw(job["id"])
+    with pytest.raises(GoneError):
+        client.renew(job["id"])
+    with pytest.raises(WrongUse, match="unknown hosts: h7"):
+        client.announce({"profile": "mpi", "hosts": ["h7"]})
+    assert client.set_strategy("mpi", "stp")["strategies"]["mpi"] == "stp"
+
+
+def test_a_job_stays_announced_while_it_runs_even_if_the_controller_forgets_it(running: Running) -> None:
+    complaints: list[str] = []
+    client = Client(running.url, running.token_file)
+    with Announced(client, {**JOB, "lease_s": 1}, complaints.append) as announced:
+        first = announced.id
+        threading.Event().wait(1.5)
+        assert [job["id"] for job in client.get("jobs")["jobs"]] == [first], "renewed"
+        client.withdraw(first)  # as a controller that restarts would
+        threading.Event().wait(0.8)
+        assert announced.id != first and [job["id"] for job in client.get("jobs")["jobs"]] == [announced.id]
+    assert client.get("jobs")["jobs"] == [] and not complaints
+
+
+def test_a_controller_that_is_not_there_is_said(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    make_token(token)
+    with pytest.raises(MeasurementFailed, match="does it run"):
+        Client(f"unix:{tmp_path}/none", token).get("status")
+    with pytest.raises(WrongUse, match="write http://ADDRESS:PORT or unix:PATH"):
+        Client("ftp://somewhere", token)
+
+
+def test_what_run_announces_of_a_job() -> None:
+    library = Library("mpich", Family.MPICH, "4.0", Path("/lib/libmpi.so"))
+    job = Job(library, (("localhost", 2), ("b", 1)), (), ("./program", "x"))
+    assert announcement(job, "barewire", "a") == {
+        "name": "./program",
+        "profile": "mpi",
+        "hosts": ["a", "b"],
+        "ranks": ["a", "a", "b"],
+        "traffic": [{"protocol": "llc"}],
+    }
+    assert announcement(job, "ofi-tcp", "a")["traffic"] == []

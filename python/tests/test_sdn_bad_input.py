@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What must not bring the network down: loops, floods, forgeries, full tables, strategies that fail."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from fake_switches import World, address, ethernet, llc, mac, matches, quiet, tcp
+from test_sdn_controller import acquainted
+
+from barewire.errors import WrongUse
+from barewire.sdn.classify.policy import Policy
+from barewire.sdn.controller.frames import ARP, BROADCAST, probe, read_headers, read_probe
+from barewire.sdn.controller.full_tables import CARRIED_S
+from barewire.sdn.controller.rules import Kind, kind_of
+from barewire.sdn.flow import FlowKey
+from barewire.sdn.openflow.messages import Match
+from barewire.topology import Network, Port, fat_tree
+
+
+def arp(host: str, target: str, is_request: bool = True, sender: str | None = None, to: str = BROADCAST) -> bytes:
+    """An ARP packet of a host's."""
+    head = b"\0\1\x08\0\6\4\0" + (b"\1" if is_request else b"\2")
+    ends = _mac(host), _ip(sender or address(host)), bytes(6), _ip(target)
+    return ethernet(host, to, ARP, head + b"".join(ends))
+
+
+def test_addresses_are_answered_by_the_controller_and_asked_for_only_at_the_edge() -> None:
+    world = World(fat_tree(4, servers=0), quiet())
+    world.stand_up()
+    world.send("h1", arp("h1", address("h16")))
+    world.settle()
+    asked = [host for host, frame in world.delivered]
+    assert sorted(asked) == sorted(host for host in world.network.hosts if host != "h1"), "each other host, once"
+    world.delivered.clear()
+    world.send("h16", arp("h16", address("h1"), is_request=False, to=mac("h1")))
+    world.settle()
+    assert [host for host, _ in world.delivered] == ["h1"], "the answer reaches who asked"
+    world.delivered.clear()
+    world.send("h9", arp("h9", address("h16")))
+    world.settle()
+    ((host, frame),) = world.delivered
+    headers = read_headers(frame)
+    assert host == "h9" and headers is not None and headers.arp is not None
+    assert (headers.arp.sender, headers.arp.sender_mac) == (address("h16"), mac("h16")), "known now, so not asked again"
+
+
+def test_an_address_of_a_file_cannot_be_taken_over() -> None:
+    world = acquainted()
+    hosts = world.controller.hosts
+    hosts._give(hosts.by_name["h16"], address("h16"))
+    hosts._fixed.add(address("h16"))
+    world.send("h2", arp("h2", address("h1"), sender=address("h16")))
+    world.settle()
+    known = hosts.with_address(address("h16"))
+    assert known is not None and known.name == "h16"
+    assert world.controller.reception.counts["an address that is another's"] == 1
+
+
+def test_broadcasts_do_not_storm_where_links_make_a_loop() -> None:
+    """A ring of three switches, each joined to the next twice: everybody gets a broadcast once."""
+    world = World(ring(), quiet())
+    world.stand_up()
+    frame = ethernet("h1", BROADCAST, 0x0842, b"wake")
+    world.send("h1", frame)
+    world.settle()
+    assert sorted(host for host, got in world.delivered if got == frame) == ["h2", "h3"]
+    assert world.to_controller < 100
+
+
+def test_a_loop_outside_the_network_does_not_multiply_broadcasts() -> None:
+    """Two edge ports joined by something that passes no probes on: what leaves one comes back through the other."""
+    world = acquainted()
+    frame = ethernet("h1", BROADCAST, 0x0842, b"wake")
+    there = world.network.attachment("h9")
+    assert there is not None
+    world.send("h1", frame)
+    world.settle()
+    for _ in range(50):
+        world._arrive(there, frame, 64)
+        world.settle()
+    assert world.received("h16", frame) == 1
+    assert world.controller.hosts.by_name["h1"].port == world.network.attachment("h1"), "and nobody has moved"
+
+
+def test_a_port_that_floods_is_held_off_and_others_are_not() -> None:
+    world = acquainted(frames_burst=100, frames_per_s=100)
+    frame = tcp("h1", "h16")
+    world.send("h1", frame)
+    world.settle()
+    for number in range(3000):
+        world.send("h1", tcp("h1", "h16", number + 1, 7))
+        if number % 10 == 0:
+            world.settle()
+    assert world.to_controller < 600, "its switch drops what no rule takes"
+    assert any(event.kind == "flood" for event in world.events)
+    assert world.where("h1", frame) == "h16", "flows with rules go on"
+    world.send("h2", tcp("h2", "h16", 5, 5))
+    world.settle()
+    assert world.where("h2", tcp("h2", "h16", 5, 5)) == "h16", "and so do other ports"
+    world.pass_time(3)
+    world.send("h1", tcp("h1", "h15", 5, 5))
+    world.settle()
+    assert world.where("h1", tcp("h1", "h15", 5, 5)) == "h15", "until it is quiet again"
+
+
+def test_many_addresses_behind_one_port_do_not_grow_the_controller() -> None:
+    world = acquainted(frames_burst=100_000)
+    before = len(world.controller.hosts.by_mac)
+    frame = tcp("h1", "h16")
+    for number in range(2000):
+        forged = b"\x02\x99" + number.to_bytes(4, "big")
+        world.send("h1", frame[:6] + forged + frame[12:])
+        world.settle()
+    assert len(world.controller.hosts.by_mac) - before <= 256
+
+
+def test_forged_and_foreign_probes_make_no_links() -> None:
+    world = acquainted()
+    peers = dict(world.controller.discovery.peers)
+    for forged in (probe(b"wrong key", "s20", 3), probe(b"key", "s20", 3)[:-20], probe(b"key", "s20", 3)[:40]):
+        assert read_probe(b"key", forged) is None
+        world.send("h1", forged)
+    world.settle()
+    assert world.controller.discovery.peers == peers
+    assert world.controller.reception.counts["foreign LLDP"] == 3
+
+
+def test_frames_of_any_bytes_are_read_or_refused(seed: int = 1) -> None:
+    chance = random.Random(seed)
+    whole = [tcp("h1", "h2"), llc("h1", "h2"), arp("h1", address("h2")), probe(b"key", "s1", 1)]
+    for _ in range(5000):
+        frame = bytearray(chance.choice(whole))
+        for _ in range(chance.randrange(1, 6)):
+            frame[chance.randrange(len(frame))] = chance.randrange(256)
+        cut = bytes(frame[: chance.randrange(len(frame) + 1)])
+        read_headers(cut)
+        assert read_probe(b"other", cut) is None
+
+
+def test_what_is_not_routed_is_dropped_at_its_port_for_a_while() -> None:
+    world = acquainted()
+    frame = ethernet("h1", "h2", 0x86DD, bytes(60))
+    for _ in range(20):
+        world.send("h1", frame)
+        world.settle()
+    assert world.where("h1", frame) == "lost at s13" and world.where("h1", tcp("h1", "h9")) == "controller at s13"
+    assert world.controller.reception.counts["EtherType 0x86dd, which is not routed"] == 1
+
+
+def test_idle_flows_make_room_in_a_full_table() -> None:
+    world = acquainted(flow_statistics_s=0.5)
+    world.pass_time(2)
+    switch = world.switches["s13"]
+    switch.capacity = len(switch.table)
+    world.send("h1", tcp("h1", "h16"))
+    world.settle()
+    assert world.where("h1", tcp("h1", "h16")) == "h16" and len(switch.table) <= switch.capacity
+    assert any("idle flows made room" in event.text for event in world.events)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_rule_to_a_host_stands_in_where_all_flows_are_busy(seed: int) -> None:
+    """Twenty busy flows through an edge switch with room for six: all arrive, by rules, and the table stays bounded."""
+    world = acquainted(seed, flow_statistics_s=0.5)
+    switch = world.switches["s20"]
+    frames = {(host, port): tcp(host, "h16", port, 7) for host in ("h1", "h5", "h9", "h13") for port in range(5)}
+    switch.capacity = len(switch.table) + 6
+    for _ in range(8):
+        for (host, _), frame in frames.items():
+            world.send(host, frame)
+        world.pass_time(0.25)
+    assert len(switch.table) <= switch.capacity
+    for (host, _), frame in frames.items():
+        assert world.where(host, frame) in ("h16", f"controller at {world.network.attachment(host).node}")  # type: ignore[union-attr]
+    assert any("stands in" in event.text for event in world.events)
+    sent = world.received("h16", frames["h1", 0])
+    assert sent == 8 and not [frame for _, frame in world.lost if frame in frames.values()]
+    kinds = [kind_of(entry.rule.cookie) for entry in switch.table.values()]
+    assert Kind.TO_HOST in kinds
+
+
+def test_a_switch_that_takes_no_rule_at_all_is_worked_round_by_the_controller() -> None:
+    world = acquainted()
+    world.switches["s13"].capacity = 0
+    for number in range(5):
+        world.send("h1", tcp("h1", "h16", identification=number))
+        world.settle()
+    assert len({frame for host, frame in world.delivered if host == "h16" and frame[14:16] == b"\x45\0"}) >= 5
+    assert world.controller.full.carries(FlowKey("h1", "h16", "tcp", 1000, 2000), world.now)
+    world.switches["s13"].capacity = 1000
+    world.pass_time(CARRIED_S + 1)
+    world.send("h1", tcp("h1", "h16"))
+    world.settle()
+    assert world.where("h1", tcp("h1", "h16")) == "h16"
+
+
+class Failing:
+    """A strategy with mistakes."""
+
+    name = "failing"
+    period_s = 1.0
+
+    def place(self, flow, paths, view):  # type: ignore[no-untyped-def]
+        raise ZeroDivisionError("a mistake")
+
+    def rearrange(self, view):  # type: ignore[no-untyped-def]
+        if len(view.placed) % 2:
+            raise KeyError("another")
+        return {key: (Port("s99", 1),) for key in view.placed}
+
+
+def test_a_strategy_that_fails_does_not_stop_the_network() -> None:
+    world = World(fat_tree(4, servers=0), quiet(), Policy({"default": "test_sdn_bad_input:Failing"}, ()))
+    world.stand_up()
+    for host in ("h16", "h1"):
+        world.send(host, tcp(host, "h1" if host == "h16" else "h16"))
+        world.settle()
+    world.pass_time(2)
+    world.send("h16", tcp("h16", "h1"))
+    world.pass_time(2)
+    assert world.where("h1", tcp("h1", "h16")) == "h16"
+    said = [event.text for event in world.events if event.kind == "strategy failed"]
+    assert any("a mistake" in text for text in said) and any("chose no shortest path" in text for text in said)
+    assert any("another" in text for text in said)
+
+
+def test_an_unknown_strategy_is_refused_and_nothing_changes() -> None:
+    world = acquainted()
+    before = world.controller.policy
+    with pytest.raises(WrongUse, match="there is no strategy 'best'; there are: stp"):
+        world.controller.set_strategy("mpi", "best", world.now)
+    assert world.controller.policy is before
+
+
+def test_another_strategy_re_places_its_profiles_flows() -> None:
+    world = acquainted()
+    frame = tcp("h1", "h16", identification=3)
+    world.send("h1", frame)
+    world.settle()
+    way = world.controller.router.ways.get(FlowKey("h1", "h16", "tcp", 1000, 2000))
+    assert way is not None
+    before = way.path
+    world.controller.set_strategy("default", "ecmp-published", world.now)
+    for _ in world.steps():
+        assert world.where("h1", frame) == "h16"
+    assert way.path != before
+
+
+def test_memory_does_not_grow_with_flows_that_come_and_go() -> None:
+    world = World(
+        fat_tree(4, servers=0), replace(quiet(), idle_s=1, hard_s=5, margin_s=1, frames_burst=10**6, frames_per_s=10**6)
+    )
+    world.stand_up()
+    world.send("h16", tcp("h16", "h1", 9, 9))
+    world.settle()
+    for number in range(3000):
+        world.send("h1", tcp("h1", "h16", number + 1, 7))
+        if number % 100 == 0:
+            world.pass_time(1, tick_s=0.5)
+    world.pass_time(12, tick_s=0.5)
+    controller = world.controller
+    assert not len(controller.router.ways) and not controller.router.ways.crossing
+    assert all(len(switch.table) == 4 for switch in world.switches.values())
+    assert not controller.router.ways._through and not controller.router._reservations
+    assert len(controller.outbox._later) < 20 and all(not line.barriers for line in controller.outbox._lines.values())
+
+
+def ring() -> Network:
+    """Three switches in a ring, two links between each pair, a host on each."""
+    peers: dict[Port, Port] = {}
+    for number in (1, 2, 3):
+        following = number % 3 + 1
+        for link in (0, 1):
+            peers[Port(f"s{number}", 2 + link)] = Port(f"s{following}", 4 + link)
+        peers[Port(f"h{number}", 1)] = Port(f"s{number}", 1)
+    return Network(("s1", "s2", "s3"), ("h1", "h2", "h3"), peers | {peer: port for port, peer in peers.items()})
+
+
+def test_any_match_without_fields_matches_all() -> None:
+    """The checker's own matching, which everything here relies on."""
+    assert matches(Match(), tcp("h1", "h2"), 1)
+    assert not matches(Match(in_port=2), tcp("h1", "h2"), 1)
+    assert not matches(Match(eth_type=0x05FF), tcp("h1", "h2"), 1) and matches(
+        Match(eth_type=0x05FF), llc("h1", "h2"), 1
+    )
+
+
+def _mac(host: str) -> bytes:
+    return bytes.fromhex(mac(host).replace(":", ""))
+
+
+def _ip(text: str) -> bytes:
+    return bytes(map(int, text.split(".")))

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What a flow is: announced, by signature, by behaviour; and what is wrong in a file or an announcement."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from fake_switches import tcp
+from test_sdn_controller import acquainted
+
+from barewire.errors import WrongUse
+from barewire.sdn.classify.classifier import Carried, Known, classify
+from barewire.sdn.classify.jobs import JOBS_MAX, Jobs, UnknownJobError
+from barewire.sdn.classify.policy import Policy, parse_policy
+from barewire.sdn.flow import FlowKey
+
+HOSTS = [f"h{number}" for number in range(1, 17)]
+RING: Mapping[str, Any] = {
+    "name": "ring",
+    "profile": "mpi",
+    "hosts": ["h1", "h3", "h5"],
+    "ranks": ["h1", "h1", "h3", "h5"],
+    "patterns": [
+        [{"from": 0, "to": 2, "bytes": 10}, {"from": 1, "to": 2, "bytes": 5}, {"from": 0, "to": 1, "bytes": 99}],
+        [{"from": "h5", "to": "h1", "bytes": 7}],
+    ],
+}
+
+
+def tcp_key(source: str, destination: str, port: int) -> FlowKey:
+    return FlowKey(source, destination, "tcp", 40000, port)
+
+
+def test_the_published_signatures_hold_unless_a_file_has_others() -> None:
+    policy, jobs = parse_policy("", "empty"), Jobs()
+    assert classify(tcp_key("h1", "h2", 1030), policy, jobs) == Known("mpi", "signature")
+    assert classify(FlowKey("h1", "h2", "tcp", 22, 50000), policy, jobs).profile == "mpi", "either end's port counts"
+    assert classify(tcp_key("h1", "h2", 13562), policy, jobs).profile == "hadoop"
+    assert classify(FlowKey("h1", "h2", "llc"), policy, jobs).profile == "mpi"
+    assert classify(tcp_key("h1", "h2", 1045), policy, jobs) == Known()
+    assert classify(FlowKey("h1", "h2", "udp", 1, 1030), policy, jobs) == Known()
+    other = parse_policy('[[signature]]\nprofile = "web"\nports = [80]\n', "file")
+    assert classify(tcp_key("h1", "h2", 80), other, jobs).profile == "web"
+    assert classify(tcp_key("h1", "h2", 1030), other, jobs) == Known()
+
+
+def test_behaviour_decides_only_what_nothing_else_knows() -> None:
+    text = '[[behaviour]]\nprofile = "elephant"\nbytes_min = 1000\npacket_bytes_min = 500\n'
+    policy, jobs = parse_policy(text, "file"), Jobs()
+    big, small = Carried(2, 2000, 1.0), Carried(200, 2000, 1.0)
+    assert classify(tcp_key("h1", "h2", 7), policy, jobs, big) == Known("elephant", "behaviour")
+    assert classify(tcp_key("h1", "h2", 7), policy, jobs, small) == Known()
+    assert classify(tcp_key("h1", "h2", 22), policy, jobs, big).profile == "mpi"
+
+
+def test_announcements_win_and_the_one_that_says_which_traffic_is_its_own_wins_over_others() -> None:
+    policy, jobs = Policy(), Jobs()
+    first = jobs.announce(RING, HOSTS, 0.0)
+    assert classify(tcp_key("h1", "h3", 9000), policy, jobs) == Known("mpi", "announced", 15), (
+        "ranks of one host together"
+    )
+    shuffle = {"profile": "hadoop", "hosts": HOSTS, "traffic": [{"protocol": "tcp", "ports": ["13000-14000"]}]}
+    jobs.announce(shuffle, HOSTS, 1.0)
+    assert classify(tcp_key("h1", "h3", 13562), policy, jobs).profile == "hadoop"
+    assert classify(tcp_key("h1", "h3", 9000), policy, jobs).profile == "mpi"
+    jobs.withdraw(first.id)
+    assert classify(tcp_key("h1", "h3", 9000), policy, jobs) == Known("hadoop", "signature")
+    assert classify(tcp_key("h1", "h3", 9999), policy, jobs) == Known()
+
+
+def test_patterns_of_all_jobs_are_merged_step_by_step_and_stay_the_same_object_until_they_change() -> None:
+    jobs = Jobs()
+    ring = jobs.announce(RING, HOSTS, 0.0)
+    other = jobs.announce({**RING, "patterns": RING["patterns"][:1]}, HOSTS, 0.0)
+    assert jobs.patterns == ({("h1", "h3"): 30}, {("h5", "h1"): 7})
+    assert jobs.patterns is jobs.patterns
+    before = jobs.patterns
+    jobs.renew(ring.id, 1.0)
+    assert jobs.patterns is before
+    jobs.step(ring.id, None, 2.0)
+    assert jobs.patterns == ({("h5", "h1"): 7, ("h1", "h3"): 15},)
+    with pytest.raises(WrongUse, match="has 2 patterns, numbered from 0, none is 2: append more"):
+        jobs.step(ring.id, None, 2.0)
+    jobs.append(ring.id, [[{"from": 3, "to": 0, "bytes": 4}]], 3.0)
+    jobs.step(ring.id, 2, 3.0)
+    jobs.withdraw(other.id)
+    assert jobs.patterns == ({("h5", "h1"): 4},)
+
+
+def test_jobs_that_are_not_renewed_are_forgotten() -> None:
+    jobs = Jobs()
+    job = jobs.announce({**RING, "lease_s": 10}, HOSTS, 0.0)
+    jobs.renew(job.id, 9.0)
+    assert jobs.expire(18.9) == [] and jobs.next_s() == 19.0
+    assert [gone.id for gone in jobs.expire(19.0)] == [job.id] and jobs.patterns == ()
+    with pytest.raises(UnknownJobError, match="announce it again"):
+        jobs.renew(job.id, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"hosts": ["h1", "h99", "h98"]}, "unknown hosts: h98, h99; known are h1, h10"),
+        ({"hosts": []}, "needs hosts"),
+        ({"hosts": "h1"}, "hosts are a list"),
+        ({"ranks": ["h1", "h2"]}, "unknown ranks: h2; known are h1, h3, h5"),
+        ({"profile": "a b"}, "needs a profile"),
+        ({"profile": None}, "needs a profile"),
+        ({"volume": 3}, "an announcement has no 'volume'; it has name, profile"),
+        ({"lease_s": 0}, "lease_s is 1 to 3600 seconds"),
+        ({"lease_s": True}, "lease_s is 1 to 3600 seconds"),
+        ({"traffic": [{"protocol": "sctp"}]}, "there is no protocol 'sctp'; there are tcp, udp, ip, llc"),
+        ({"traffic": [{"protocol": "llc", "ports": [1]}]}, "llc has no ports"),
+        ({"traffic": [{"ports": ["9-3"]}]}, "'9-3' is no port"),
+        ({"traffic": [{"ports": [65536]}]}, "65536 is no port"),
+        ({"patterns": [[{"from": 0, "to": 9, "bytes": 1}]]}, "pattern 0: '9' is neither a rank of the 4"),
+        ({"patterns": [[], [{"from": 0, "to": "h2", "bytes": 1}]]}, "pattern 1: 'h2' is neither a rank"),
+        ({"patterns": [[{"from": 0, "to": 1}]]}, "a flow is"),
+        ({"patterns": [[{"from": 0, "to": 2, "bytes": -1}]]}, "bytes are a whole number above 0"),
+        ({"patterns": [3]}, "is a list of flows"),
+        ({"name": "x\n"}, "printable"),
+    ],
+)
+def test_an_announcement_that_cannot_be_says_what_is_wrong_and_changes_nothing(
+    changes: dict[str, Any], said: str
+) -> None:
+    jobs = Jobs()
+    with pytest.raises(WrongUse) as refused:
+        jobs.announce({**RING, **changes}, HOSTS, 0.0)
+    assert said in str(refused.value)
+    assert not jobs.all and jobs.patterns == ()
+
+
+def test_there_is_an_end_to_announcements() -> None:
+    jobs = Jobs()
+    for _ in range(JOBS_MAX):
+        jobs.announce({"profile": "mpi", "hosts": ["h1"]}, HOSTS, 0.0)
+    with pytest.raises(WrongUse, match="withdraw some"):
+        jobs.announce({"profile": "mpi", "hosts": ["h1"]}, HOSTS, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[strategies]\nmpi = ", "policy p.toml: "),
+        (
+            '[strategies]\nmpi = "isolated"\nhadoop = "best"\n',
+            "policy p.toml, line 3: there is no strategy 'best'; there are: stp",
+        ),
+        ('[strategies]\nmpi = "isolated:seconds=-1"\n', "line 2: isolated's seconds"),
+        ('\n[stratagems]\nmpi = "stp"\n', "line 2: there is no 'stratagems'"),
+        (
+            '[[signature]]\nprofile = "a"\nports = [1]\n\n[[signature]]\nprofile = "b"\nport = [1]\n',
+            "line 5: there is no 'port'",
+        ),
+        ("[[signature]]\nports = [1]\n", "line 1: needs a profile"),
+        ('[[signature]]\nprofile = "a"\n', "line 1: a signature needs a protocol or ports"),
+        ('[signature]\nprofile = "a"\n', "write each signature as [[signature]]"),
+        ('[[behaviour]]\nprofile = "a"\n', "line 1: a behaviour needs a bound: bytes_min"),
+        ('[[behaviour]]\nprofile = "a"\nbytes_min = "many"\n', "bytes_min is a number from 0, not 'many'"),
+    ],
+)
+def test_a_mistake_in_the_policy_file_is_told_with_its_line(text: str, said: str) -> None:
+    with pytest.raises(WrongUse) as refused:
+        parse_policy(text, "p.toml")
+    assert said in str(refused.value)
+
+
+def test_a_flow_that_is_known_better_is_placed_by_its_new_strategy() -> None:
+    """Announced while it runs: it moves without losing a packet; withdrawn: it moves back."""
+    world = acquainted()
+    world.controller.policy = Policy({"default": "stp", "mpi": "ecmp-published"}, ())
+    frame = tcp("h1", "h16", identification=3)
+    world.send("h1", frame)
+    world.settle()
+    way = world.controller.router.ways.get(FlowKey("h1", "h16", "tcp", 1000, 2000))
+    assert way is not None
+    first = way.path
+    job = world.controller.jobs.announce({"profile": "mpi", "hosts": ["h1", "h16"]}, HOSTS, world.now)
+    world.controller.jobs_changed(world.now)
+    for _ in world.steps():
+        assert world.where("h1", frame) == "h16"
+    assert way.path != first and way.placed.flow.profile == "mpi" and way.known_by == "announced"
+    world.controller.jobs.withdraw(job.id)
+    world.controller.jobs_changed(world.now)
+    for _ in world.steps():
+        assert world.where("h1", frame) == "h16"
+    assert way.path == first
+
+
+def test_a_lease_that_ends_changes_flows_back_by_itself() -> None:
+    world = acquainted()
+    world.controller.policy = Policy({"default": "stp", "mpi": "ecmp"}, ())
+    world.controller.jobs.announce({"profile": "mpi", "hosts": ["h1", "h16"], "lease_s": 2}, HOSTS, world.now)
+    world.controller.jobs_changed(world.now)
+    world.send("h1", tcp("h1", "h16"))
+    world.settle()
+    way = world.controller.router.ways.get(FlowKey("h1", "h16", "tcp", 1000, 2000))
+    assert way is not None and way.placed.flow.profile == "mpi"
+    world.pass_time(2.2)
+    assert way.placed.flow.profile == "default"
+    assert any("was not renewed" in event.text for event in world.events)
+
+
+def test_announced_patterns_move_planned_flows_when_the_job_steps() -> None:
+    """Four flows of one switch pair to another: planned apart, also for the next pattern, without a lost packet."""
+    world = acquainted()
+    world.controller.policy = Policy({"default": "stp", "mpi": "planned"}, ())
+    rings = [["h1", "h5", "h2", "h6"], ["h1", "h6", "h2", "h5"]]
+    patterns = [
+        [{"from": one, "to": other, "bytes": 10**6} for one, other in zip(ring, ring[1:] + ring[:1], strict=True)]
+        for ring in rings
+    ]
+    document = {"profile": "mpi", "hosts": rings[0], "patterns": patterns}
+    job = world.controller.jobs.announce(document, HOSTS, world.now)
+    world.controller.jobs_changed(world.now)
+    for step, ring in enumerate(rings):
+        if step:
+            world.controller.jobs.step(job.id, None, world.now)
+            world.controller.jobs_changed(world.now)
+        pairs = list(zip(ring, ring[1:] + ring[:1], strict=True))
+        for source, destination in pairs:
+            world.send(source, tcp(source, destination))
+        world.settle()
+        ways = [world.controller.router.ways.get(FlowKey(*pair, "tcp", 1000, 2000)) for pair in pairs]
+        between = [port for way in ways if way is not None for port in way.path[:-1]]
+        assert len(between) == len(set(between)), "no link between switches carries two of them"
+    assert not world.lost

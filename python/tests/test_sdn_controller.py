@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The controller on switches in memory: what it learns, that no packet is lost, doubled or looped, what failures do."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from fake_switches import Entry, World, llc, mac, quiet, tcp
+
+from barewire.sdn.flow import FlowKey, Placed
+from barewire.sdn.openflow.messages import Match, Rule
+from barewire.topology import Path, Port, fat_tree
+
+TCP_KEY = FlowKey("h1", "h16", "tcp", 1000, 2000)
+SEEDS = range(6)
+
+
+def acquainted(seed: int = 1, **settings: float) -> World:
+    """A fat-tree whose hosts have all been heard."""
+    world = World(fat_tree(4, servers=0), quiet(**settings), seed=seed)
+    world.stand_up()
+    for host in world.network.hosts:
+        world.send(host, tcp(host, "h1" if host != "h1" else "h2", 1, 1))
+    world.settle()
+    return world
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_new_flows_packets_arrive_once_whatever_order_its_rules_are_laid_in(seed: int) -> None:
+    """A packet is sent after every single message; each must arrive once, and none may be lost or looped."""
+    world = acquainted(seed)
+    sent = [tcp("h1", "h16", identification=0)]
+    world.send("h1", sent[0])
+    for number, _ in enumerate(world.steps(), start=1):
+        assert world.where("h1", sent[0]) in ("h16", "controller at s13"), "until the first switch's rule stands"
+        if number <= 60:
+            sent.append(tcp("h1", "h16", identification=number))
+            world.send("h1", sent[-1])
+    assert [world.received("h16", frame) for frame in sent] == [1] * len(sent)
+    assert not world.lost and world.where("h1", sent[0]) == "h16"
+
+
+def test_packets_that_come_up_while_a_flow_is_laid_belong_to_it() -> None:
+    world = acquainted()
+    flows = len(world.controller.router.ways)
+    for number in range(10):
+        world.send("h1", tcp("h1", "h16", identification=number))
+    world.settle()
+    assert len(world.controller.router.ways) == flows + 1
+    assert len(world.delivered) == len(set(world.delivered))
+
+
+def test_each_direction_is_a_flow_of_its_own() -> None:
+    world = acquainted()
+    world.send("h1", tcp("h1", "h16"))
+    world.settle()
+    assert world.where("h16", tcp("h16", "h1", 2000, 1000)) == "controller at s20"
+    world.send("h16", tcp("h16", "h1", 2000, 1000))
+    world.settle()
+    assert world.where("h16", tcp("h16", "h1", 2000, 1000)) == "h1"
+
+
+def test_llc_with_a_length_and_in_long_frames_is_one_flow() -> None:
+    world = acquainted()
+    world.send("h1", llc("h1", "h9"))
+    world.settle()
+    assert world.where("h1", llc("h1", "h9")) == world.where("h1", llc("h1", "h9", is_jumbo=True)) == "h9"
+    assert world.where("h1", tcp("h1", "h9")) == "controller at s13", "IP between the same hosts is another"
+    assert world.controller.router.ways.get(FlowKey("h1", "h9", "llc")) is not None
+
+
+def test_other_ip_does_not_take_tcp_along() -> None:
+    """A rule for ICMP between two hosts must not hide their next connection from the controller."""
+    world = acquainted()
+    ping = tcp("h1", "h9")
+    ping = ping[:23] + b"\x01" + ping[24:]  # IP's protocol
+    world.send("h1", ping)
+    world.settle()
+    assert world.where("h1", ping) == "h9" and world.where("h1", tcp("h1", "h9")) == "controller at s13"
+
+
+def test_hosts_on_one_switch_reach_each_other() -> None:
+    world = acquainted()
+    world.send("h1", tcp("h1", "h2", 5, 5))
+    world.settle()
+    assert world.where("h1", tcp("h1", "h2", 5, 5)) == "h2"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_flow_that_moves_loses_nothing_at_any_step(seed: int) -> None:
+    """All paths of the fat-tree in turn, and back before the last move is done: delivered by rules alone, always."""
+    world = acquainted(seed)
+    frame = tcp("h1", "h16")
+    world.send("h1", frame)
+    world.settle()
+    router = world.controller.router
+    way = router.ways.get(TCP_KEY)
+    assert way is not None
+    paths = router.picture.paths.between("h1", "h16")
+    assert len(paths) == 4
+    for turn in range(12):
+        router.move(way, _on(way.placed, paths[world.random.randrange(4)]))
+        for number, _ in enumerate(world.steps()):
+            assert world.where("h1", frame) == "h16", f"turn {turn}"
+            if number == 5 + turn:  # another move while this one is under way
+                router.move(way, _on(way.placed, paths[turn % 4]))
+        if turn % 3 == 0:
+            world.pass_time(world.settings.drain_s + 0.1)
+            assert world.where("h1", frame) == "h16"
+            assert {s.name for s in world.switches.values() if _has(world, s.name, way.number)} == {
+                p.node for p in way.path
+            }
+    assert not world.lost
+
+
+def test_the_rules_of_an_idle_flow_end_and_so_does_what_is_known_of_it() -> None:
+    world = World(fat_tree(4, servers=0))
+    world.stand_up()
+    world.send("h16", tcp("h16", "h1", 9, 9))
+    world.settle()
+    world.send("h1", tcp("h1", "h16"))
+    world.settle()
+    assert world.controller.router.ways.get(TCP_KEY) is not None
+    world.pass_time(world.settings.idle_s - 1)
+    assert world.where("h1", tcp("h1", "h16")) == "h16"
+    world.pass_time(world.settings.margin_s + 3)
+    assert not len(world.controller.router.ways)
+    assert all(len(switch.table) == 4 for switch in world.switches.values()), "no more than each has at first"
+
+
+def test_a_busy_flow_is_placed_anew_after_its_hard_time_out_and_loses_nothing() -> None:
+    world = World(fat_tree(4, servers=0))
+    world.stand_up()
+    world.send("h16", tcp("h16", "h1", 9, 9))
+    world.settle()
+    numbers, sent = set(), 0
+    for identification in range(70 * 4):
+        world.send("h1", tcp("h1", "h16", identification=identification))
+        sent += 1
+        world.settle()
+        way = world.controller.router.ways.get(TCP_KEY)
+        assert way is not None
+        numbers.add(way.number)
+        world.pass_time(0.25)
+    assert len(numbers) == 2
+    assert sum(host == "h16" for host, _ in world.delivered) == sent and not world.lost
+
+
+def test_ports_are_counted_and_flows_have_rates() -> None:
+    world = acquainted(flow_statistics_s=1.0)
+    frame = tcp("h1", "h16")
+    for _ in range(40):
+        world.send("h1", frame)
+        world.pass_time(0.1)
+    way = world.controller.router.ways.get(TCP_KEY)
+    assert way is not None
+    assert way.placed.rate_byte_s == pytest.approx(len(frame) * 10, rel=0.2)
+    load = world.controller.rates.load_byte_s
+    assert load[way.path[-1]] == pytest.approx(len(frame) * 10, rel=0.3)
+    view = world.controller.router.view(world.now)
+    assert view.crossing is not None and view.crossing[way.path[1]] >= 1 and view.load_byte_s is load
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_flows_over_a_link_that_fails_are_re_placed_at_once(seed: int) -> None:
+    """No time passes between the ports' reports and the new path; what is sent meanwhile into the hole is lost."""
+    world = acquainted(seed)
+    frame = tcp("h1", "h16")
+    world.send("h1", frame)
+    world.settle()
+    way = world.controller.router.ways.get(TCP_KEY)
+    assert way is not None
+    failed = way.path[1]
+    world.set_link(failed, is_up=False)
+    for _ in world.steps():
+        assert world.where("h1", frame) in ("h16", f"lost at {failed}")
+    assert world.where("h1", frame) == "h16" and failed not in way.path
+    assert any(event.kind == "links lost" and "0 have no path" in event.text for event in world.events)
+
+
+def test_a_link_that_dies_silently_is_noticed_by_its_probes() -> None:
+    """Both ports stay up, but nothing gets through: three probes are missed."""
+    world = acquainted()
+    frame = tcp("h1", "h16")
+    world.send("h1", frame)
+    world.settle()
+    way = world.controller.router.ways.get(TCP_KEY)
+    assert way is not None
+    hole = way.path[1]
+    world.cut |= {hole, world.network.peers[hole]}
+    world.pass_time(world.settings.probe_s * (world.settings.probes_lost + 2))
+    assert world.where("h1", frame) == "h16" and hole not in way.path
+    assert world.controller.hosts.by_name["h1"].port == world.network.attachment("h1"), "no host has moved"
+
+
+def test_a_flow_without_a_path_is_forgotten_and_comes_back_with_the_link() -> None:
+    world = acquainted(hold_first_s=0.2)
+    frame = tcp("h1", "h16")
+    world.send("h1", frame)
+    world.settle()
+    uplinks = [Port("s13", 3), Port("s13", 4)]
+    for port in uplinks:
+        world.set_link(port, is_up=False)
+    world.settle()
+    assert world.controller.router.ways.get(TCP_KEY) is None
+    assert world.where("h1", frame) == "controller at s13", "no rule leads into the hole"
+    for port in uplinks:
+        world.set_link(port, is_up=True)
+    world.pass_time(1.5)
+    world.send("h1", frame)
+    world.settle()
+    assert world.where("h1", frame) == "h16"
+
+
+def test_a_link_that_flaps_is_trusted_later_each_time() -> None:
+    world = acquainted()
+    port = Port("s13", 3)
+    waits = []
+    for _ in range(4):
+        world.set_link(port, is_up=False)
+        world.settle()
+        world.set_link(port, is_up=True)
+        began = world.now
+        while port not in world.controller.discovery.peers:
+            world.pass_time(0.25)
+            assert world.now < began + 60
+        waits.append(world.now - began)
+    assert waits[0] >= 1 and all(later >= 1.5 * sooner for sooner, later in pairwise(waits))
+    world.pass_time(120, tick_s=0.25)
+    world.set_link(port, is_up=False)
+    world.settle()
+    world.set_link(port, is_up=True)
+    world.pass_time(1.5)
+    assert port in world.controller.discovery.peers, "what has been up for long is forgiven"
+
+
+def test_a_switch_that_restarts_gets_its_rules_back() -> None:
+    world = acquainted()
+    frame = tcp("h1", "h16")
+    world.send("h1", frame)
+    world.settle()
+    way = world.controller.router.ways.get(TCP_KEY)
+    assert way is not None
+    middle = way.path[2].node
+    world.restart_switch(middle)
+    world.settle()
+    world.pass_time(1)
+    assert world.where("h1", frame) == "h16" and way.path[2].node == middle, (
+        "back before its grace ended: nothing moved"
+    )
+
+
+def test_flows_go_round_a_switch_that_stays_away() -> None:
+    world = acquainted()
+    frame = tcp("h1", "h16")
+    world.send("h1", frame)
+    world.settle()
+    way = world.controller.router.ways.get(TCP_KEY)
+    assert way is not None
+    gone = way.path[2].node
+    world.disconnect(gone)
+    world.pass_time(1)
+    assert way.path[2].node == gone and world.where("h1", frame) == "h16", "it goes on forwarding"
+    world.pass_time(world.settings.switch_grace_s)
+    assert gone not in {port.node for port in way.path} and world.where("h1", frame) == "h16"
+
+
+def test_a_dead_switchs_links_do_not_wait_for_its_grace() -> None:
+    world = acquainted()
+    frame = tcp("h1", "h16")
+    world.send("h1", frame)
+    world.settle()
+    way = world.controller.router.ways.get(TCP_KEY)
+    assert way is not None
+    gone = way.path[1].node
+    world.disconnect(gone)
+    for port in world.network.ports[gone]:
+        world.set_link(port, is_up=False)
+    world.settle()
+    assert gone not in {port.node for port in way.path} and world.where("h1", frame) == "h16"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_traffic_flows_while_the_controller_restarts_and_it_knows_its_flows_again(seed: int) -> None:
+    world = acquainted(seed)
+    frames = {host: tcp(host, "h16", 7, 8) for host in ("h1", "h5", "h9", "h15")} | {"h3": llc("h3", "h12")}
+    for host, frame in frames.items():
+        world.send(host, frame)
+    world.settle()
+    world.pass_time(3)
+    before = {way.key: (way.path, way.number) for way in world.controller.router.ways}
+    world.disconnect(tell=False)
+    world.start_controller()
+    world.connect()
+    for _ in world.steps():
+        for host, frame in frames.items():
+            assert world.where(host, frame) == ("h12" if host == "h3" else "h16")
+    world.pass_time(2)
+    after = {way.key: (way.path, way.number) for way in world.controller.router.ways}
+    assert after == before
+    since = world.controller.router.view(world.now).placed[FlowKey("h1", "h16", "tcp", 7, 8)].since_s
+    assert 4 < world.now - since < 8, "how old it is, is known as well"
+    assert world.controller.hosts.by_name["h16"].port == world.network.attachment("h16")
+
+
+def test_rules_that_lead_nowhere_after_a_restart_are_deleted() -> None:
+    world = acquainted()
+    frame = tcp("h1", "h16", 7, 8)
+    world.send("h1", frame)
+    world.settle()
+    way = world.controller.router.ways.get(FlowKey("h1", "h16", "tcp", 7, 8))
+    assert way is not None
+    broken = way.path[2].node
+    world.disconnect(tell=False)
+    world.switches[broken].table.clear()
+    world.start_controller()
+    world.connect()
+    world.pass_time(world.settings.orphans_s + 1)
+    assert world.where("h1", frame) == "controller at s13"
+    assert not any(_has(world, name, way.number) for name in world.switches)
+    world.send("h1", frame)  # its host is asked for, and answers
+    world.settle()
+    assert world.received("h16", frame) == 2
+
+
+def test_rules_of_others_are_left_alone() -> None:
+    world = World(fat_tree(4, servers=0))
+    foreign = Rule(Match(eth_type=0x86DD), 7, 0x1234, (1,))
+    world.switches["s1"].table[foreign.match, foreign.priority] = Entry(foreign, 0, world.now)
+    world.stand_up()
+    world.pass_time(world.settings.orphans_s + 1)
+    assert world.switches["s1"].table[foreign.match, foreign.priority].rule == foreign
+
+
+def test_a_host_that_moves_is_found_where_it_is() -> None:
+    world = acquainted()
+    frame = tcp("h1", "h16")
+    world.send("h1", frame)
+    world.settle()
+    world.pass_time(2)
+    # h16's cable now hangs where h2's did.
+    there = world.network.attachment("h2")
+    assert there is not None
+    world._arrive(there, tcp("h16", "h1", 3, 3), 64)
+    world.settle()
+    assert world.controller.hosts.by_mac[mac("h16")].port == there
+    world.send("h1", frame)
+    world.settle()
+    assert world.delivered[-1] == ("h2", frame), "at the port where h16 is now"
+
+
+def _on(placed: Placed, path: Path) -> Placed:
+    return replace(placed, path=path)
+
+
+def _has(world: World, switch: str, number: int) -> bool:
+    return any(entry.rule.cookie & 0xFFFF_FFFF == number for entry in world.switches[switch].table.values())
