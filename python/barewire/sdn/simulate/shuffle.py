@@ -76,6 +76,10 @@ class Shuffle:
         """The whole job's volumes."""
         return self._announced
 
+    def wanted(self) -> list[tuple[str, list[tuple[str, int]]]]:
+        """Return each reducer's host and what it has yet to ask for, in its order: (mapper's host, bytes)."""
+        return [(self._reducer_host(number), parts[::-1]) for number, parts in enumerate(self._wanted)]
+
     def begin(self) -> list[Transfer]:
         """Let every reducer ask for as many parts as it may at a time."""
         return [
