@@ -8,10 +8,15 @@ tools/build.sh
 export PATH=$PATH:$HOME/.cargo/bin
 
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+pure=
+trap '[ -z "$pure" ] || kill "$pure" 2>/dev/null || true; rm -rf "$scratch"' EXIT
 export BAREWIRE_SKIP_LOG=$scratch/skips
 touch "$BAREWIRE_SKIP_LOG"
 passed=0 failed=0 skipped=0
+
+# What needs no lab runs beside the compiler.
+.venv/bin/pytest python/tests --junit-xml="$scratch/pure.xml" >"$scratch/pure" 2>&1 &
+pure=$!
 
 # Lints count as one test each.
 tools/lint.sh | tee "$scratch/lint" || true
@@ -36,11 +41,14 @@ passed=$((passed + $(count passed) - silent)) failed=$((failed + $(count failed)
 # A run that ended without counting a failure, such as one that did not compile, is one.
 if [ "$failed" = 0 ] && grep -q '^cargo test: broken' "$scratch/cargo"; then failed=1; fi
 
-.venv/bin/pytest --junit-xml="$scratch/pytest.xml" 2>&1 | tee "$scratch/pytest" || true
-read -r tests bad skips < <(.venv/bin/python - "$scratch/pytest.xml" <<'P'
+wait "$pure" || true
+pure=
+cat "$scratch/pure"
+.venv/bin/pytest tests --junit-xml="$scratch/lab.xml" 2>&1 | tee "$scratch/lab" || true
+read -r tests bad skips < <(.venv/bin/python - "$scratch/pure.xml" "$scratch/lab.xml" <<'P'
 import sys
 import xml.etree.ElementTree as tree
-suites = tree.parse(sys.argv[1]).getroot().iter("testsuite")
+suites = [suite for file in sys.argv[1:] for suite in tree.parse(file).getroot().iter("testsuite")]
 totals = [(int(s.get("tests")), int(s.get("failures")) + int(s.get("errors")), int(s.get("skipped"))) for s in suites]
 print(*map(sum, zip(*totals)))
 P
