@@ -208,14 +208,12 @@ class Reception:
         if packet.target == packet.sender:
             return  # it only says who it is
         asked = self._hosts.with_address(packet.target)
-        if asked is not None:
+        if asked is not None and asked.port is not None:
             self.deliver(arp_answer(packet, asked.mac), host)
         elif self._questions.take((host.name, packet.target), now):
-            self._ask_for(packet, host, now)
-
-    def _ask_for(self, packet: Arp, host: Host, now: float) -> None:
-        self.counts["addresses asked for"] += 1
-        self._to_edges(arp_request(packet), host, now)
+            # Who is known by a file, but not where, is asked, too: the answer says.
+            self.counts["addresses asked for"] += 1
+            self._to_edges(arp_request(packet), host, now)
 
     def _broadcast(self, host: Host, frame: bytes, now: float) -> None:
         if not self._broadcasts.take(host.port, now):
@@ -249,10 +247,8 @@ class Reception:
     def _unicast(self, source: Host, headers: Headers, frame: bytes, now: float) -> None:
         destination = self._hosts.by_mac.get(headers.destination)
         if destination is None or destination.port is None:
-            # Whoever it is answers, and is known then: others' interfaces ignore it.
             if self._questions.take((source.name, headers.destination), now):
-                self.counts["hosts asked for"] += 1
-                self._to_edges(frame, source, now)
+                self._ask_for(source, headers, frame, now)
             return
         if destination.port == source.port:
             return  # they hear each other without us
@@ -267,6 +263,17 @@ class Reception:
         elif source.port is not None and not self._full.carries(key, now):
             placed = self._router.place(key, self._known(key), headers.identification, now)
             self.counts["without a path"] += placed is None
+
+    def _ask_for(self, source: Host, headers: Headers, frame: bytes, now: float) -> None:
+        """Nobody knows where the frame's host is: all get it, others' interfaces ignore it, and its answer tells.
+
+        Over IP it is asked for its address as well, because not all frames are answered.
+        """
+        self.counts["hosts asked for"] += 1
+        self._to_edges(frame, source, now)
+        if headers.ip_source:
+            asked = Arp(True, source.mac, headers.ip_source, "00:00:00:00:00:00", headers.ip_destination)
+            self._to_edges(arp_request(asked), source, now)
 
 
 def flow_key(source: str, destination: str, headers: Headers) -> FlowKey:
