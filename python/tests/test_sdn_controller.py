@@ -265,6 +265,26 @@ def test_flows_go_round_a_switch_that_stays_away() -> None:
     assert gone not in {port.node for port in way.path} and world.where("h1", frame) == "h16"
 
 
+def test_a_link_that_went_while_its_switch_was_away_is_gone_round() -> None:
+    """The other end says nothing: a port can lose its link on one side only."""
+    world = acquainted()
+    frame = tcp("h1", "h16")
+    world.send("h1", frame)
+    world.settle()
+    way = world.controller.router.ways.get(TCP_KEY)
+    assert way is not None
+    hole = way.path[1]
+    world.disconnect(hole.node)
+    world.settle()
+    world.cut |= {hole, world.network.peers[hole]}
+    world.switches[hole.node].ports[hole.number] = False
+    world.pass_time(1)
+    assert hole in way.path
+    world.connect(hole.node)
+    world.settle()
+    assert hole not in way.path and world.where("h1", frame) == "h16"
+
+
 def test_a_dead_switchs_links_do_not_wait_for_its_grace() -> None:
     world = acquainted()
     frame = tcp("h1", "h16")
