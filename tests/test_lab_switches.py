@@ -49,7 +49,7 @@ UP_AND_WAIT = """
 import sys, time
 from barewire.lab import Lab
 with Lab.up("fat-tree:2") as lab:
-    print(lab.id, *(server.pid for server in lab.servers), flush=True)
+    print(lab.id, *(server.pid for server in lab.servers.values()), flush=True)
     time.sleep(60)
 """
 
@@ -206,7 +206,7 @@ def test_large_frames_pass_switches(rate_bit_s: int | None, mtu: int) -> None:
 def test_nothing_is_left_of_switches_after_the_end_nor_a_crash() -> None:
     """Servers end with the lab and with a creator that was killed; a system's Open vSwitch has seen nothing."""
     with stand_up("fat-tree:2") as lab:
-        servers = lab.servers
+        servers = list(lab.servers.values())
         assert [server.alive for server in servers] == [True, True]
     assert eventually(lambda: not any(server.alive for server in servers))
     assert not lab.directory.exists()

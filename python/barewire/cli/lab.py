@@ -5,15 +5,20 @@ import json
 import os
 import sys
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from barewire.errors import WrongUse
+from barewire.cli.drawing import drawn_network, save_picture, table
+from barewire.cli.labs import choose_lab
+from barewire.errors import MeasurementFailed, WrongUse
 from barewire.lab import Lab, LinkSpec, format_rate, parse_loss, parse_rate, parse_topology
 from barewire.lab.state import load
+from barewire.topology import to_json, with_rate
+from barewire.topology.picture import counted
 
 app = typer.Typer(no_args_is_help=True, help="An emulated cluster: hosts, links and a switch on this machine.")
 
@@ -30,30 +35,106 @@ class OnOff(StrEnum):
     off = "off"
 
 
+class UpDown(StrEnum):
+    """What a link or a switch can be."""
+
+    up = "up"
+    down = "down"
+
+
 @app.command()
 def up(
-    topology: Annotated[str, typer.Option(help="pair, or star:N for N hosts on one switch.")] = "pair",
+    topology: Annotated[
+        str, typer.Option(help="pair; star:N for N hosts on one switch; fat-tree:K or FILE.toml.")
+    ] = "pair",
     rate: Annotated[str, typer.Option(help="Each link's rate, such as 100mbit or 1gbit; or unshaped.")] = "unshaped",
     mtu: Annotated[int, typer.Option(help="Each link's MTU in bytes, 68 to 65535.")] = 1500,
     offloads: Annotated[OnOff, typer.Option(help="Segmentation, checksum and receive offloads.")] = OnOff.off,
     loss: Annotated[str, typer.Option(help="Share of each host's frames lost on their way, such as 0.1%.")] = "0",
+    standalone: Annotated[
+        bool, typer.Option(help="Switches learn by themselves, without a controller; not in loops.")
+    ] = False,
+    static_neighbours: Annotated[
+        bool, typer.Option(help="Hosts know each other's MAC addresses, as they always do in pair and star:N.")
+    ] = False,
     as_json: _Json = False,
 ) -> None:
     """Make a lab that stays until `barewire lab down`."""
     link = LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss))
-    lab = Lab.up(parse_topology(topology), link, persistent=True)
+    shape = parse_topology(topology)
+    if shape.network is None and (standalone or static_neighbours):
+        raise WrongUse(f"--standalone and --static-neighbours are for networks of switches; {topology} is none")
+    lab = Lab.up(shape, link, persistent=True, standalone=standalone, static_neighbours=static_neighbours)
     if as_json:
         _print_json(lab_document(lab))
         return
     console = Console(highlight=False)
     console.print(f"lab [bold]{lab.id}[/]: {lab.topology}, {_describe(lab.link)}")
-    table = Table("host", "address", "MAC", "interface", "cores")
+    hosts = Table("host", "address", "MAC", "interface", "cores")
     for host in lab.hosts:
-        table.add_row(host.name, host.address, host.mac, host.interface, ", ".join(map(str, host.cpus)))
-    console.print(table)
+        hosts.add_row(host.name, host.address, host.mac, host.interface, ", ".join(map(str, host.cpus)))
+    console.print(hosts)
     for note in lab.notes + ["hosts share cores: times depend on the scheduler"] * lab.oversubscribed:
         console.print(f"note: {note}", markup=False, soft_wrap=True)
-    console.print(f"try: barewire lab exec --lab {lab.id} h1 -- hostname", soft_wrap=True)
+    if shape.network is not None and not standalone:
+        console.print(f"nothing is forwarded before a controller listens on {lab.controller_socket}", soft_wrap=True)
+    console.print(f"try: barewire lab exec --lab {lab.id} {lab.hosts[0].name} -- hostname", soft_wrap=True)
+
+
+@app.command()
+def show(
+    what: Annotated[
+        str | None, typer.Argument(metavar="[LAB|TOPOLOGY]", help="A lab's id, or a topology that need not stand.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(help="Draw it into this file.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Draw it into this page.")] = None,
+    as_json: _Json = False,
+) -> None:
+    """Draw a network: its switches, their ports, what is at the other end, and the rates."""
+    chosen = choose_lab(what or _chosen_lab(None).id)
+    network = drawn_network(chosen.topology)
+    if chosen.standing is None:
+        title = str(chosen.topology)
+    else:
+        title = f"lab {chosen.standing.id}: {chosen.topology}"
+        network = with_rate(network, chosen.link.rate_bit_s)
+    for file, page in ((svg, False), (html, True)):
+        if file is not None:
+            save_picture(network, title, file, page=page)
+    if as_json:
+        _print_json(to_json(network))
+        return
+    console = Console(highlight=False)
+    console.print(f"{title}: {counted(network)}", markup=False, soft_wrap=True)
+    if network.switches:
+        console.print(table(network))
+    if chosen.standing is not None and (
+        ended := [name for name, server in chosen.standing.servers.items() if not server.alive]
+    ):
+        raise MeasurementFailed(
+            f"{' and '.join(ended)} of lab {chosen.standing.id} ended; see {chosen.standing.directory}/ovs"
+        )
+
+
+@app.command()
+def link(
+    one: Annotated[str, typer.Argument(metavar="NODE", help="s5 or h1; or the port, s5:3, where links are parallel.")],
+    other: Annotated[str, typer.Argument(metavar="NODE")],
+    state: Annotated[UpDown, typer.Argument()],
+    lab: _LabId = None,
+) -> None:
+    """Pull a link of a network of switches, or plug it in again; its ports lose their carrier."""
+    _chosen_lab(lab).set_cable(one, other, up=state is UpDown.up)
+
+
+@app.command()
+def switch(
+    name: Annotated[str, typer.Argument(metavar="SWITCH")],
+    state: Annotated[UpDown, typer.Argument()],
+    lab: _LabId = None,
+) -> None:
+    """Switch a switch off, or on again; it forgets its flows, and its neighbours see their links go."""
+    _chosen_lab(lab).set_switch(name, up=state is UpDown.up)
 
 
 @app.command("list")
@@ -66,10 +147,10 @@ def list_labs(as_json: _Json = False) -> None:
     if not labs:
         typer.echo("no labs; `barewire lab up` makes one")
         return
-    table = Table("lab", "status", "topology", "rate", "MTU", "offloads", "created")
+    labs_table = Table("lab", "status", "topology", "rate", "MTU", "offloads", "created")
     for lab in labs:
         offloads = "on" if lab.link.offloads else "off"
-        table.add_row(
+        labs_table.add_row(
             lab.id,
             lab.status,
             lab.topology,
@@ -78,7 +159,7 @@ def list_labs(as_json: _Json = False) -> None:
             offloads,
             lab.created.removesuffix("+00:00") + "Z",
         )
-    Console(highlight=False).print(table)
+    Console(highlight=False).print(labs_table)
 
 
 @app.command("exec", context_settings=_COMMAND_FOLLOWS)

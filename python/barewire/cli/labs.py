@@ -12,6 +12,7 @@ from barewire.lab.spec import topology_of
 
 LAB_HELP = "pair, star:N or FILE.toml for this run alone, or the id of a lab that stands"
 _ID = re.compile(r"[0-9a-f]{8}")
+_ANY_LINK = LinkSpec()
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,14 @@ class LabChoice:
             yield lab
 
 
-def choose_lab(text: str, link: LinkSpec) -> LabChoice:
+def choose_lab(text: str, link: LinkSpec = _ANY_LINK) -> LabChoice:
     """Read `--lab`; `link` is what the command line says about links, which a lab that stands has already."""
     if _ID.fullmatch(text) is None:
         return LabChoice(parse_topology(text), link)
     lab = Lab.open(text)
     if lab.status != "running":
         raise WrongUse(f"lab {text} is {lab.status}; `barewire lab list` shows those that run")
-    if link != LinkSpec():
+    if link != _ANY_LINK:
         raise WrongUse(f"lab {text} stands, with links of its own: leave out --rate, --mtu, --loss and --offloads")
     network = lab.network
     topology = parse_topology(lab.topology) if network is None else topology_of(network, lab.topology)

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 
 from barewire.doctor.finding import Finding, Status
 from barewire.errors import BarewireError
-from barewire.lab import Lab, LinkSpec
+from barewire.lab import Lab, LinkSpec, openvswitch
 from barewire.lab.birth import environment, namespace_fix, namespace_settings, needs_user_namespace
+from barewire.topology import Network, star
 
 _ATTEMPT_TIMEOUT_S = 20
+_KERNEL_FIX = "see the kernel's findings above"
 
 # name: what it is called, its fix, and whether the main job needs it
 _FEATURES = {
@@ -53,8 +55,9 @@ def feature_findings() -> list[Finding]:
             "user namespaces", ["--user", "--map-root-user"], namespace_fix(True, namespace_settings()), essential=False
         ),
         *judge_attempts(*_attempt([*around, "--net", sys.executable, "-m", "barewire.doctor.attempts"])),
-        _lab("lab: pair, raw frames", LinkSpec(), essential=True),
-        _lab("lab: pair at 1 Gb/s", LinkSpec(rate_bit_s=10**9), essential=False),
+        _lab("lab: pair, raw frames", "pair", LinkSpec(), _KERNEL_FIX, essential=True),
+        _lab("lab: pair at 1 Gb/s", "pair", LinkSpec(rate_bit_s=10**9), _KERNEL_FIX),
+        _lab("lab: a switch of Open vSwitch at 1 Gb/s", star(2), LinkSpec(rate_bit_s=10**9), openvswitch.FIX),
     ]
 
 
@@ -99,9 +102,9 @@ def _unshare(arguments: list[str]) -> tuple[str, str]:
     return done.stdout, ""
 
 
-def _lab(what: str, link: LinkSpec, essential: bool) -> Finding:
+def _lab(what: str, topology: str | Network, link: LinkSpec, fix: str, essential: bool = False) -> Finding:
     try:
-        with Lab.up("pair", link) as lab:
+        with Lab.up(topology, link, standalone=True) as lab:
             receive = [sys.executable, "-I", "-S", "-c", _RECEIVE]
             with lab.popen("h2", receive, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as receiver:
                 assert receiver.stdout is not None
@@ -115,4 +118,4 @@ def _lab(what: str, link: LinkSpec, essential: bool) -> Finding:
             detail = (complaint.strip().splitlines() or ["no reason given"])[-1]
     except (BarewireError, subprocess.TimeoutExpired) as error:
         detail = str(error)
-    return Finding("lab", what, Status.MISSING, detail, "see the kernel's findings above", essential)
+    return Finding("lab", what, Status.MISSING, detail, fix, essential)

@@ -2,12 +2,12 @@
 """Programs and libraries that Barewire builds with or measures: toolchains, libfabric."""
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from barewire.doctor.finding import Finding, Status
+from barewire.lab import openvswitch
 
 _VERSION_TIMEOUT_S = 10
 _LIBRARY_PLACES = ("/usr/lib", "/usr/lib64", "/usr/lib/*-linux-gnu", "/usr/local/lib", "/opt/*/lib", "/opt/*/*/lib")
@@ -19,6 +19,7 @@ def software_findings() -> list[Finding]:
         _tool("cargo", "the probe is built with it", "apt install cargo, or https://rustup.rs"),
         _tool("cc", "the floor and the MPI tests are built with it", "apt install gcc"),
         _tool("tshark", "captures are checked with it", "apt install tshark"),
+        _tool("ovs-vswitchd", "networks of switches in the lab are made with it", openvswitch.FIX),
         _libfabric(),
     ]
 
@@ -37,7 +38,7 @@ def libfabric_version(real_name: str) -> str:
 
 
 def _tool(name: str, use: str, fix: str) -> Finding:
-    program = shutil.which(name)
+    program = openvswitch.which(name)
     if program is None:
         return Finding("software", name, Status.WARNING, f"not found; {use}", fix)
     return Finding("software", name, Status.OK, f"{_version(program)} ({program})")

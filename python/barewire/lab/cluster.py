@@ -181,9 +181,9 @@ class Lab:
         return None if self.network is None else MANAGEMENT_INTERFACE
 
     @property
-    def servers(self) -> "builtins.list[Process]":
-        """Open vSwitch's processes, the one that forwards last; none in a lab without its switches."""
-        return builtins.list(self._state.servers)
+    def servers(self) -> "dict[str, Process]":
+        """Open vSwitch's processes by name, the one that forwards last; none in a lab without its switches."""
+        return dict(zip(openvswitch.SERVERS, self._state.servers, strict=False))
 
     def host(self, name: str) -> Host:
         """Return the host of that name; WrongUse if there is none."""

@@ -21,7 +21,6 @@ from barewire.topology.checks import switch_number
 SERVERS = ("ovsdb-server", "ovs-vswitchd")
 FIX = "apt install openvswitch-switch"
 _PROGRAMS = (*SERVERS, "ovsdb-tool", "ovs-vsctl")
-# Where Debian puts servers, which is not on the PATH of an ordinary user.
 _SERVER_FOLDERS = ("/usr/sbin", "/sbin", "/usr/local/sbin")
 _TUN = "/dev/net/tun"
 # The servers start in some 50 ms, a fat-tree of 20 switches stands in a second: whoever needs longer hangs.
@@ -45,10 +44,14 @@ def controller_socket(scratch: Path) -> Path:
     return directory_of(scratch) / "controller.sock"
 
 
+def which(name: str) -> str | None:
+    """Return where a program is, also one for administrators, which is not on the PATH of an ordinary user."""
+    return shutil.which(name, path=os.pathsep.join((os.environ.get("PATH", os.defpath), *_SERVER_FOLDERS)))
+
+
 def find_program(name: str) -> str:
     """Return a program of Open vSwitch's; MachineCannot says how to get it."""
-    folders = os.pathsep.join((os.environ.get("PATH", os.defpath), *_SERVER_FOLDERS))
-    found = shutil.which(name, path=folders)
+    found = which(name)
     if found is None:
         raise MachineCannot(f"a network of switches needs Open vSwitch, and there is no {name}. Fix: {FIX}")
     return found

@@ -156,6 +156,16 @@ def own_core_settings(library: Library, environment: Mapping[str, str], built: P
     return [Setting("LD_PRELOAD", value, "a core for each rank")]
 
 
+def launcher_settings(library: Library, interface: str) -> list[Setting]:
+    """Return what keeps the launcher's own connections on an interface, away from what ranks exchange."""
+    names = {
+        Family.OPEN_MPI: ["OMPI_MCA_oob_tcp_if_include"] if library.major < 5 else ["PRTE_MCA_prte_if_include"],
+        Family.MPICH: ["HYDRA_IFACE"],
+        Family.INTEL: ["I_MPI_HYDRA_IFACE"],
+    }[library.family]
+    return [Setting(name, interface, "lab") for name in names]
+
+
 def report_settings(library: Library) -> dict[str, str]:
     """Return what makes a library say which path it took; `explain.read_report` reads that."""
     if library.family is Family.OPEN_MPI:

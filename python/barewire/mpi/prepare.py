@@ -15,6 +15,7 @@ from barewire.mpi.fabrics import (
     Setting,
     Wishes,
     fabric_settings,
+    launcher_settings,
     own_core_settings,
     provider_folder,
     provider_settings,
@@ -55,6 +56,8 @@ def prepare(
         token = secrets.token_hex(_TOKEN_BYTES)
         settings += provider_settings(wishes, os.environ, interface=interface, crowded=crowded, token=token)
     settings += yield_settings(library) if crowded else own_core_settings(library, os.environ, BUILT_PROVIDER)
+    if lab is not None and lab.management_interface is not None:
+        settings += launcher_settings(library, lab.management_interface)
     if lab is not None:
         settings.append(Setting("TMPDIR", str(_temporary_folder(lab)), "lab"))
     if carried:
