@@ -112,7 +112,7 @@ def show(
         ended := [name for name, server in chosen.standing.servers.items() if not server.alive]
     ):
         raise MeasurementFailed(
-            f"{' and '.join(ended)} of lab {chosen.standing.id} ended; see {chosen.standing.directory}/ovs"
+            f"{' and '.join(ended)} of lab {chosen.standing.id} ended; see the logs in {chosen.standing.directory}/ovs"
         )
 
 

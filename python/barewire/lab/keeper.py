@@ -83,7 +83,7 @@ def _make_lab(plan: Plan, directory: Path, report: socket.socket) -> None:
     build_wires(plan, pids)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if plan.switched is not None:
-        notes += openvswitch.start(plan, directory, partial(_spawn, report))
+        openvswitch.start(plan, directory, partial(_spawn, report))
     os.close(go_write)
     os.close(go_read)
     _send(report, {"role": "keeper", "notes": notes})

@@ -150,8 +150,8 @@ def _outer_interface_of(network: Network, port: Port) -> str:
 
 def _check(network: Network, link: LinkSpec, standalone: bool) -> None:
     check(network)
-    if len(network.hosts) > HOSTS_MAX:
-        raise WrongUse(f"a lab has at most {HOSTS_MAX} hosts, and this network {len(network.hosts)}; simulate it")
+    if not 1 <= len(network.hosts) <= HOSTS_MAX:
+        raise WrongUse(f"a lab has 1 to {HOSTS_MAX} hosts, and this network {len(network.hosts)}")
     if link.offloads:
         raise WrongUse(
             "a network of switches goes without offloads: Open vSwitch hands frames on as they are, without checksums"
