@@ -45,8 +45,10 @@ QUESTIONS_BURST, QUESTIONS_PER_S = 3, 1
 # How long a broadcast is known again that came back through another port.
 ECHO_S = 1.0
 ECHOES_MAX = 4096
-# How long a port may not send up frames of an EtherType that is not routed.
+# How long a port may not send up frames of an EtherType that is not routed; and how many rules may say so: one that
+# sends every EtherType there is must not fill its switch's table.
 UNROUTED_S = 10
+UNROUTED_BURST, UNROUTED_PER_S = 8, 1
 _ROUTED = (IPV4, LENGTH_FRAME, JUMBO_LLC)
 
 
@@ -73,6 +75,7 @@ class Reception:
         self._frames = Allowance(settings.frames_burst, settings.frames_per_s)
         self._broadcasts = Allowance(settings.broadcasts_burst, settings.broadcasts_per_s)
         self._questions = Allowance(QUESTIONS_BURST, QUESTIONS_PER_S)
+        self._unrouted = Allowance(UNROUTED_BURST, UNROUTED_PER_S)
         self._backoff = Backoff()
         self._held: dict[Port, list[bytes]] = {}
         self._held_count = 0
@@ -103,7 +106,7 @@ class Reception:
 
     def age(self, now: float) -> None:
         """Forget what has no use any more."""
-        for allowance in (self._frames, self._broadcasts, self._questions):
+        for allowance in (self._frames, self._broadcasts, self._questions, self._unrouted):
             allowance.age(now)
         self._backoff.age(now)
 
@@ -240,8 +243,8 @@ class Reception:
             self._outbox.send(switch, SendFrame(tuple(numbers), frame))
 
     def _refuse(self, port: Port, headers: Headers, now: float) -> None:
-        self.counts[f"EtherType 0x{headers.eth_type:04x}, which is not routed"] += 1
-        if self._backoff.hold_s((port, headers.eth_type), now):
+        self.counts["of EtherTypes that are not routed"] += 1
+        if self._unrouted.take(port, now):
             self._outbox.send(port.node, SetRule(drop_rule(port.number, UNROUTED_S, headers.eth_type)))
 
     def _unicast(self, source: Host, headers: Headers, frame: bytes, now: float) -> None:
