@@ -5,8 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from fake_switches import World, address, ethernet, llc, mac, matches, quiet, tcp
-from test_sdn_controller import acquainted
+from fake_switches import World, acquainted, address, ethernet, llc, mac, matches, quiet, tcp
 
 from barewire.errors import WrongUse
 from barewire.sdn.classify.policy import Policy
@@ -46,13 +45,11 @@ def test_addresses_are_answered_by_the_controller_and_asked_for_only_at_the_edge
 
 
 def test_an_address_of_a_file_cannot_be_taken_over() -> None:
-    world = acquainted()
-    hosts = world.controller.hosts
-    hosts._give(hosts.by_name["h16"], address("h16"))
-    hosts._fixed.add(address("h16"))
+    world = acquainted(addresses={address("h16"): "h16"})
+    world.controller.hosts.forget_port(world.network.attachment("h16"))  # type: ignore[arg-type]
     world.send("h2", arp("h2", address("h1"), sender=address("h16")))
     world.settle()
-    known = hosts.with_address(address("h16"))
+    known = world.controller.hosts.with_address(address("h16"))
     assert known is not None and known.name == "h16"
     assert world.controller.reception.counts["an address that is another's"] == 1
 
@@ -97,7 +94,7 @@ def test_a_loop_outside_the_network_does_not_multiply_broadcasts() -> None:
     world.send("h1", frame)
     world.settle()
     for _ in range(50):
-        world._arrive(there, frame, 64)
+        world.arrive(there, frame, 64)
         world.settle()
     assert world.received("h16", frame) == 1
     assert world.controller.hosts.by_name["h1"].port == world.network.attachment("h1"), "and nobody has moved"

@@ -156,10 +156,11 @@ class Controller:
 
     def set_strategy(self, profile: str, strategy: str, now: float) -> None:
         """Give a profile another strategy; its flows are placed anew. WrongUse if there is no such strategy."""
+        before = {way: self._strategy_name(way.placed.flow.profile) for way in self.router.ways}
         self.policy = self.policy.with_strategy(profile, strategy)
         self._refresh(now)
-        for way in self.router.ways:
-            if self._strategy_name(way.placed.flow.profile) == strategy:
+        for way, name in before.items():
+            if self.router.ways.get(way.key) is way and self._strategy_name(way.placed.flow.profile) != name:
                 self.router.replace(way, now)
         self.outbox.say("policy", f"profile {profile} has strategy {strategy}")
 
