@@ -34,8 +34,10 @@ def linked(network: Network, *links: tuple[Port, Port]) -> Network:
 def test_names_and_addresses_are_unique_and_fit(k: int) -> None:
     plan = plan_of(fat_tree(k))
     ends = [end for wire in plan.wires for end in wire]
-    macs = [end.mac for end in ends] + [bridge.mac for bridge in plan.bridges]
-    names = [end.interface for end in ends if end.host is None] + [bridge.name for bridge in plan.bridges]
+    assert plan.switched is not None
+    bridges = [*plan.bridges, *plan.switched.cables]
+    macs = [end.mac for end in ends] + [bridge.mac for bridge in bridges]
+    names = [end.interface for end in ends if end.host is None] + [bridge.name for bridge in bridges]
     assert len(set(macs)) == len(macs) and len(set(names)) == len(names)
     assert all(len(name) <= 15 for name in names), "IFNAMSIZ"
     assert len({host.address for host in plan.hosts} | {host.management for host in plan.hosts}) == 2 * len(plan.hosts)
@@ -44,12 +46,23 @@ def test_names_and_addresses_are_unique_and_fit(k: int) -> None:
 def test_a_link_with_a_rate_is_a_cable_that_limits_both_directions_out_of_everybodys_reach() -> None:
     """to-X limits what X receives; no interface that a host or a switch sends through is limited."""
     plan = plan_of(fat_tree(4))
-    cables = [bridge for bridge in plan.bridges if bridge.transparent]
-    assert len(cables) == 49 and all(len(cable.ports) == 2 and not cable.stations for cable in cables)
+    assert plan.switched is not None
+    cables = plan.switched.cables
     assert plan.shaped == dict.fromkeys((port for cable in cables for port in cable.ports), RATE_BIT_S)
-    assert ("to-h1", "to-s13-1") in [cable.ports for cable in cables]
+    assert len(cables) == 49 and ("to-h1", "to-s13-1") in [cable.ports for cable in cables]
     sending = {end.interface for wire in plan.wires for end in wire if not end.interface.startswith("to-")}
     assert {"eth0", "s13-1", "s5-1"} <= sending and not sending & set(plan.shaped)
+
+
+def test_every_cable_has_a_drain_for_what_switches_send() -> None:
+    """An interface of its own, and no host's frames go there."""
+    plan = plan_of(fat_tree(4))
+    assert plan.switched is not None
+    drains = [cable.drain for cable in plan.switched.cables]
+    outside = {end.interface for wire in plan.wires for end in wire if end.host is None}
+    assert len(set(drains)) == 49 and set(drains) <= outside
+    sources = {port for cable in plan.switched.cables for port in cable.hosts}
+    assert sources == {f"to-{host.name}" for host in plan.hosts}
 
 
 def test_a_link_without_a_rate_is_one_wire() -> None:

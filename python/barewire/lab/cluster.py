@@ -171,11 +171,6 @@ class Lab:
         return openvswitch.controller_socket(self.directory)
 
     @property
-    def standalone(self) -> bool:
-        """Whether the switches forward without a controller."""
-        return self._switched().standalone
-
-    @property
     def management_interface(self) -> str | None:
         """The hosts' interface to the management network; None if there is none."""
         return None if self.network is None else MANAGEMENT_INTERFACE

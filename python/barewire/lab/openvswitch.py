@@ -19,7 +19,6 @@ from pathlib import Path
 from barewire.errors import MachineCannot, MeasurementFailed
 from barewire.lab.plan import Plan
 from barewire.lab.switched import interface_of, switch_mac
-from barewire.topology import Network
 from barewire.topology.checks import switch_number
 
 SERVERS = ("ovsdb-server", "ovs-vswitchd")
@@ -65,11 +64,6 @@ def require() -> None:
         find_program(name)
 
 
-def server_names(network: Network) -> list[str]:
-    """Return what the processes are called by which they are reported."""
-    return [f"{name} {switch}" for name in SERVERS for switch in network.switches]
-
-
 def start(plan: Plan, scratch: Path, spawn: Spawn) -> None:
     """Start all switches; call in their namespace."""
     assert plan.switched is not None
@@ -88,8 +82,7 @@ def start(plan: Plan, scratch: Path, spawn: Spawn) -> None:
         for switch, pid in pids.items():
             _wait_for(folder / f"{switch}-{name}.ctl", f"{name} {switch}", pid)
     _run_all([[*_control(folder, switch), *_made(plan, scratch, switch)] for switch in switches], folder)
-    for switch in switches:
-        _check_ports(plan, folder, switch)
+    _check_ports(plan, folder)
 
 
 def add_switch(plan: Plan, scratch: Path, switch: str) -> None:
@@ -148,18 +141,19 @@ def _control(folder: Path, switch: str) -> list[str]:
     return [find_program("ovs-vsctl"), f"--db=unix:{folder / f'{switch}.sock'}", f"--timeout={_DEADLINE_S:.0f}"]
 
 
-def _check_ports(plan: Plan, folder: Path, switch: str) -> None:
+def _check_ports(plan: Plan, folder: Path) -> None:
     """See that every port has its number: ovs-vsctl does not fail without."""
     assert plan.switched is not None
+    network = plan.switched.network
     columns = ["--format=json", "--columns=name,ofport,error", "list", "interface"]
-    told = _run([*_control(folder, switch), *columns], folder)
-    seen = {name: (number, error) for name, number, error in json.loads(told)["data"]}
-    for port in plan.switched.network.ports[switch]:
+    seen: dict[str, tuple[object, object]] = {}
+    for told in _run_all([[*_control(folder, switch), *columns] for switch in network.switches], folder):
+        seen |= {name: (number, error) for name, number, error in json.loads(told)["data"]}
+    for port in (port for switch in network.switches for port in network.ports[switch]):
         number, error = seen.get(interface_of(port), (None, "was not added"))
         if number != port.number:
-            raise MachineCannot(
-                f"Open vSwitch does not take port {port}: {error if isinstance(error, str) else number}"
-            )
+            why = error if isinstance(error, str) else f"its number is {number}"
+            raise MachineCannot(f"Open vSwitch does not take port {port}: {why}")
 
 
 def _wait_for(socket: Path, name: str, pid: int) -> None:
@@ -184,8 +178,11 @@ def _run(command: list[str], folder: Path) -> str:
 
 def _run_all(commands: list[list[str]], folder: Path) -> list[str]:
     """Run commands at the same time; return what each printed."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    started = [subprocess.Popen(command, env=_environment(folder), **pipes) for command in commands]  # type: ignore[call-overload]
+    environment = _environment(folder)
+    started = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for command in commands
+    ]
     printed = []
     for command, process in zip(commands, started, strict=True):
         output, complaint = process.communicate()

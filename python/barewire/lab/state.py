@@ -18,7 +18,7 @@ from barewire.errors import MachineCannot, WrongUse
 from barewire.lab.kernel import Process
 from barewire.lab.spec import LinkSpec
 
-SCHEMA = 3
+SCHEMA = 4
 # Where barewire's own programs look for names; crates/probe reads it.
 NAMES_VARIABLE = "BAREWIRE_HOSTS"
 
