@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/steps.h"
 #include "common/suite.h"
 
 enum {
@@ -17,6 +18,7 @@ enum {
 };
 
 static int64_t rings = 10, exchanges = 5;
+static const char *listener;
 
 // The place of one rank in one ring. Data to the right comes from the left, and the other way round.
 struct place {
@@ -132,6 +134,7 @@ static void measure(size_t bytes) {
   draw_ring(0, order);
   struct place place = find_place(order);
   uint64_t number = 0;
+  next_step("ring", 0);
   exchange_ns(&place, &data, 0, 1, number++);  // connects
   struct values values = {.agreed = agree_repetitions(exchange_ns(&place, &data, 0, (int)exchanges, number++))};
   if (values.agreed.inner < exchanges) values.agreed.inner = (int)exchanges;
@@ -144,11 +147,13 @@ static void measure(size_t bytes) {
       draw_ring(ring, order);
       place = find_place(order);
       for (int at = 0; at < ranks; at++) orders[ring * ranks + at] = order[at];
+      next_step("ring", ring);
       for (int method = 0; method < 2; method++)
         if (wanted(variants[2 * (ring > 0) + method]))
           values_of(&values, method, ring)[measurement] =
               exchange_ns(&place, &data, method, values.agreed.inner, number++);
     }
+  next_step("end", (int)rings);
   record_all(&values, bytes, orders);
   free(values.all);
   free(orders);
@@ -163,6 +168,8 @@ int main(int argc, char **argv) {
   static const struct extra extras[] = {
       {"rings", COUNT, &rings, "random rings (10)"},
       {"exchanges", COUNT, &exchanges, "of which a value is the mean, at least (5)"},
+      {"steps", TEXT, &listener,
+       "Unix socket that is told \"ring N\" before ring N and \"end N\", and must answer with a line"},
       {0},
   };
   // HPCC's sizes, measurements and warm-up (one exchange before each, besides).
@@ -181,6 +188,8 @@ int main(int argc, char **argv) {
   if (rings > RINGS_MAX) wrong_use("--rings must be at most %d, not %" PRId64, RINGS_MAX, rings);
   if (exchanges < 1 || exchanges > INT32_MAX) wrong_use("--exchanges must be 1 or more, not %" PRId64, exchanges);
   if (settings.walk_bytes) wrong_use("--walk is not for rings: b_eff's messages are always the same ones");
+  open_steps(listener);
   for (int size = 0; size < settings.size_count; size++) measure(settings.sizes[size]);
+  close_steps();
   finish();
 }

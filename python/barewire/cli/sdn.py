@@ -3,7 +3,7 @@
 
 import typer
 
-from barewire.cli import sdn_announce, sdn_flows, sdn_simulate, sdn_start, sdn_status, sdn_withdraw
+from barewire.cli import sdn_announce, sdn_bench, sdn_flows, sdn_simulate, sdn_start, sdn_status, sdn_withdraw
 
 app = typer.Typer(
     add_completion=False,
@@ -16,3 +16,4 @@ app.command()(sdn_withdraw.withdraw)
 app.command()(sdn_flows.flows)
 app.command()(sdn_status.status)
 app.command()(sdn_simulate.simulate)
+app.command()(sdn_bench.bench)

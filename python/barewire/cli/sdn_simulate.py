@@ -78,13 +78,13 @@ def simulate(
         raise WrongUse("--rate: a simulation needs a rate, such as 1gbit")
     if message < 1 or not 0 <= overhead_ms < float("inf"):
         raise WrongUse("--message is 1 byte or more, and --overhead-ms 0 or more")
-    mappers, reducers = _shape(shape)
+    mappers, reducers = parse_shape(shape)
     setup = Setup(
         with_rate(parse(topology), rate_bit_s),
         replace(RingPlan(), message_bytes=message, overhead_s=overhead_ms / 1e3, transport=transport.value),
         Shape(mappers, reducers, volume, copies),
     )
-    counts = _counts(hosts)
+    counts = parse_counts(hosts)
     total = simulations(workload.value, len(strategies), len(counts), seeds)
     done = 0
     with progress_bar(quiet=as_json) as show:
@@ -102,14 +102,16 @@ def simulate(
         _print(series, both=workload is WorkloadName.both, markdown=markdown)
 
 
-def _counts(text: str) -> list[int]:
+def parse_counts(text: str) -> list[int]:
+    """Read `4,8,16`."""
     words = [word.strip() for word in text.split(",")]
     if not all(re.fullmatch(r"[0-9]{1,6}", word) for word in words):
         raise WrongUse(f"--hosts is numbers with commas between, as in 4,8,16, not '{text}'")
     return [int(word) for word in words]
 
 
-def _shape(text: str) -> tuple[int, int]:
+def parse_shape(text: str) -> tuple[int, int]:
+    """Read `128x4`: mappers and reducers."""
     match = re.fullmatch(r"([0-9]{1,6})[x×]([0-9]{1,6})", text)
     if match is None:
         raise WrongUse(f"--shape is mappers x reducers, as in 128x4, not '{text}'")

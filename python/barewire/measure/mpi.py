@@ -135,7 +135,8 @@ class MpiCampaign:
         job = prepare(order.subject.library, order.subject.wishes, shares, program, self.site.lab, pinned=True)
         with tempfile.TemporaryFile("w+") as said:
             code = start.run_watched(job, self.site.lab, said, records, self.plan.patience_s)
-            _raise_failure(code, order, said, self.plan.patience_s)
+            launch = f"launch {order.number} ({order.doing})"
+            raise_failure(code, order.test, launch, said, self.plan.patience_s)
 
     def read(self, order: MpiOrder, records: Path) -> LaunchRecords:
         """Its records, all written by the first rank."""
@@ -217,14 +218,16 @@ def _parameters(site: MpiSite, plan: MpiPlan) -> dict[str, Any]:
     }
 
 
-def _raise_failure(code: int | None, order: MpiOrder, said: IO[str], patience_s: float) -> None:
-    """Raise what a launch ended with; `code` is None for one that hung."""
+def raise_failure(code: int | None, test: str, launch: str, said: IO[str], patience_s: float) -> None:
+    """Raise what a program of the suite ended with, if that is a failure; `code` is None for one that hung.
+
+    `launch` names it, `said` is what it and its launcher printed.
+    """
     if code == 0:
         return
     said.seek(0)
     lines = [line.rstrip() for line in said.read().splitlines() if line.strip()]
-    own = [line for line in lines if line.startswith(f"{order.test}: ")]
-    launch = f"launch {order.number} ({order.doing})"
+    own = [line for line in lines if line.startswith(f"{test}: ")]
     if code in _ERRORS and own:
         raise _ERRORS[code](f"{launch}: {own[-1]}")
     what = f"hangs: no new record for {patience_s:g} s" if code is None else f"ended with code {code}"

@@ -5,6 +5,8 @@ import os
 import select
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -76,6 +78,16 @@ def run_watched(job: Job, lab: Lab | None, said: IO[str], records: Path, patienc
     finally:
         _end(process)
     return code if code >= 0 else _SIGNALLED - code
+
+
+@contextmanager
+def running(job: Job, lab: Lab | None, said: IO[str]) -> "Iterator[subprocess.Popen[bytes]]":
+    """Start a job that runs beside the block, and is ended with it; what it prints goes to `said`."""
+    process = _start(job, lab, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
+    try:
+        yield process
+    finally:
+        _end(process)
 
 
 def _state_of(file: Path) -> tuple[int, int] | None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What every network is compared with: the same hosts with the same links on one switch that nothing can block."""
+"""What every network is compared with: the same hosts with the same links where nothing can block."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from barewire.errors import WrongUse
 from barewire.topology import Network, Port
@@ -21,3 +22,12 @@ def non_blocking(network: Network, hosts: Sequence[str]) -> Network:
         rates[ours] = round(network.rate_byte_s(network.ports[host][0]) * 8)
         rates[theirs] = round(network.rate_byte_s(attachment) * 8)
     return Network(("s1",), tuple(hosts), links.peers, rates)
+
+
+def widened(network: Network) -> Network:
+    """Return the same network, but each link between two switches carries what all hosts can send at once."""
+    together = round(sum(network.rate_byte_s(network.ports[host][0]) for host in network.hosts) * 8)
+    switches = set(network.switches)
+    between = {port for port, peer in network.peers.items() if port.node in switches and peer.node in switches}
+    rates = {port: round(network.rate_byte_s(port) * 8) for port in network.peers}
+    return replace(network, rates_bit_s=rates | dict.fromkeys(between, together))

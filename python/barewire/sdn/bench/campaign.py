@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Launches of an experiment as a run keeps them: each in a fresh lab, so that nothing of the one before is left."""
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from barewire.lab import Lab, LinkSpec
+from barewire.measure.records import LaunchRecords
+from barewire.measure.sdn_records import SCHEMA, read_sdn_records
+from barewire.measure.session import Enough
+from barewire.mpi import Library
+from barewire.results import Run, Series, series_from_samples
+from barewire.sdn.bench.controlled import controlled
+from barewire.sdn.bench.meter import Meter
+from barewire.sdn.bench.outcome import concluded
+from barewire.sdn.bench.plan import RING, BenchPlan, Order, controller_strategies
+from barewire.sdn.bench.stage import Stage
+from barewire.sdn.replay.job import Replayed
+
+# Blocks are counted, not seconds.
+_NO_BUDGET_S = float("inf")
+
+
+@dataclass(frozen=True)
+class BenchCampaign:
+    """An experiment's launches; `beff` is the program of rings."""
+
+    plan: BenchPlan
+    library: Library
+    beff: str
+
+    @property
+    def enough(self) -> Enough:
+        """As many rounds as blocks."""
+        return Enough(self.plan.blocks, self.plan.blocks, budget_s=_NO_BUDGET_S)
+
+    def rounds(self) -> Iterator[Sequence[Order]]:
+        """The plan's blocks."""
+        return self.plan.rounds()
+
+    def launch(self, order: Order, records: Path) -> None:
+        """Make a lab and a controller, measure one job, leave its records."""
+        plan = self.plan
+        with ExitStack() as stack:
+            lab = stack.enter_context(
+                Lab.up(plan.network_of(order.policy, order.hosts), LinkSpec(plan.rate_bit_s, plan.mtu))
+            )
+            controller = stack.enter_context(controlled(lab, controller_strategies(order.policy), plan.rate_bit_s))
+            meter = Meter(lab.servers.values(), controller.process)
+            stage = Stage(lab, controller, plan, self.library, self.beff, meter)
+            native = lab.directory / "records.jsonl"
+            done = None
+            try:
+                done = _measure(stage, order, native)
+            finally:
+                _write(records, order, stage, native, done)
+
+    def read(self, order: Order, records: Path) -> LaunchRecords:
+        """Read that file."""
+        return read_sdn_records(records, order.number, order.subject_name)
+
+    def series(self, frame: pl.DataFrame) -> list[Series]:
+        """Rings' values, jobs' durations; their limits are the experiment's, not one link's."""
+        return series_from_samples(frame)
+
+    def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
+        """Add what each launch could have reached, and what the simulator says of it."""
+        return concluded(run, frame, self.plan)
+
+
+def _measure(stage: Stage, order: Order, native: Path) -> Replayed | None:
+    if order.test == RING:
+        with ExitStack() as beside:
+            if order.others:
+                beside.enter_context(stage.shuffles_beside(order.others, order.seed))
+            stage.measure_ring(order, native)
+        return None
+    with ExitStack() as beside:
+        still = beside.enter_context(stage.rings_beside(order.others, order.seed)) if order.others else None
+        done = stage.measure_shuffle(order)
+        if still is not None:
+            still()
+    return done
+
+
+def _write(records: Path, order: Order, stage: Stage, native: Path, done: Replayed | None) -> None:
+    """The launch's own facts first, then what was measured."""
+    facts = {
+        "record": "launch",
+        "schema": SCHEMA,
+        "test": order.test,
+        "policy": order.policy,
+        "hosts": order.count,
+        "placed": list(order.hosts),
+        "beside": list(order.others),
+        "block": order.block,
+        "seed": order.seed,
+        "load": None,
+        "notes": stage.notes,
+    }
+    with suppress(ValueError):  # nothing was measured
+        facts["load"] = stage.meter.used()
+    with records.open("w") as file:
+        file.write(json.dumps(facts) + "\n")
+        if native.exists():
+            with native.open() as measured:
+                shutil.copyfileobj(measured, file)
+        if done is not None:
+            fetched = [[one.reducer, one.size_bytes, one.began_s, one.ended_s] for one in done.fetched]
+            file.write(json.dumps({"record": "job", "duration_s": done.duration_s, "fetched": fetched}) + "\n")
+            file.write(json.dumps({"record": "end", "complete": True}) + "\n")

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""A controller of a lab's switches: started in the lab, so that it ends with it, and ready when all links are known."""
+
+import json
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from barewire.errors import MeasurementFailed
+from barewire.lab import Lab, format_rate
+from barewire.lab.birth import environment
+from barewire.lab.kernel import Process
+from barewire.sdn.api.client import Client
+
+_READY_S = 30.0
+_SETTLED_S = 5.0
+_END_S = 5.0
+_ASK_S = 0.02
+_CREDENTIALS = struct.Struct("3i")
+
+
+class Controller:
+    """A running controller: its API, and its process."""
+
+    def __init__(self, client: Client, process: Process) -> None:
+        """`client` is that of `process`."""
+        self.client, self.process = client, process
+
+    def wait_until_laid(self) -> None:
+        """Wait until no rule is under way: switches have confirmed all. MeasurementFailed if that takes seconds."""
+        deadline = time.monotonic() + _SETTLED_S
+        while self.client.get("status")["being_laid"]:
+            if time.monotonic() > deadline:
+                raise MeasurementFailed(f"rules were still under way after {_SETTLED_S:g} s")
+            time.sleep(_ASK_S)
+
+
+@contextmanager
+def controlled(lab: Lab, strategies: Sequence[str], rate_bit_s: int) -> Iterator[Controller]:
+    """Start a controller with these `PROFILE=STRATEGY`; it ends with the block."""
+    folder = lab.directory
+    token, api, log = folder / "sdn.token", folder / "sdn.api", folder / "sdn.log"
+    with log.open("w") as said:
+        process = subprocess.Popen(
+            _command(lab, folder, strategies, rate_bit_s, token, api),
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+        )
+    try:
+        client = _ready(lab, process, token, api, log)
+        yield Controller(client, _listener(api))
+    finally:
+        process.terminate()
+        try:
+            process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _command(lab: Lab, folder: Path, strategies: Sequence[str], rate_bit_s: int, token: Path, api: Path) -> list[str]:
+    hosts, addresses = folder / "sdn.hosts", folder / "sdn.addresses"
+    hosts.write_text("".join(f"{host.name} {host.mac} {host.interface}\n" for host in lab.hosts))
+    addresses.write_text("".join(f"{host.address} {host.name}\n" for host in lab.hosts))
+    options = {
+        "--listen": f"unix:{lab.controller_socket}",
+        "--hosts": hosts,
+        "--addresses": addresses,
+        "--rate": format_rate(rate_bit_s),
+        "--api": f"unix:{api}",
+        "--token": token,
+    }
+    words = [str(word) for option in options.items() for word in option]
+    words += [word for strategy in strategies for word in ("--strategy", strategy)]
+    return lab.switch_command([sys.executable, "-m", "barewire", "sdn", "start", "--json", *words])
+
+
+def _ready(lab: Lab, process: "subprocess.Popen[bytes]", token: Path, api: Path, log: Path) -> Client:
+    """Wait until all switches are connected and each link between two is known."""
+    network = lab.network
+    assert network is not None
+    switches = set(network.switches)
+    links = sum(port.node in switches and peer.node in switches for port, peer in network.peers.items()) // 2
+    deadline = time.monotonic() + _READY_S
+    seen = "its API does not answer"
+    client = None
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise MeasurementFailed(f"the controller ended: {_last_words(log)}")
+        if client is None and api.exists():
+            client = Client(f"unix:{api}", token)
+        if client is not None:
+            status = client.get("status")
+            if status["connected"] == len(switches) and status["links"] == links:
+                return client
+            seen = f"{status['connected']} of {len(switches)} switches and {status['links']} of {links} links are known"
+        time.sleep(_ASK_S)
+    raise MeasurementFailed(f"the controller is not ready after {_READY_S:g} s: {seen}; {_last_words(log)}")
+
+
+def _listener(api: Path) -> Process:
+    """Who listens at a Unix socket, as this process counts processes."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(str(api))
+        packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return Process.of(_CREDENTIALS.unpack(packed)[0])
+
+
+def _last_words(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    if not lines:
+        return "it said nothing"
+    try:
+        return str(json.loads(lines[-1])["text"])
+    except (ValueError, KeyError):
+        return lines[-1]

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""An experiment from its first launch to its record."""
+
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from barewire.errors import MachineCannot, MeasurementFailed
+from barewire.lab import openvswitch
+from barewire.measure.environment import describe_machine
+from barewire.measure.session import Progress, new_run, run_campaign
+from barewire.mpi import Family, Library, Wishes, find_library, installed_libraries, suite
+from barewire.mpi.fabrics import PROVIDER, fabric_settings, provider_folder
+from barewire.mpi.prepare import BUILT_PROVIDER
+from barewire.results import Run
+from barewire.sdn.bench.campaign import BenchCampaign
+from barewire.sdn.bench.plan import BenchPlan
+
+KIND = "sdn"
+
+
+def prepared(plan: BenchPlan, library: str | None) -> BenchCampaign:
+    """Find and build what the plan needs. MachineCannot says what is missing and how to get it."""
+    openvswitch.require()
+    if plan.fabric == PROVIDER:
+        import os
+
+        provider_folder(os.environ, BUILT_PROVIDER)
+    chosen = _library() if library is None else find_library(library)
+    chosen.program("mpirun")
+    fabric_settings(chosen, Wishes(plan.fabric), one_host=False, lab=True)
+    return BenchCampaign(plan, chosen, suite.build(chosen, ["beff"])["beff"])
+
+
+def measure(campaign: BenchCampaign, directory: Path, *, command: Sequence[str], progress: Progress) -> Run:
+    """Measure into `directory`, which must not hold a run yet; the run, which is also on disk."""
+    plan = campaign.plan
+    run = new_run(
+        command=command,
+        seed=plan.seed,
+        parameters=_parameters(campaign),
+        environment=_environment(),
+        lab={"topology": plan.topology, "rate_bit_s": plan.rate_bit_s, "mtu": plan.mtu, "offloads": False, "loss": 0.0},
+    )
+    return run_campaign(campaign, directory, run, progress)
+
+
+def _library() -> Library:
+    """The first Open MPI, whose TCP ports can be told; else any library."""
+    found = installed_libraries()
+    if not found:
+        raise MachineCannot("no MPI library is installed: `make setup` installs some, or give --library a folder")
+    return next((one for one in found if one.family is Family.OPEN_MPI), found[0])
+
+
+def _parameters(campaign: BenchCampaign) -> dict[str, Any]:
+    plan = campaign.plan
+    return {
+        "kind": KIND,
+        "experiment": plan.experiment,
+        "policies": list(plan.policies),
+        "host_counts": list(plan.counts),
+        "blocks": plan.blocks,
+        "topology": plan.topology,
+        "rate_bit_s": plan.rate_bit_s,
+        "mtu": plan.mtu,
+        "fabric": plan.fabric,
+        "library": str(campaign.library),
+        "ring": {name: value for name, value in asdict(plan.ring).items() if name not in ("overhead_s", "transport")},
+        "shape": asdict(plan.shape),
+        "wire_efficiency": plan.wire_efficiency,
+        "patience_s": plan.patience_s,
+    }
+
+
+def _environment() -> dict[str, Any]:
+    facts = describe_machine()
+    program = openvswitch.find_program("ovs-vswitchd")
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    if told.returncode != 0:
+        raise MeasurementFailed(f"{program} --version failed: {told.stderr.strip()}")
+    facts["versions"]["openvswitch"] = told.stdout.split("\n", 1)[0].rsplit(" ", 1)[-1]
+    return facts

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What each launch could have reached, and what the simulator says of it, calibrated where nothing blocks."""
+
+from dataclasses import asdict, replace
+from functools import cache
+from typing import Any
+
+import polars as pl
+
+from barewire.models.beff import bandwidth_byte_s, mean_latency_ns
+from barewire.mpi.fabrics import PROVIDER
+from barewire.results import Run
+from barewire.results.derived import derived_samples
+from barewire.results.sdn import JOB, NATURAL, RANDOM, REFERENCES, WIDE
+from barewire.sdn.bench.plan import RING, BenchPlan
+from barewire.sdn.calibration import Calibration, fit
+from barewire.sdn.published import ring_mbyte_s
+from barewire.sdn.simulate.experiment import Setup, least_time_s
+from barewire.sdn.simulate.policy import read_policy
+from barewire.sdn.simulate.ring import Ring
+from barewire.sdn.simulate.shuffle import Shuffle
+from barewire.sdn.simulate.together import Together
+from barewire.sdn.simulate.workload import Workload
+
+Values = dict[str, float]
+
+
+def concluded(run: Run, frame: pl.DataFrame, plan: BenchPlan) -> Run:
+    """Put `bound` and `predicted` into each launch's details, by quantity, and the calibration into the run.
+
+    Rings in MB/s, jobs in s. A bound has the wire's overhead and nothing else. Without runs on the wide network
+    there is no calibration, and then no prediction.
+    """
+    calibration = calibrated(frame, plan.rate_bit_s)
+    bounds = cache(lambda test, hosts, seed: _bound(plan, test, hosts, seed))
+    predictions = cache(lambda *what: _predicted(plan, calibration, *what)) if calibration else None
+    launches = []
+    for launch in run.launches:
+        facts = launch.details["start"].get("sdn")
+        if not launch.complete or not facts:
+            launches.append(launch)
+            continue
+        hosts, others = tuple(facts["placed"]), tuple(facts["beside"])
+        what = (facts["test"], facts["policy"], hosts, others, facts["seed"])
+        added: dict[str, Any] = {"bound": bounds(facts["test"], hosts, facts["seed"])}
+        if predictions is not None:
+            added["predicted"] = predictions(*what)
+        launches.append(replace(launch, details=launch.details | added))
+    found = None if calibration is None else asdict(calibration)
+    known = {policy: {str(count): ring_mbyte_s(policy, count) for count in plan.counts} for policy in plan.policies}
+    return replace(
+        run, launches=tuple(launches), parameters=run.parameters | {"calibration": found, "published": known}
+    )
+
+
+def calibrated(frame: pl.DataFrame, rate_bit_s: int) -> Calibration | None:
+    """Fit the simulator's parameters to rings on the wide network; None without two sizes of messages there."""
+    derived, _ = derived_samples(frame.filter(pl.col("subject").cast(pl.String) == WIDE))
+    latencies = derived.filter(pl.col("quantity").cast(pl.String) == "latency")
+    points = [(int(row["message_bytes"]), row["value"] * 1e-6) for row in latencies.iter_rows(named=True)]
+    return fit(points, rate_bit_s) if len({size for size, _ in points}) > 1 else None
+
+
+def _bound(plan: BenchPlan, test: str, hosts: tuple[str, ...], seed: int) -> Values:
+    setup = Setup(plan.network, replace(plan.ring, overhead_s=0.0), plan.shape, plan.wire_efficiency)
+    if test != RING:
+        return {JOB: least_time_s(setup, Shuffle(hosts, seed, plan.shape).patterns[0])}
+    latencies = [least_time_s(setup, one) / 2 * 1e9 for one in Ring(hosts, seed, setup.ring).ring_patterns()]
+    size = plan.ring.message_bytes
+    return {
+        RANDOM: bandwidth_byte_s(size, mean_latency_ns(latencies[1:])) / 1e6,
+        NATURAL: bandwidth_byte_s(size, latencies[0]) / 1e6,
+    }
+
+
+def _predicted(
+    plan: BenchPlan,
+    calibration: Calibration,
+    test: str,
+    policy: str,
+    hosts: tuple[str, ...],
+    others: tuple[str, ...],
+    seed: int,
+) -> Values:
+    network = plan.network_of(policy, hosts)
+    transport = "llc" if plan.fabric == PROVIDER else "tcp"
+    ring_plan = replace(plan.ring, overhead_s=calibration.overhead_s, exchanges=2, transport=transport)
+    setup = Setup(network, ring_plan, plan.shape, calibration.efficiency)
+    strategies = read_policy("stp" if policy in REFERENCES else policy)
+    if test == RING:
+        ring = Ring(hosts, seed, ring_plan)
+        setup.run(
+            network,
+            strategies,
+            Together(ring, lambda before: _next_shuffle(plan, others, seed, before)) if others else ring,
+        )
+        return {RANDOM: ring.bandwidth_byte_s() / 1e6, NATURAL: ring.bandwidth_byte_s("natural") / 1e6}
+    job = Shuffle(hosts, seed, plan.shape)
+    setup.run(network, strategies, Together(job, lambda _: Ring(others, seed, ring_plan)) if others else job)
+    return {JOB: job.finished_s}
+
+
+def _next_shuffle(plan: BenchPlan, hosts: tuple[str, ...], seed: int, before: Workload | None) -> Shuffle:
+    """The same job again, over connections of its own."""
+    return Shuffle(hosts, seed, plan.shape, before.connections if isinstance(before, Shuffle) else 0)

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What an experiment measures, and in which order; pure."""
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from barewire.errors import WrongUse
+from barewire.models.wire import Protocol, wire_time_ns
+from barewire.mpi.fabrics import PROVIDER
+from barewire.results.sdn import REFERENCES, STAR, WIDE
+from barewire.sdn.flow import DEFAULT_PROFILE
+from barewire.sdn.simulate.placement import halves, placed_hosts
+from barewire.sdn.simulate.policy import read_policy
+from barewire.sdn.simulate.reference import non_blocking, widened
+from barewire.sdn.simulate.ring import RingPlan
+from barewire.sdn.simulate.shuffle import Shape
+from barewire.sdn.simulate.workload import BIG_DATA, HPC
+from barewire.topology import Network
+
+Experiment = Literal["ring", "shuffle", "both"]
+EXPERIMENTS: tuple[str, ...] = get_args(Experiment)
+RING, SHUFFLE = "ring", "shuffle"
+# Appended to a policy's name where the other job ran beside the measured one.
+BESIDE = "/beside"
+# What carries rings' messages, and the limit of what a link then carries of them.
+PROTOCOLS: Mapping[str, Protocol] = {"tcp": "tcp", PROVIDER: "raw"}
+# Messages and volumes are scaled down with the links from the published ones.
+_PUBLISHED_RATE_BIT_S, _PUBLISHED_MESSAGE_BYTES, _VOLUME_BYTES = 1e9, 2_000_000, 4_000_000_000
+# On the references, rings of a shorter message are measured, too: the simulator's two parameters need two sizes.
+_SHORTER = 5
+
+
+@dataclass(frozen=True)
+class Order:
+    """One launch to come, in a fresh lab under a fresh controller: one job measured, perhaps another beside it."""
+
+    number: int
+    block: int
+    test: str
+    policy: str
+    hosts: tuple[str, ...]
+    # The other job's, which runs again and again; none where the measured one is alone.
+    others: tuple[str, ...]
+    # How many hosts the experiment has.
+    count: int
+    seed: int
+
+    @property
+    def subject_name(self) -> str:
+        """Of what: the policy, or a reference."""
+        return self.policy + (BESIDE if self.others else "")
+
+    @property
+    def doing(self) -> str:
+        """The launch in words."""
+        other = SHUFFLE if self.test == RING else RING
+        beside = f" beside a {other}" if self.others else ""
+        return f"{self.test}{beside}, {self.policy}, {self.count} hosts"
+
+
+@dataclass(frozen=True)
+class BenchPlan:
+    """An experiment. `network` has its rates, the same on all links: `rate_bit_s`."""
+
+    experiment: Experiment
+    topology: str
+    network: Network
+    rate_bit_s: int
+    policies: tuple[str, ...]
+    counts: tuple[int, ...]
+    blocks: int
+    seed: int
+    fabric: str
+    ring: RingPlan = field(default_factory=RingPlan)
+    shape: Shape = field(default_factory=Shape)
+    mtu: int = 1500
+    # A launch that says nothing for so long hangs.
+    patience_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be measured."""
+        if self.experiment not in EXPERIMENTS:
+            raise WrongUse(f"there is no experiment '{self.experiment}'; there are: {', '.join(EXPERIMENTS)}")
+        if self.fabric not in PROTOCOLS:
+            raise WrongUse(f"rings are measured over {' or '.join(PROTOCOLS)}, not over '{self.fabric}'")
+        if self.blocks < 1:
+            raise WrongUse(f"--blocks {self.blocks}: at least 1")
+        if not self.policies or len(set(self.policies)) < len(self.policies):
+            raise WrongUse("name at least one strategy, each once")
+        for policy in self.policies:
+            read_policy(policy)
+        for count in self.counts:
+            self.jobs(count)
+
+    def jobs(self, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The hosts of the ring and those of the shuffle. WrongUse for a number that cannot be."""
+        if self.experiment == "both":
+            hpc, data = halves(self.network, count)
+            return tuple(hpc), tuple(data)
+        hosts = tuple(placed_hosts(self.network, count))
+        return hosts, hosts
+
+    def rounds(self) -> Iterator[Sequence[Order]]:
+        """A block each: every policy at every number of hosts, in an order drawn from the seed, on equal seeds."""
+        generator, numbers = random.Random(self.seed), itertools.count()
+        for block in range(self.blocks):
+            seed = generator.getrandbits(31)
+            cells = [cell for count in self.counts for cell in self._cells(count)]
+            generator.shuffle(cells)
+            yield [Order(next(numbers), block, *cell, seed) for cell in cells]
+
+    def network_of(self, policy: str, hosts: Sequence[str]) -> Network:
+        """The network under test; or a reference, which cannot block.
+
+        The star has one switch. The wide network has all switches and hops of the one under test, with links between
+        switches that carry what all hosts together send: what it lacks to the star is the price of hops, and what
+        others lack to it is that of their routes.
+        """
+        if policy == STAR:
+            return non_blocking(self.network, hosts)
+        return widened(self.network) if policy == WIDE else self.network
+
+    def sizes(self, order: Order) -> tuple[int, ...]:
+        """The bytes of a ring's messages; the last counts."""
+        size = self.ring.message_bytes
+        return (max(1, size // _SHORTER), size) if order.policy in REFERENCES else (size,)
+
+    @property
+    def wire_efficiency(self) -> float:
+        """The largest share of a link's rate that messages can have: the rest is headers and gaps."""
+        size = self.ring.message_bytes
+        return size * 8e9 / wire_time_ns(size, PROTOCOLS[self.fabric], self.mtu, 1e9) / 1e9
+
+    def _cells(self, count: int) -> Iterator[tuple[str, str, tuple[str, ...], tuple[str, ...], int]]:
+        """Test, policy, its hosts, the others', and how many hosts."""
+        hpc, data = self.jobs(count)
+        if self.experiment == "both":
+            for policy in self.policies:
+                for others in (False, True):
+                    yield RING, policy, hpc, data if others else (), count
+                    yield SHUFFLE, policy, data, hpc if others else (), count
+            return
+        for policy in (*REFERENCES, *self.policies):
+            yield self.experiment, policy, hpc, (), count
+
+
+def message_bytes_of(rate_bit_s: int) -> int:
+    """A ring's message at this rate, in proportion to the published 2 MB at 1 Gb/s."""
+    return max(1, round(_PUBLISHED_MESSAGE_BYTES * rate_bit_s / _PUBLISHED_RATE_BIT_S))
+
+
+def volume_bytes_of(rate_bit_s: int) -> int:
+    """A shuffle's volume at this rate, in proportion to 4 GB at 1 Gb/s."""
+    return max(1, round(_VOLUME_BYTES * rate_bit_s / _PUBLISHED_RATE_BIT_S))
+
+
+def controller_strategies(policy: str) -> list[str]:
+    """A policy as `PROFILE=STRATEGY` for every profile that the controller has a default for; a reference's is any."""
+    if policy in REFERENCES:
+        policy = "stp"
+    words = dict(part.split("=", 1) for part in policy.split("+")) if _names_profiles(policy) else {}
+    first = next(iter(words.values()), policy)
+    chosen = {DEFAULT_PROFILE: first, HPC: first, BIG_DATA: first} | words
+    # What the controller calls Big Data by its ports alone.
+    chosen["hadoop"] = chosen[BIG_DATA]
+    return [f"{profile}={strategy}" for profile, strategy in chosen.items()]
+
+
+def _names_profiles(policy: str) -> bool:
+    return policy.partition("=")[0] in (DEFAULT_PROFILE, HPC, BIG_DATA)

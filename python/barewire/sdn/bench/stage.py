@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Jobs in a lab under a controller: announced, run, heard. The ring is mpi/beff's, the shuffle is replayed."""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from barewire.errors import MeasurementFailed
+from barewire.lab import Lab
+from barewire.measure.mpi import raise_failure
+from barewire.mpi import Family, Job, Library, Wishes, start
+from barewire.mpi.fabrics import PROVIDER, Setting
+from barewire.mpi.prepare import prepare
+from barewire.sdn.api.client import Announced
+from barewire.sdn.bench.controlled import Controller
+from barewire.sdn.bench.meter import Meter
+from barewire.sdn.bench.plan import RING, SHUFFLE, BenchPlan, Order
+from barewire.sdn.bench.steps import Steps
+from barewire.sdn.flow import Pattern
+from barewire.sdn.replay.job import Replay, Replayed
+from barewire.sdn.simulate.ring import Ring
+from barewire.sdn.simulate.shuffle import SERVER_PORT, Shuffle
+from barewire.sdn.simulate.workload import BIG_DATA, HPC
+
+# The published signature of MPI: ranks listen at these ports.
+_PORTS = range(1024, 1045)
+# A rank that waits sleeps so long before it looks again (Open MPI 5): less than 1 % of a message, and cores stay idle.
+_SLEEP_NS = 100_000
+# Measurements of rings that run beside something else: they are ended before.
+_ENDLESS = 5000
+# Rings and jobs beside the measured job have other seeds than it, the same for all policies.
+_OTHER_SEED = 1 << 30
+# Steps after which rings are under way: the first one connects.
+_UNDER_WAY = 2
+_ASK_S = 0.05
+
+
+@dataclass
+class Stage:
+    """A lab, its controller, and what is run there. `notes` are what went wrong without ending a launch."""
+
+    lab: Lab
+    controller: Controller
+    plan: BenchPlan
+    library: Library
+    beff: str
+    meter: Meter
+    notes: list[str] = field(default_factory=list)
+
+    def measure_ring(self, order: Order, records: Path) -> None:
+        """Run all rings once; beff leaves its records. Raises what it ended with."""
+        heartbeat = self.lab.directory / "ring.steps"
+        with self._ring_heard(order.hosts, order.seed, heartbeat, self.meter.tick) as steps:
+            options = ["--output", str(records), "--samples", str(self.plan.ring.measurements)]
+            job = self._ring_job(order.hosts, order.seed, self.plan.sizes(order), steps.path, options)
+            with tempfile.TemporaryFile("w+") as said:
+                code = start.run_watched(job, self.lab, said, heartbeat, self.plan.patience_s)
+                if steps.failure is not None:
+                    raise steps.failure
+                raise_failure(code, "beff", f"launch {order.number} ({order.doing})", said, self.plan.patience_s)
+
+    @contextmanager
+    def rings_beside(self, hosts: Sequence[str], seed: int) -> Iterator[Callable[[], None]]:
+        """Run rings again and again while the block lasts; what is yielded raises if they have ended before."""
+        heartbeat = self.lab.directory / "beside.steps"
+        with self._ring_heard(hosts, seed ^ _OTHER_SEED, heartbeat, _nothing) as steps:
+            options = ["--output", str(self.lab.directory / "beside.jsonl"), "--samples", str(_ENDLESS)]
+            sizes = (self.plan.ring.message_bytes,)
+            job = self._ring_job(hosts, seed ^ _OTHER_SEED, sizes, steps.path, options)
+            with tempfile.TemporaryFile("w+") as said, start.running(job, self.lab, said) as process:
+
+                def still() -> None:
+                    if steps.failure is not None:
+                        raise steps.failure
+                    raise_failure(process.poll() or 0, "beff", f"{RING} beside a {SHUFFLE}", said, self.plan.patience_s)
+
+                deadline = time.monotonic() + self.plan.patience_s
+                while steps.heard < _UNDER_WAY:
+                    still()
+                    if time.monotonic() > deadline:
+                        raise MeasurementFailed(f"the rings beside the shuffle did not begin: {steps.heard} steps")
+                    time.sleep(_ASK_S)
+                yield still
+
+    def measure_shuffle(self, order: Order) -> Replayed:
+        """Run one job to its end."""
+        with self._shuffle(order.hosts, order.seed) as replay:
+            self.meter.tick()
+            done = replay.run()
+            self.meter.tick()
+        return done
+
+    @contextmanager
+    def shuffles_beside(self, hosts: Sequence[str], seed: int) -> Iterator[None]:
+        """Run one job after the other while the block lasts."""
+        with self._shuffle(hosts, seed ^ _OTHER_SEED) as replay:
+            replay.start()
+            try:
+                yield
+            finally:
+                replay.stop()
+
+    @contextmanager
+    def _shuffle(self, hosts: Sequence[str], seed: int) -> Iterator[Replay]:
+        shape = self.plan.shape
+        traffic = {"protocol": "tcp", "ports": [SERVER_PORT]}
+        patterns = Shuffle(hosts, seed, shape).patterns
+        announced = Announced(self.controller.client, _job(BIG_DATA, hosts, traffic, patterns), self.notes.append)
+        with announced, Replay(self.lab, hosts, seed, shape) as replay:
+            yield replay
+
+    @contextmanager
+    def _ring_heard(
+        self, hosts: Sequence[str], seed: int, heartbeat: Path, tick: Callable[[], None]
+    ) -> Iterator[Steps]:
+        """Announce the job with all its rings, and make the network ready for each before the ranks begin it."""
+        patterns = Ring(hosts, seed, self.plan.ring).ring_patterns()
+        protocol = {"protocol": "llc"} if self.plan.fabric == PROVIDER else {"protocol": "tcp"}
+        client = self.controller.client
+        with Announced(client, _job(HPC, hosts, protocol, patterns), self.notes.append) as announced:
+
+            def ready(name: str, number: int) -> None:
+                if name == "ring":
+                    client.step(announced.id, number)
+                    self.controller.wait_until_laid()
+                tick()
+
+            with Steps(heartbeat.with_suffix(".socket"), heartbeat, ready) as steps:
+                yield steps
+
+    def _ring_job(
+        self, hosts: Sequence[str], seed: int, sizes: Sequence[int], steps: Path, options: Sequence[str]
+    ) -> Job:
+        ring = self.plan.ring
+        program = [self.beff, "--seed", str(seed), "--sizes", ",".join(map(str, sizes)), "--steps", str(steps)]
+        program += ["--rings", str(ring.rings), "--exchanges", str(ring.exchanges), "--warmup", "0", *options]
+        shares = [(host, 1) for host in hosts]
+        job = prepare(self.library, Wishes(self.plan.fabric), shares, program, self.lab)
+        return replace(job, settings=(*job.settings, *_own_settings(self.library, self.plan.fabric)))
+
+
+def _nothing() -> None:
+    """Nobody meters what runs beside."""
+
+
+def _own_settings(library: Library, fabric: str) -> list[Setting]:
+    """Ranks of one machine must use the network, be known by their ports, and leave the cores to the switches."""
+    if library.family is not Family.OPEN_MPI:
+        return []
+    settings = {
+        "OMPI_MCA_threads_pthreads_yield_strategy": "nanosleep",
+        "OMPI_MCA_threads_pthreads_nanosleep_time": str(_SLEEP_NS),
+    }
+    if fabric == "tcp":
+        settings |= {
+            "OMPI_MCA_btl": "tcp,self",
+            "OMPI_MCA_btl_tcp_port_min_v4": str(_PORTS.start),
+            "OMPI_MCA_btl_tcp_port_range_v4": str(len(_PORTS)),
+        }
+    return [Setting(name, value, "experiment") for name, value in settings.items()]
+
+
+def _job(profile: str, hosts: Sequence[str], traffic: Mapping[str, Any], patterns: Sequence[Pattern]) -> dict[str, Any]:
+    """An announcement, as `POST /v1/jobs` takes it."""
+    return {
+        "name": f"experiment {profile}",
+        "profile": profile,
+        "hosts": list(hosts),
+        "traffic": [traffic],
+        "patterns": [
+            [{"from": source, "to": destination, "bytes": size} for (source, destination), size in pattern.items()]
+            for pattern in patterns
+        ],
+    }
