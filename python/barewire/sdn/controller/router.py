@@ -48,7 +48,7 @@ class Router:
         # Called with each flow that is forgotten.
         self.forgotten: Callable[[Way], None] = lambda _: None
 
-    def view(self, now: float, fixed: Collection[FlowKey] = ()) -> View:
+    def view(self, now: float, fixed: frozenset[FlowKey] = frozenset()) -> View:
         """Return what strategies may know now."""
         picture = self.picture
         return View(
@@ -59,7 +59,7 @@ class Router:
             picture.received_byte_s,
             picture.patterns,
             self.ways.crossing,
-            frozenset(fixed),
+            fixed,
             self._reserved(now),
         )
 
@@ -106,7 +106,7 @@ class Router:
         for name in names:
             mine = {profile for profile, strategy in profiles.items() if strategy == name}
             strategy = self._strategy_of(next(iter(mine)))
-            others = [way.key for way in self.ways if way.placed.flow.profile not in mine]
+            others = frozenset(way.key for way in self.ways if way.placed.flow.profile not in mine)
             try:
                 wanted = strategy.rearrange(self.view(now, others))
             except Exception as error:  # a plug-in's mistake must not stop the network
