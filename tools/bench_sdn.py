@@ -89,7 +89,10 @@ def main() -> int:
     parser.add_argument("groups", nargs="*", choices=[*groups, []], help="which (default: all)")
     parser.add_argument("--flows", type=int, default=50_000, help="that come and go, of memory")
     parser.add_argument("--times", type=int, default=20, help="links that fail, of recovery")
+    parser.add_argument("--preferred", action="store_true", help="programs at nice -19, where others use the machine")
     given = parser.parse_args()
+    if given.preferred:
+        os.nice(-19)
     missed = 0
     for group in given.groups or groups:
         for what, value, bound, unit in groups[group](given):

@@ -132,6 +132,15 @@ def test_many_addresses_behind_one_port_do_not_grow_the_controller() -> None:
     assert len(world.controller.hosts.by_mac) - before <= 256
 
 
+def test_one_host_that_asks_for_everybody_does_not_keep_the_others_busy() -> None:
+    world = acquainted()
+    for number in range(1500):
+        world.send("h1", arp("h1", f"10.9.{number >> 8}.{number & 255}"))
+        world.settle()
+    asked = sum(host == "h9" for host, _ in world.delivered)
+    assert 100 < asked <= 520, "a large job's first questions, no more"
+
+
 def test_forged_and_foreign_probes_make_no_links() -> None:
     world = acquainted()
     peers = dict(world.controller.discovery.peers)

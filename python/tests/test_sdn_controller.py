@@ -162,9 +162,15 @@ def test_flows_over_a_link_that_fails_are_re_placed_at_once(seed: int) -> None:
     assert way is not None
     failed = way.path[1]
     world.set_link(failed, is_up=False)
+    early = []
     for _ in world.steps():
-        assert world.where("h1", frame) in ("h16", f"lost at {failed}")
+        where = world.where("h1", frame)
+        assert where in ("h16", f"lost at {failed}") or where.startswith("controller at")
+        if where.startswith("controller at"):
+            early.append(tcp("h1", "h16", identification=1 + len(early)))
+            world.send("h1", early[-1])
     assert world.where("h1", frame) == "h16" and failed not in way.path
+    assert all(world.received("h16", one) == 1 for one in early), "what came too early was delivered, once"
     assert any(event.kind == "links lost" and "0 have no path" in event.text for event in world.events)
 
 

@@ -40,8 +40,10 @@ from barewire.topology import Port
 
 # Frames kept from a port until it is known whether it leads to a switch; from all ports.
 HELD_PER_PORT_MAX, HELD_MAX = 64, 8192
-# Who asks for a host that nobody has seen: so many questions a second for each.
+# Who asks for a host that nobody has seen: so many questions a second for each host asked for, and through one port. A
+# job's first rank asks for all others at once.
 QUESTIONS_BURST, QUESTIONS_PER_S = 3, 1
+ASKING_BURST, ASKING_PER_S = 500, 100
 # How long a broadcast is known again that came back through another port.
 ECHO_S = 1.0
 ECHOES_MAX = 4096
@@ -75,6 +77,7 @@ class Reception:
         self._frames = Allowance(settings.frames_burst, settings.frames_per_s)
         self._broadcasts = Allowance(settings.broadcasts_burst, settings.broadcasts_per_s)
         self._questions = Allowance(QUESTIONS_BURST, QUESTIONS_PER_S)
+        self._asking = Allowance(ASKING_BURST, ASKING_PER_S)
         self._unrouted = Allowance(UNROUTED_BURST, UNROUTED_PER_S)
         self._backoff = Backoff()
         self._held: dict[Port, list[bytes]] = {}
@@ -106,7 +109,7 @@ class Reception:
 
     def age(self, now: float) -> None:
         """Forget what has no use any more."""
-        for allowance in (self._frames, self._broadcasts, self._questions, self._unrouted):
+        for allowance in (self._frames, self._broadcasts, self._questions, self._asking, self._unrouted):
             allowance.age(now)
         self._backoff.age(now)
 
@@ -213,10 +216,13 @@ class Reception:
         asked = self._hosts.with_address(packet.target)
         if asked is not None and asked.port is not None:
             self.deliver(arp_answer(packet, asked.mac), host)
-        elif self._questions.take((host.name, packet.target), now):
+        elif self._may_ask(host, packet.target, now):
             # Who is known by a file, but not where, is asked, too: the answer says.
             self.counts["addresses asked for"] += 1
             self._to_edges(arp_request(packet), host, now)
+
+    def _may_ask(self, host: Host, target: str, now: float) -> bool:
+        return self._questions.take((host.name, target), now) and self._asking.take(host.port, now)
 
     def _broadcast(self, host: Host, frame: bytes, now: float) -> None:
         if not self._broadcasts.take(host.port, now):
@@ -250,7 +256,7 @@ class Reception:
     def _unicast(self, source: Host, headers: Headers, frame: bytes, now: float) -> None:
         destination = self._hosts.by_mac.get(headers.destination)
         if destination is None or destination.port is None:
-            if self._questions.take((source.name, headers.destination), now):
+            if self._may_ask(source, headers.destination, now):
                 self._ask_for(source, headers, frame, now)
             return
         if destination.port == source.port:
