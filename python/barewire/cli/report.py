@@ -9,7 +9,7 @@ import typer
 
 from barewire.errors import MeasurementFailed
 from barewire.measure import recover_run
-from barewire.report.html import render, render_host
+from barewire.report.html import render, render_host, render_sdn
 from barewire.results import samples
 from barewire.results.host import read_reference
 from barewire.results.store import write_atomically
@@ -40,6 +40,8 @@ def write_report(directory: Path, output: Path | None = None) -> Path:
     if run.kind == "host":
         stored = directory / REFERENCE_FILE
         page = render_host(run, frame, read_reference(stored) if stored.exists() else None)
+    elif run.kind == "sdn":
+        page = render_sdn(run, frame)
     else:
         page = render(run, frame)
     path = output or directory / REPORT_FILE

@@ -381,6 +381,11 @@ def colour_of(subject: str) -> str:
     return _COLOURS["floor"] if is_floor(subject) else _COLOURS.get(base, _OTHERS[sum(base.encode()) % len(_OTHERS)])
 
 
+def colour_by_number(number: int) -> str:
+    """A colour for who has none by name, the same for the same place in a list."""
+    return _PALETTE[number % len(_PALETTE)]
+
+
 def _size_axis(series: Iterable[Series], title: str = "message size") -> dict[str, Any]:
     sizes = sorted({one.message_bytes for one in series if one.message_bytes})
     round_sizes = [size for size in sizes if size & (size - 1) == 0]

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from plotly.offline.offline import get_plotlyjs
 
 from barewire.models.naming import is_floor
-from barewire.report import budget, host, mpi, words
+from barewire.report import budget, host, mpi, sdn, sdn_page, words
 from barewire.report.figures import (
     DARK,
     EVEN_SHARES,
@@ -32,6 +32,7 @@ from barewire.results import Place, Run, Series
 from barewire.results.derived import curves
 from barewire.results.host import HOST_TEST_ORDER, Measure, Reference, host_crossovers, host_measures
 from barewire.results.quantities import has_own_sizes
+from barewire.results.sdn import summarised
 from barewire.stats.comparison import RESAMPLES
 from barewire.stats.intervals import LAUNCHES_FOR_INTERVAL
 
@@ -91,6 +92,25 @@ def render_host(run: Run, frame: pl.DataFrame, reference: Reference | None) -> s
         measured=int((frame["phase"] == "measure").sum()),
         warmup=int((frame["phase"] == "warmup").sum()),
         few=LAUNCHES_FOR_INTERVAL,
+    )
+
+
+def render_sdn(run: Run, frame: pl.DataFrame) -> str:
+    """The page of an experiment on switches; `frame` holds its raw samples, columns of `SAMPLE_SCHEMA`."""
+    summary = summarised(run, frame)
+    return _page(
+        "sdn.html.j2",
+        run=run,
+        headlines=sdn.headlines(run, summary),
+        warnings=[*warnings(run), *sdn.warnings(run)],
+        parts=sdn_page.parts(summary),
+        legend=sdn.LEGEND,
+        calibration=sdn.calibration(run),
+        command=shlex.join(run.command),
+        environment=_rows({**run.environment, **({"lab": run.lab} if run.lab else {})}),
+        parameters=_rows(run.parameters),
+        launches=len(run.launches),
+        measured=int((frame["phase"] == "measure").sum()),
     )
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """What an experiment on switches says, in words and tables; how they look is the terminal's and the page's business."""
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -11,11 +11,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from barewire.results import Run
-from barewire.results.sdn import NATURAL, RANDOM, UNITS, Cell, Summary
+from barewire.results.sdn import JOB, RANDOM, UNITS, Cell, Summary
 from barewire.stats.paired import Ratio
 
 # From better to worse, as published.
 _PUBLISHED_ORDER = ("isolated", "ecmp-published", "stp")
+_DOCUMENT_COLUMNS = 200
 _HEADINGS = (
     "strategy",
     "hosts",
@@ -39,6 +40,7 @@ _HEADINGS = (
 class SdnTable:
     """One quantity's table."""
 
+    quantity: str
     title: str
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -53,45 +55,82 @@ def tables(summary: Summary) -> Iterator[SdnTable]:
         rows = [_row(cell) for cell in cells]
         kept = [at for at in range(len(_HEADINGS)) if any(row[at] for row in rows)]
         yield SdnTable(
+            quantity,
             f"{quantity}, {unit}",
             tuple(_HEADINGS[at] for at in kept),
             tuple(tuple(row[at] for at in kept) for row in rows),
         )
 
 
-def findings(run: Run, summary: Summary) -> Iterator[str]:
-    """Sentences: the published order, what the best reaches, the simulator's errors, saturated launches."""
-    for quantity in (RANDOM, NATURAL):
-        for hosts in run.parameters["host_counts"]:
-            for better, worse in itertools.pairwise(_PUBLISHED_ORDER):
-                ratio = summary.ratio(quantity, hosts, better, worse)
-                if ratio is not None:
-                    yield f"{quantity}, {hosts} hosts: {better} ≥ {worse}: {_judged(ratio)}"
+def headlines(run: Run, summary: Summary) -> list[str]:
+    """Sentences: the published order, what the best reaches, what the jobs cost each other, the simulator's errors."""
+    found = [text for hosts in run.parameters["host_counts"] for text in _of_hosts(summary, hosts)]
     for quantity, one in summary.predictions.items():
         where = f"{one.worst_place.policy} at {one.worst_place.hosts} hosts"
-        yield (
-            f"{quantity}: the simulator, calibrated on the wide network alone, is wrong by {one.mean:.1%} on average "
-            f"over {one.cells} cells, at most by {one.worst:.1%} ({where})"
+        found.append(
+            f"{quantity.capitalize()}: the simulator, calibrated on the wide network alone, is wrong by {one.mean:.1%} "
+            f"on average over {one.cells} cells, at most by {one.worst:.1%} ({where})."
         )
-    saturated = [launch for launch in run.launches if _is_saturated(launch.details)]
+    return found
+
+
+def warnings(run: Run) -> list[str]:
+    """What a reader must know first: launches in which the machine was the limit, and what went wrong in others."""
+    facts = [(launch, start["sdn"]) for launch in run.launches if (start := launch.details["start"]).get("sdn")]
+    saturated = [launch for launch, known in facts if known["load"] and known["load"]["saturated"]]
+    found = []
     if saturated:
-        yield (
-            f"saturated: in {len(saturated)} of {len(run.launches)} launches the machine was more than 85 % busy; "
-            "there its cores are the limit, and strategies look alike: lower --rate"
+        found.append(
+            f"Saturated: in {len(saturated)} of {len(run.launches)} launches the machine was over 85 % busy. There "
+            "its cores are a limit, too, and strategies look more alike than they are: lower --rate, or leave the "
+            "machine alone."
         )
+    return found + [f"Launch {launch.index}: {note}" for launch, known in facts for note in known["notes"]]
+
+
+def calibration(run: Run) -> str:
+    """The simulator's two parameters, in words."""
+    found = run.parameters.get("calibration")
+    if not found:
+        return "not in this run, which has none"
+    return (
+        f"payload is {found['efficiency']:.3f} of a link's rate, a message costs {found['overhead_s'] * 1e3:.2f} ms "
+        f"besides; the worst fitted point is off by {found['worst_residual']:.1%}"
+    )
+
+
+def _of_hosts(summary: Summary, hosts: int) -> Iterator[str]:
+    for better, worse in pairwise(_PUBLISHED_ORDER):
+        if (ratio := summary.ratio(RANDOM, hosts, better, worse)) is not None:
+            yield f"{hosts} hosts, random rings: {better} ≥ {worse}? {_judged(ratio)}."
+    tried = [c for c in summary.cells if c.place.hosts == hosts and c.of_wide and c.place.quantity in (RANDOM, JOB)]
+    if tried:
+        best = max(tried, key=lambda cell: cell.of_wide.value if cell.of_wide else 0.0)
+        than_isolated = summary.ratio(best.place.quantity, hosts, best.place.policy, "isolated")
+        beside = "" if than_isolated is None else f", and {shown_ratio(than_isolated)} of isolated"
+        what = f"{hosts} hosts, {best.place.quantity}"
+        yield f"{what}: best is {best.place.policy}, {shown_ratio(best.of_wide)} of the wide network{beside}."
+    for cell in summary.cells:
+        if cell.of_alone is not None and cell.place.hosts == hosts and cell.place.quantity in (RANDOM, JOB):
+            what = f"{hosts} hosts, {cell.place.policy}: {cell.place.quantity}"
+            yield f"{what} beside the other job {shown_ratio(cell.of_alone)} of alone."
 
 
 def print_sdn(console: Console, run: Run, summary: Summary) -> None:
-    """Print all tables and findings."""
+    """Print all tables and findings, as wide as they are where nobody looks."""
+    if not console.is_terminal:
+        console.width = max(console.width, _DOCUMENT_COLUMNS)
     for table in tables(summary):
-        shown = Table(title=table.title, box=SIMPLE_HEAD, title_justify="left")
+        shown = Table(title=table.title, box=SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
         for number, heading in enumerate(table.headings):
-            shown.add_column(heading, justify="right" if number else "left", no_wrap=not number)
+            shown.add_column(heading, justify="right" if number else "left", no_wrap=True)
         for row in table.rows:
             shown.add_row(*map(escape, row))
         console.print(shown)
-    for text in findings(run, summary):
+    for text in headlines(run, summary):
         console.print(escape(text))
+    for text in (*run.warnings, *warnings(run)):
+        console.print(f"[yellow]{escape(text)}[/]")
     console.print(f"[dim]{escape(LEGEND)}[/]")
 
 
@@ -144,9 +183,3 @@ def _judged(ratio: Ratio) -> str:
     if ratio.ci95[0] >= 1:
         return f"yes, {said}"
     return f"NO, {said}" if ratio.ci95[1] < 1 else f"no difference shown, {said}"
-
-
-def _is_saturated(details: dict[str, object]) -> bool:
-    start = details.get("start")
-    facts = start.get("sdn") if isinstance(start, dict) else None
-    return bool(facts and facts["load"] and facts["load"]["saturated"])
