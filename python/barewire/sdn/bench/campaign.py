@@ -20,7 +20,6 @@ from barewire.sdn.bench.controlled import controlled
 from barewire.sdn.bench.meter import Meter
 from barewire.sdn.bench.outcome import concluded
 from barewire.sdn.bench.plan import RING, BenchPlan, Order, controller_strategies
-from barewire.sdn.bench.priority import put_first
 from barewire.sdn.bench.stage import Stage
 from barewire.sdn.replay.job import Replayed
 
@@ -54,8 +53,7 @@ class BenchCampaign:
             )
             controller = stack.enter_context(controlled(lab, controller_strategies(order.policy), plan.rate_bit_s))
             meter = Meter(lab.servers.values(), controller.process)
-            refused = put_first(lab.servers.values())
-            stage = Stage(lab, controller, plan, self.library, self.beff, meter, [refused] if refused else [])
+            stage = Stage(lab, controller, plan, self.library, self.beff, meter)
             native = lab.directory / "records.jsonl"
             done = None
             try:
