@@ -15,7 +15,8 @@ SELECTED = (
     "find_each_other and pair or not_ip and pair or mtu and 65535 or offloads or rate_of_a_wire and 200000000 "
     "or was_down or signal_to_the_handle or keeper_was_killed or process_that_made_it or leaves_no_process "
     "or interrupt_at_any_moment and 90 or command_line_makes or persistent "
-    "or four_hosts_find_each_other or name_needs_no_option or launcher_in_one_host"
+    "or four_hosts_find_each_other or name_needs_no_option or launcher_in_one_host "
+    "or fat_tree_stands or only_where_flows_lead or that_is_pulled or without_a_controller_learn"
 )
 
 
@@ -32,7 +33,7 @@ def test_an_ordinary_user_has_the_same_lab() -> None:
         pytest.skip("nobody cannot read this checkout: clone it below a directory that all users may enter")
     environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_RUNTIME_DIR")}
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", "-k", SELECTED]
-    files = [str(root / "tests" / f"test_{name}.py") for name in ("lab_network", "lab_life", "names")]
+    files = [str(root / "tests" / f"test_{name}.py") for name in ("lab_network", "lab_life", "lab_switches", "names")]
     done = subprocess.run(
         [*as_nobody, *command, *files],
         cwd=root,
@@ -46,4 +47,4 @@ def test_an_ordinary_user_has_the_same_lab() -> None:
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
     if "skipped" in summary:
         pytest.skip(f"no lab for ordinary users on this machine: {done.stdout[-1500:]}")
-    assert int(summary.split()[0]) >= 20, summary
+    assert int(summary.split()[0]) >= 24, summary

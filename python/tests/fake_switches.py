@@ -7,7 +7,7 @@ OpenFlow allows. So a test can look at the network after every single message.
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from barewire.sdn.classify.policy import Policy
@@ -44,7 +44,7 @@ from barewire.sdn.openflow.messages import (
     ToSwitch,
     Why,
 )
-from barewire.topology import Network, Port
+from barewire.topology import Network, Port, fat_tree
 
 # More hops than any loop-free path of the tests has.
 HOPS_MAX = 64
@@ -128,13 +128,19 @@ class World:
     """Switches, the links between them, hosts that count what they get, and a controller."""
 
     def __init__(
-        self, network: Network, settings: Settings | None = None, policy: Policy | None = None, seed: int = 1
+        self,
+        network: Network,
+        settings: Settings | None = None,
+        policy: Policy | None = None,
+        seed: int = 1,
+        addresses: Mapping[str, str] | None = None,
     ) -> None:
         self.network = network
         self.random = random.Random(seed)
         self.now = 100.0
         self.settings = settings or Settings()
         self.policy = policy or Policy({"default": "stp"}, ())
+        self.addresses = addresses or {}
         self.cut: set[Port] = set()
         self.delivered: list[tuple[str, bytes]] = []
         self.lost: list[tuple[Port, bytes]] = []
@@ -147,8 +153,8 @@ class World:
         self.start_controller()
 
     def start_controller(self) -> None:
-        """A controller that knows nothing but the hosts' names."""
-        hosts = Hosts({host: mac(host) for host in self.network.hosts})
+        """A controller that knows nothing but the hosts' names, and the addresses that a file gives."""
+        hosts = Hosts({host: mac(host) for host in self.network.hosts}, self.addresses)
         self.controller = Controller(self.settings, self.policy, hosts, b"key", self.random.getrandbits(31))
 
     def connect(self, *names: str) -> None:
@@ -289,9 +295,9 @@ class World:
         """A host sends a frame."""
         port = self.network.attachment(host)
         assert port is not None
-        self._arrive(port, frame, HOPS_MAX)
+        self.arrive(port, frame, HOPS_MAX)
 
-    def _arrive(self, port: Port, frame: bytes, hops: int) -> None:
+    def arrive(self, port: Port, frame: bytes, hops: int) -> None:
         switch = self.switches[port.node]
         assert hops, f"a frame goes round for ever at {port}"
         entry = switch.best(frame, port.number)
@@ -316,7 +322,7 @@ class World:
         if peer is None or port in self.cut or not switch.ports.get(port.number):
             self.lost.append((port, frame))
         elif peer.node in self.switches:
-            self._arrive(peer, frame, hops)
+            self.arrive(peer, frame, hops)
         elif frame[12:14] != LLDP.to_bytes(2, "big"):  # no host listens to it
             self.delivered.append((peer.node, frame))
 
@@ -375,3 +381,13 @@ def _place(message: ToSwitch) -> object:
 def quiet(settings: Settings | None = None, **changes: float) -> Settings:
     """Settings without time-outs, for tests that look at rules at leisure."""
     return replace(settings or Settings(), **{"idle_s": 0, "hard_s": 0, **changes})  # type: ignore[arg-type]
+
+
+def acquainted(seed: int = 1, addresses: Mapping[str, str] | None = None, **settings: float) -> World:
+    """A fat-tree whose hosts have all been heard."""
+    world = World(fat_tree(4, servers=0), quiet(**settings), seed=seed, addresses=addresses)
+    world.stand_up()
+    for host in world.network.hosts:
+        world.send(host, tcp(host, "h1" if host != "h1" else "h2", 1, 1))
+    world.settle()
+    return world

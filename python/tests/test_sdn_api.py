@@ -10,8 +10,8 @@ from typing import Any
 import jsonschema
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
+from fake_switches import acquainted
 from openapi_spec_validator import validate
-from test_sdn_controller import acquainted
 
 from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
 from barewire.mpi.announcement import announcement

@@ -5,8 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from fake_switches import World, address, ethernet, llc, mac, matches, quiet, tcp
-from test_sdn_controller import acquainted
+from fake_switches import World, acquainted, address, ethernet, llc, mac, matches, quiet, tcp
 
 from barewire.errors import WrongUse
 from barewire.sdn.classify.policy import Policy
@@ -46,15 +45,33 @@ def test_addresses_are_answered_by_the_controller_and_asked_for_only_at_the_edge
 
 
 def test_an_address_of_a_file_cannot_be_taken_over() -> None:
-    world = acquainted()
-    hosts = world.controller.hosts
-    hosts._give(hosts.by_name["h16"], address("h16"))
-    hosts._fixed.add(address("h16"))
+    world = acquainted(addresses={address("h16"): "h16"})
+    world.controller.hosts.forget_port(world.network.attachment("h16"))  # type: ignore[arg-type]
     world.send("h2", arp("h2", address("h1"), sender=address("h16")))
     world.settle()
-    known = hosts.with_address(address("h16"))
+    known = world.controller.hosts.with_address(address("h16"))
     assert known is not None and known.name == "h16"
     assert world.controller.reception.counts["an address that is another's"] == 1
+
+
+def test_an_address_of_a_host_that_is_there_cannot_be_taken_over() -> None:
+    world = acquainted()
+    for frame in (
+        arp("h2", address("h1"), sender=address("h16")),
+        tcp("h16", "h1")[:6] + tcp("h2", "h1")[6:12] + tcp("h16", "h1")[12:],
+    ):
+        world.send("h2", frame)
+        world.settle()
+        known = world.controller.hosts.with_address(address("h16"))
+        assert known is not None and known.name == "h16"
+    gone = world.network.attachment("h16")
+    assert gone is not None
+    world.set_link(gone, is_up=False)
+    world.settle()
+    world.send("h2", arp("h2", address("h1"), sender=address("h16")))
+    world.settle()
+    known = world.controller.hosts.with_address(address("h16"))
+    assert known is not None and known.name == "h2", "once its host is gone, another may have it"
 
 
 def test_broadcasts_do_not_storm_where_links_make_a_loop() -> None:
@@ -77,7 +94,7 @@ def test_a_loop_outside_the_network_does_not_multiply_broadcasts() -> None:
     world.send("h1", frame)
     world.settle()
     for _ in range(50):
-        world._arrive(there, frame, 64)
+        world.arrive(there, frame, 64)
         world.settle()
     assert world.received("h16", frame) == 1
     assert world.controller.hosts.by_name["h1"].port == world.network.attachment("h1"), "and nobody has moved"
@@ -115,6 +132,15 @@ def test_many_addresses_behind_one_port_do_not_grow_the_controller() -> None:
     assert len(world.controller.hosts.by_mac) - before <= 256
 
 
+def test_one_host_that_asks_for_everybody_does_not_keep_the_others_busy() -> None:
+    world = acquainted()
+    for number in range(1500):
+        world.send("h1", arp("h1", f"10.9.{number >> 8}.{number & 255}"))
+        world.settle()
+    asked = sum(host == "h9" for host, _ in world.delivered)
+    assert 100 < asked <= 520, "a large job's first questions, no more"
+
+
 def test_forged_and_foreign_probes_make_no_links() -> None:
     world = acquainted()
     peers = dict(world.controller.discovery.peers)
@@ -145,7 +171,11 @@ def test_what_is_not_routed_is_dropped_at_its_port_for_a_while() -> None:
         world.send("h1", frame)
         world.settle()
     assert world.where("h1", frame) == "lost at s13" and world.where("h1", tcp("h1", "h9")) == "controller at s13"
-    assert world.controller.reception.counts["EtherType 0x86dd, which is not routed"] == 1
+    assert world.controller.reception.counts["of EtherTypes that are not routed"] == 1
+    for eth_type in range(0x9000, 0x9100):
+        world.send("h1", ethernet("h1", "h2", eth_type, bytes(60)))
+        world.settle()
+    assert len(world.switches["s13"].table) < 30, "one host cannot fill its switch's table by that"
 
 
 def test_idle_flows_make_room_in_a_full_table() -> None:

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from fake_switches import tcp
-from test_sdn_controller import acquainted
+from fake_switches import acquainted, tcp
 
 from barewire.errors import WrongUse
 from barewire.sdn.classify.classifier import Carried, Known, classify

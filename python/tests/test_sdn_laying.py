@@ -8,7 +8,7 @@ import pytest
 
 from barewire.errors import WrongUse
 from barewire.sdn.controller.hosts import HOSTS_PER_PORT_MAX, Hosts, parse_addresses_file, parse_hosts_file
-from barewire.sdn.controller.laying import stages
+from barewire.sdn.controller.laying import can_loop, stages
 from barewire.topology import Path, Port
 
 SWITCHES = [f"s{number}" for number in range(1, 9)]
@@ -53,6 +53,20 @@ def test_any_path_becomes_any_other_without_a_lost_or_looped_packet(seed: int) -
         assert {hop.node: hop.number for hop in new}.items() <= rules.items()
         if chance.random() < 0.5:
             rules = {hop.node: hop.number for hop in new}
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_where_rules_cannot_loop_any_order_is_safe_and_where_they_can_some_order_is_not(seed: int) -> None:
+    """Half-laid rules of two paths, in every combination: never a loop, or at least once one that can be reached."""
+    chance = random.Random(seed)
+    old, new = simple_path(chance), simple_path(chance)
+    peers = {Port(one, int(other[1:])): Port(other, 1) for one in SWITCHES for other in SWITCHES if one != other}
+    standing = {hop.node: hop.number for hop in old}
+    loops = False
+    for chosen in range(1 << len(new)):
+        rules = standing | {hop.node: hop.number for at, hop in enumerate(new) if chosen >> at & 1}
+        loops |= any(ends(rules, start) == "loop" for start in SWITCHES)
+    assert loops == can_loop(new, standing, peers)
 
 
 def test_the_checker_sees_loops_and_holes() -> None:

@@ -160,7 +160,7 @@ def handshaken(now: float = 0.0) -> Session:
     session = Session(now)
     session.receive(framed(of.OFPT_HELLO, 1), now)
     features = struct.pack("!QIBB2xII", 7, 0, 254, 0, 0, 0)
-    assert session.receive(framed(of.OFPT_FEATURES_REPLY, 2, features), now) == [SwitchUp(7, 254)]
+    assert session.receive(framed(of.OFPT_FEATURES_REPLY, 2, features), now) == [SwitchUp(7)]
     session.outgoing.clear()
     return session
 
@@ -305,7 +305,7 @@ def test_a_channel_that_sends_nonsense_ends_and_others_go_on(tmp_path: Path) -> 
         good[1].write(framed(of.OFPT_FEATURES_REPLY, 2, struct.pack("!QIBB2xII", 7, 0, 254, 0, 0, 0)))
         while not heard:
             await asyncio.sleep(0.01)
-        assert heard == [SwitchUp(7, 254)] and len(closed) == 1 and "it sent" in closed[0]
+        assert heard == [SwitchUp(7)] and len(closed) == 1 and "it sent" in closed[0]
         for reader, writer in (good, bad):
             writer.close()
             await reader.read()

@@ -114,7 +114,7 @@ def show(
         ended := [name for name, server in chosen.standing.servers.items() if not server.alive]
     ):
         raise MeasurementFailed(
-            f"{' and '.join(ended)} of lab {chosen.standing.id} ended; see {chosen.standing.directory}/ovs"
+            f"{' and '.join(ended)} of lab {chosen.standing.id} ended; see the logs in {chosen.standing.directory}/ovs"
         )
 
 
@@ -206,7 +206,13 @@ def down(
 def lab_document(lab: Lab) -> dict[str, Any]:
     """Return all that is known about a lab, for --json."""
     document = load(lab.id).to_json()
-    derived = {"status": lab.status, "oversubscribed": lab.oversubscribed, "directory": str(lab.directory)}
+    derived: dict[str, Any] = {
+        "status": lab.status,
+        "oversubscribed": lab.oversubscribed,
+        "directory": str(lab.directory),
+    }
+    if lab.status == "running" and lab.network is not None:
+        derived["controller_socket"] = str(lab.controller_socket)
     return document | derived
 
 

@@ -171,19 +171,14 @@ class Lab:
         return openvswitch.controller_socket(self.directory)
 
     @property
-    def standalone(self) -> bool:
-        """Whether the switches forward without a controller."""
-        return self._switched().standalone
-
-    @property
     def management_interface(self) -> str | None:
         """The hosts' interface to the management network; None if there is none."""
         return None if self.network is None else MANAGEMENT_INTERFACE
 
     @property
     def servers(self) -> "dict[str, Process]":
-        """Open vSwitch's processes by name, the one that forwards last; none in a lab without its switches."""
-        return dict(zip(openvswitch.SERVERS, self._state.servers, strict=False))
+        """Open vSwitch's processes, such as `ovs-vswitchd s1`; none in a lab without its switches."""
+        return dict(self._state.servers)
 
     def host(self, name: str) -> Host:
         """Return the host of that name; WrongUse if there is none."""
@@ -316,7 +311,7 @@ class Lab:
                 for host in plan.hosts
             ),
             notes=tuple(birth.notes),
-            servers=tuple(Process.of(birth.server_pids[name]) for name in openvswitch.SERVERS if plan.switched),
+            servers={name: Process.of(pid) for name, pid in birth.server_pids.items()},
         )
         state.save(self._state)
         if self.persistent:

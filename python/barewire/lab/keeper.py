@@ -40,7 +40,7 @@ from barewire.lab.kernel import (
     mount,
     unshare,
 )
-from barewire.lab.network import build_wires, configure_host, needs, silence_ipv6
+from barewire.lab.network import build_wires, bypass_netfilter, configure_host, needs, silence_ipv6
 from barewire.lab.plan import HostPlan, Plan, barewire_hosts_file, hosts_file, plan_from_json
 from barewire.lab.state import etc_directory, names_file
 
@@ -65,6 +65,8 @@ def _make_lab(plan: Plan, directory: Path, report: socket.socket) -> None:
         notes.append("/proc shows the machine's processes: a mount over it is not allowed here (a container?)")
     if not silence_ipv6():
         notes.append("hosts send IPv6 frames of their own: /proc/sys/net is read-only here")
+    if plan.switched is not None:
+        bypass_netfilter()
     _write_name_files(plan, directory)
     ready_read, ready_write = os.pipe()
     go_read, go_write = os.pipe()
@@ -83,7 +85,7 @@ def _make_lab(plan: Plan, directory: Path, report: socket.socket) -> None:
     build_wires(plan, pids)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if plan.switched is not None:
-        notes += openvswitch.start(plan, directory, partial(_spawn, report))
+        openvswitch.start(plan, directory, partial(_spawn, report))
     os.close(go_write)
     os.close(go_read)
     _send(report, {"role": "keeper", "notes": notes})

@@ -5,7 +5,7 @@
 import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from socket import htons
 
@@ -27,6 +27,8 @@ from barewire.lab.plan import (
     NETWORK,
     WIRE_FRAME_BYTES_MIN,
     WIRE_OVERHEAD_BYTES,
+    Bridge,
+    Cable,
     End,
     HostPlan,
     Plan,
@@ -63,29 +65,14 @@ def build_wires(plan: Plan, host_pids: Mapping[str, int]) -> None:
             with needs("veth interfaces", "modprobe veth (CONFIG_VETH)"):
                 netlink.link("add", kind="veth", peer=_end(second, host_pids), **_end(first, host_pids))
         for bridge in plan.bridges:
-            with needs("bridges", "modprobe bridge (CONFIG_BRIDGE)"):
-                # No spanning tree and no delay: a port forwards at once. No snooping: it would send and filter frames.
-                netlink.link(
-                    "add",
-                    kind="bridge",
-                    ifname=bridge.name,
-                    address=bridge.mac,
-                    br_stp_state=0,
-                    br_forward_delay=0,
-                    br_mcast_snooping=0,
-                    br_group_fwd_mask=_FORWARD_ALL if bridge.transparent else 0,
-                )
-            index = _index(netlink, bridge.name)
-            for port in bridge.ports:
-                netlink.link("set", index=_index(netlink, port), master=index)
-                if bridge.transparent:
-                    netlink.brport("set", index=_index(netlink, port), learning=0)
+            index = _add_bridge(netlink, bridge, bridge.ports)
             for port, mac in bridge.stations:
                 netlink.fdb("add", ifindex=_index(netlink, port), lladdr=mac, state=_STATION_STATIC, flags=NTF_MASTER)
-            netlink.link("set", index=index, mtu=bridge.mtu)
             if bridge.address is not None:
                 netlink.addr("add", index=index, address=bridge.address, prefixlen=MANAGEMENT_NETWORK.prefixlen)
             _finish(netlink, plan, bridge.name, "switch")
+        for cable in plan.switched.cables if plan.switched is not None else ():
+            _add_cable(netlink, plan, cable)
         for interface in [end.interface for wire in plan.wires for end in wire if end.host is None]:
             _finish(netlink, plan, interface, "switch")
         for interface, rate_bit_s in plan.shaped.items():
@@ -127,6 +114,16 @@ def set_interfaces(interfaces: Iterable[str], up: bool) -> None:
     with IPRoute() as netlink:
         for interface in interfaces:
             netlink.link("set", index=_index(netlink, interface), state="up" if up else "down")
+
+
+def bypass_netfilter() -> None:
+    """Keep IP frames on this namespace's bridges away from packet filters, where the kernel has that (br_netfilter).
+
+    They would take longer than others, and lose the mark of the socket that counts them.
+    """
+    for setting in Path("/proc/sys/net/bridge").glob("bridge-nf-call-*"):
+        with suppress(OSError):  # read-only for an ordinary user; it costs time only
+            setting.write_text("0")
 
 
 def set_loopback_up(netlink: IPRoute) -> None:
@@ -253,6 +250,36 @@ def _wait_until_operational(netlink: IPRoute, index: int) -> None:
         if time.monotonic() > deadline:
             raise MachineCannot(f"the link of a host did not come up within {_OPERATIONAL_TIMEOUT_S:.0f} s")
         time.sleep(0.003)
+
+
+def _add_bridge(netlink: IPRoute, bridge: Bridge | Cable, ports: Iterable[str], **more: int) -> int:
+    with needs("bridges", "modprobe bridge (CONFIG_BRIDGE)"):
+        # No spanning tree and no delay: a port forwards at once. No snooping: it would send and filter frames.
+        netlink.link(
+            "add",
+            kind="bridge",
+            ifname=bridge.name,
+            address=bridge.mac,
+            br_stp_state=0,
+            br_forward_delay=0,
+            br_mcast_snooping=0,
+            **more,
+        )
+    index = _index(netlink, bridge.name)
+    for port in ports:
+        netlink.link("set", index=_index(netlink, port), master=index)
+    netlink.link("set", index=index, mtu=bridge.mtu)
+    return index
+
+
+def _add_cable(netlink: IPRoute, plan: Plan, cable: Cable) -> None:
+    # A bridge gives copies to its ports from the newest to the oldest, and the frame itself to the last.
+    _add_bridge(netlink, cable, (cable.drain, *cable.ports), br_group_fwd_mask=_FORWARD_ALL)
+    for port in (cable.drain, *cable.ports):
+        isolated = int(port == cable.drain or port in cable.hosts)
+        netlink.brport("set", index=_index(netlink, port), learning=0, isolated=isolated)
+    netlink.tc("add", "blackhole", _index(netlink, cable.drain))
+    _finish(netlink, plan, cable.name, "cable")
 
 
 def _end(end: End, host_pids: Mapping[str, int]) -> dict[str, object]:

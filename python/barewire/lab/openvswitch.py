@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A lab's own Open vSwitch: database, sockets and logs in the lab's directory, servers in its process namespace.
+"""A lab's own Open vSwitch: databases, sockets and logs in the lab's directory, servers in its process namespace.
 
 A system's Open vSwitch is never touched: every command names the lab's database, and OVS_RUNDIR and its like lead the
-servers to the lab's directory for all else. Bridges forward in the userspace datapath, so no kernel module is needed.
+servers to the lab's directory for all else. Each switch has servers of its own: in ovs-vswitchd one thread forwards
+for all switches, asking all of their ports in turn, so a fat-tree would be limited by one core (docs/performance.md).
+Switches forward in the userspace datapath, which needs no kernel module, under its name `dummy`: that is the same
+datapath without tap interfaces, of which one has a fixed name that only one server could have.
 """
 
 import json
@@ -10,7 +13,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from barewire.errors import MachineCannot, MeasurementFailed
@@ -22,12 +25,10 @@ SERVERS = ("ovsdb-server", "ovs-vswitchd")
 FIX = "apt install openvswitch-switch"
 _PROGRAMS = (*SERVERS, "ovsdb-tool", "ovs-vsctl")
 _SERVER_FOLDERS = ("/usr/sbin", "/sbin", "/usr/local/sbin")
-_TUN = "/dev/net/tun"
 # The servers start in some 50 ms, a fat-tree of 20 switches stands in a second: whoever needs longer hangs.
 _DEADLINE_S = 20.0
-# How long a switch waits at most between attempts to reach its controller, and how long that may be silent. Before the
-# first connection Open vSwitch 3.1 waits 1, 2, 4 and then 8 s nevertheless.
-_BACKOFF_MS_MAX = 1000
+# How long a controller may be silent. One that is gone is looked for after 1, 2, 4 and then every 8 s: Open vSwitch 3.1
+# does not heed the setting (max_backoff) that would make it less.
 _PROBE_MS = 5000
 
 # Starts a program as a child of the lab's first process, by a name under which it is reported to the creator.
@@ -63,42 +64,66 @@ def require() -> None:
         find_program(name)
 
 
-def start(plan: Plan, scratch: Path, spawn: Spawn) -> list[str]:
-    """Start the servers and make all switches; return what this machine did not allow. Call in their namespace."""
+def start(plan: Plan, scratch: Path, spawn: Spawn) -> None:
+    """Start all switches; call in their namespace."""
     assert plan.switched is not None
     folder = directory_of(scratch)
     folder.mkdir(mode=0o700)
-    _run(find_program("ovsdb-tool"), "create", str(folder / "conf.db"), folder=folder)
-    logs = ["-vconsole:off", "-vsyslog:off", "-vfile:warn", "--no-chdir"]
-    datapath, notes = _datapath()
-    for name, arguments in (
-        ("ovsdb-server", [str(folder / "conf.db"), f"--remote=punix:{_database(folder)}"]),
-        ("ovs-vswitchd", [f"unix:{_database(folder)}", *(["--enable-dummy"] if datapath == "dummy" else [])]),
-    ):
-        own = [f"--unixctl={folder / f'{name}.ctl'}", f"--log-file={folder / f'{name}.log'}", *logs]
-        pid = spawn(name, [find_program(name), *arguments, *own], _environment(folder))
-        _wait_for(folder / f"{name}.ctl", name, pid)
-    _configure(scratch, ["init"], wait=False)
-    commands = [word for switch in plan.switched.network.switches for word in _made(plan, scratch, switch, datapath)]
-    _configure(scratch, commands)
+    empty = folder / "empty.db"
+    _run([find_program("ovsdb-tool"), "create", str(empty)], folder)
+    switches = plan.switched.network.switches
+    for switch in switches:
+        shutil.copyfile(empty, folder / f"{switch}.db")
+    for name in SERVERS:
+        pids = {
+            switch: spawn(f"{name} {switch}", _server(name, folder, switch), _environment(folder))
+            for switch in switches
+        }
+        for switch, pid in pids.items():
+            _wait_for(folder / f"{switch}-{name}.ctl", f"{name} {switch}", pid)
+    _run_all([[*_control(folder, switch), *_made(plan, scratch, switch)] for switch in switches], folder)
     _check_ports(plan, folder)
-    return notes
 
 
 def add_switch(plan: Plan, scratch: Path, switch: str) -> None:
     """Make one switch again, as it was when the lab was made: no flow, no group."""
-    _configure(scratch, _made(plan, scratch, switch, _datapath()[0]))
+    folder = directory_of(scratch)
+    _run([*_control(folder, switch), *_made(plan, scratch, switch)], folder)
 
 
 def remove_switch(scratch: Path, switch: str) -> None:
     """End one switch, with its flows and its connection to the controller."""
-    _configure(scratch, ["del-br", switch])
+    folder = directory_of(scratch)
+    _run([*_control(folder, switch), "del-br", switch], folder)
 
 
-def _made(plan: Plan, scratch: Path, switch: str, datapath: str) -> list[str]:
+def database_of(scratch: Path, switch: str) -> Path:
+    """Return the socket of a switch's database."""
+    return directory_of(scratch) / f"{switch}.sock"
+
+
+def openflow_socket(scratch: Path, switch: str) -> Path:
+    """Return where a switch answers OpenFlow itself, as ovs-ofctl speaks it."""
+    return directory_of(scratch) / f"{switch}.mgmt"
+
+
+def _server(name: str, folder: Path, switch: str) -> list[str]:
+    database = f"unix:{folder / f'{switch}.sock'}"
+    if name == "ovsdb-server":
+        own = [str(folder / f"{switch}.db"), f"--remote=p{database}"]
+    else:
+        own = [database, "--enable-dummy"]
+    log = folder / f"{switch}-{name}.log"
+    logs = [f"--log-file={log}", "-vconsole:off", "-vsyslog:off", "-vfile:warn"]
+    return [find_program(name), *own, f"--unixctl={log.with_suffix('.ctl')}", "--no-chdir", *logs]
+
+
+def _made(plan: Plan, scratch: Path, switch: str) -> list[str]:
     """Return the commands that make a switch, with its ports under their numbers."""
     assert plan.switched is not None
-    words = ["--", "add-br", switch, "--", "set", "bridge", switch, f"datapath_type={datapath}"]
+    # Threads that set flows up, of which one is enough for a switch; else there are as many as cores.
+    words = ["set", "open_vswitch", ".", "other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1"]
+    words += ["--", "add-br", switch, "--", "set", "bridge", switch, "datapath_type=dummy"]
     words += ["protocols=OpenFlow13", f"other_config:datapath-id={switch_number(switch):016x}"]
     words += [f'other_config:hwaddr="{switch_mac(switch)}"', "other_config:disable-in-band=true"]
     words += ["fail_mode=standalone" if plan.switched.standalone else "fail_mode=secure"]
@@ -108,37 +133,27 @@ def _made(plan: Plan, scratch: Path, switch: str, datapath: str) -> list[str]:
         words += ["--", "set", "interface", interface, f"ofport_request={port.number}"]
     if not plan.switched.standalone:
         words += ["--", "set-controller", switch, f"unix:{controller_socket(scratch)}"]
-        words += ["--", "set", "controller", switch, f"max_backoff={_BACKOFF_MS_MAX}", f"inactivity_probe={_PROBE_MS}"]
+        words += ["--", "set", "controller", switch, f"inactivity_probe={_PROBE_MS}"]
     return words
 
 
-def _datapath() -> tuple[str, list[str]]:
-    """Return the userspace datapath's name, and a note if it is the one that makes no tap interface per switch."""
-    try:
-        os.close(os.open(_TUN, os.O_RDWR))
-    except OSError as error:
-        return "dummy", [f"switches have no local interface: {_TUN}: {error.strerror}"]
-    return "netdev", []
-
-
-def _configure(scratch: Path, commands: Sequence[str], *, wait: bool = True) -> None:
-    folder = directory_of(scratch)
-    options = [f"--db=unix:{_database(folder)}", f"--timeout={_DEADLINE_S:.0f}", *([] if wait else ["--no-wait"])]
-    _run(find_program("ovs-vsctl"), *options, *commands, folder=folder)
+def _control(folder: Path, switch: str) -> list[str]:
+    return [find_program("ovs-vsctl"), f"--db=unix:{folder / f'{switch}.sock'}", f"--timeout={_DEADLINE_S:.0f}"]
 
 
 def _check_ports(plan: Plan, folder: Path) -> None:
-    """See that every port has its number and every switch its datapath: ovs-vsctl does not fail without."""
+    """See that every port has its number: ovs-vsctl does not fail without."""
     assert plan.switched is not None
+    network = plan.switched.network
     columns = ["--format=json", "--columns=name,ofport,error", "list", "interface"]
-    told = _run(find_program("ovs-vsctl"), f"--db=unix:{_database(folder)}", *columns, folder=folder)
-    seen = {name: (number, error) for name, number, error in json.loads(told)["data"]}
-    for switch in plan.switched.network.switches:
-        for port in plan.switched.network.ports[switch]:
-            number, error = seen.get(interface_of(port), (None, "was not added"))
-            if number != port.number:
-                said = "; ".join(_last_lines(folder / "ovs-vswitchd.log"))
-                raise MachineCannot(f"Open vSwitch does not take port {port}: {error or number}. It said: {said}")
+    seen: dict[str, tuple[object, object]] = {}
+    for told in _run_all([[*_control(folder, switch), *columns] for switch in network.switches], folder):
+        seen |= {name: (number, error) for name, number, error in json.loads(told)["data"]}
+    for port in (port for switch in network.switches for port in network.ports[switch]):
+        number, error = seen.get(interface_of(port), (None, "was not added"))
+        if number != port.number:
+            why = error if isinstance(error, str) else f"its number is {number}"
+            raise MachineCannot(f"Open vSwitch does not take port {port}: {why}")
 
 
 def _wait_for(socket: Path, name: str, pid: int) -> None:
@@ -157,15 +172,25 @@ def _last_lines(log: Path) -> Iterator[str]:
         yield from log.read_text(errors="replace").strip().splitlines()[-2:]
 
 
-def _run(program: str, *arguments: str, folder: Path) -> str:
-    done = subprocess.run([program, *arguments], env=_environment(folder), capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise MeasurementFailed(f"{Path(program).name} failed: {done.stderr.strip() or f'code {done.returncode}'}")
-    return done.stdout
+def _run(command: list[str], folder: Path) -> str:
+    return _run_all([command], folder)[0]
 
 
-def _database(folder: Path) -> Path:
-    return folder / "db.sock"
+def _run_all(commands: list[list[str]], folder: Path) -> list[str]:
+    """Run commands at the same time; return what each printed."""
+    environment = _environment(folder)
+    started = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for command in commands
+    ]
+    printed = []
+    for command, process in zip(commands, started, strict=True):
+        output, complaint = process.communicate()
+        if process.returncode != 0:
+            why = complaint.strip() or f"code {process.returncode}"
+            raise MeasurementFailed(f"{Path(command[0]).name} failed: {why}")
+        printed.append(output)
+    return printed
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -18,6 +18,8 @@ MANAGEMENT_INTERFACE = "mgmt0"
 MANAGEMENT_ADDRESS = str(MANAGEMENT_NETWORK[254])
 SWITCH = "switch"
 
+_NOTHING = Network((), (), {})
+
 # On a wire, each frame also takes preamble and start delimiter 8, FCS 4 and gap 12 (IEEE 802.3 clause 4.4.2).
 WIRE_OVERHEAD_BYTES = 24
 WIRE_FRAME_BYTES_MIN = 84  # 64 with FCS, plus preamble and gap
@@ -60,9 +62,8 @@ class End:
 class Bridge:
     """A bridge in the switch's namespace; `stations` are the (port, host's MAC address) it knows from the start.
 
-    Left to learn, it would flood every frame to a host that has not sent yet, over all others' links. One that is
-    `transparent` has two ports and passes everything from either to the other, whatever addresses it has seen.
-    `address` is its own, on the management network.
+    Left to learn, it would flood every frame to a host that has not sent yet, over all others' links. `address` is its
+    own, on the management network.
     """
 
     name: str
@@ -70,8 +71,24 @@ class Bridge:
     mtu: int
     ports: tuple[str, ...]
     stations: tuple[tuple[str, str], ...] = ()
-    transparent: bool = False
     address: str | None = None
+
+
+@dataclass(frozen=True)
+class Cable:
+    """A bridge that stands for a link: it passes everything between its two ports, whatever addresses it has seen.
+
+    `drain` is a third port that loses everything; so what a switch sent goes on as a copy, and the frame itself, which
+    the switch's socket counts, is gone at once. What comes in at ports of `hosts` does not go there: a host's socket
+    shall count its frames until they leave, as with a network card.
+    """
+
+    name: str
+    mac: str
+    mtu: int
+    ports: tuple[str, str]
+    drain: str
+    hosts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -83,6 +100,7 @@ class Switched:
     """
 
     network: Network
+    cables: tuple[Cable, ...] = ()
     standalone: bool = False
     neighbours: bool = False
 
@@ -117,7 +135,8 @@ class Plan:
         """Return what `plan_from_json` reads."""
         document = asdict(replace(self, switched=None))
         if self.switched is not None:
-            document["switched"] = vars(self.switched) | {"network": to_json(self.switched.network)}
+            document["switched"] = asdict(replace(self.switched, network=_NOTHING))
+            document["switched"]["network"] = to_json(self.switched.network)
         return document
 
 
@@ -143,8 +162,16 @@ def plan_from_json(document: dict[str, Any]) -> Plan:
         wires=tuple((End(**first), End(**second)) for first, second in document["wires"]),
         bridges=tuple(_bridge_from_json(bridge) for bridge in document["bridges"]),
         shaped=document["shaped"],
-        switched=None if switched is None else Switched(**switched | {"network": from_json(switched["network"])}),
+        switched=None if switched is None else _switched_from_json(switched),
     )
+
+
+def _switched_from_json(document: dict[str, Any]) -> Switched:
+    cables = tuple(
+        Cable(**cable | {"ports": tuple(cable["ports"]), "hosts": tuple(cable["hosts"])})
+        for cable in document["cables"]
+    )
+    return Switched(**document | {"network": from_json(document["network"]), "cables": cables})
 
 
 def _bridge_from_json(document: dict[str, Any]) -> Bridge:

@@ -9,7 +9,8 @@ import json
 import os
 import shutil
 import stat
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from barewire.errors import MachineCannot, WrongUse
 from barewire.lab.kernel import Process
 from barewire.lab.spec import LinkSpec
 
-SCHEMA = 3
+SCHEMA = 4
 # Where barewire's own programs look for names; crates/probe reads it.
 NAMES_VARIABLE = "BAREWIRE_HOSTS"
 
@@ -45,7 +46,7 @@ class Host:
 class LabState:
     """All that must be known to enter or end a lab; `keeper` is None while the lab is being made.
 
-    `servers` are Open vSwitch's, in a lab with switches.
+    `servers` are Open vSwitch's by name, in a lab with switches.
     """
 
     id: str
@@ -58,7 +59,7 @@ class LabState:
     keeper: Process | None
     hosts: tuple[Host, ...]
     notes: tuple[str, ...]
-    servers: tuple[Process, ...] = ()
+    servers: Mapping[str, Process] = field(default_factory=dict)
 
     @property
     def status(self) -> str:
@@ -87,7 +88,7 @@ class LabState:
             keeper=None if document["keeper"] is None else Process(**document["keeper"]),
             hosts=tuple(Host(**host | {"cpus": tuple(host["cpus"])}) for host in document["hosts"]),
             notes=tuple(document["notes"]),
-            servers=tuple(Process(**server) for server in document["servers"]),
+            servers={name: Process(**server) for name, server in document["servers"].items()},
         )
 
 

@@ -7,15 +7,14 @@
 
     launchers  h1:mgmt0 ── mgmt-h1 [mgmt] mgmt-h2 ── h2:mgmt0
 
-(s13) is a bridge of Open vSwitch, s13-3 its port 3. [link-9] is a bridge of the kernel that stands for the cable: it
-has two ports, and `to-X` limits what X receives. The limit is there and not where the switch sends, because Open
-vSwitch sends for all of its ports through one packet socket: frames that wait in one port's queue fill that socket's
-send buffer, and frames for ports that are idle are then dropped (measured: over half of them, with one port
-congested). One hop further a frame has left the socket. Hosts' own frames are limited there for the reason that
-`layout.py` gives.
+(s13) is a bridge of Open vSwitch, s13-3 its port 3. [link-9] is a bridge of the kernel that stands for the cable, and
+`to-X` limits what X receives. Open vSwitch sends for all of its ports through one packet socket: frames that wait in
+one port's queue would fill that socket's send buffer, and frames for ports that are idle would be dropped (measured:
+over half of them, with one port congested). So a cable has a drain, which `Cable` explains. Hosts' own frames are
+limited out of their reach for the reason that `layout.py` gives.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from barewire.errors import WrongUse
 from barewire.lab.layout import mac, share_cpus
@@ -26,6 +25,7 @@ from barewire.lab.plan import (
     MANAGEMENT_NETWORK,
     NETWORK,
     Bridge,
+    Cable,
     End,
     HostPlan,
     Plan,
@@ -42,7 +42,7 @@ _MANAGEMENT_MTU = 1500
 # Beyond 65511, Open vSwitch's userspace datapath loses full frames; VLAN tags and round numbers need some room.
 _MTU_BYTES_MAX = 65500
 _HOST, _PORT, _OUTER, _CABLE, _MANAGED, _MANAGEMENT_PORT = 0, 5, 6, 7, 8, 9
-_SWITCH_ROLE, _MANAGEMENT_ROLE = 10, 11
+_SWITCH_ROLE, _MANAGEMENT_ROLE, _DRAIN = 10, 11, 12
 
 
 def switched_plan(
@@ -62,7 +62,7 @@ def switched_plan(
         HostPlan(name, str(NETWORK[number]), mac(_HOST, number), shares[number - 1], str(MANAGEMENT_NETWORK[number]))
         for number, name in enumerate(network.hosts, start=1)
     )
-    wires, bridges, shaped = _links(rated, link)
+    wires, cables, shaped = _links(rated, link)
     managed = tuple(
         (
             End(host.name, MANAGEMENT_INTERFACE, mac(_MANAGED, number), _MANAGEMENT_MTU),
@@ -78,8 +78,9 @@ def switched_plan(
         tuple((outer.interface, inner.mac) for inner, outer in managed),
         address=MANAGEMENT_ADDRESS,
     )
-    switched = Switched(rated, standalone, neighbours)
-    return Plan(lab_id, link, hosts, (*wires, *managed), (*bridges, management), shaped, switched)
+    drains = _drains(cables, link)
+    switched = Switched(rated, tuple(cables), standalone, neighbours)
+    return Plan(lab_id, link, hosts, (*wires, *drains, *managed), (management,), shaped, switched)
 
 
 def interface_of(port: Port) -> str:
@@ -115,9 +116,9 @@ def switch_mac(switch: str) -> str:
     return mac(_SWITCH_ROLE, switch_number(switch))
 
 
-def _links(network: Network, link: LinkSpec) -> tuple[list[tuple[End, End]], list[Bridge], dict[str, int]]:
+def _links(network: Network, link: LinkSpec) -> tuple[list[tuple[End, End]], list[Cable], dict[str, int]]:
     wires: list[tuple[End, End]] = []
-    bridges: list[Bridge] = []
+    cables: list[Cable] = []
     shaped: dict[str, int] = {}
     numbers = {port: number for number, port in enumerate(sorted(network.peers), start=1)}
     hosts = {name: number for number, name in enumerate(network.hosts, start=1)}
@@ -127,8 +128,8 @@ def _links(network: Network, link: LinkSpec) -> tuple[list[tuple[End, End]], lis
             return End(port.node, HOST_INTERFACE, mac(_HOST, hosts[port.node]), link.mtu)
         return End(None, interface_of(port), mac(_PORT, numbers[port]), link.mtu)
 
-    cables = [(port, peer) for port, peer in sorted(network.peers.items()) if port < peer]
-    for number, ends in enumerate(cables, start=1):
+    joined = [(port, peer) for port, peer in sorted(network.peers.items()) if port < peer]
+    for number, ends in enumerate(joined, start=1):
         lossy = link.loss and any(port.node in hosts for port in ends)
         if not lossy and not any(port in network.rates_bit_s for port in ends):
             wires.append((inner(ends[0]), inner(ends[1])))
@@ -138,9 +139,19 @@ def _links(network: Network, link: LinkSpec) -> tuple[list[tuple[End, End]], lis
             wires.append((inner(port), outer))
             if peer in network.rates_bit_s:
                 shaped[outer.interface] = network.rates_bit_s[peer]
-        ports = tuple(_outer_interface_of(network, port) for port in ends)
-        bridges.append(Bridge(f"link-{number}", mac(_CABLE, number), link.mtu, ports, transparent=True))
-    return wires, bridges, shaped
+        one, other = (_outer_interface_of(network, port) for port in ends)
+        from_hosts = tuple(_outer_interface_of(network, port) for port in ends if port.node in hosts)
+        cables.append(
+            Cable(f"link-{number}", mac(_CABLE, number), link.mtu, (one, other), f"drain-{number}", from_hosts)
+        )
+    return wires, cables, shaped
+
+
+def _drains(cables: Sequence[Cable], link: LinkSpec) -> list[tuple[End, End]]:
+    """Return the wires whose ends are drains, each of two cables; with an odd number, one end belongs to none."""
+    names = [cable.drain for cable in cables] + ["drain"] * (len(cables) % 2)
+    ends = [End(None, name, mac(_DRAIN, number), link.mtu) for number, name in enumerate(names, start=1)]
+    return list(zip(ends[::2], ends[1::2], strict=True))
 
 
 def _outer_interface_of(network: Network, port: Port) -> str:
@@ -150,8 +161,8 @@ def _outer_interface_of(network: Network, port: Port) -> str:
 
 def _check(network: Network, link: LinkSpec, standalone: bool) -> None:
     check(network)
-    if len(network.hosts) > HOSTS_MAX:
-        raise WrongUse(f"a lab has at most {HOSTS_MAX} hosts, and this network {len(network.hosts)}; simulate it")
+    if not 1 <= len(network.hosts) <= HOSTS_MAX:
+        raise WrongUse(f"a lab has 1 to {HOSTS_MAX} hosts, and this network {len(network.hosts)}")
     if link.offloads:
         raise WrongUse(
             "a network of switches goes without offloads: Open vSwitch hands frames on as they are, without checksums"

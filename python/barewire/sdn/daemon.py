@@ -2,6 +2,7 @@
 """The controller as a process: files read, sockets open, until a signal ends it; the switches keep their rules then."""
 
 import asyncio
+import gc
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from barewire.sdn.controller.settings import Settings
 from barewire.sdn.controller.shell import Shell
 
 Tell = Callable[[Event], None]
+# Objects made since the last collection of the youngest; collections until the next older ones: 7 in 4,000 flows.
+COLLECT_AFTER = (20_000, 20, 20)
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,10 @@ def run(wishes: Wishes, tell: Tell) -> None:
     policy = policy_of(wishes.policy, wishes.strategies)
     hosts, listen = _network(wishes)
     token = make_token(wishes.token_file)
+    # What is loaded by now stays, and flows make no cycles: a full collection would stop everything for 80 ms.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)
     asyncio.run(_serve(wishes, policy, hosts, listen, token, tell))
 
 

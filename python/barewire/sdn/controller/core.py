@@ -32,6 +32,7 @@ from barewire.sdn.openflow.messages import (
     FromSwitch,
     PortChanged,
     PortCounters,
+    PortIs,
     PortsAre,
     Question,
     Refused,
@@ -101,10 +102,7 @@ class Controller:
                 self.outbox.open(switch)
                 self.outbox.send(switch, Ask(Question.RULES, cookie(Kind.BASE) & OURS_MASK, OURS_MASK))
             case PortsAre(ports):
-                self._in_doubt.pop(switch, None)
-                self.discovery.switch_up(switch, ports, now)
-                for port in {host.port for host in self.hosts.attached() if host.port and host.port.node == switch}:
-                    self._forget_hosts_if_down(port)
+                self._ports_are(switch, ports, now)
             case RulesAre():
                 self._refresh(now)
                 self.mending.compare(switch, event, now)
@@ -158,10 +156,11 @@ class Controller:
 
     def set_strategy(self, profile: str, strategy: str, now: float) -> None:
         """Give a profile another strategy; its flows are placed anew. WrongUse if there is no such strategy."""
+        before = {way: self._strategy_name(way.placed.flow.profile) for way in self.router.ways}
         self.policy = self.policy.with_strategy(profile, strategy)
         self._refresh(now)
-        for way in self.router.ways:
-            if self._strategy_name(way.placed.flow.profile) == strategy:
+        for way, name in before.items():
+            if self.router.ways.get(way.key) is way and self._strategy_name(way.placed.flow.profile) != name:
                 self.router.replace(way, now)
         self.outbox.say("policy", f"profile {profile} has strategy {strategy}")
 
@@ -200,7 +199,7 @@ class Controller:
         self.mending.try_soon(now)
         # What a switch in doubt forwards stays where it is.
         lost = {port for port, peer in before.items() if self._peers.get(port) != peer}
-        self._re_place(lost - {port for links in self._in_doubt.values() for port in links}, now)
+        self._re_place(lost - self._doubted(), now)
         gained = self._peers.keys() - before.keys()
         if gained:
             self.outbox.say("links found", _listed(gained))
@@ -222,6 +221,21 @@ class Controller:
         if lost:
             moved, without = self.router.links_lost(lost, now)
             self.outbox.say("links lost", f"{_listed(lost)}: {moved} flows re-placed, {without} have no path")
+
+    def _ports_are(self, switch: str, ports: Iterable[PortIs], now: float) -> None:
+        links = self._in_doubt.pop(switch, {})
+        self.discovery.switch_up(switch, ports, now)
+        for port in {host.port for host in self.hosts.attached() if host.port and host.port.node == switch}:
+            known = self.discovery.ports(switch).get(port.number)
+            if known is None or not known.is_up:
+                self.hosts.forget_port(port)
+        self._refresh(now)
+        # Links that went while it was away; those to others that are still away stay in doubt.
+        gone = {port for port, peer in links.items() if self._peers.get(port) != peer}
+        self._re_place(gone - self._doubted(), now)
+
+    def _doubted(self) -> set[Port]:
+        return {port for links in self._in_doubt.values() for port in links}
 
     def _port_changed(self, port: Port, event: PortChanged, now: float) -> None:
         self.discovery.port_is(port.node, event.port, event.is_gone, now)
@@ -347,11 +361,6 @@ class Controller:
         for way in self.router.ways:
             if way.path[0].node not in way.standing and way.seen_s < now - UNLAID_S:
                 self.router.remove(way)
-
-    def _forget_hosts_if_down(self, port: Port) -> None:
-        known = self.discovery.ports(port.node).get(port.number)
-        if known is None or not known.is_up:
-            self.hosts.forget_port(port)
 
     def _every(self, period_s: float, act: Callable[[float], None]) -> None:
         def again(now: float) -> None:

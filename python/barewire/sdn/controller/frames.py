@@ -47,6 +47,7 @@ class Headers:
     destination_port: int = 0
     identification: int = 0
     ip_source: str = ""
+    ip_destination: str = ""
     arp: Arp | None = None
 
     @property
@@ -80,7 +81,7 @@ def read_headers(frame: bytes) -> Headers | None:
 
 
 def _read_ipv4(source: str, destination: str, frame: bytes, at: int) -> Headers | None:
-    version, _, _, identification, fragment, _, protocol, _, sender, _ = _IPV4.unpack_from(frame, at)
+    version, _, _, identification, fragment, _, protocol, _, sender, target = _IPV4.unpack_from(frame, at)
     header_bytes = (version & 15) * 4
     if version >> 4 != 4 or header_bytes < _IPV4.size:
         return None
@@ -88,7 +89,8 @@ def _read_ipv4(source: str, destination: str, frame: bytes, at: int) -> Headers 
     # Later fragments have no ports; a switch matches them as port 0.
     if protocol in (TCP, UDP) and not fragment & _FRAGMENT_OFFSET:
         ports = struct.unpack_from("!HH", frame, at + header_bytes)
-    return Headers(source, destination, IPV4, protocol, *ports, identification, str(IPv4Address(sender)))
+    addresses = str(IPv4Address(sender)), str(IPv4Address(target))
+    return Headers(source, destination, IPV4, protocol, *ports, identification, *addresses)
 
 
 def _read_arp(frame: bytes, at: int) -> Arp | None:

@@ -86,14 +86,15 @@ class Hosts:
             self.by_mac[mac] = self.by_name[mac] = Host(mac, mac, seen_s=now)
 
     def learn_address(self, host: Host, address: str) -> bool:
-        """Learn that a host has an IPv4 address; False if a file says that it is another's, or it has too many."""
-        if self._by_address.get(address) is host:
+        """Learn that a host has an IPv4 address; False if it is another's who is there, or it has too many."""
+        owner = self._by_address.get(address)
+        if owner is host:
             return True
-        if address in self._fixed or address == "0.0.0.0" or len(host.addresses) >= ADDRESSES_PER_HOST_MAX:
+        taken = address in self._fixed or (owner is not None and owner.port is not None)
+        if taken or address == "0.0.0.0" or len(host.addresses) >= ADDRESSES_PER_HOST_MAX:
             return False
-        before = self._by_address.get(address)
-        if before is not None:
-            before.addresses.discard(address)
+        if owner is not None:
+            owner.addresses.discard(address)
         self._give(host, address)
         return True
 

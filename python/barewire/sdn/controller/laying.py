@@ -14,6 +14,7 @@ of before. A packet goes by rules of before until it is delivered or meets the n
 """
 
 from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
 
 from barewire.topology import Path, Port
 
@@ -33,3 +34,21 @@ def stages(path: Path, standing: Mapping[str, int]) -> list[list[Port]]:
             current = []
         current.append(hop)
     return [*found, current] if current else found
+
+
+def can_loop(path: Path, standing: Mapping[str, int], peers: Mapping[Port, Port]) -> bool:
+    """Return whether rules that stand and those of a path could lead a packet round, some laid and some not yet.
+
+    If not, a flow whose old path is broken need not wait for stages: a switch that has its new rule too early sends
+    packets on to one without, which come up and are delivered from there; they would be lost otherwise.
+    """
+    following: dict[str, set[str]] = {}
+    for node, number in [*standing.items(), *((hop.node, hop.number) for hop in path)]:
+        peer = peers.get(Port(node, number))
+        if peer is not None:
+            following.setdefault(node, set()).add(peer.node)
+    try:
+        TopologicalSorter(following).prepare()
+    except CycleError:
+        return True
+    return False

@@ -40,13 +40,17 @@ from barewire.topology import Port
 
 # Frames kept from a port until it is known whether it leads to a switch; from all ports.
 HELD_PER_PORT_MAX, HELD_MAX = 64, 8192
-# Who asks for a host that nobody has seen: so many questions a second for each.
+# Who asks for a host that nobody has seen: so many questions a second for each host asked for, and through one port. A
+# job's first rank asks for all others at once.
 QUESTIONS_BURST, QUESTIONS_PER_S = 3, 1
+ASKING_BURST, ASKING_PER_S = 500, 100
 # How long a broadcast is known again that came back through another port.
 ECHO_S = 1.0
 ECHOES_MAX = 4096
-# How long a port may not send up frames of an EtherType that is not routed.
+# How long a port may not send up frames of an EtherType that is not routed; and how many rules may say so: one that
+# sends every EtherType there is must not fill its switch's table.
 UNROUTED_S = 10
+UNROUTED_BURST, UNROUTED_PER_S = 8, 1
 _ROUTED = (IPV4, LENGTH_FRAME, JUMBO_LLC)
 
 
@@ -73,6 +77,8 @@ class Reception:
         self._frames = Allowance(settings.frames_burst, settings.frames_per_s)
         self._broadcasts = Allowance(settings.broadcasts_burst, settings.broadcasts_per_s)
         self._questions = Allowance(QUESTIONS_BURST, QUESTIONS_PER_S)
+        self._asking = Allowance(ASKING_BURST, ASKING_PER_S)
+        self._unrouted = Allowance(UNROUTED_BURST, UNROUTED_PER_S)
         self._backoff = Backoff()
         self._held: dict[Port, list[bytes]] = {}
         self._held_count = 0
@@ -103,7 +109,7 @@ class Reception:
 
     def age(self, now: float) -> None:
         """Forget what has no use any more."""
-        for allowance in (self._frames, self._broadcasts, self._questions):
+        for allowance in (self._frames, self._broadcasts, self._questions, self._asking, self._unrouted):
             allowance.age(now)
         self._backoff.age(now)
 
@@ -208,14 +214,15 @@ class Reception:
         if packet.target == packet.sender:
             return  # it only says who it is
         asked = self._hosts.with_address(packet.target)
-        if asked is not None:
+        if asked is not None and asked.port is not None:
             self.deliver(arp_answer(packet, asked.mac), host)
-        elif self._questions.take((host.name, packet.target), now):
-            self._ask_for(packet, host, now)
+        elif self._may_ask(host, packet.target, now):
+            # Who is known by a file, but not where, is asked, too: the answer says.
+            self.counts["addresses asked for"] += 1
+            self._to_edges(arp_request(packet), host, now)
 
-    def _ask_for(self, packet: Arp, host: Host, now: float) -> None:
-        self.counts["addresses asked for"] += 1
-        self._to_edges(arp_request(packet), host, now)
+    def _may_ask(self, host: Host, target: str, now: float) -> bool:
+        return self._questions.take((host.name, target), now) and self._asking.take(host.port, now)
 
     def _broadcast(self, host: Host, frame: bytes, now: float) -> None:
         if not self._broadcasts.take(host.port, now):
@@ -242,17 +249,15 @@ class Reception:
             self._outbox.send(switch, SendFrame(tuple(numbers), frame))
 
     def _refuse(self, port: Port, headers: Headers, now: float) -> None:
-        self.counts[f"EtherType 0x{headers.eth_type:04x}, which is not routed"] += 1
-        if self._backoff.hold_s((port, headers.eth_type), now):
+        self.counts["of EtherTypes that are not routed"] += 1
+        if self._unrouted.take(port, now):
             self._outbox.send(port.node, SetRule(drop_rule(port.number, UNROUTED_S, headers.eth_type)))
 
     def _unicast(self, source: Host, headers: Headers, frame: bytes, now: float) -> None:
         destination = self._hosts.by_mac.get(headers.destination)
         if destination is None or destination.port is None:
-            # Whoever it is answers, and is known then: others' interfaces ignore it.
-            if self._questions.take((source.name, headers.destination), now):
-                self.counts["hosts asked for"] += 1
-                self._to_edges(frame, source, now)
+            if self._may_ask(source, headers.destination, now):
+                self._ask_for(source, headers, frame, now)
             return
         if destination.port == source.port:
             return  # they hear each other without us
@@ -267,6 +272,17 @@ class Reception:
         elif source.port is not None and not self._full.carries(key, now):
             placed = self._router.place(key, self._known(key), headers.identification, now)
             self.counts["without a path"] += placed is None
+
+    def _ask_for(self, source: Host, headers: Headers, frame: bytes, now: float) -> None:
+        """Nobody knows where the frame's host is: all get it, others' interfaces ignore it, and its answer tells.
+
+        Over IP it is asked for its address as well, because not all frames are answered.
+        """
+        self.counts["hosts asked for"] += 1
+        self._to_edges(frame, source, now)
+        if headers.ip_source:
+            asked = Arp(True, source.mac, headers.ip_source, "00:00:00:00:00:00", headers.ip_destination)
+            self._to_edges(arp_request(asked), source, now)
 
 
 def flow_key(source: str, destination: str, headers: Headers) -> FlowKey:

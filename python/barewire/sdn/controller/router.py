@@ -9,7 +9,7 @@ from functools import partial
 
 from barewire.sdn.classify.classifier import Known
 from barewire.sdn.controller.hosts import Hosts
-from barewire.sdn.controller.laying import stages
+from barewire.sdn.controller.laying import can_loop, stages
 from barewire.sdn.controller.outbox import Outbox
 from barewire.sdn.controller.rules import NUMBER_MASK, Kind, cookie, flow_matches
 from barewire.sdn.controller.settings import Settings
@@ -48,7 +48,7 @@ class Router:
         # Called with each flow that is forgotten.
         self.forgotten: Callable[[Way], None] = lambda _: None
 
-    def view(self, now: float, fixed: Collection[FlowKey] = ()) -> View:
+    def view(self, now: float, fixed: frozenset[FlowKey] = frozenset()) -> View:
         """Return what strategies may know now."""
         picture = self.picture
         return View(
@@ -59,7 +59,7 @@ class Router:
             picture.received_byte_s,
             picture.patterns,
             self.ways.crossing,
-            frozenset(fixed),
+            fixed,
             self._reserved(now),
         )
 
@@ -75,7 +75,7 @@ class Router:
         self._lay(way)
         return way
 
-    def replace(self, way: Way, now: float, known: Known | None = None) -> bool:
+    def replace(self, way: Way, now: float, known: Known | None = None, is_broken: bool = False) -> bool:
         """Give a placed flow the path that its strategy chooses now; False if there is none and it was removed."""
         flow = way.placed.flow
         if known is not None:
@@ -87,15 +87,15 @@ class Router:
             self.remove(way)
             return False
         way.why = placement.reason
-        self.move(way, replace(self._placed(flow, placement, now), rate_byte_s=way.placed.rate_byte_s))
+        self.move(way, replace(self._placed(flow, placement, now), rate_byte_s=way.placed.rate_byte_s), is_broken)
         return True
 
-    def move(self, way: Way, placed: Placed) -> None:
-        """Give a flow another path, or no more than another profile or rate."""
+    def move(self, way: Way, placed: Placed, is_broken: bool = False) -> None:
+        """Give a flow another path, or no more than another profile or rate; sooner if its old path is broken."""
         changed = placed.path != way.path
         self.ways.put(way, placed)
         if changed:
-            self._lay(way)
+            self._lay(way, is_broken)
 
     def rearrange(self, profiles: Mapping[str, str], names: Collection[str], now: float) -> int:
         """Ask the strategies of these names for better paths, each for its own flows; return how many moved.
@@ -106,7 +106,7 @@ class Router:
         for name in names:
             mine = {profile for profile, strategy in profiles.items() if strategy == name}
             strategy = self._strategy_of(next(iter(mine)))
-            others = [way.key for way in self.ways if way.placed.flow.profile not in mine]
+            others = frozenset(way.key for way in self.ways if way.placed.flow.profile not in mine)
             try:
                 wanted = strategy.rearrange(self.view(now, others))
             except Exception as error:  # a plug-in's mistake must not stop the network
@@ -127,7 +127,7 @@ class Router:
     def links_lost(self, lost: Collection[Port], now: float) -> tuple[int, int]:
         """Re-place all flows that leave through ports that are gone; return how many, and how many have no path."""
         affected = {way for port in lost for way in self.ways.over(port)}
-        moved = sum(self.replace(way, now) for way in sorted(affected, key=lambda way: way.number))
+        moved = sum(self.replace(way, now, is_broken=True) for way in sorted(affected, key=lambda way: way.number))
         return moved, len(affected) - moved
 
     def relay(self, way: Way) -> None:
@@ -207,12 +207,19 @@ class Router:
             del self._reservations[path]
         return self._reservations
 
-    def _lay(self, way: Way) -> None:
+    def _lay(self, way: Way, is_broken: bool = False) -> None:
         """Plan a flow's path from what stands, and begin."""
         way.plan += 1
         way.unsure |= way.waiting
         standing = {switch: 0 if switch in way.unsure else port for switch, port in way.standing.items()}
         way.stages, way.waiting, way.laid_s = stages(way.path, standing | way.stood_in), set(), None
+        if (
+            is_broken
+            and way.stages
+            and not way.unsure
+            and not can_loop(way.path, way.standing, self.picture.paths.network.peers)
+        ):
+            way.stages = [[hop for stage in way.stages for hop in stage]]
         self._outbox.at(0.0, partial(self._go_on, way, way.plan))
 
     def _go_on(self, way: Way, plan: int, now: float) -> None:

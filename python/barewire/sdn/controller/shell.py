@@ -51,14 +51,16 @@ class Shell:
 
     def turn(self) -> None:
         """Let the core do what is due, send what it says, and come back in time."""
-        for switch, messages in self.core.poll(self.now).items():
-            if (channel := self._channels.get(switch)) is not None:
-                channel.send(messages)
-        for event in self.core.take_events():
-            self._tell(event)
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(self.core.next_s(self.now), self.turn)
+        try:
+            for switch, messages in self.core.poll(self.now).items():
+                if (channel := self._channels.get(switch)) is not None:
+                    channel.send(messages)
+            for event in self.core.take_events():
+                self._tell(event)
+        finally:
+            self._timer = self._loop.call_at(self.core.next_s(self.now), self.turn)
 
     def _heard(self, channel: Channel, events: list[FromSwitch]) -> None:
         now = self.now

@@ -133,8 +133,7 @@ def decode(kind: int, body: bytes, question: Question | None = None) -> FromSwit
                 cookie, _, reason, _, _, _, _, _, packets, carried = _FLOW_REMOVED.unpack_from(body)
                 return RuleGone(cookie, _REASONS.get(reason, Why.EVICTED), packets, carried)
             case of.OFPT_FEATURES_REPLY:
-                datapath, _, tables, _, _ = _FEATURES.unpack_from(body)
-                return SwitchUp(datapath, tables)
+                return SwitchUp(_FEATURES.unpack_from(body)[0])
     except (struct.error, IndexError) as error:
         raise MalformedError(f"message type {kind} with {len(body)} bytes: {error}") from error
     return None

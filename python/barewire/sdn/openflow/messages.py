@@ -203,7 +203,6 @@ class SwitchUp:
     """A switch has shaken hands; what was asked of it over an earlier connection will not be answered."""
 
     datapath_id: int
-    tables: int = 1
 
 
 @dataclass(frozen=True, slots=True)
