@@ -9,6 +9,7 @@ import polars as pl
 from barewire.measure.host_records import read_host_records
 from barewire.measure.mpi_records import read_mpi_records
 from barewire.measure.records import LaunchRecords, read_records
+from barewire.measure.sdn_records import read_sdn_records
 from barewire.measure.session import LAUNCHES_DIRECTORY, parse_launch_file_name
 from barewire.models.naming import read_mpi_subject
 from barewire.models.wire import Link
@@ -52,6 +53,8 @@ def recover_run(directory: Path) -> Run:
 def _read(run: Run, file: Path, number: int, test: str, subject: str) -> LaunchRecords:
     if run.kind == "host":
         return read_host_records(file, number)
+    if run.kind == "sdn":
+        return read_sdn_records(file, number, subject)
     if read_mpi_subject(subject) is not None:
         return read_mpi_records(file, number, subject)
     return read_records(file, number, test, subject, run.parameters["pairs"])

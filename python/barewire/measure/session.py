@@ -265,7 +265,7 @@ def launch_file_name(number: int, test: str, subject: str) -> str:
 
 def parse_launch_file_name(name: str) -> tuple[int, str, str] | None:
     """Number, test and subject of a launch's file; None for any other name."""
-    match = re.fullmatch(r"(\d{4,})-([a-z]+)-([\w.+~=-]+)\.jsonl", name, re.ASCII)
+    match = re.fullmatch(r"(\d{4,})-([a-z]+)-([\w.+~=:-]+)\.jsonl", name, re.ASCII)
     return None if match is None else (int(match[1]), match[2], match[3].replace("+", "/").replace("~", "+"))
 
 

@@ -25,7 +25,8 @@ def parts(summary: Summary) -> list[dict[str, Any]]:
     found = []
     for table in tables(summary):
         cells = [cell for cell in summary.cells if cell.place.quantity == table.quantity]
-        figures = [_captioned("Measured", _INTERVAL, _bars(cells, _mean, f"mean, {cells[0].unit}"))]
+        looks = {name: colour_by_number(number) for number, name in enumerate(dict.fromkeys(map(_label, cells)))}
+        figures = [_captioned("Measured", _INTERVAL, _bars(cells, looks, _mean, f"mean, {cells[0].unit}"))]
         fractions: tuple[tuple[str, Callable[[Cell], Ratio | None]], ...] = (
             ("Of the wide network, which cannot block", lambda cell: cell.of_wide),
             ("Beside the other job, of alone", lambda cell: cell.of_alone),
@@ -33,8 +34,8 @@ def parts(summary: Summary) -> list[dict[str, Any]]:
         for title, ratio in fractions:
             compared = [cell for cell in cells if ratio(cell) is not None]
             if compared:
-                figures.append(_captioned(title, _INTERVAL, _bars(compared, _of_ratio(ratio), "fraction")))
-        busy = _bars(cells, lambda cell: (cell.busy_share * 100, 0.0, 0.0), "busiest launch, % of all cores")
+                figures.append(_captioned(title, _INTERVAL, _bars(compared, looks, _of_ratio(ratio), "fraction")))
+        busy = _bars(cells, looks, lambda cell: (cell.busy_share * 100, 0.0, 0.0), "busiest launch, % of all cores")
         figures.append(_captioned("Load of the machine", "Above 85 % a launch counts as saturated.", busy))
         found.append(
             {
@@ -52,17 +53,17 @@ def _captioned(title: str, caption: str, figure: Figure) -> dict[str, Any]:
     return {"title": title, "caption": caption, "figure": figure}
 
 
-def _bars(cells: Sequence[Cell], value: Callable[[Cell], _Bar], what: str) -> Figure:
-    """A group of bars for each number of hosts, a colour for each policy."""
+def _bars(cells: Sequence[Cell], looks: Mapping[str, str], value: Callable[[Cell], _Bar], what: str) -> Figure:
+    """A group of bars for each number of hosts; `looks` are the policies' colours."""
     by_policy: dict[str, list[Cell]] = {}
     for cell in cells:
         by_policy.setdefault(_label(cell), []).append(cell)
-    traces = [_trace(name, number, of_one, value) for number, (name, of_one) in enumerate(by_policy.items())]
+    traces = [_trace(name, looks[name], of_one, value) for name, of_one in by_policy.items()]
     hosts: Mapping[str, Any] = {**plain_axis("hosts"), "type": "category"}
     return {"data": traces, "layout": layout_of(dict(hosts), plain_axis(what)) | {"barmode": "group"}}
 
 
-def _trace(name: str, number: int, cells: Sequence[Cell], value: Callable[[Cell], _Bar]) -> dict[str, Any]:
+def _trace(name: str, colour: str, cells: Sequence[Cell], value: Callable[[Cell], _Bar]) -> dict[str, Any]:
     bars = [value(cell) for cell in cells]
     return {
         "type": "bar",
@@ -78,7 +79,7 @@ def _trace(name: str, number: int, cells: Sequence[Cell], value: Callable[[Cell]
             "thickness": 1,
             "width": 3,
         },
-        "marker": {"color": colour_by_number(number), "line": {"color": INK, "width": 0.5}},
+        "marker": {"color": colour, "line": {"color": INK, "width": 0.5}},
         "hovertemplate": f"{name}, %{{x}} hosts: %{{y:.3g}}<extra></extra>",
     }
 

@@ -18,6 +18,8 @@ from barewire.lab.kernel import Process
 from barewire.sdn.api.client import Client
 
 _READY_S = 30.0
+# What the controller says once it listens; its socket is there a moment before.
+_READY = '"event": "ready"'
 _SETTLED_S = 5.0
 _END_S = 5.0
 _ASK_S = 0.02
@@ -94,7 +96,7 @@ def _ready(lab: Lab, process: "subprocess.Popen[bytes]", token: Path, api: Path,
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise MeasurementFailed(f"the controller ended: {_last_words(log)}")
-        if client is None and api.exists():
+        if client is None and _READY in log.read_text(errors="replace"):
             client = Client(f"unix:{api}", token)
         if client is not None:
             status = client.get("status")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """An experiment from its first launch to its record."""
 
+import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -25,8 +26,6 @@ def prepared(plan: BenchPlan, library: str | None) -> BenchCampaign:
     """Find and build what the plan needs. MachineCannot says what is missing and how to get it."""
     openvswitch.require()
     if plan.fabric == PROVIDER:
-        import os
-
         provider_folder(os.environ, BUILT_PROVIDER)
     chosen = _library() if library is None else find_library(library)
     chosen.program("mpirun")

@@ -138,6 +138,7 @@ class BenchPlan:
         """Test, policy, its hosts, the others', and how many hosts."""
         hpc, data = self.jobs(count)
         if self.experiment == "both":
+            yield RING, WIDE, hpc, (), count
             for policy in self.policies:
                 for others in (False, True):
                     yield RING, policy, hpc, data if others else (), count
