@@ -17,11 +17,6 @@ from barewire.cli.measuring import EFFORT, AsJson, Output, Seed, kept_if_broken_
 from barewire.cli.progress import progress_bar
 from barewire.cli.sdn_simulate import parse_counts, parse_shape
 from barewire.errors import WrongUse
-from barewire.report.sdn import print_sdn
-from barewire.results import samples
-from barewire.results.sdn import summarised
-from barewire.sdn.bench.experiment import measure, prepared
-from barewire.sdn.bench.plan import BenchPlan, message_bytes_of, volume_bytes_of
 from barewire.sdn.simulate import RingPlan, Shape
 from barewire.topology import parse, with_rate
 from barewire.topology.rate import check_rate, parse_rate
@@ -90,6 +85,13 @@ def bench(
     as_json: AsJson = False,
 ) -> None:
     """Measure strategies on Open vSwitch, in blocks of shuffled order, beside a star that cannot block."""
+    # Loading all that measures takes half a second, which no other command of the group shall wait for.
+    from barewire.report.sdn import print_sdn
+    from barewire.results import samples
+    from barewire.results.sdn import summarised
+    from barewire.sdn.bench.experiment import measure, prepared
+    from barewire.sdn.bench.plan import BenchPlan, message_bytes_of, volume_bytes_of
+
     rate_bit_s = parse_rate(rate)
     check_rate(rate_bit_s)
     if rate_bit_s is None:

@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Experiments on switches, what needs none: plans, policies, steps, records, paired ratios, summaries, the page."""
+
+import json
+import socket
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from barewire.cli import app
+from barewire.errors import MeasurementFailed, WrongUse
+from barewire.measure.sdn_records import SCHEMA, read_sdn_records
+from barewire.measure.session import launch_file_name, new_run, parse_launch_file_name
+from barewire.report.html import render_sdn
+from barewire.report.sdn import headlines
+from barewire.results import Launch, Run, sample_frame
+from barewire.results.sdn import JOB, NATURAL, RANDOM, STAR, WIDE, summarised
+from barewire.sdn.bench.outcome import calibrated, concluded
+from barewire.sdn.bench.plan import BenchPlan, controller_strategies, message_bytes_of
+from barewire.sdn.bench.steps import Steps
+from barewire.sdn.simulate import RingPlan, Shape
+from barewire.sdn.simulate.reference import widened
+from barewire.stats.paired import paired_ratio
+from barewire.topology import fat_tree, with_rate
+
+RATE = 25_000_000
+TREE = with_rate(fat_tree(4), RATE)
+
+
+def plan(**changes: Any) -> BenchPlan:
+    usual: dict[str, Any] = {
+        "experiment": "ring",
+        "topology": "fat-tree:4",
+        "network": TREE,
+        "rate_bit_s": RATE,
+        "policies": ("stp", "isolated"),
+        "counts": (4, 8),
+        "blocks": 3,
+        "seed": 1,
+        "fabric": "tcp",
+        "ring": RingPlan(message_bytes=50_000, rings=2),
+        "shape": Shape(8, 2, 1_000_000),
+    }
+    return BenchPlan(**usual | changes)
+
+
+def test_each_block_has_every_policy_and_both_references_once_on_equal_seeds_in_an_order_of_the_seed() -> None:
+    blocks = list(plan().rounds())
+    cells = {(policy, count) for policy in (STAR, WIDE, "stp", "isolated") for count in (4, 8)}
+    assert len(blocks) == 3 and all({(one.policy, one.count) for one in block} == cells for block in blocks)
+    assert all(len(block) == len(cells) and len({one.seed for one in block}) == 1 for block in blocks)
+    assert len({block[0].seed for block in blocks}) == 3
+    orders = [[(one.policy, one.count) for one in block] for block in blocks]
+    assert orders[0] != orders[1] or orders[1] != orders[2]
+    assert [list(block) for block in plan().rounds()] == [list(block) for block in blocks]
+    assert [one.number for block in blocks for one in block] == list(range(24))
+
+
+def test_both_jobs_are_measured_alone_and_beside_each_other_on_neighbouring_hosts() -> None:
+    block = next(plan(experiment="both", counts=(8,), policies=("stp",)).rounds())
+    found = {(one.test, one.policy, one.hosts[0], one.others[:1]) for one in block}
+    assert found == {
+        ("ring", WIDE, "h1", ()),
+        ("ring", "stp", "h1", ()),
+        ("ring", "stp", "h1", ("h2",)),
+        ("shuffle", "stp", "h2", ()),
+        ("shuffle", "stp", "h2", ("h1",)),
+    }
+    assert {one.subject_name for one in block} == {"wide", "stp", "stp/beside"}
+
+
+def test_references_get_two_sizes_of_messages_and_networks_of_their_own() -> None:
+    orders = {one.policy: one for one in next(plan(counts=(4,)).rounds())}
+    assert plan().sizes(orders[WIDE]) == plan().sizes(orders[STAR]) == (10_000, 50_000)
+    assert plan().sizes(orders["stp"]) == (50_000,)
+    assert plan().network_of("stp", orders["stp"].hosts) is TREE
+    star = plan().network_of(STAR, orders[STAR].hosts)
+    assert star.switches == ("s1",) and star.hosts == orders[STAR].hosts
+    wide = widened(TREE)
+    assert wide.peers == TREE.peers
+    rates = Counter(wide.rates_bit_s[port] for port in wide.peers)
+    assert rates == {RATE: 2 * 17, RATE * 17: len(wide.peers) - 2 * 17}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"policies": ("stp", "fastest")}, "there is no strategy 'fastest'"),
+        ({"policies": ("stp", "stp")}, "each once"),
+        ({"policies": ()}, "at least one strategy"),
+        ({"counts": (4, 17)}, "17 hosts cannot be"),
+        ({"experiment": "both", "counts": (5,)}, "5 hosts cannot be shared"),
+        ({"blocks": 0}, "at least 1"),
+        ({"fabric": "ucx"}, "not over 'ucx'"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_anything_is(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(WrongUse, match=said):
+        plan(**changes)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--strategies", "fastest"), "there is no strategy 'fastest'"),
+        (("--hosts", "99"), "99 hosts cannot be"),
+        (("--hosts", "four"), "--hosts is numbers"),
+        (("--rate", "unshaped"), "such as 25mbit"),
+        (("--shape", "8"), "mappers x reducers"),
+    ],
+)
+def test_the_command_line_says_what_is_wrong(words: tuple[str, ...], said: str) -> None:
+    result = CliRunner().invoke(app, ["sdn", "bench", *words])
+    assert isinstance(result.exception, WrongUse) and said in str(result.exception)
+
+
+def test_without_open_vswitch_the_command_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("barewire.lab.openvswitch.which", lambda _name: None)
+    result = CliRunner().invoke(app, ["sdn", "bench", "-o", str(tmp_path / "run")])
+    assert getattr(result.exception, "exit_code", None) == 3 and "apt" in str(result.exception)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_policy_reaches_every_profile_of_the_controller() -> None:
+    assert controller_strategies("isolated:seconds=30") == [
+        f"{profile}=isolated:seconds=30" for profile in ("default", "mpi", "bigdata", "hadoop")
+    ]
+    assert sorted(controller_strategies("mpi=planned+bigdata=ecmp")) == [
+        "bigdata=ecmp",
+        "default=planned",
+        "hadoop=ecmp",
+        "mpi=planned",
+    ]
+    assert controller_strategies(STAR) == controller_strategies("stp")
+
+
+def test_messages_keep_their_proportion_to_the_rate() -> None:
+    assert message_bytes_of(10**9) == 2_000_000 and message_bytes_of(RATE) == 50_000
+
+
+def test_a_name_with_parameters_survives_as_a_files_name() -> None:
+    for subject in ("isolated:seconds=30/beside", "mpi=planned+bigdata=ecmp"):
+        assert parse_launch_file_name(launch_file_name(7, "ring", subject)) == (7, "ring", subject)
+
+
+def test_a_program_goes_on_when_its_step_is_prepared_and_not_before(tmp_path: Path) -> None:
+    prepared: list[tuple[str, int]] = []
+    steps = Steps(tmp_path / "steps", tmp_path / "heard", lambda name, number: prepared.append((name, number)))
+    with steps, socket.socket(socket.AF_UNIX) as program:
+        program.settimeout(5)
+        program.connect(str(steps.path))
+        for number in range(3):
+            program.sendall(f"ring {number}\n".encode())
+            assert program.recv(10) == b"\n" and prepared[-1] == ("ring", number)
+    assert (tmp_path / "heard").read_text() == "ring 0\nring 1\nring 2\n" and not steps.path.exists()
+    assert steps.failure is None
+
+
+def test_a_step_that_cannot_be_prepared_ends_the_program_and_is_kept(tmp_path: Path) -> None:
+    def fail(name: str, number: int) -> None:
+        raise MeasurementFailed("no rules")
+
+    with Steps(tmp_path / "steps", tmp_path / "heard", fail) as steps, socket.socket(socket.AF_UNIX) as program:
+        program.settimeout(5)
+        program.connect(str(steps.path))
+        program.sendall(b"ring 0\n")
+        assert program.recv(10) == b""
+    assert str(steps.failure) == "no rules"
+
+
+def test_listening_ends_when_nobody_came(tmp_path: Path) -> None:
+    with Steps(tmp_path / "steps", tmp_path / "heard", lambda name, number: None):
+        pass
+
+
+def test_paired_ratios_forget_what_blocks_have_in_common() -> None:
+    """Blocks differ a hundredfold, the ratio within each is 2: its interval is narrow all the same."""
+    others = [1.0, 10.0, 100.0, 3.0, 30.0, 5.0]
+    ratio = paired_ratio([2 * value for value in others], others)
+    assert ratio.value == pytest.approx(2) and ratio.ci95 == pytest.approx((2, 2))
+    few = paired_ratio([1.0, 4.0], [1.0, 1.0])
+    assert (few.value, few.ci95, few.low, few.high) == (pytest.approx(2), None, 1, pytest.approx(4))
+    for values, wrong in (([1.0], [1.0, 2.0]), ([], []), ([0.0], [1.0])):
+        with pytest.raises(ValueError, match=r"above 0|at least one"):
+            paired_ratio(values, wrong)
+
+
+def test_a_shuffles_launch_is_read_with_its_facts(tmp_path: Path) -> None:
+    facts = {"record": "launch", "schema": SCHEMA, "hosts": 4, "policy": "stp"}
+    job = {"record": "job", "duration_s": 2.5, "fetched": [[0, 100, 0.0, 1.0], [1, 100, 0.5, 2.5]]}
+    file = tmp_path / "launch.jsonl"
+    file.write_text("\n".join(map(json.dumps, (facts, job, {"record": "end", "complete": True}))))
+    read = read_sdn_records(file, 3, "stp")
+    assert read.start["sdn"] == facts and read.end["complete"]
+    rows = read.samples.select(pl.col("quantity").cast(pl.String), "value", "ranks", "launch").rows()
+    assert rows == [("job", 2.5, 4, 3), ("fetch", 1.0, 4, 3), ("fetch", 2.0, 4, 3)]
+    file.write_text(json.dumps(facts | {"schema": "barewire-sdn/2"}))
+    with pytest.raises(MeasurementFailed, match="schema"):
+        read_sdn_records(file, 3, "stp")
+
+
+def ring_samples(launch: int, policy: str, hosts: int, size: int, latency_ns: float) -> pl.DataFrame:
+    """One launch in which every ring has this latency, by one method."""
+    rows = [
+        (f"{ring}-sendrecv", number, rank)
+        for ring, numbers in (("natural", (0,)), ("random", (1, 2)))
+        for number in numbers
+        for rank in range(hosts)
+    ]
+    columns = {
+        "variant": [row[0] for row in rows],
+        "parameter_value": [float(row[1]) for row in rows],
+        "rank": [row[2] for row in rows],
+        "value": [2 * latency_ns / 1e3 for _ in rows],
+    }
+    same = {"launch": launch, "test": "beff", "subject": policy, "ranks": hosts, "quantity": "time", "unit": "us"}
+    return sample_frame(columns, **same, parameter="ring", message_bytes=size, phase="measure", block=0)
+
+
+def measured(latencies_ms: dict[str, float], blocks: int, *, busy: float = 0.5) -> tuple[Run, pl.DataFrame, BenchPlan]:
+    """A run on 4 hosts in which block b is slower by a factor of 1 + b; every message also costs 1 ms."""
+    small = plan(counts=(4,), blocks=blocks, policies=tuple(p for p in latencies_ms if p not in (STAR, WIDE)))
+    launches, frames = [], []
+    for block in small.rounds():
+        for order in block:
+            for size in small.sizes(order):
+                share = size / small.ring.message_bytes
+                latency = (latencies_ms[order.policy] * share + 1) * (1 + order.block) * 1e6
+                frames.append(ring_samples(order.number, order.policy, 4, size, latency))
+            load = {
+                "busy_share": busy,
+                "saturated": busy > 0.85,
+                "switches_cores": 0.4,
+                "controller_cores": 0.1,
+                "seconds": 5.0,
+            }
+            facts = {
+                "test": order.test,
+                "policy": order.policy,
+                "hosts": order.count,
+                "placed": list(order.hosts),
+                "beside": [],
+                "block": order.block,
+                "seed": order.seed,
+                "load": load,
+                "notes": [],
+            }
+            details = {"start": {"sdn": facts}, "end": {"complete": True}}
+            launches.append(Launch(order.number, order.policy, "ring", details=details))
+    parameters = {"kind": "sdn", "policies": list(small.policies), "host_counts": [4], "rate_bit_s": RATE, "mtu": 1500}
+    run = new_run(command=["barewire"], seed=1, parameters=parameters, environment={"versions": {}})
+    return replace(run, launches=tuple(launches), complete=True), pl.concat(frames), small
+
+
+def test_fractions_are_of_pairs_in_one_block_and_verdicts_follow_from_their_intervals() -> None:
+    run, frame, small = measured({STAR: 16, WIDE: 19, "stp": 39, "isolated": 19}, blocks=6)
+    summary = summarised(concluded(run, frame, small), frame)
+    stp, isolated, wide = (summary.cell(RANDOM, 4, policy) for policy in ("stp", "isolated", WIDE))
+    assert stp and isolated and wide and len(stp.values) == 6
+    assert stp.values[0] == pytest.approx(50_000 / 40e-3 / 1e6) and stp.unit == "MB/s"
+    assert stp.of_wide and stp.of_wide.value == pytest.approx(0.5) and stp.of_wide.ci95 == pytest.approx((0.5, 0.5))
+    assert isolated.of_stp and isolated.of_stp.value == pytest.approx(2)
+    assert isolated.of_star and isolated.of_star.value == pytest.approx(17 / 20) and wide.of_wide is None
+    assert isolated.published == 67.99 and wide.published is None
+    assert summary.cell(NATURAL, 4, "stp") and summary.cell(JOB, 4, "stp") is None
+    page = render_sdn(concluded(run, frame, small), frame)
+    assert "0.50 (0.50–0.50)" in page and "best is isolated, 1.00 (1.00–1.00) of the wide network" in page
+
+
+def test_the_published_order_is_judged_by_the_interval_of_pairs() -> None:
+    run, frame, _small = measured({STAR: 16, WIDE: 19, "stp": 39, "ecmp-published": 24, "isolated": 31}, blocks=6)
+    found = headlines(run, summarised(run, frame))
+    assert found[:2] == [
+        "4 hosts, random rings: isolated ≥ ecmp-published? NO, 0.78 (0.78–0.78).",
+        "4 hosts, random rings: ecmp-published ≥ stp? yes, 1.60 (1.60–1.60).",
+    ]
+    few_run, few_frame, _ = measured({STAR: 16, WIDE: 19, "stp": 39, "ecmp-published": 24}, blocks=2)
+    assert "too few blocks to say more" in headlines(few_run, summarised(few_run, few_frame))[0]
+
+
+def test_the_simulator_is_calibrated_on_the_wide_network_alone_and_bounds_hold() -> None:
+    run, frame, small = measured({STAR: 16, WIDE: 19, "stp": 39, "isolated": 19}, blocks=1)
+    found = calibrated(frame, RATE)
+    assert found is not None
+    assert found.overhead_s == pytest.approx(1e-3) and found.efficiency == pytest.approx(16 / 19)
+    done = concluded(run, frame, small)
+    assert done.parameters["calibration"]["overhead_s"] == pytest.approx(1e-3)
+    for launch in done.launches:
+        assert 0 < launch.details["predicted"][RANDOM] <= launch.details["bound"][RANDOM] < RATE / 8e6
+    predictions = summarised(done, frame).predictions
+    assert predictions[RANDOM].cells == 2, "the references are no test of it"
+    without = frame.filter(pl.col("subject").cast(pl.String) != WIDE)
+    assert calibrated(without, RATE) is None
+
+
+@pytest.mark.parametrize(("busy", "is_said"), [(0.5, False), (0.9, True)])
+def test_a_saturated_launch_is_marked_in_table_and_page(busy: float, is_said: bool) -> None:
+    run, frame, small = measured({STAR: 16, WIDE: 19, "stp": 39, "isolated": 19}, blocks=1, busy=busy)
+    page = render_sdn(concluded(run, frame, small), frame)
+    assert ("Saturated: in 4 of 4 launches" in page) == is_said and (f"{busy:.0%}!" in page) == is_said
+
+
+def test_a_launch_that_broke_off_is_left_out() -> None:
+    run, frame, small = measured({STAR: 16, WIDE: 19, "stp": 39, "isolated": 19}, blocks=1)
+    broken = replace(run.launches[0], complete=False, details={"start": {}})
+    summary = summarised(concluded(replace(run, launches=(broken, *run.launches[1:])), frame, small), frame)
+    assert len([cell for cell in summary.cells if cell.place.quantity == RANDOM]) == 3
