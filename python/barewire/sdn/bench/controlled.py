@@ -20,7 +20,6 @@ from barewire.sdn.api.client import Client
 _READY_S = 30.0
 # What the controller says once it listens; its socket is there a moment before.
 _READY = '"event": "ready"'
-_SETTLED_S = 5.0
 _END_S = 5.0
 _ASK_S = 0.02
 _CREDENTIALS = struct.Struct("3i")
@@ -33,13 +32,14 @@ class Controller:
         """`client` is that of `process`."""
         self.client, self.process = client, process
 
-    def wait_until_laid(self) -> None:
-        """Wait until no rule is under way: switches have confirmed all. MeasurementFailed if that takes seconds."""
-        deadline = time.monotonic() + _SETTLED_S
+    def settle(self, patience_s: float) -> bool:
+        """Wait until no rule is under way, so that switches have confirmed all; return whether that came in time."""
+        deadline = time.monotonic() + patience_s
         while self.client.get("status")["being_laid"]:
             if time.monotonic() > deadline:
-                raise MeasurementFailed(f"rules were still under way after {_SETTLED_S:g} s")
+                return False
             time.sleep(_ASK_S)
+        return True
 
 
 @contextmanager

@@ -37,6 +37,7 @@ _OTHER_SEED = 1 << 30
 # Steps after which rings are under way: the first one connects.
 _UNDER_WAY = 2
 _ASK_S = 0.05
+_SETTLED_S, _SETTLED_BESIDE_S = 5.0, 0.2
 
 
 @dataclass
@@ -54,7 +55,7 @@ class Stage:
     def measure_ring(self, order: Order, records: Path) -> None:
         """Run all rings once; beff leaves its records. Raises what it ended with."""
         heartbeat = self.lab.directory / "ring.steps"
-        with self._ring_heard(order.hosts, order.seed, heartbeat, self.meter.tick) as steps:
+        with self._ring_heard(order.hosts, order.seed, heartbeat, self.meter.tick, beside=bool(order.others)) as steps:
             options = ["--output", str(records), "--samples", str(self.plan.ring.measurements)]
             job = self._ring_job(order.hosts, order.seed, self.plan.sizes(order), steps.path, options)
             with tempfile.TemporaryFile("w+") as said:
@@ -67,7 +68,7 @@ class Stage:
     def rings_beside(self, hosts: Sequence[str], seed: int) -> Iterator[Callable[[], None]]:
         """Run rings again and again while the block lasts; what is yielded raises if they have ended before."""
         heartbeat = self.lab.directory / "beside.steps"
-        with self._ring_heard(hosts, seed ^ _OTHER_SEED, heartbeat, _nothing) as steps:
+        with self._ring_heard(hosts, seed ^ _OTHER_SEED, heartbeat, _nothing, beside=True) as steps:
             options = ["--output", str(self.lab.directory / "beside.jsonl"), "--samples", str(_ENDLESS)]
             sizes = (self.plan.ring.message_bytes,)
             job = self._ring_job(hosts, seed ^ _OTHER_SEED, sizes, steps.path, options)
@@ -115,7 +116,7 @@ class Stage:
 
     @contextmanager
     def _ring_heard(
-        self, hosts: Sequence[str], seed: int, heartbeat: Path, tick: Callable[[], None]
+        self, hosts: Sequence[str], seed: int, heartbeat: Path, tick: Callable[[], None], *, beside: bool
     ) -> Iterator[Steps]:
         """Announce the job with all its rings, and make the network ready for each before the ranks begin it."""
         patterns = Ring(hosts, seed, self.plan.ring).ring_patterns()
@@ -126,7 +127,9 @@ class Stage:
             def ready(name: str, number: int) -> None:
                 if name == "ring":
                     client.step(announced.id, number)
-                    self.controller.wait_until_laid()
+                    # Beside a shuffle some flow's rules are nearly always under way, and not these rings'.
+                    if not self.controller.settle(_SETTLED_BESIDE_S if beside else _SETTLED_S) and not beside:
+                        raise MeasurementFailed(f"rules for ring {number} were under way for {_SETTLED_S:g} s")
                 tick()
 
             with Steps(heartbeat.with_suffix(".socket"), heartbeat, ready) as steps:
