@@ -4,6 +4,7 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 BAREWIRE = str(ROOT / "bin" / "barewire")
 PROBE = str(ROOT / "target" / "release" / "barewire-probe")
 
+# What is started here shall be ended by a hang-up, also under nohup.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # Open MPI 4.1 gives each daemon's ranks two seconds to end when one has failed; ours end at once.
 os.environ.setdefault("OMPI_MCA_odls_base_sigkill_timeout", "0")
 
