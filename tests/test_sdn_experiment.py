@@ -63,7 +63,7 @@ def campaign(experiment: str, fabric: str = "tcp") -> BenchCampaign:
     return BenchCampaign(plan, chosen, str(suite("openmpi-5") / "beff"))
 
 
-@pytest.mark.parametrize("test", ["ring", "shuffle"])
+@pytest.mark.parametrize("test", ["shuffle", pytest.param("ring", marks=pytest.mark.matrix)])
 def test_each_job_is_measured_while_the_other_runs_beside_it(tmp_path: Path, test: str) -> None:
     measured = campaign("both")
     order = next(one for one in next(measured.rounds()) if one.test == test and one.others)
@@ -76,6 +76,7 @@ def test_each_job_is_measured_while_the_other_runs_beside_it(tmp_path: Path, tes
         assert value > 8 * 2_000_000 / 2 / RATE / 2, "links cannot be beaten"
 
 
+@pytest.mark.matrix
 def test_rings_run_over_barewire_too(tmp_path: Path) -> None:
     measured = campaign("ring", "barewire")
     order = next(one for one in next(measured.rounds()) if one.policy not in (STAR, WIDE))
