@@ -116,6 +116,7 @@ def test_waiting_in_the_kernel_works_for_all_transports(wait, tmp_path):
     assert {one["subject"] for one in document["series"]} == expected | {"floor"}
 
 
+@pytest.mark.matrix
 def test_several_pairs_perturbed_sizes_and_a_cold_cache(tmp_path):
     document = bench_json(
         "stream", "--pairs", "3", "--sizes", "512..1024", "--perturbation", "3", "--cache", "off", "--walk-bytes",

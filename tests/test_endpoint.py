@@ -202,6 +202,7 @@ def test_a_passive_process_that_is_killed_ends_the_active_one(passive_host, wait
     assert end["record"] == "end" and not end["complete"] and end["error"] in error
 
 
+@pytest.mark.matrix
 def test_an_interface_that_goes_down_ends_the_measurement_and_a_new_one_can_begin():
     """The active side's; the passive side's is in test_probe.py, with all transports."""
     with stand_up("pair") as lab, serve(lab) as server:

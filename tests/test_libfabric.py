@@ -74,6 +74,7 @@ def test_who_sleeps_is_woken(wait: str, tmp_path: Path) -> None:
     assert {one["subject"] for one in document["series"] if one["samples"]} >= expected
 
 
+@pytest.mark.matrix
 def test_several_at_once_in_one_process_and_in_several(tmp_path: Path) -> None:
     """Two endpoints in a process; and processes whose streams end by time, a receive still posted."""
     transports = "messages,libfabric" if has_libfabric() else "messages"

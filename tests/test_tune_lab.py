@@ -17,6 +17,7 @@ from barewire.measure.tune import EAGER, FRAMES, PIPE, TunePlan, tune
 from barewire.measure.tune_eager import SIZES
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("lab_allowed", "nothing_left")
 def test_a_quick_run_measures_all_candidates_and_writes_a_file_that_endpoints_take(tmp_path: Path) -> None:
     """Whatever it finds: what is in the file was better twice, and what it did not measure stays."""
