@@ -2,6 +2,7 @@
 """Experiments on switches, what needs none: plans, policies, steps, records, paired ratios, summaries, the page."""
 
 import json
+import os
 import socket
 from collections import Counter
 from dataclasses import replace
@@ -14,12 +15,14 @@ from typer.testing import CliRunner
 
 from barewire.cli import app
 from barewire.errors import MeasurementFailed, WrongUse
+from barewire.lab.kernel import Process
 from barewire.measure.sdn_records import SCHEMA, read_sdn_records
 from barewire.measure.session import launch_file_name, new_run, parse_launch_file_name
 from barewire.report.html import render_sdn
 from barewire.report.sdn import headlines
 from barewire.results import Launch, Run, sample_frame
 from barewire.results.sdn import JOB, NATURAL, RANDOM, STAR, WIDE, summarised
+from barewire.sdn.bench.meter import Meter
 from barewire.sdn.bench.outcome import calibrated, concluded
 from barewire.sdn.bench.plan import BenchPlan, controller_strategies, message_bytes_of
 from barewire.sdn.bench.steps import Steps
@@ -311,3 +314,13 @@ def test_a_launch_that_broke_off_is_left_out() -> None:
     broken = replace(run.launches[0], complete=False, details={"start": {}})
     summary = summarised(concluded(replace(run, launches=(broken, *run.launches[1:])), frame, small), frame)
     assert len([cell for cell in summary.cells if cell.place.quantity == RANDOM]) == 3
+
+
+def test_a_launch_that_ended_before_it_measured_has_no_load():
+    process = Process.of(os.getpid())
+    meter = Meter([process], process)
+    with pytest.raises(ValueError, match="nothing was measured"):
+        meter.used()
+    meter.tick()
+    with pytest.raises(ValueError):
+        meter.used()

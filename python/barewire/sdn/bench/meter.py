@@ -25,6 +25,8 @@ class Meter:
 
     def used(self) -> dict[str, Any]:
         """Seconds, the share of all cores that was busy, and each group's cores' worth. ValueError before two ticks."""
+        if not self._first:
+            raise ValueError("nothing was measured: tick at the first and at the last moment")
         loads = {name: load.between(self._first[name], self._last[name]) for name in self._groups}
         whole = loads["switches_cores"]
         return {
