@@ -7,12 +7,24 @@ from itertools import pairwise
 import pytest
 from fake_switches import Entry, World, acquainted, llc, mac, tcp
 
+from barewire.sdn.controller.ways import Way
 from barewire.sdn.flow import FlowKey, Placed
 from barewire.sdn.openflow.messages import Match, Rule
 from barewire.topology import Path, Port, fat_tree
 
 TCP_KEY = FlowKey("h1", "h16", "tcp", 1000, 2000)
 SEEDS = range(6)
+
+
+def carrying(seed: int = 1, **settings: float) -> tuple[World, bytes, Way]:
+    """An acquainted network with one flow placed: that, a packet of the flow's, and its way."""
+    world = acquainted(seed, **settings)
+    frame = tcp("h1", "h16")
+    world.send("h1", frame)
+    world.settle()
+    way = world.controller.router.ways.get(TCP_KEY)
+    assert way is not None
+    return world, frame, way
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -79,10 +91,7 @@ def test_hosts_on_one_switch_reach_each_other() -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_flow_that_moves_loses_nothing_at_any_step(seed: int) -> None:
     """All paths of the fat-tree in turn, and back before the last move is done: delivered by rules alone, always."""
-    world = acquainted(seed)
-    frame = tcp("h1", "h16")
-    world.send("h1", frame)
-    world.settle()
+    world, frame, _ = carrying(seed)
     router = world.controller.router
     way = router.ways.get(TCP_KEY)
     assert way is not None
@@ -154,12 +163,7 @@ def test_ports_are_counted_and_flows_have_rates() -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_flows_over_a_link_that_fails_are_re_placed_at_once(seed: int) -> None:
     """No time passes between the ports' reports and the new path; what is sent meanwhile into the hole is lost."""
-    world = acquainted(seed)
-    frame = tcp("h1", "h16")
-    world.send("h1", frame)
-    world.settle()
-    way = world.controller.router.ways.get(TCP_KEY)
-    assert way is not None
+    world, frame, way = carrying(seed)
     failed = way.path[1]
     world.set_link(failed, is_up=False)
     early = []
@@ -176,12 +180,7 @@ def test_flows_over_a_link_that_fails_are_re_placed_at_once(seed: int) -> None:
 
 def test_a_link_that_dies_silently_is_noticed_by_its_probes() -> None:
     """Both ports stay up, but nothing gets through: three probes are missed."""
-    world = acquainted()
-    frame = tcp("h1", "h16")
-    world.send("h1", frame)
-    world.settle()
-    way = world.controller.router.ways.get(TCP_KEY)
-    assert way is not None
+    world, frame, way = carrying()
     hole = way.path[1]
     world.cut |= {hole, world.network.peers[hole]}
     world.pass_time(world.settings.probe_s * (world.settings.probes_lost + 2))
@@ -190,10 +189,7 @@ def test_a_link_that_dies_silently_is_noticed_by_its_probes() -> None:
 
 
 def test_a_flow_without_a_path_is_forgotten_and_comes_back_with_the_link() -> None:
-    world = acquainted(hold_first_s=0.2)
-    frame = tcp("h1", "h16")
-    world.send("h1", frame)
-    world.settle()
+    world, frame, _ = carrying(hold_first_s=0.2)
     uplinks = [Port("s13", 3), Port("s13", 4)]
     for port in uplinks:
         world.set_link(port, is_up=False)
@@ -231,12 +227,7 @@ def test_a_link_that_flaps_is_trusted_later_each_time() -> None:
 
 
 def test_a_switch_that_restarts_gets_its_rules_back() -> None:
-    world = acquainted()
-    frame = tcp("h1", "h16")
-    world.send("h1", frame)
-    world.settle()
-    way = world.controller.router.ways.get(TCP_KEY)
-    assert way is not None
+    world, frame, way = carrying()
     middle = way.path[2].node
     world.restart_switch(middle)
     world.settle()
@@ -247,12 +238,7 @@ def test_a_switch_that_restarts_gets_its_rules_back() -> None:
 
 
 def test_flows_go_round_a_switch_that_stays_away() -> None:
-    world = acquainted()
-    frame = tcp("h1", "h16")
-    world.send("h1", frame)
-    world.settle()
-    way = world.controller.router.ways.get(TCP_KEY)
-    assert way is not None
+    world, frame, way = carrying()
     gone = way.path[2].node
     world.disconnect(gone)
     world.pass_time(1)
@@ -263,12 +249,7 @@ def test_flows_go_round_a_switch_that_stays_away() -> None:
 
 def test_a_link_that_went_while_its_switch_was_away_is_gone_round() -> None:
     """The other end says nothing: a port can lose its link on one side only."""
-    world = acquainted()
-    frame = tcp("h1", "h16")
-    world.send("h1", frame)
-    world.settle()
-    way = world.controller.router.ways.get(TCP_KEY)
-    assert way is not None
+    world, frame, way = carrying()
     hole = way.path[1]
     world.disconnect(hole.node)
     world.settle()
@@ -282,12 +263,7 @@ def test_a_link_that_went_while_its_switch_was_away_is_gone_round() -> None:
 
 
 def test_a_dead_switchs_links_do_not_wait_for_its_grace() -> None:
-    world = acquainted()
-    frame = tcp("h1", "h16")
-    world.send("h1", frame)
-    world.settle()
-    way = world.controller.router.ways.get(TCP_KEY)
-    assert way is not None
+    world, frame, way = carrying()
     gone = way.path[1].node
     world.disconnect(gone)
     for port in world.network.ports[gone]:
@@ -349,10 +325,7 @@ def test_rules_of_others_are_left_alone() -> None:
 
 
 def test_a_host_that_moves_is_found_where_it_is() -> None:
-    world = acquainted()
-    frame = tcp("h1", "h16")
-    world.send("h1", frame)
-    world.settle()
+    world, frame, _ = carrying()
     world.pass_time(2)
     # h16's cable now hangs where h2's did.
     there = world.network.attachment("h2")

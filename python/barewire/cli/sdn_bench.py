@@ -53,7 +53,9 @@ def bench(
     ] = DEFAULT_STRATEGIES,
     hosts: Annotated[str, typer.Option(help="how many, with commas between; in the published placement")] = "4,8,16",
     topology: Annotated[str, typer.Option(help="fat-tree:K or FILE.toml")] = "fat-tree:4",
-    rate: Annotated[str, typer.Option(help="each link's rate")] = "25mbit",
+    rate: Annotated[
+        str, typer.Option(help="each link's rate: for 16 hosts, two cores carry no more than 2500kbit")
+    ] = "2500kbit",
     fabric: Annotated[FabricName, typer.Option(help="what carries the rings' messages", rich_help_panel=_JOBS)] = (
         FabricName.tcp
     ),
@@ -61,13 +63,14 @@ def bench(
         None
     ),
     message: Annotated[
-        int | None, typer.Option(min=1, help="bytes of a ring's message; 2 MB at 1 Gb/s, in proportion")
+        int | None,
+        typer.Option(min=1, help="bytes of a ring's message; what a link carries in 160 ms", rich_help_panel=_JOBS),
     ] = None,
-    rings: Annotated[int, typer.Option(min=1, help="random rings", rich_help_panel=_JOBS)] = 10,
+    rings: Annotated[int, typer.Option(min=1, help="random rings", rich_help_panel=_JOBS)] = 5,
     measurements: Annotated[
         int, typer.Option(min=1, help="of each ring, of which the best counts", rich_help_panel=_JOBS)
-    ] = 3,
-    exchanges: Annotated[int, typer.Option(min=1, help="of which one is the mean", rich_help_panel=_JOBS)] = 5,
+    ] = 2,
+    exchanges: Annotated[int, typer.Option(min=1, help="of which one is the mean", rich_help_panel=_JOBS)] = 1,
     shape: Annotated[str, typer.Option(help="mappers x reducers of a shuffle", rich_help_panel=_JOBS)] = "128x4",
     volume: Annotated[
         int | None,
@@ -95,7 +98,7 @@ def bench(
     rate_bit_s = parse_rate(rate)
     check_rate(rate_bit_s)
     if rate_bit_s is None:
-        raise WrongUse("--rate: strategies differ where links have a rate, such as 25mbit")
+        raise WrongUse("--rate: strategies differ where links have a rate, such as 2500kbit")
     mappers, reducers = parse_shape(shape)
     plan = BenchPlan(
         experiment=workload.value,

@@ -27,8 +27,12 @@ RING, SHUFFLE = "ring", "shuffle"
 BESIDE = "/beside"
 # What carries rings' messages, and the limit of what a link then carries of them.
 PROTOCOLS: Mapping[str, Protocol] = {"tcp": "tcp", PROVIDER: "raw"}
-# Messages and volumes are scaled down with the links from the published ones.
-_PUBLISHED_RATE_BIT_S, _PUBLISHED_MESSAGE_BYTES, _VOLUME_BYTES = 1e9, 2_000_000, 4_000_000_000
+# How long a link carries a ring's message: long beside what a packet takes that five switches hold back whole. At the
+# rate that two cores carry it is 50 kB, which TCP of MPI libraries sends at once; what waits for leave, waits behind
+# the other message to the same rank, and links idle in turn.
+_MESSAGE_S = 0.16
+# Volumes are scaled down with the links.
+_PUBLISHED_RATE_BIT_S, _VOLUME_BYTES = 1e9, 4_000_000_000
 # On the references, rings of a shorter message are measured, too: the simulator's two parameters need two sizes.
 _SHORTER = 5
 
@@ -149,8 +153,8 @@ class BenchPlan:
 
 
 def message_bytes_of(rate_bit_s: int) -> int:
-    """A ring's message at this rate, in proportion to the published 2 MB at 1 Gb/s."""
-    return max(1, round(_PUBLISHED_MESSAGE_BYTES * rate_bit_s / _PUBLISHED_RATE_BIT_S))
+    """A ring's message: what a link of this rate carries in 160 ms."""
+    return max(1, round(_MESSAGE_S * rate_bit_s / 8))
 
 
 def volume_bytes_of(rate_bit_s: int) -> int:
