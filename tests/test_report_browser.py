@@ -10,12 +10,15 @@ import pytest
 from synthetic import synthetic_run
 from synthetic_host import synthetic_host
 from synthetic_mpi import synthetic_mpi
+from synthetic_sdn import synthetic_sdn
 
 from barewire.cli.report import REFERENCE_FILE, write_report
 from barewire.models.wire import Link
 from barewire.report import words
 from barewire.results import write_run
 from barewire.results.host import host_document
+from barewire.results.sdn import STAR, WIDE
+from barewire.sdn.bench.outcome import concluded
 
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 FLAGS = (
@@ -211,3 +214,25 @@ def test_the_page_of_mpi_libraries_is_drawn_at_every_width(browser, tmp_path, de
     text = browser.execute_script("return document.body.innerText")
     for said in ("Laws of latency", "Where the time goes", "the same library over TCP"):
         assert said.lower() in text.lower()
+
+
+@pytest.mark.parametrize("device", list(WIDTHS))
+def test_the_page_of_switches_is_drawn_at_every_width(browser, tmp_path, device):
+    """A bar with its interval for each strategy and reference, in every figure; numbers beside the published ones."""
+    run, frame, plan = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39, "isolated": 19}, blocks=6)
+    write_run(tmp_path, concluded(run, frame, plan), frame)
+    show(browser, write_report(tmp_path), device)
+    wide, window = browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+    assert wide <= window
+    drawn = browser.execute_script(
+        "return [...document.querySelectorAll('.plot')].map(p => ({"
+        "bars: p.querySelectorAll('.bars .point').length, intervals: p.querySelectorAll('.errorbar').length,"
+        "inside: p.querySelector('svg').getBoundingClientRect().right <= p.parentElement.getBoundingClientRect().right,"
+        "height: p.clientHeight}))"
+    )
+    assert browser.get_log("browser") == []
+    assert [one["bars"] for one in drawn] == [4, 2, 4] * 2, "each order of rings: MB/s, fraction of wide, load"
+    assert all(one["intervals"] == one["bars"] and one["inside"] and one["height"] > 200 for one in drawn)
+    text = browser.execute_script("return document.body.innerText")
+    for said in ("best is isolated, 1.00", "0.50 (0.50–0.50)", "67.99"):
+        assert said in text

@@ -11,61 +11,39 @@ from typing import Any
 
 import polars as pl
 import pytest
+from synthetic_sdn import RATE, TREE, plan_of, synthetic_sdn
 from typer.testing import CliRunner
 
 from barewire.cli import app
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.lab.kernel import Process
 from barewire.measure.sdn_records import SCHEMA, read_sdn_records
-from barewire.measure.session import launch_file_name, new_run, parse_launch_file_name
+from barewire.measure.session import launch_file_name, parse_launch_file_name
 from barewire.report.html import render_sdn
 from barewire.report.sdn import headlines
-from barewire.results import Launch, Run, sample_frame
 from barewire.results.sdn import JOB, NATURAL, RANDOM, STAR, WIDE, summarised
 from barewire.sdn.bench.meter import Meter
 from barewire.sdn.bench.outcome import calibrated, concluded
-from barewire.sdn.bench.plan import BenchPlan, controller_strategies, message_bytes_of
+from barewire.sdn.bench.plan import controller_strategies, message_bytes_of
 from barewire.sdn.bench.steps import Steps
-from barewire.sdn.simulate import RingPlan, Shape
 from barewire.sdn.simulate.reference import widened
 from barewire.stats.paired import paired_ratio
-from barewire.topology import fat_tree, with_rate
-
-RATE = 25_000_000
-TREE = with_rate(fat_tree(4), RATE)
-
-
-def plan(**changes: Any) -> BenchPlan:
-    usual: dict[str, Any] = {
-        "experiment": "ring",
-        "topology": "fat-tree:4",
-        "network": TREE,
-        "rate_bit_s": RATE,
-        "policies": ("stp", "isolated"),
-        "counts": (4, 8),
-        "blocks": 3,
-        "seed": 1,
-        "fabric": "tcp",
-        "ring": RingPlan(message_bytes=50_000, rings=2),
-        "shape": Shape(8, 2, 1_000_000),
-    }
-    return BenchPlan(**usual | changes)
 
 
 def test_each_block_has_every_policy_and_both_references_once_on_equal_seeds_in_an_order_of_the_seed() -> None:
-    blocks = list(plan().rounds())
+    blocks = list(plan_of().rounds())
     cells = {(policy, count) for policy in (STAR, WIDE, "stp", "isolated") for count in (4, 8)}
     assert len(blocks) == 3 and all({(one.policy, one.count) for one in block} == cells for block in blocks)
     assert all(len(block) == len(cells) and len({one.seed for one in block}) == 1 for block in blocks)
     assert len({block[0].seed for block in blocks}) == 3
     orders = [[(one.policy, one.count) for one in block] for block in blocks]
     assert orders[0] != orders[1] or orders[1] != orders[2]
-    assert [list(block) for block in plan().rounds()] == [list(block) for block in blocks]
+    assert [list(block) for block in plan_of().rounds()] == [list(block) for block in blocks]
     assert [one.number for block in blocks for one in block] == list(range(24))
 
 
 def test_both_jobs_are_measured_alone_and_beside_each_other_on_neighbouring_hosts() -> None:
-    block = next(plan(experiment="both", counts=(8,), policies=("stp",)).rounds())
+    block = next(plan_of(experiment="both", counts=(8,), policies=("stp",)).rounds())
     found = {(one.test, one.policy, one.hosts[0], one.others[:1]) for one in block}
     assert found == {
         ("ring", WIDE, "h1", ()),
@@ -78,11 +56,11 @@ def test_both_jobs_are_measured_alone_and_beside_each_other_on_neighbouring_host
 
 
 def test_references_get_two_sizes_of_messages_and_networks_of_their_own() -> None:
-    orders = {one.policy: one for one in next(plan(counts=(4,)).rounds())}
-    assert plan().sizes(orders[WIDE]) == plan().sizes(orders[STAR]) == (10_000, 50_000)
-    assert plan().sizes(orders["stp"]) == (50_000,)
-    assert plan().network_of("stp", orders["stp"].hosts) is TREE
-    star = plan().network_of(STAR, orders[STAR].hosts)
+    orders = {one.policy: one for one in next(plan_of(counts=(4,)).rounds())}
+    assert plan_of().sizes(orders[WIDE]) == plan_of().sizes(orders[STAR]) == (10_000, 50_000)
+    assert plan_of().sizes(orders["stp"]) == (50_000,)
+    assert plan_of().network_of("stp", orders["stp"].hosts) is TREE
+    star = plan_of().network_of(STAR, orders[STAR].hosts)
     assert star.switches == ("s1",) and star.hosts == orders[STAR].hosts
     wide = widened(TREE)
     assert wide.peers == TREE.peers
@@ -104,7 +82,7 @@ def test_references_get_two_sizes_of_messages_and_networks_of_their_own() -> Non
 )
 def test_what_cannot_be_measured_is_refused_before_anything_is(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(WrongUse, match=said):
-        plan(**changes)
+        plan_of(**changes)
 
 
 @pytest.mark.parametrize(
@@ -208,61 +186,8 @@ def test_a_shuffles_launch_is_read_with_its_facts(tmp_path: Path) -> None:
         read_sdn_records(file, 3, "stp")
 
 
-def ring_samples(launch: int, policy: str, hosts: int, size: int, latency_ns: float) -> pl.DataFrame:
-    """One launch in which every ring has this latency, by one method."""
-    rows = [
-        (f"{ring}-sendrecv", number, rank)
-        for ring, numbers in (("natural", (0,)), ("random", (1, 2)))
-        for number in numbers
-        for rank in range(hosts)
-    ]
-    columns = {
-        "variant": [row[0] for row in rows],
-        "parameter_value": [float(row[1]) for row in rows],
-        "rank": [row[2] for row in rows],
-        "value": [2 * latency_ns / 1e3 for _ in rows],
-    }
-    same = {"launch": launch, "test": "beff", "subject": policy, "ranks": hosts, "quantity": "time", "unit": "us"}
-    return sample_frame(columns, **same, parameter="ring", message_bytes=size, phase="measure", block=0)
-
-
-def measured(latencies_ms: dict[str, float], blocks: int, *, busy: float = 0.5) -> tuple[Run, pl.DataFrame, BenchPlan]:
-    """A run on 4 hosts in which block b is slower by a factor of 1 + b; every message also costs 1 ms."""
-    small = plan(counts=(4,), blocks=blocks, policies=tuple(p for p in latencies_ms if p not in (STAR, WIDE)))
-    launches, frames = [], []
-    for block in small.rounds():
-        for order in block:
-            for size in small.sizes(order):
-                share = size / small.ring.message_bytes
-                latency = (latencies_ms[order.policy] * share + 1) * (1 + order.block) * 1e6
-                frames.append(ring_samples(order.number, order.policy, 4, size, latency))
-            load = {
-                "busy_share": busy,
-                "saturated": busy > 0.85,
-                "switches_cores": 0.4,
-                "controller_cores": 0.1,
-                "seconds": 5.0,
-            }
-            facts = {
-                "test": order.test,
-                "policy": order.policy,
-                "hosts": order.count,
-                "placed": list(order.hosts),
-                "beside": [],
-                "block": order.block,
-                "seed": order.seed,
-                "load": load,
-                "notes": [],
-            }
-            details = {"start": {"sdn": facts}, "end": {"complete": True}}
-            launches.append(Launch(order.number, order.policy, "ring", details=details))
-    parameters = {"kind": "sdn", "policies": list(small.policies), "host_counts": [4], "rate_bit_s": RATE, "mtu": 1500}
-    run = new_run(command=["barewire"], seed=1, parameters=parameters, environment={"versions": {}})
-    return replace(run, launches=tuple(launches), complete=True), pl.concat(frames), small
-
-
 def test_fractions_are_of_pairs_in_one_block_and_verdicts_follow_from_their_intervals() -> None:
-    run, frame, small = measured({STAR: 16, WIDE: 19, "stp": 39, "isolated": 19}, blocks=6)
+    run, frame, small = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39, "isolated": 19}, blocks=6)
     summary = summarised(concluded(run, frame, small), frame)
     stp, isolated, wide = (summary.cell(RANDOM, 4, policy) for policy in ("stp", "isolated", WIDE))
     assert stp and isolated and wide and len(stp.values) == 6
@@ -277,18 +202,18 @@ def test_fractions_are_of_pairs_in_one_block_and_verdicts_follow_from_their_inte
 
 
 def test_the_published_order_is_judged_by_the_interval_of_pairs() -> None:
-    run, frame, _small = measured({STAR: 16, WIDE: 19, "stp": 39, "ecmp-published": 24, "isolated": 31}, blocks=6)
+    run, frame, _small = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39, "ecmp-published": 24, "isolated": 31}, blocks=6)
     found = headlines(run, summarised(run, frame))
     assert found[:2] == [
         "4 hosts, random rings: isolated ≥ ecmp-published? NO, 0.78 (0.78–0.78).",
         "4 hosts, random rings: ecmp-published ≥ stp? yes, 1.60 (1.60–1.60).",
     ]
-    few_run, few_frame, _ = measured({STAR: 16, WIDE: 19, "stp": 39, "ecmp-published": 24}, blocks=2)
+    few_run, few_frame, _ = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39, "ecmp-published": 24}, blocks=2)
     assert "too few blocks to say more" in headlines(few_run, summarised(few_run, few_frame))[0]
 
 
 def test_the_simulator_is_calibrated_on_the_wide_network_alone_and_bounds_hold() -> None:
-    run, frame, small = measured({STAR: 16, WIDE: 19, "stp": 39, "isolated": 19}, blocks=1)
+    run, frame, small = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39, "isolated": 19}, blocks=1)
     found = calibrated(frame, RATE)
     assert found is not None
     assert found.overhead_s == pytest.approx(1e-3) and found.efficiency == pytest.approx(16 / 19)
@@ -304,13 +229,13 @@ def test_the_simulator_is_calibrated_on_the_wide_network_alone_and_bounds_hold()
 
 @pytest.mark.parametrize(("busy", "is_said"), [(0.5, False), (0.9, True)])
 def test_a_saturated_launch_is_marked_in_table_and_page(busy: float, is_said: bool) -> None:
-    run, frame, small = measured({STAR: 16, WIDE: 19, "stp": 39, "isolated": 19}, blocks=1, busy=busy)
+    run, frame, small = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39, "isolated": 19}, blocks=1, busy=busy)
     page = render_sdn(concluded(run, frame, small), frame)
     assert ("Saturated: in 4 of 4 launches" in page) == is_said and (f"{busy:.0%}!" in page) == is_said
 
 
 def test_a_launch_that_broke_off_is_left_out() -> None:
-    run, frame, small = measured({STAR: 16, WIDE: 19, "stp": 39, "isolated": 19}, blocks=1)
+    run, frame, small = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39, "isolated": 19}, blocks=1)
     broken = replace(run.launches[0], complete=False, details={"start": {}})
     summary = summarised(concluded(replace(run, launches=(broken, *run.launches[1:])), frame, small), frame)
     assert len([cell for cell in summary.cells if cell.place.quantity == RANDOM]) == 3
