@@ -192,6 +192,18 @@ def test_frames_that_are_not_ip_pass_unchanged_and_nothing_else_is_on_the_wire(
             assert sniffer.communicate(timeout=10)[0].split() == frames
 
 
+def test_a_host_that_sends_in_anothers_name_does_not_get_its_frames() -> None:
+    with stand_up("star:3") as lab:
+        mac = {host.name: host.mac.replace(":", "") for host in lab.hosts}
+        experimental = "88b5" + "00" * 46
+        with popen(lab, "h1", COUNT_FRAMES) as counter:
+            assert counter.stdout is not None and counter.stdout.readline() == "ready\n"
+            for _ in range(3):
+                lab.run("h3", python(SEND_FRAMES, mac["h2"] + mac["h1"] + experimental), check=True)
+                lab.run("h2", python(SEND_FRAMES, mac["h1"] + mac["h2"] + experimental), check=True)
+            assert int(counter.communicate(timeout=10)[0]) == 3
+
+
 @pytest.mark.parametrize("rate_bit_s", [None, 10**9])
 def test_a_link_loses_the_share_of_frames_that_was_asked_for(rate_bit_s: int | None) -> None:
     """4000 frames each way, of which a fifth is lost: six standard deviations are 152 frames."""

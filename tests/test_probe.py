@@ -124,7 +124,7 @@ def test_without_privilege_the_machine_cannot(tmp_path):
     if subprocess.run([*unprivileged, "true"], check=False, capture_output=True).returncode != 0:
         pytest.skip("cannot become an unprivileged user: run as root")
     tmp_path.chmod(0o777)
-    for parent in [*tmp_path.parents][:2]:
+    for parent in [*tmp_path.parents][:3]:
         parent.chmod(0o755)
     address = f"unix:{tmp_path / 'control'}"
     command = [*unprivileged, PROBE, "serve", "--until-eof", "--listen", address, "--interface", "lo"]

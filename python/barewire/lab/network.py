@@ -14,7 +14,7 @@ from pyroute2.iproute.linux import IPRoute
 from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, nla, nlmsg
 from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.netlink.rtnl import RTM_NEWNEIGH, RTM_NEWQDISC, RTM_NEWTFILTER, TC_H_CLSACT, TC_H_ROOT
-from pyroute2.netlink.rtnl.ndmsg import NTF_MASTER, ndmsg
+from pyroute2.netlink.rtnl.ndmsg import NTF_MASTER, NTF_STICKY, ndmsg
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 from pyroute2.netlink.rtnl.tcmsg.sched_bpf import TCA_BPF_FLAG_ACT_DIRECT
 from pyroute2.protocols import ETH_P_ALL
@@ -67,7 +67,9 @@ def build_wires(plan: Plan, host_pids: Mapping[str, int]) -> None:
         for bridge in plan.bridges:
             index = _add_bridge(netlink, bridge, bridge.ports)
             for port, mac in bridge.stations:
-                netlink.fdb("add", ifindex=_index(netlink, port), lladdr=mac, state=_STATION_STATIC, flags=NTF_MASTER)
+                where = {"ifindex": _index(netlink, port), "lladdr": mac}
+                # Sticky: who sends in a host's name does not get its frames.
+                netlink.fdb("add", **where, state=_STATION_STATIC, flags=NTF_MASTER | NTF_STICKY)
             if bridge.address is not None:
                 netlink.addr("add", index=index, address=bridge.address, prefixlen=MANAGEMENT_NETWORK.prefixlen)
             _finish(netlink, plan, bridge.name, "switch")
