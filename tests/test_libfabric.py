@@ -33,7 +33,8 @@ needs_libfabric = pytest.mark.skipif(not has_libfabric(), reason="needs libfabri
     [
         ("messages", SIZES),
         pytest.param("libfabric", SIZES, marks=needs_libfabric),
-        pytest.param("libfabric-tcp,libfabric-udp", FEW_SIZES, marks=needs_libfabric),
+        # What is measured beside ours.
+        pytest.param("libfabric-tcp,libfabric-udp", FEW_SIZES, marks=[needs_libfabric, pytest.mark.matrix]),
     ],
 )
 def test_messages_of_all_lengths_arrive_whole_in_every_test(transports: str, sizes_of_all: str, tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_the_record_says_which_way_messages_really_took(tmp_path: Path) -> None:
     assert limits["libfabric"] == limits["libfabric-tcp"] == "floor"
 
 
-@pytest.mark.parametrize("wait", ["adaptive", "block"])
+@pytest.mark.parametrize("wait", [pytest.param("adaptive", marks=pytest.mark.matrix), "block"])
 def test_who_sleeps_is_woken(wait: str, tmp_path: Path) -> None:
     transports = "messages,libfabric,libfabric-tcp" if has_libfabric() else "messages"
     document = bench_json(
