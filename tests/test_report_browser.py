@@ -32,6 +32,8 @@ FLAGS = (
     "--disable-sync",
 )
 WIDTHS = {"desktop": 1400, "phone": 390}
+# Of a plot `p`, in the browser: whether it stays in its card.
+IS_INSIDE = "p.querySelector('svg').getBoundingClientRect().right <= p.parentElement.getBoundingClientRect().right"
 
 pytestmark = pytest.mark.skipif(
     not (CHROMIUM.exists() and DRIVER.exists()),
@@ -84,6 +86,11 @@ def show(browser, report: Path, device: str) -> None:
     assert browser.execute_script("return innerWidth") == width
 
 
+def fits(browser) -> bool:
+    """Whether the page does not scroll sideways."""
+    return browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_the_browser_has_nothing_to_complain_about(page):
     assert page.get_log("browser") == []
 
@@ -102,8 +109,7 @@ def test_every_median_of_run_json_stands_in_the_text(page, report):
 
 
 def test_the_page_does_not_scroll_sideways_and_its_tables_do(page):
-    wide, window = page.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
-    assert wide <= window
+    assert fits(page)
     boxes = page.execute_script(
         "return [...document.querySelectorAll('.scroll')].map(b => [b.scrollWidth, b.clientWidth])"
     )
@@ -114,7 +120,7 @@ def test_every_plot_is_drawn_with_its_traces_inside_its_card(page):
     plots = page.execute_script(
         "return [...document.querySelectorAll('.plot')].map(p => ({"
         "drawn: p.querySelectorAll('.scatterlayer .trace').length, traces: p.data.length,"
-        "inside: p.querySelector('svg').getBoundingClientRect().right <= p.parentElement.getBoundingClientRect().right,"
+        f"inside: {IS_INSIDE},"
         "labels: p.querySelectorAll('.xtick').length}))"
     )
     assert len(plots) == 6, "per test: against size, ratio, distribution"
@@ -173,12 +179,11 @@ def test_the_page_of_a_host_is_drawn_at_every_width(browser, tmp_path, device):
     (tmp_path / REFERENCE_FILE).write_text(json.dumps(host_document(*synthetic_host(tmp_path))))
     show(browser, write_report(tmp_path), device)
     assert browser.get_log("browser") == []
-    wide, window = browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
-    assert wide <= window
+    assert fits(browser)
     plots = browser.execute_script(
         "return [...document.querySelectorAll('.plot')].map(p => ({"
         "lines: p.querySelectorAll('.scatterlayer .trace').length, bars: p.querySelectorAll('.bars .point').length,"
-        "inside: p.querySelector('svg').getBoundingClientRect().right <= p.parentElement.getBoundingClientRect().right,"
+        f"inside: {IS_INSIDE},"
         "height: p.clientHeight, labels: p.querySelectorAll('.ytick text').length}))"
     )
     bars, *lines = plots
@@ -197,8 +202,7 @@ def test_the_page_of_mpi_libraries_is_drawn_at_every_width(browser, tmp_path, de
     """Patterns, parameters with their curves, a kernel with its phases; every choice of every figure is drawn."""
     synthetic_mpi(tmp_path, "pingpong", "overlap", "fft", ranks=(2,))
     show(browser, write_report(tmp_path), device)
-    wide, window = browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
-    assert wide <= window
+    assert fits(browser)
     drawn = browser.execute_script(
         "return [...document.querySelectorAll('.card[data-figure]')].map(card => {"
         "const select = card.querySelector('select'), plot = card.querySelector('.plot'), counts = [];"
@@ -222,12 +226,11 @@ def test_the_page_of_switches_is_drawn_at_every_width(browser, tmp_path, device)
     run, frame, plan = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39, "isolated": 19}, blocks=6)
     write_run(tmp_path, concluded(run, frame, plan), frame)
     show(browser, write_report(tmp_path), device)
-    wide, window = browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
-    assert wide <= window
+    assert fits(browser)
     drawn = browser.execute_script(
         "return [...document.querySelectorAll('.plot')].map(p => ({"
         "bars: p.querySelectorAll('.bars .point').length, intervals: p.querySelectorAll('.errorbar').length,"
-        "inside: p.querySelector('svg').getBoundingClientRect().right <= p.parentElement.getBoundingClientRect().right,"
+        f"inside: {IS_INSIDE},"
         "height: p.clientHeight}))"
     )
     assert browser.get_log("browser") == []

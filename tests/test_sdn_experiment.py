@@ -24,8 +24,10 @@ from barewire.topology import fat_tree, with_rate
 
 pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
 RATE = 25_000_000
-SHORT = ("--hosts", "4", "--blocks", "1", "--rings", "1", "--measurements", "1", "--exchanges", "1", "--seed", "3")
-SHORT += ("--rate", "25mbit", "--message", "50000")
+SHORT = (
+    *("--hosts", "4", "--blocks", "1", "--rings", "1", "--measurements", "1", "--exchanges", "1", "--seed", "3"),
+    *("--rate", "25mbit", "--message", "50000"),
+)
 COMMAND = [sys.executable, "-m", "barewire", "sdn", "bench"]
 
 

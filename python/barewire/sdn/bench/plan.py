@@ -28,8 +28,8 @@ BESIDE = "/beside"
 # What carries rings' messages, and the limit of what a link then carries of them.
 PROTOCOLS: Mapping[str, Protocol] = {"tcp": "tcp", PROVIDER: "raw"}
 # How long a link carries a ring's message: long beside what a packet takes that five switches hold back whole. At the
-# rate that two cores carry it is 50 kB, which TCP of MPI libraries sends at once; what waits for leave, waits behind
-# the other message to the same rank, and links idle in turn.
+# rate that two cores carry it is 50 kB, which Open MPI's TCP sends at once: messages that wait for leave left links
+# idle in turn (docs/performance.md).
 _MESSAGE_S = 0.16
 # Volumes are scaled down with the links.
 _PUBLISHED_RATE_BIT_S, _VOLUME_BYTES = 1e9, 4_000_000_000

@@ -28,7 +28,7 @@ from barewire.sdn.simulate.workload import BIG_DATA, HPC
 
 # The published signature of MPI: ranks listen at these ports.
 _PORTS = range(1024, 1045)
-# A rank that waits sleeps so long before it looks again (Open MPI 5): less than a packet takes, and cores stay idle.
+# A rank that waits sleeps so long before it looks again (Open MPI 5): a tenth of a packet at the default rate.
 _SLEEP_NS = 500_000
 # Measurements of rings that run beside something else: they are ended before.
 _ENDLESS = 5000
