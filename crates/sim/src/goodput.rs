@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use barewire_llc::{
-    AfterLoss, ConnectionConfig, ConnectionEvent, Delivery, Instant, Lsap, Peer, Station, StationConfig, StationEvent,
+    AfterLoss, ConnectionConfig, ConnectionEvent, ConnectionHandle, Delivery, Instant, Lsap, Peer, Station,
+    StationConfig, StationEvent,
 };
 use fastrand::Rng;
 
@@ -55,24 +56,34 @@ pub fn config(window: u8, after_loss: AfterLoss) -> ConnectionConfig {
 /// The same for any configuration.
 #[must_use]
 pub fn delivered_with(link: &Link, connection: &ConnectionConfig, seed: u64) -> u64 {
-    let config = StationConfig { connection: connection.clone(), ..StationConfig::default() };
-    let stations = [0, 1].map(|host| {
-        let mut station = Station::new(mac(host), &config, Instant::default()).expect("a legal configuration");
-        station.activate(Lsap::SNAP);
-        station.listen(Lsap::SNAP, true);
-        station
-    });
-    let scenario =
-        Scenario { rate_bit_s: link.rate_bit_s, delay_ns: link.delay_ns, queue_frames: 1000, ..Scenario::from_seed(0) };
-    let wires = [Wire::new(&scenario), Wire::new(&scenario)];
-    let faults = Faults { loss: link.loss, ..Faults::default() };
-    let mut run = Run { link, stations, wires, faults, rng: Rng::with_seed(seed), arrivals: BTreeMap::new(), order: 0 };
-    run.until_the_end()
+    Run::new(link, connection, seed, [u64::MAX, 0]).until_the_end().delivered[1]
+}
+
+/// What came of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// Messages that arrived at each end.
+    pub delivered: [u64; 2],
+    /// I PDUs that were sent again, by both.
+    pub repeated: u64,
+}
+
+/// Both ends send bursts of so many messages at once, each the next one when it has the other's, so that acknowledgements
+/// wait behind the other direction's data.
+#[must_use]
+pub fn exchanged(link: &Link, connection: &ConnectionConfig, burst: u64, seed: u64) -> Outcome {
+    Run::new(link, connection, seed, [burst; 2]).until_the_end()
 }
 
 struct Run<'l> {
     link: &'l Link,
     stations: [Station<()>; 2],
+    handles: [Option<ConnectionHandle>; 2],
+    /// Messages that each end sends at once; and how many it may send so far, and has.
+    bursts: [u64; 2],
+    granted: [u64; 2],
+    sent: [u64; 2],
+    delivered: [u64; 2],
     wires: [Wire; 2],
     faults: Faults,
     rng: Rng,
@@ -81,39 +92,88 @@ struct Run<'l> {
     order: u64,
 }
 
-impl Run<'_> {
-    fn until_the_end(&mut self) -> u64 {
-        let (mut now_ns, mut delivered) = (0, 0);
+impl<'l> Run<'l> {
+    fn new(link: &'l Link, connection: &ConnectionConfig, seed: u64, bursts: [u64; 2]) -> Self {
+        let config = StationConfig { connection: connection.clone(), ..StationConfig::default() };
+        let stations = [0, 1].map(|host| {
+            let mut station = Station::new(mac(host), &config, Instant::default()).expect("a legal configuration");
+            station.activate(Lsap::SNAP);
+            station.listen(Lsap::SNAP, true);
+            station
+        });
+        let (rate_bit_s, delay_ns) = (link.rate_bit_s, link.delay_ns);
+        let scenario = Scenario { rate_bit_s, delay_ns, queue_frames: 1000, ..Scenario::from_seed(0) };
+        Self {
+            link,
+            stations,
+            handles: [None; 2],
+            bursts,
+            granted: bursts,
+            sent: [0; 2],
+            delivered: [0; 2],
+            wires: [Wire::new(&scenario), Wire::new(&scenario)],
+            faults: Faults { loss: link.loss, ..Faults::default() },
+            rng: Rng::with_seed(seed),
+            arrivals: BTreeMap::new(),
+            order: 0,
+        }
+    }
+
+    fn until_the_end(mut self) -> Outcome {
+        let mut now_ns = 0;
         let peer = Peer { local: Lsap::SNAP, mac: mac(1), remote: Lsap::SNAP };
-        let handle = self.stations[0].connect(peer, Instant::default()).expect("room");
+        self.handles[0] = Some(self.stations[0].connect(peer, Instant::default()).expect("room"));
         loop {
             let now = Instant::from_nanos(now_ns);
             for end in 0..2 {
                 while let Some(event) = self.stations[end].poll_event() {
                     if let StationEvent::Connection(handle, ConnectionEvent::Incoming) = event {
                         self.stations[end].accept(handle, now);
+                        self.handles[end] = Some(handle);
                     }
                 }
-                while end == 0 && self.stations[0].send(handle, (), now).is_ok() {}
+                self.send(end, now);
                 self.transmit(end, now);
             }
             let next = self.arrivals.keys().next().map(|(time, _)| *time);
             let deadlines = self.stations.iter().filter_map(Station::next_deadline).map(Instant::as_nanos);
-            let Some(time) = deadlines.chain(next).min() else { return delivered };
+            let time = deadlines.chain(next).min().filter(|time| *time <= self.link.duration_ns);
+            let Some(time) = time else { return self.outcome() };
             now_ns = time.max(now_ns);
-            if now_ns > self.link.duration_ns {
-                return delivered;
-            }
             let now = Instant::from_nanos(now_ns);
             while let Some(entry) = self.arrivals.first_entry()
                 && entry.key().0 <= now_ns
             {
                 let (end, frame) = entry.remove();
                 let handled = self.stations[end].handle_frame(frame.source, frame.destination, &frame.bytes, now);
-                delivered += u64::from(matches!(handled.delivery, Some(Delivery::Data { .. })));
+                if matches!(handled.delivery, Some(Delivery::Data { .. })) {
+                    self.deliver(end);
+                }
             }
             self.stations.iter_mut().for_each(|station| station.handle_timeout(now));
         }
+    }
+
+    /// Whoever has the whole burst of the peer may send the next of its own.
+    fn deliver(&mut self, end: usize) {
+        self.delivered[end] += 1;
+        if self.delivered[end].is_multiple_of(self.bursts[1 - end]) {
+            self.granted[end] += self.bursts[end];
+        }
+    }
+
+    fn send(&mut self, end: usize, now: Instant) {
+        let Some(handle) = self.handles[end] else { return };
+        while self.sent[end] < self.granted[end] && self.stations[end].send(handle, (), now).is_ok() {
+            self.sent[end] += 1;
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        let ends = self.stations.iter().zip(self.handles);
+        let connections = ends.filter_map(|(station, handle)| station.connection(handle?));
+        let repeated = connections.map(|connection| connection.counters().information_repeated).sum();
+        Outcome { delivered: self.delivered, repeated }
     }
 
     fn transmit(&mut self, end: usize, now: Instant) {

@@ -3,7 +3,9 @@
 
 use std::{env, fs};
 
-use barewire_sim::goodput::table;
+use barewire_llc::ConnectionConfig;
+use barewire_sim::goodput::{exchanged, table};
+use barewire_sim::link::Link;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/goldens/goodput.txt");
 
@@ -22,4 +24,20 @@ fn goodput_is_as_committed_and_no_worse_than_the_model() {
     }
     let committed = fs::read_to_string(FILE).unwrap_or_default();
     assert!(table == committed, "goodput changed; if on purpose, run again with BAREWIRE_UPDATE_GOLDENS=1\n{table}");
+}
+
+/// Proves that a network with deep queues, which loses nothing, is not filled with repetitions, and stays in use: T1 learns
+/// that round trips are up to a thousand times what it began with, and an answer to a poll of before is not taken for a
+/// sign of loss.
+#[test]
+fn what_waits_in_queues_is_not_sent_again() {
+    for rate_bit_s in [1_000_000, 2_500_000, 10_000_000, 100_000_000, 1_000_000_000] {
+        for burst in [5, 34, 63, 500] {
+            let link = Link { rate_bit_s, duration_ns: 50_000_000_000_000_000 / rate_bit_s, ..Link::gigabit(0.0) };
+            let outcome = exchanged(&link, &ConnectionConfig::default(), burst, 7);
+            let share = outcome.delivered.map(|delivered| link.share(delivered));
+            assert_eq!(outcome.repeated, 0, "{rate_bit_s} bit/s, bursts of {burst}: {outcome:?}");
+            assert!(share[0].min(share[1]) >= 900, "{rate_bit_s} bit/s, bursts of {burst}: {share:?} thousandths");
+        }
+    }
 }

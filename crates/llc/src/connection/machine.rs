@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The variables of a connection, and what the table's actions do to them.
 
+use super::polls::Polls;
 use super::round_trip::RoundTrip;
 use super::state::{Event, State};
 use super::table::{self, Next};
@@ -64,6 +65,7 @@ pub(crate) struct Machine {
     last_heard: Instant,
     frmr: FrmrInformation,
     pub round_trip: RoundTrip,
+    polls: Polls,
     pub indications: Indications,
     /// From where to where tokens were dropped; equal if none were.
     pub dropped: (u32, u32),
@@ -151,6 +153,7 @@ impl Machine {
             last_heard: now,
             frmr: FrmrInformation([0; 5]),
             round_trip: RoundTrip::new(&parameters),
+            polls: Polls::NONE,
             indications: Indications::default(),
             dropped: (0, 0),
             counters: ConnectionCounters::default(),
@@ -186,8 +189,8 @@ impl Machine {
     pub fn handle_by_table(&mut self, pdu: &Pdu<'_>, now: Instant) -> bool {
         self.last_heard = now;
         let (role, bit) = (pdu.role(), pdu.poll_final());
-        let poll_final = bit && (role == Role::Command || self.p_flag);
         let is_response = role == Role::Response;
+        let poll_final = bit && (!is_response || self.is_awaited(pdu, now));
         let mut context =
             Context { now, poll_final: bit, nr: self.sequence(self.acknowledged), cause: Cause::Requested };
         let event = match pdu.body {
@@ -245,6 +248,15 @@ impl Machine {
             }
         };
         self.dispatch(event, context)
+    }
+
+    /// Whether a response with F = 1 answers the poll that is under way.
+    fn is_awaited(&mut self, pdu: &Pdu<'_>, now: Instant) -> bool {
+        let is_complete = match pdu.body {
+            Body::S { nr, .. } | Body::I { nr, .. } => nr == self.sequence(self.sent),
+            _ => return self.p_flag,
+        };
+        !self.polls.is_late(is_complete, now) && self.p_flag
     }
 
     /// Answers a PDU that breaks the protocol with FRMR. `header`: from DSAP to the control field.
@@ -549,6 +561,7 @@ impl Machine {
         self.window = self.parameters.window;
         (self.grown, self.unacknowledged, self.reject_count, self.data_flag) = (0, 0, 0, 0);
         (self.touched, self.is_held) = (false, false);
+        self.polls = Polls::NONE;
         self.last_heard = now;
         self.round_trip.cancel();
     }

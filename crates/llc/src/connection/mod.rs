@@ -4,6 +4,7 @@
 //! [`Connection`] is what a [`Station`](crate::Station) has many of; it can be used alone, too.
 
 mod machine;
+mod polls;
 mod queue;
 mod round_trip;
 mod state;

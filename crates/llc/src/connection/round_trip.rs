@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! T1 from measured round trips: smoothed mean and deviation, as in RFC 6298. Only PDUs sent once are
-//! measured, one at a time.
+//! measured, two at a time, and polls.
 
 use crate::config::Parameters;
 use crate::time::Instant;
@@ -12,15 +12,26 @@ pub(crate) struct RoundTrip {
     deviation_ns: u64,
     /// T1 before any repetition.
     t1_ns: u64,
-    /// The PDU being timed and when it was sent; never if none is.
+    /// The PDUs being timed and when they were sent, never if none is: one from its time on until it is acknowledged, and
+    /// the newest. Of a burst the first meets empty queues, and the last one all that lies between.
     index: u32,
     sent: Instant,
+    newest: u32,
+    newest_sent: Instant,
 }
 
 impl RoundTrip {
     pub(crate) fn new(parameters: &Parameters) -> Self {
         let t1_ns = parameters.t1_initial_ns.max(parameters.t1_min_ns);
-        Self { smoothed_ns: 0, deviation_ns: 0, t1_ns, index: 0, sent: Instant::NEVER }
+        Self {
+            smoothed_ns: 0,
+            deviation_ns: 0,
+            t1_ns,
+            index: 0,
+            sent: Instant::NEVER,
+            newest: 0,
+            newest_sent: Instant::NEVER,
+        }
     }
 
     /// `None` before the first measurement.
@@ -33,6 +44,8 @@ impl RoundTrip {
     pub(crate) fn sent(&mut self, index: u32, now: Instant) {
         if self.sent == Instant::NEVER {
             (self.index, self.sent) = (index, now);
+        } else {
+            (self.newest, self.newest_sent) = (index, now);
         }
     }
 
@@ -43,11 +56,15 @@ impl RoundTrip {
             self.measure(now.nanos_since(self.sent), parameters);
             self.sent = Instant::NEVER;
         }
+        if self.newest_sent != Instant::NEVER && acknowledged == self.newest.wrapping_add(1) {
+            self.measure(now.nanos_since(self.newest_sent), parameters);
+            self.newest_sent = Instant::NEVER;
+        }
     }
 
     /// Something goes out again: what is being timed would be ambiguous.
     pub(crate) fn cancel(&mut self) {
-        self.sent = Instant::NEVER;
+        (self.sent, self.newest_sent) = (Instant::NEVER, Instant::NEVER);
     }
 
     /// T1 for the given number of repetitions so far.
@@ -56,7 +73,8 @@ impl RoundTrip {
         self.t1_ns.saturating_mul(1 << repetitions.min(32)).min(parameters.t1_max_ns)
     }
 
-    fn measure(&mut self, sample_ns: u64, parameters: &Parameters) {
+    /// A round trip took so long.
+    pub(crate) fn measure(&mut self, sample_ns: u64, parameters: &Parameters) {
         let sample_ns = sample_ns.max(1);
         if self.smoothed_ns == 0 {
             (self.smoothed_ns, self.deviation_ns) = (sample_ns, sample_ns / 2);

@@ -46,10 +46,10 @@ impl Machine {
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<(Header, Option<u32>)> {
         if self.pending & (Pending::ANY & !Pending::PLAIN) != 0 {
-            return Some((self.transmit_pending(), None));
+            return Some((self.transmit_pending(now), None));
         }
         if self.pending & Pending::PLAIN != 0 && (self.state.is_in(BUSY) || !self.may_send_data()) {
-            return Some((self.transmit_supervisory(Pending::PLAIN), None));
+            return Some((self.transmit_supervisory(Pending::PLAIN, now), None));
         }
         if self.may_send_data() {
             let poll = !self.p_flag && self.closes_shrunk_window();
@@ -58,6 +58,7 @@ impl Machine {
                 self.start_ack_timer(now);
             }
             if poll {
+                self.polls.sent(now);
                 self.start_poll_timer(now);
             }
             return Some((header, Some(index)));
@@ -76,14 +77,14 @@ impl Machine {
         self.pending = response | self.pending & kept;
     }
 
-    fn transmit_pending(&mut self) -> Header {
+    fn transmit_pending(&mut self, now: Instant) -> Header {
         const UNNUMBERED: u16 = Pending::UA | Pending::DM | Pending::FRMR | Pending::SABME | Pending::DISC;
         if self.pending & UNNUMBERED == 0 {
             // REJ goes before a poll, so that its answer comes after what was asked for.
             let is_urgent = self.pending & (Pending::REJ | Pending::READY) != 0;
             let order = [Pending::FINAL, if is_urgent { Pending::PLAIN } else { 0 }, Pending::POLL];
             let kind = order.into_iter().find(|kind| self.pending & kind != 0).unwrap_or(Pending::PLAIN);
-            return self.transmit_supervisory(kind);
+            return self.transmit_supervisory(kind, now);
         }
         let bits = self.pending;
         let lowest = 1 << (bits & UNNUMBERED).trailing_zeros();
@@ -100,7 +101,7 @@ impl Machine {
         Pdu { destination: destination.into(), source, body }.header()
     }
 
-    fn transmit_supervisory(&mut self, kind: u16) -> Header {
+    fn transmit_supervisory(&mut self, kind: u16, now: Instant) -> Header {
         let rejects = self.pending & Pending::REJ != 0 && self.state.is_in(REJECTING) && !mutant!(self, NoRej);
         let function = if self.state.is_in(BUSY) {
             Supervisory::Rnr
@@ -112,7 +113,12 @@ impl Machine {
         // Whatever the kind, N(R) acknowledges and REJ rejects.
         self.pending &= !(kind | Pending::PLAIN | Pending::REJ | Pending::READY);
         self.acknowledged_now();
-        let role = if kind == Pending::POLL { Role::Command } else { Role::Response };
+        let role = if kind == Pending::POLL {
+            self.polls.sent(now);
+            Role::Command
+        } else {
+            Role::Response
+        };
         let control = pdu::supervisory_control(function, self.vr, kind != Pending::PLAIN);
         Header::numbered([self.addresses[0], self.addresses[1] | role as u8], control)
     }
