@@ -55,8 +55,10 @@ pub(crate) struct Machine {
     is_held: bool,
     /// The user wants to end once all is acknowledged.
     pub finishing: bool,
-    /// P of a SABME that waits for the user.
+    /// P of a SABME that waits for the user, or for a poll's answer.
     held_poll: bool,
+    /// Polls since a SABME that may be none of the peer's now, and one more; 0 without doubt.
+    doubts: u8,
     /// What is to be sent: [`Pending`] bits.
     pending: u16,
     timers: [Instant; Timer::COUNT],
@@ -147,6 +149,7 @@ impl Machine {
             is_held: false,
             finishing: false,
             held_poll: false,
+            doubts: 0,
             pending: 0,
             timers: [Instant::NEVER; Timer::COUNT],
             wake: Instant::NEVER,
@@ -286,7 +289,11 @@ impl Machine {
         for (number, event) in Timer::EVENTS.into_iter().enumerate() {
             if self.timers[number] <= now {
                 self.timers[number] = Instant::NEVER;
-                let cause = if matches!(event, Event::StallTimer) { Cause::Stalled } else { Cause::NoAnswer };
+                let cause = match event {
+                    Event::StallTimer => Cause::Stalled,
+                    Event::PollTimer if self.is_doubt_confirmed() => Cause::PeerReset,
+                    _ => Cause::NoAnswer,
+                };
                 self.counters.timeouts += u64::from(!matches!(event, Event::DelayTimer));
                 self.dispatch(event, self.context(now, cause));
             }
@@ -562,6 +569,7 @@ impl Machine {
         (self.grown, self.unacknowledged, self.reject_count, self.data_flag) = (0, 0, 0, 0);
         (self.touched, self.is_held) = (false, false);
         self.polls = Polls::NONE;
+        self.doubts = 0;
         self.last_heard = now;
         self.round_trip.cancel();
     }
@@ -590,8 +598,13 @@ impl Machine {
 
     fn start_poll_timer(&mut self, now: Instant) {
         self.p_flag = true;
+        self.doubts = self.doubts.saturating_add(u8::from(self.doubts != 0));
         let t1 = self.round_trip.timeout_ns(&self.parameters, self.retry_count);
         self.set_timer(Timer::Poll, now.after(t1));
+    }
+
+    fn is_doubt_confirmed(&self) -> bool {
+        self.doubts > bounds::DOUBTING_POLLS
     }
 
     #[inline]

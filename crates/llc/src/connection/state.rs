@@ -156,6 +156,7 @@ vocabulary! {
         PeerHeard = "PEER_HEARD",
         LastOfShrunkWindow = "WINDOW_CLOSES_AND_SHRUNK",
         Untouched = "NOTHING_EXCHANGED",
+        DoubtConfirmed = "SABME_AND_POLLS_UNANSWERED",
     }
 }
 
@@ -191,6 +192,7 @@ vocabulary! {
         Resend = "RESEND_FROM_N(R)",
         ClearPoll = "P_FLAG=0",
         HoldPoll = "P_HELD=P",
+        Doubt = "DOUBT_THE_PEER",
         HoldData = "HOLD_DATA_UNTIL_PEER_HEARD,START_ACK_TIMER",
         StartAckTimer = "START_ACK_TIMER",
         StartAckTimerIfNot = "START_ACK_TIMER_IF_NOT_RUNNING",

@@ -8,6 +8,8 @@
 //! - A SABME while nothing was exchanged yet is a repetition, and answered with UA again. So that there is
 //!   no doubt, who sent UA, and got none, holds its data until it has heard an I or S PDU of the peer, and asks for one
 //!   after T1; who got UA says RR at once. (Otherwise a repeated SABME could reset one end only.)
+//! - A SABME after data was exchanged resets nothing before polls have gone unanswered for a while: it can be a repetition
+//!   that was held up on its way, or come from somebody else. Who resets or begins anew does not answer polls.
 //! - A reset's SABME has the other P bit than the SABME before, so that a late UA to that one, whose F bit
 //!   tells, does not end the reset.
 //! - An I PDU received before is acknowledged again, and neither rejected nor answered with REJ.
@@ -93,7 +95,9 @@ pub(crate) const TABLE: &[Row] = rows! {
     DATA: ABORT_REQUEST => [SendDmUnasked, StopAllTimers, DropData, DisconnectConfirm] Adm;
     DATA: RESET_REQUEST => [FlipSabmePoll, SendSabme, StartAckTimer, StopOtherTimers, ZeroRetry, ClearSabmeSeen, DropData] Reset;
     DATA: SABME, if Untouched => [SendUa, StopAllTimers, ClearPoll, ForgetRemoteBusy, HoldData] Normal;
-    DATA: SABME => [HoldPoll, StopAllTimers, DropData, ResetIndication] ResetCheck;
+    SENDING: SABME, if NoPollOutstanding => [HoldPoll, Doubt, SendRrPoll, StartPollTimer];
+    DATA: SABME => [HoldPoll, Doubt];
+    AWAITING: P_TIMER, if DoubtConfirmed => [StopAllTimers, DropData, ResetIndication] ResetCheck;
     DATA: DISC => [SendUa, StopAllTimers, DropData, DisconnectIndication] Adm;
     DATA: DM => [StopAllTimers, DropData, DisconnectIndication] Adm;
     DATA: FRMR => [StopAllTimers, ClearSabmeSeen, DropData, ResetIndication] ResetWait;

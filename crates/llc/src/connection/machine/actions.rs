@@ -21,6 +21,7 @@ impl Machine {
             Qualifier::RemoteReady => !self.remote_busy,
             Qualifier::PeerHeard => !self.is_held,
             Qualifier::LastOfShrunkWindow => self.closes_shrunk_window(),
+            Qualifier::DoubtConfirmed => self.is_doubt_confirmed(),
             Qualifier::Untouched => !self.touched && self.sent == self.base,
         }
     }
@@ -63,6 +64,7 @@ impl Machine {
             Action::Resend => self.resend(),
             Action::ClearPoll => {
                 self.p_flag = false;
+                self.doubts = 0;
                 self.stop(Timer::Poll);
                 let is_complete = context.nr == self.sequence(self.sent);
                 if let Some(round_trip_ns) = self.polls.answered(is_complete, self.round_trip.smoothed_ns(), now) {
@@ -79,6 +81,7 @@ impl Machine {
                 self.start_ack_timer(now);
             }
             Action::HoldPoll => self.held_poll = context.poll_final,
+            Action::Doubt => self.doubts = self.doubts.max(1),
             Action::StartAckTimer => self.start_ack_timer(now),
             Action::StartAckTimerIfNot => {
                 if !self.timer_runs(Timer::Ack) {
