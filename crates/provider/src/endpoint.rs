@@ -59,6 +59,8 @@ pub(crate) struct Endpoint {
     counted: Option<Counts>,
     /// Somebody was told that the link does not work any more.
     is_broken: bool,
+    /// The log was told last that the way to this peer ended.
+    lost: Option<PeerId>,
 }
 
 /// Where completions go.

@@ -57,7 +57,8 @@ pub(crate) struct Machine {
     pub finishing: bool,
     /// P of a SABME that waits for the user, or for a poll's answer.
     held_poll: bool,
-    /// Polls since a SABME that may be none of the peer's now, and one more; 0 without doubt.
+    /// Polls since a SABME that may be none of the peer's now, and one more; 0 without doubt: whoever acknowledges data,
+    /// sends some or answers a poll is connected.
     doubts: u8,
     /// What is to be sent: [`Pending`] bits.
     pending: u16,
@@ -474,7 +475,7 @@ impl Machine {
     #[inline]
     fn deliver(&mut self) {
         self.vr = self.vr.next();
-        self.reject_count = 0;
+        (self.reject_count, self.doubts) = (0, 0);
         self.touched = true;
         self.counters.information_received += 1;
     }
@@ -503,7 +504,7 @@ impl Machine {
             self.next = self.acknowledged;
         }
         self.touched = true;
-        self.retry_count = 0;
+        (self.retry_count, self.doubts) = (0, 0);
         self.counters.information_acknowledged += u64::from(progress);
         self.round_trip.acknowledged(self.acknowledged, now, &self.parameters);
         if self.window < self.parameters.window {

@@ -4,6 +4,7 @@
 use std::ffi::c_void;
 use std::ptr;
 
+use barewire_endpoint::Ending;
 use barewire_messages::{Completion, Envelope, Failure, Operation, Outcome, PeerId, Received};
 
 use super::{Endpoint, Wire};
@@ -50,6 +51,9 @@ impl Endpoint {
             }
             Outcome::Failed { operation, failure, message } => {
                 entry.error = of_failure(failure).0;
+                if let Failure::Peer { peer, ending } = failure {
+                    self.warn_of(peer, ending);
+                }
                 if let Some(message) = message {
                     self.describe(&mut entry, &message, vectors);
                 }
@@ -70,6 +74,15 @@ impl Endpoint {
         };
         if let Some(bound) = if is_send { self.transmit } else { self.receive } {
             queues[bound.queue].push(entry);
+        }
+    }
+
+    /// MPI libraries tell the number of an error and no more.
+    fn warn_of(&mut self, peer: PeerId, ending: Ending) {
+        if self.lost.replace(peer) != Some(peer)
+            && let Some(address) = self.wire.as_ref().and_then(|wire| wire.address_of(peer))
+        {
+            warning!(FI_LOG_EP_DATA, "{address}: {ending}");
         }
     }
 

@@ -96,6 +96,7 @@ pub(crate) unsafe extern "C" fn open(
             claims: Vec::new(),
             counted: None,
             is_broken: false,
+            lost: None,
         };
         let number = shared.state.lock().endpoints.add(endpoint);
         let fid = fid_ep {

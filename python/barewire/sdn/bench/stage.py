@@ -28,8 +28,8 @@ from barewire.sdn.simulate.workload import BIG_DATA, HPC
 
 # The published signature of MPI: ranks listen at these ports.
 _PORTS = range(1024, 1045)
-# A rank that waits sleeps so long before it looks again (Open MPI 5): a tenth of a packet at the default rate.
-_SLEEP_NS = 500_000
+# A rank that waits sleeps before it looks again (Open MPI 5): for as long as a link takes for a tenth of a packet.
+_SLEEP_BITS = 1250
 # Measurements of rings that run beside something else: they are ended before.
 _ENDLESS = 5000
 # Rings and jobs beside the measured job have other seeds than it, the same for all policies.
@@ -143,22 +143,22 @@ class Stage:
         program += ["--rings", str(ring.rings), "--exchanges", str(ring.exchanges), "--warmup", "0", *options]
         shares = [(host, 1) for host in hosts]
         job = prepare(self.library, Wishes(self.plan.fabric), shares, program, self.lab)
-        return replace(job, settings=(*job.settings, *_own_settings(self.library, self.plan.fabric)))
+        return replace(job, settings=(*job.settings, *_own_settings(self.library, self.plan)))
 
 
 def _nothing() -> None:
     """Nobody meters what runs beside."""
 
 
-def _own_settings(library: Library, fabric: str) -> list[Setting]:
+def _own_settings(library: Library, plan: BenchPlan) -> list[Setting]:
     """Ranks of one machine must use the network, be known by their ports, and leave the cores to the switches."""
     if library.family is not Family.OPEN_MPI:
         return []
     settings = {
         "OMPI_MCA_threads_pthreads_yield_strategy": "nanosleep",
-        "OMPI_MCA_threads_pthreads_nanosleep_time": str(_SLEEP_NS),
+        "OMPI_MCA_threads_pthreads_nanosleep_time": str(round(_SLEEP_BITS * 1e9 / plan.rate_bit_s)),
     }
-    if fabric == "tcp":
+    if plan.fabric == "tcp":
         settings |= {
             "OMPI_MCA_btl": "tcp,self",
             "OMPI_MCA_btl_tcp_port_min_v4": str(_PORTS.start),
