@@ -15,6 +15,7 @@ use crate::counter::Counter;
 use crate::edge::{Errno, Result, guard_status, unsupported};
 use crate::endpoint::{Endpoint, Family, valid};
 use crate::fabric::{fid_ops, is_used, new_fid, no_control, share};
+use crate::leisure::{self, Leisure, Pause};
 use crate::libfabric::libfabric;
 use crate::lock::{Guard, Lock};
 use crate::log::{info, warning};
@@ -56,8 +57,8 @@ pub(crate) struct State {
     pub regions: Table<Region>,
     /// Grows whenever the program asks what has come: then it makes progress by itself.
     pub asked: u64,
-    /// Questions that found nothing.
-    pub fruitless: u32,
+    /// Since when questions find nothing.
+    pub leisure: Leisure,
 }
 
 impl State {
@@ -109,15 +110,39 @@ impl Shared {
     /// A question has found nothing: lets others have the core, if they want it and this happens again and again. Most
     /// programs give it away between two questions by themselves, but some never do.
     #[inline]
-    pub fn give_way(&self, mut state: Guard<'_, State>) {
+    pub fn give_way(&self, mut state: Guard<'_, State>, bell: impl Fn(&State) -> &Bell) -> Result<()> {
         if self.parameters.gives_way {
-            state.fruitless = state.fruitless.wrapping_add(1);
-            let is_long = state.fruitless.is_multiple_of(FRUITLESS_QUESTIONS);
-            drop(state);
-            if is_long {
-                std::thread::yield_now();
+            match state.leisure.pause(Instant::now) {
+                Pause::Nothing => {}
+                Pause::Yield => {
+                    drop(state);
+                    std::thread::yield_now();
+                }
+                Pause::Sleep => {
+                    self.sleep(state, Some(leisure::SLEEP), bell, &mut Vec::new())?;
+                }
             }
         }
+        Ok(())
+    }
+
+    /// Sleeps until there is something to do, and at most for so long. Whether the bell rang; `None`: there is something.
+    fn sleep(
+        &self,
+        mut state: Guard<'_, State>,
+        patience: Option<Duration>,
+        bell: impl Fn(&State) -> &Bell,
+        others: &mut Vec<RawFd>,
+    ) -> Result<Option<bool>> {
+        others.clear();
+        let Some(left) = state.prepare_to_sleep(patience, others)? else { return Ok(None) };
+        let bell: *const Bell = bell(&state);
+        // SAFETY: the object stays open while the program sleeps in a call on it, and so does its bell, which does not
+        // move.
+        let bell = unsafe { &*bell };
+        bell.await_it();
+        drop(state);
+        Ok(Some(bell.sleep(others, left)))
     }
 
     /// Makes progress until `is_over`, or until a time; waits meanwhile as users wish. `is_over` is told how the last
@@ -158,16 +183,8 @@ impl Shared {
             if !patience.sleeps() || (patience.asks() && asking_until.is_some_and(|until| now < until)) {
                 continue;
             }
-            others.clear();
             let left = until.map(|until| until - now);
-            let Some(left) = state.prepare_to_sleep(left, &mut others)? else { continue };
-            let bell: *const Bell = bell(&state);
-            // SAFETY: the object stays open while the program sleeps in a call on it, and so does its bell, which does
-            // not move.
-            let bell = unsafe { &*bell };
-            bell.await_it();
-            drop(state);
-            let is_rung = bell.sleep(&others, left);
+            let Some(is_rung) = self.sleep(state, left, &bell, &mut others)? else { continue };
             ended = Some(false);
             asking_until = None;
             if is_rung {
@@ -179,8 +196,6 @@ impl Shared {
     }
 }
 
-/// Questions in vain between two times that the core is given away.
-const FRUITLESS_QUESTIONS: u32 = 8;
 /// Questions between two looks at the clock.
 const TURNS_PER_CLOCK: u32 = 32;
 
@@ -269,7 +284,7 @@ pub(crate) unsafe fn open(
             vectors: Table::new(),
             regions: Table::new(),
             asked: 0,
-            fruitless: 0,
+            leisure: Leisure::default(),
         };
         // SAFETY: with FI_THREAD_DOMAIN, and no helper, the program promises to have one thread here at a time.
         let state = unsafe { Lock::new(state, !is_serial || has_helper) };

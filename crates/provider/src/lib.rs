@@ -17,6 +17,7 @@ mod events;
 mod fabric;
 mod fork;
 mod info;
+mod leisure;
 mod libfabric;
 mod link;
 mod lock;

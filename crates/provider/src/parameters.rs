@@ -43,8 +43,8 @@ const ALL: [(&CStr, &str); 9] = [
     ),
     (
         YIELD,
-        "1: other processes want this core, so a question that finds nothing gives it away (default: 0; `barewire run` \
-             sets it where ranks share cores)",
+        "1: other processes want this core, so questions that find nothing give it away, and after some hundred of them \
+             sleep for a millisecond at most (default: 0; `barewire run` sets it where ranks share cores)",
     ),
     (PATIENCE, "seconds after which a peer that does not answer is given up (default: 10)"),
     (

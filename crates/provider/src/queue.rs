@@ -255,9 +255,10 @@ unsafe fn read_now(queue: &QueueFid, to: *mut c_void, most: usize, sources: *mut
     let mut state = queue.shared.state.lock();
     look(&mut state, queue.number)?;
     if state.queues[queue.number].is_empty() {
-        queue.shared.give_way(state);
+        queue.shared.give_way(state, |state| &state.queues[queue.number].bell)?;
         return Err(Errno::AGAIN);
     }
+    state.leisure.end();
     if most == 0 {
         return Ok(0);
     }
