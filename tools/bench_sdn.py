@@ -76,7 +76,7 @@ last = time.monotonic()
 while True:
     receiver.recv(100)
     now = time.monotonic()
-    if now - last > 0.02:
+    if now - last > 0.003:
         print(f"{last} {now}", flush=True)
     last = now
 """

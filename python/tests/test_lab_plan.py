@@ -72,7 +72,7 @@ def test_loss_is_a_percentage_and_goes_without_offloads() -> None:
 @pytest.mark.parametrize("topology", ["pair", "star:3"])
 def test_frames_are_lost_out_of_the_hosts_reach_and_once_on_each_way(topology: str, rate_bit_s: int | None) -> None:
     plan = make_plan("id", parse_topology(topology), LinkSpec(rate_bit_s, loss=0.01), {0, 1})
-    inside = {end.interface for wire in plan.wires for end in wire if end.host is None}
+    inside = {end.interface for wire in plan.wires for end in wire if end.node is None}
     assert set(plan.lossy) <= inside and len(plan.lossy) == len(plan.hosts)
     assert make_plan("id", parse_topology(topology), LinkSpec(rate_bit_s), {0, 1}).lossy == ()
 
@@ -87,14 +87,14 @@ def test_cores_are_split_evenly_and_shared_only_when_too_few() -> None:
 
 def test_an_unshaped_pair_is_one_wire_and_nothing_else() -> None:
     plan = make_plan("id", parse_topology("pair"), LinkSpec(), {0, 1})
-    assert [[(end.host, end.interface) for end in wire] for wire in plan.wires] == [[("h1", "eth0"), ("h2", "eth0")]]
+    assert [[(end.node, end.interface) for end in wire] for wire in plan.wires] == [[("h1", "eth0"), ("h2", "eth0")]]
     assert plan.bridges == () and plan.shaped == {}
 
 
 @pytest.mark.parametrize(("topology", "shaped_per_host"), [("pair", 1), ("star:5", 2)])
 def test_shaping_is_out_of_the_hosts_reach_on_every_way_that_needs_it(topology: str, shaped_per_host: int) -> None:
     plan = make_plan("id", parse_topology(topology), LinkSpec(rate_bit_s=10**9), {0, 1})
-    inside = {end.interface for wire in plan.wires for end in wire if end.host is None}
+    inside = {end.interface for wire in plan.wires for end in wire if end.node is None}
     assert set(plan.shaped) <= inside
     assert len(plan.shaped) == shaped_per_host * len(plan.hosts)
 
@@ -105,14 +105,14 @@ def test_names_and_addresses_are_unique_and_fit(topology: str, rate_bit_s: int |
     plan = make_plan("id", parse_topology(topology), LinkSpec(rate_bit_s), {0})
     ends = [end for wire in plan.wires for end in wire]
     macs = [end.mac for end in ends] + [bridge.mac for bridge in plan.bridges]
-    switch_names = [end.interface for end in ends if end.host is None] + [bridge.name for bridge in plan.bridges]
+    switch_names = [end.interface for end in ends if end.node is None] + [bridge.name for bridge in plan.bridges]
     assert len(set(macs)) == len(macs)
     assert all(int(mac[:2], 16) & 0b11 == 0b10 for mac in macs), "locally administered, unicast"
     assert len(set(switch_names)) == len(switch_names)
     assert all(len(name) <= 15 for name in switch_names), "IFNAMSIZ"
     assert len({host.address for host in plan.hosts}) == len(plan.hosts)
     ports = [port for bridge in plan.bridges for port in bridge.ports]
-    assert sorted(ports) == sorted(end.interface for end in ends if end.host is None), "each port is on one bridge"
+    assert sorted(ports) == sorted(end.interface for end in ends if end.node is None), "each port is on one bridge"
     for bridge in plan.bridges:
         assert {port for port, _ in bridge.stations} <= set(bridge.ports)
     switches = [bridge for bridge in plan.bridges if bridge.name == "switch"]

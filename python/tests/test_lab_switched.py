@@ -2,6 +2,7 @@
 """The pure part of labs with switches: laid out as documented, refused with a reason, drawn, and their load told."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,7 +14,7 @@ from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
 from barewire.lab import LinkSpec, openvswitch, parse_topology
 from barewire.lab.kernel import Process
 from barewire.lab.load import Load, Moment, between, moment
-from barewire.lab.plan import Plan, hosts_file, plan_from_json
+from barewire.lab.plan import End, Plan, hosts_file, plan_from_json
 from barewire.lab.switched import interfaces_of_link, switched_plan
 from barewire.topology import Network, Port, fat_tree, star
 from barewire.topology.checks import check, find_loop
@@ -24,6 +25,10 @@ RATE_BIT_S = 25_000_000
 
 def plan_of(network: Network, link: LinkSpec | None = None) -> Plan:
     return switched_plan("id", network, link or LinkSpec(RATE_BIT_S), {0, 1})
+
+
+def places(ends: Sequence[End]) -> list[tuple[str | None, str]]:
+    return sorted(((end.node, end.interface) for end in ends), key=str)
 
 
 def linked(network: Network, *links: tuple[Port, Port]) -> Network:
@@ -37,7 +42,7 @@ def test_names_and_addresses_are_unique_and_fit(k: int) -> None:
     assert plan.switched is not None
     bridges = [*plan.bridges, *plan.switched.cables]
     macs = [end.mac for end in ends] + [bridge.mac for bridge in bridges]
-    names = [end.interface for end in ends if end.host is None] + [bridge.name for bridge in bridges]
+    names = [end.interface for end in ends if end.node is None] + [bridge.name for bridge in bridges]
     assert len(set(macs)) == len(macs) and len(set(names)) == len(names)
     assert all(len(name) <= 15 for name in names), "IFNAMSIZ"
     assert len({host.address for host in plan.hosts} | {host.management for host in plan.hosts}) == 2 * len(plan.hosts)
@@ -59,7 +64,7 @@ def test_every_cable_has_a_drain_for_what_switches_send() -> None:
     plan = plan_of(fat_tree(4))
     assert plan.switched is not None
     drains = [cable.drain for cable in plan.switched.cables]
-    outside = {end.interface for wire in plan.wires for end in wire if end.host is None}
+    outside = {end.interface for wire in plan.wires for end in wire if end.node is None}
     assert len(set(drains)) == 49 and set(drains) <= outside
     sources = {port for cable in plan.switched.cables for port in cable.hosts}
     assert sources == {f"to-{host.name}" for host in plan.hosts}
@@ -80,7 +85,7 @@ def test_rates_are_the_senders() -> None:
 @pytest.mark.parametrize("rate_bit_s", [None, RATE_BIT_S])
 def test_frames_are_lost_where_hosts_send_and_nowhere_else(rate_bit_s: int | None) -> None:
     plan = plan_of(fat_tree(2), LinkSpec(rate_bit_s, loss=0.01))
-    outside = {end.interface for wire in plan.wires for end in wire if end.host is None}
+    outside = {end.interface for wire in plan.wires for end in wire if end.node is None}
     assert set(plan.lossy) == {"to-h1", "to-h2", "to-server1"} and set(plan.lossy) <= outside
 
 
@@ -130,9 +135,11 @@ def test_loops_are_refused_only_where_no_controller_breaks_them() -> None:
 
 def test_a_link_is_found_by_its_nodes_or_its_ports() -> None:
     plan = plan_of(fat_tree(4))
-    assert sorted(interfaces_of_link(plan, "s5", "s13")) == ["to-s13-3", "to-s5-1"]
-    assert sorted(interfaces_of_link(plan, "h1", "s13:1")) == ["to-h1", "to-s13-1"]
-    assert interfaces_of_link(plan_of(fat_tree(4), LinkSpec()), "h1", "s13") == ["s13-1"]
+    assert places(interfaces_of_link(plan, "s5", "s13")) == [(None, "to-s13-3"), (None, "to-s5-1")]
+    assert places(interfaces_of_link(plan, "h1", "s13:1")) == [(None, "to-h1"), (None, "to-s13-1")]
+    unshaped = plan_of(fat_tree(4), LinkSpec())
+    assert places(interfaces_of_link(unshaped, "h1", "s13")) == [("s13", "s13-1")]
+    assert places(interfaces_of_link(unshaped, "s5", "s13")) == [("s13", "s13-3"), ("s5", "s5-1")]
     with pytest.raises(WrongUse, match="no link from h1 to s14"):
         interfaces_of_link(plan, "h1", "s14")
     ends = [(Port("s1", number), Port("s2", number)) for number in (1, 2)]
@@ -140,7 +147,7 @@ def test_a_link_is_found_by_its_nodes_or_its_ports() -> None:
     parallel = plan_of(linked(Network(("s1", "s2"), ("h1",), {}), host, *ends))
     with pytest.raises(WrongUse, match="2 links join s1 to s2: give the port, one of s1:1, s1:2"):
         interfaces_of_link(parallel, "s1", "s2")
-    assert sorted(interfaces_of_link(parallel, "s1:2", "s2")) == ["to-s1-2", "to-s2-2"]
+    assert places(interfaces_of_link(parallel, "s1:2", "s2")) == [(None, "to-s1-2"), (None, "to-s2-2")]
 
 
 def test_ranks_go_to_hosts_and_not_to_servers() -> None:

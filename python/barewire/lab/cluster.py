@@ -23,10 +23,10 @@ from barewire.lab import agent, enter, openvswitch, state
 from barewire.lab.birth import Birth, environment, needs_user_namespace, start
 from barewire.lab.kernel import Process
 from barewire.lab.layout import is_oversubscribed, make_plan
-from barewire.lab.plan import HOST_INTERFACE, MANAGEMENT_INTERFACE, Plan, Switched, plan_from_json
+from barewire.lab.plan import HOST_INTERFACE, MANAGEMENT_INTERFACE, End, Plan, Switched, plan_from_json
 from barewire.lab.spec import LinkSpec, Topology, parse_topology, topology_of
 from barewire.lab.state import Host, LabState
-from barewire.lab.switched import switched_plan
+from barewire.lab.switched import interfaces_of_link, switched_plan
 from barewire.topology import Network
 
 # Ending takes some 50 ms; a process that cannot be killed (stuck in a driver) shall not hang its killer for ever.
@@ -196,7 +196,7 @@ class Lab:
         return self._entered(Process(host.pid, host.start_ticks), host.cpus, command)
 
     def switch_command(self, command: Sequence[str]) -> "builtins.list[str]":
-        """Return the command line that runs `command` in the switches' namespace, on any core.
+        """Return the command line that runs `command` where the lab's bridges are, on any core.
 
         On the management network that is the address 10.78.0.254, and the name mgmt.
         """
@@ -235,11 +235,20 @@ class Lab:
 
         Each end is a node, s5, or where links are parallel one of its ports, s5:3. Ports see that they have no carrier.
         """
-        self._fault("link", one, other, "up" if up else "down")
+        self._switched()
+        self._set_interfaces(interfaces_of_link(self._plan, one, other), up)
 
     def set_switch(self, name: str, up: bool) -> None:
-        """Switch one switch of the network off, and on again as it was at first, without flows."""
-        self._fault("switch", name, "up" if up else "down")
+        """Switch one switch of the network off, and on again as it was at first, without flows.
+
+        One that is off takes the carrier from all of its links, too.
+        """
+        network = self._switched().network
+        if name not in network.switches:
+            raise WrongUse(f"the network has no switch {name}; there are: {', '.join(network.switches)}")
+        self._fault(None, "switch", "up" if up else "down", name)
+        links = [interfaces_of_link(self._plan, str(port), str(network.peers[port])) for port in network.ports[name]]
+        self._set_interfaces([end for link in links for end in link], up)
 
     def down(self) -> None:
         """End the lab and forget it; ending one that is gone just forgets it."""
@@ -279,9 +288,19 @@ class Lab:
         names = f"{state.NAMES_VARIABLE}={state.names_file(self.directory)}"
         return [*program, user, ",".join(map(str, cpus)), names, "--", *map(str, command)]
 
-    def _fault(self, *what: str) -> None:
-        self._switched()
-        command = self.switch_command([sys.executable, "-m", "barewire.lab.fault", str(self.directory), *what])
+    def _set_interfaces(self, ends: Sequence[End], up: bool) -> None:
+        for node in sorted({end.node or "" for end in ends}):
+            names = [end.interface for end in ends if (end.node or "") == node]
+            self._fault(node or None, "interfaces", "up" if up else "down", *names)
+
+    def _fault(self, switch: str | None, *what: str) -> None:
+        """Break or mend something in a switch's namespace, or where the bridges are."""
+        command = [sys.executable, "-m", "barewire.lab.fault", str(self.directory), *what]
+        if switch is None:
+            command = self.switch_command(command)
+        else:
+            server = self._state.servers[f"{openvswitch.FORWARDER} {switch}"]
+            command = self._entered(server, sorted(os.sched_getaffinity(0)), command)
         done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
         if done.returncode != 0:
             kind = WrongUse if done.returncode == WrongUse.exit_code else MeasurementFailed

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Process 1 of a lab while the lab is made. Started by `Lab.up` in new mount, process, network and UTS namespaces.
 
-    unshare ── keeper (pid 1, the switch's network) ─┬─ h1   own network, UTS and mount namespace
+    unshare ── keeper (pid 1, the bridges' network) ─┬─ h1   own network, UTS and mount namespace
                                                      ├─ h2
+                                                     ├─ ovsdb-server s1   own network namespace
+                                                     ├─ ovs-vswitchd s1   the same
                                                      └─ …
 
 It makes the hosts, then the wires between them and, if the plan has any, Open vSwitch's switches; lets the hosts
@@ -37,10 +39,18 @@ from barewire.lab.kernel import (
     MS_NOEXEC,
     MS_NOSUID,
     MS_RDONLY,
+    enter_network,
     mount,
     unshare,
 )
-from barewire.lab.network import build_wires, bypass_netfilter, configure_host, needs, silence_ipv6
+from barewire.lab.network import (
+    build_wires,
+    bypass_netfilter,
+    configure_host,
+    configure_switch,
+    needs,
+    silence_ipv6,
+)
 from barewire.lab.plan import HostPlan, Plan, barewire_hosts_file, hosts_file, plan_from_json
 from barewire.lab.state import etc_directory, names_file
 
@@ -82,10 +92,15 @@ def _make_lab(plan: Plan, directory: Path, report: socket.socket) -> None:
         pids[host.name] = pid
     os.close(ready_write)
     _wait_for_hosts(ready_read, len(plan.hosts))
-    build_wires(plan, pids)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    if plan.switched is not None:
-        openvswitch.start(plan, directory, partial(_spawn, report))
+    if plan.switched is None:
+        build_wires(plan, pids)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    else:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        spawn = partial(_spawn, report, plan)
+        databases = openvswitch.start_databases(plan, directory, spawn)
+        build_wires(plan, pids | databases)
+        openvswitch.start_switches(plan, directory, spawn, databases)
     os.close(go_write)
     os.close(go_read)
     _send(report, {"role": "keeper", "notes": notes})
@@ -112,18 +127,37 @@ def _make_host(
     _send(report, {"role": "host", "name": host.name, "inner_pid": os.getpid()})
 
 
-def _spawn(report: socket.socket, name: str, command: list[str], environment: dict[str, str]) -> int:
-    """Start a program that stays as long as the lab, reported under this name."""
+def _spawn(
+    report: socket.socket,
+    plan: Plan,
+    name: str,
+    command: list[str],
+    environment: dict[str, str],
+    switch: tuple[str, int] | None,
+) -> int:
+    """Start a program that stays as long as the lab, as `openvswitch.Spawn` says."""
     pid = os.fork()
     if pid == 0:
         # The child must end here, whatever happens: it is a copy of the first process.
         try:
+            _or_report(report, partial(_enter_switch, plan, switch))
             _send(report, {"role": "server", "name": name})
             os.closerange(3, os.sysconf("SC_OPEN_MAX"))
             os.execve(command[0], command, environment)
         finally:
             os._exit(127)
     return pid
+
+
+def _enter_switch(plan: Plan, switch: tuple[str, int] | None) -> None:
+    if switch is None:
+        with needs("namespaces of their own to switches", "sysctl -w user.max_net_namespaces=1024"):
+            unshare(CLONE_NEWNET)
+        silence_ipv6()
+    else:
+        name, pid = switch
+        enter_network(pid)
+        configure_switch(plan, name)
 
 
 def _wait_for_hosts(ready_read: int, count: int) -> None:

@@ -57,13 +57,16 @@ _OPERATIONAL_TIMEOUT_S = 10.0
 _OFFLOAD_WORDS = ("segmentation", "checksum", "scatter-gather", "-gro", "-lro", "-gso")
 
 
-def build_wires(plan: Plan, host_pids: Mapping[str, int]) -> None:
-    """Make all links and bridges; call in the switch's namespace. Hosts configure their own ends afterwards."""
+def build_wires(plan: Plan, pids: Mapping[str, int]) -> None:
+    """Make all links and bridges; call in the namespace of the lab's first process.
+
+    `pids` are of processes in the namespaces of hosts and switches, which configure their own ends afterwards.
+    """
     with IPRoute() as netlink:
         set_loopback_up(netlink)
         for first, second in plan.wires:
             with needs("veth interfaces", "modprobe veth (CONFIG_VETH)"):
-                netlink.link("add", kind="veth", peer=_end(second, host_pids), **_end(first, host_pids))
+                netlink.link("add", kind="veth", peer=_end(second, pids), **_end(first, pids))
         for bridge in plan.bridges:
             index = _add_bridge(netlink, bridge, bridge.ports)
             for port, mac in bridge.stations:
@@ -75,7 +78,7 @@ def build_wires(plan: Plan, host_pids: Mapping[str, int]) -> None:
             _finish(netlink, plan, bridge.name, "switch")
         for cable in plan.switched.cables if plan.switched is not None else ():
             _add_cable(netlink, plan, cable)
-        for interface in [end.interface for wire in plan.wires for end in wire if end.host is None]:
+        for interface in [end.interface for wire in plan.wires for end in wire if end.node is None]:
             _finish(netlink, plan, interface, "switch")
         for interface, rate_bit_s in plan.shaped.items():
             add_shaper(netlink, _index(netlink, interface), make_shaper(rate_bit_s, plan.link.mtu))
@@ -99,6 +102,14 @@ def configure_host(plan: Plan, host: HostPlan) -> None:
             _add_neighbours(netlink, _index(netlink, HOST_INTERFACE), plan, host)
         for interface in addresses:
             _wait_until_operational(netlink, _index(netlink, interface))
+
+
+def configure_switch(plan: Plan, switch: str) -> None:
+    """Bring up a switch's ports; call in its namespace."""
+    with IPRoute() as netlink:
+        set_loopback_up(netlink)
+        for interface in [end.interface for wire in plan.wires for end in wire if end.node == switch]:
+            _finish(netlink, plan, interface, switch)
 
 
 def set_host_link(plan: Plan, host: HostPlan, up: bool) -> None:
@@ -284,10 +295,10 @@ def _add_cable(netlink: IPRoute, plan: Plan, cable: Cable) -> None:
     _finish(netlink, plan, cable.name, "cable")
 
 
-def _end(end: End, host_pids: Mapping[str, int]) -> dict[str, object]:
+def _end(end: End, pids: Mapping[str, int]) -> dict[str, object]:
     link: dict[str, object] = {"ifname": end.interface, "address": end.mac, "mtu": end.mtu}
-    if end.host is not None:
-        link["net_ns_pid"] = host_pids[end.host]
+    if end.node is not None:
+        link["net_ns_pid"] = pids[end.node]
     return link
 
 

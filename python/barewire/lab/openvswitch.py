@@ -2,8 +2,10 @@
 """A lab's own Open vSwitch: databases, sockets and logs in the lab's directory, servers in its process namespace.
 
 A system's Open vSwitch is never touched: every command names the lab's database, and OVS_RUNDIR and its like lead the
-servers to the lab's directory for all else. Each switch has servers of its own: in ovs-vswitchd one thread forwards
-for all switches, asking all of their ports in turn, so a fat-tree would be limited by one core (docs/performance.md).
+servers to the lab's directory for all else. Each switch has servers of its own, in a network namespace of its own with
+its ports: in ovs-vswitchd one thread forwards for all switches, asking all of their ports in turn, so a fat-tree would
+be limited by one core; and each looks at its ports again whenever any interface that it sees changes
+(docs/performance.md).
 Switches forward in the userspace datapath, which needs no kernel module, under its name `dummy`: that is the same
 datapath without tap interfaces, of which one has a fixed name that only one server could have.
 """
@@ -13,7 +15,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from barewire.errors import MachineCannot, MeasurementFailed
@@ -21,7 +23,7 @@ from barewire.lab.plan import Plan
 from barewire.lab.switched import interface_of, switch_mac
 from barewire.topology.checks import switch_number
 
-SERVERS = ("ovsdb-server", "ovs-vswitchd")
+SERVERS = DATABASE, FORWARDER = ("ovsdb-server", "ovs-vswitchd")
 FIX = "apt install openvswitch-switch"
 _PROGRAMS = (*SERVERS, "ovsdb-tool", "ovs-vsctl")
 _SERVER_FOLDERS = ("/usr/sbin", "/sbin", "/usr/local/sbin")
@@ -31,8 +33,9 @@ _DEADLINE_S = 20.0
 # does not heed the setting (max_backoff) that would make it less.
 _PROBE_MS = 5000
 
-# Starts a program as a child of the lab's first process, by a name under which it is reported to the creator.
-Spawn = Callable[[str, list[str], dict[str, str]], int]
+# Starts a program as a child of the lab's first process, by a name under which it is reported to the creator: in a
+# network namespace of its own or, with a switch and a process, in that one's, with the switch's ports up.
+Spawn = Callable[[str, list[str], dict[str, str], "tuple[str, int] | None"], int]
 
 
 def directory_of(scratch: Path) -> Path:
@@ -64,23 +67,24 @@ def require() -> None:
         find_program(name)
 
 
-def start(plan: Plan, scratch: Path, spawn: Spawn) -> None:
-    """Start all switches; call in their namespace."""
+def start_databases(plan: Plan, scratch: Path, spawn: Spawn) -> dict[str, int]:
+    """Start the switches' databases; return their processes, which have the switches' namespaces."""
     assert plan.switched is not None
     folder = directory_of(scratch)
     folder.mkdir(mode=0o700)
     empty = folder / "empty.db"
     _run([find_program("ovsdb-tool"), "create", str(empty)], folder)
-    switches = plan.switched.network.switches
-    for switch in switches:
+    for switch in plan.switched.network.switches:
         shutil.copyfile(empty, folder / f"{switch}.db")
-    for name in SERVERS:
-        pids = {
-            switch: spawn(f"{name} {switch}", _server(name, folder, switch), _environment(folder))
-            for switch in switches
-        }
-        for switch, pid in pids.items():
-            _wait_for(folder / f"{switch}-{name}.ctl", f"{name} {switch}", pid)
+    return _start_servers(DATABASE, folder, spawn, dict.fromkeys(plan.switched.network.switches))
+
+
+def start_switches(plan: Plan, scratch: Path, spawn: Spawn, databases: Mapping[str, int]) -> None:
+    """Start the switches themselves; `databases` are their processes. Their ports must be there."""
+    assert plan.switched is not None
+    folder = directory_of(scratch)
+    _start_servers(FORWARDER, folder, spawn, {switch: (switch, pid) for switch, pid in databases.items()})
+    switches = plan.switched.network.switches
     _run_all([[*_control(folder, switch), *_made(plan, scratch, switch)] for switch in switches], folder)
     _check_ports(plan, folder)
 
@@ -107,12 +111,22 @@ def openflow_socket(scratch: Path, switch: str) -> Path:
     return directory_of(scratch) / f"{switch}.mgmt"
 
 
+def _start_servers(
+    name: str, folder: Path, spawn: Spawn, places: "Mapping[str, tuple[str, int] | None]"
+) -> dict[str, int]:
+    pids = {
+        switch: spawn(f"{name} {switch}", _server(name, folder, switch), _environment(folder), place)
+        for switch, place in places.items()
+    }
+    for switch, pid in pids.items():
+        _wait_for(folder / f"{switch}-{name}.ctl", f"{name} {switch}", pid)
+    return pids
+
+
 def _server(name: str, folder: Path, switch: str) -> list[str]:
     database = f"unix:{folder / f'{switch}.sock'}"
-    if name == "ovsdb-server":
-        own = [str(folder / f"{switch}.db"), f"--remote=p{database}"]
-    else:
-        own = [database, "--enable-dummy"]
+    of_database = [str(folder / f"{switch}.db"), f"--remote=p{database}"]
+    own = of_database if name == DATABASE else [database, "--enable-dummy"]
     log = folder / f"{switch}-{name}.log"
     logs = [f"--log-file={log}", "-vconsole:off", "-vsyslog:off", "-vfile:warn"]
     return [find_program(name), *own, f"--unixctl={log.with_suffix('.ctl')}", "--no-chdir", *logs]

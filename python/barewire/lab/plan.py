@@ -50,9 +50,12 @@ class HostPlan:
 
 @dataclass(frozen=True)
 class End:
-    """One end of a link: a host's name, or None for the switch's namespace, and the interface's name there."""
+    """One end of a link: the interface's name in the namespace of a host, or of a switch of Open vSwitch's.
 
-    host: str | None
+    Or, without a node, in that of the lab's first process, where its bridges are.
+    """
+
+    node: str | None
     interface: str
     mac: str
     mtu: int

@@ -7,11 +7,11 @@
 
     launchers  h1:mgmt0 ── mgmt-h1 [mgmt] mgmt-h2 ── h2:mgmt0
 
-(s13) is a bridge of Open vSwitch, s13-3 its port 3. [link-9] is a bridge of the kernel that stands for the cable, and
-`to-X` limits what X receives. Open vSwitch sends for all of its ports through one packet socket: frames that wait in
-one port's queue would fill that socket's send buffer, and frames for ports that are idle would be dropped (measured:
-over half of them, with one port congested). So a cable has a drain, which `Cable` explains. Hosts' own frames are
-limited out of their reach for the reason that `layout.py` gives.
+(s13) is a bridge of Open vSwitch, s13-3 its port 3, in a namespace of the switch's own. [link-9] is a bridge of the
+kernel that stands for the cable, and `to-X` limits what X receives. Open vSwitch sends for all of its ports through one
+packet socket: frames that wait in one port's queue would fill that socket's send buffer, and frames for ports that are
+idle would be dropped (measured: over half of them, with one port congested). So a cable has a drain, which `Cable`
+explains. Hosts' own frames are limited out of their reach for the reason that `layout.py` gives.
 """
 
 from collections.abc import Iterable, Sequence
@@ -84,14 +84,14 @@ def switched_plan(
 
 
 def interface_of(port: Port) -> str:
-    """Return the interface, in the switches' namespace, that is a switch's port."""
+    """Return the interface, in the switch's namespace, that is its port."""
     return f"{port.node}-{port.number}"
 
 
-def interfaces_of_link(plan: Plan, one: str, other: str) -> list[str]:
+def interfaces_of_link(plan: Plan, one: str, other: str) -> list[End]:
     """Return the interfaces that carry the link between two nodes, each s5 or, where links are parallel, s5:3.
 
-    With these down, both ends have no carrier, as with a cable that is pulled.
+    With these down, both ends have no carrier, as with a cable that is pulled. None is a host's.
     """
     assert plan.switched is not None
     network = plan.switched.network
@@ -105,10 +105,10 @@ def interfaces_of_link(plan: Plan, one: str, other: str) -> list[str]:
     if len(found) > 1:
         ports = ", ".join(str(port) for port, _ in found)
         raise WrongUse(f"{len(found)} links join {one} to {other}: give the port, one of {ports}")
-    outside = {end.interface for wire in plan.wires for end in wire if end.host is None}
+    outside = {end.interface: end for wire in plan.wires for end in wire if end.node not in network.hosts}
     ends = found[0]
-    cable = [name for port in ends if (name := _outer_interface_of(network, port)) in outside]
-    return cable or [name for port in ends if (name := interface_of(port)) in outside]
+    cable = [outside[name] for port in ends if (name := _outer_interface_of(network, port)) in outside]
+    return cable or [outside[name] for port in ends if (name := interface_of(port)) in outside]
 
 
 def switch_mac(switch: str) -> str:
@@ -126,7 +126,7 @@ def _links(network: Network, link: LinkSpec) -> tuple[list[tuple[End, End]], lis
     def inner(port: Port) -> End:
         if port.node in hosts:
             return End(port.node, HOST_INTERFACE, mac(_HOST, hosts[port.node]), link.mtu)
-        return End(None, interface_of(port), mac(_PORT, numbers[port]), link.mtu)
+        return End(port.node, interface_of(port), mac(_PORT, numbers[port]), link.mtu)
 
     joined = [(port, peer) for port, peer in sorted(network.peers.items()) if port < peer]
     for number, ends in enumerate(joined, start=1):
