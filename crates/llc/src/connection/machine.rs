@@ -57,8 +57,8 @@ pub(crate) struct Machine {
     pub finishing: bool,
     /// P of a SABME that waits for the user, or for a poll's answer.
     held_poll: bool,
-    /// Polls since a SABME that may be none of the peer's now, and one more; 0 without doubt: whoever acknowledges data,
-    /// sends some or answers a poll is connected.
+    /// Polls since a SABME that may be none of the peer's now, and one more; 0 without doubt: whoever sends I or S PDUs
+    /// is connected.
     doubts: u8,
     /// What is to be sent: [`Pending`] bits.
     pending: u16,
@@ -464,6 +464,7 @@ impl Machine {
     /// An I or S PDU came: the peer knows that it is connected.
     #[inline]
     fn heard(&mut self) {
+        self.doubts = 0;
         if self.is_held && self.state.is_connected() {
             self.is_held = false;
             if self.next == self.acknowledged {
@@ -475,7 +476,7 @@ impl Machine {
     #[inline]
     fn deliver(&mut self) {
         self.vr = self.vr.next();
-        (self.reject_count, self.doubts) = (0, 0);
+        self.reject_count = 0;
         self.touched = true;
         self.counters.information_received += 1;
     }
@@ -504,7 +505,7 @@ impl Machine {
             self.next = self.acknowledged;
         }
         self.touched = true;
-        (self.retry_count, self.doubts) = (0, 0);
+        self.retry_count = 0;
         self.counters.information_acknowledged += u64::from(progress);
         self.round_trip.acknowledged(self.acknowledged, now, &self.parameters);
         if self.window < self.parameters.window {
@@ -600,7 +601,8 @@ impl Machine {
     fn start_poll_timer(&mut self, now: Instant) {
         self.p_flag = true;
         self.doubts = self.doubts.saturating_add(u8::from(self.doubts != 0));
-        let t1 = self.round_trip.timeout_ns(&self.parameters, self.retry_count);
+        let repetitions = self.retry_count.max(self.doubts.saturating_sub(2));
+        let t1 = self.round_trip.timeout_ns(&self.parameters, repetitions);
         self.set_timer(Timer::Poll, now.after(t1));
     }
 

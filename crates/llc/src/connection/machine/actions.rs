@@ -64,7 +64,6 @@ impl Machine {
             Action::Resend => self.resend(),
             Action::ClearPoll => {
                 self.p_flag = false;
-                self.doubts = 0;
                 self.stop(Timer::Poll);
                 let is_complete = context.nr == self.sequence(self.sent);
                 if let Some(round_trip_ns) = self.polls.answered(is_complete, self.round_trip.smoothed_ns(), now) {
