@@ -446,6 +446,36 @@ fn a_sabme_that_was_held_up_resets_nothing() {
 }
 
 #[test]
+fn whoever_goes_on_talking_was_not_started_again() {
+    let mut pair = Pair::new(&ConnectionConfig::default());
+    assert!(pair.ends[0].connect(pair.now));
+    pair.transmit(0, usize::MAX);
+    let late = pair.wires[0][0].clone();
+    pair.exchange();
+    pair.ends[1].accept(pair.now);
+    pair.exchange();
+    pair.send(0, [0]);
+    pair.exchange();
+    pair.wires[0].push_back(late);
+    assert!(pair.receive(1));
+    for token in 1..20 {
+        // Its polls are lost, and what says nothing new comes.
+        pair.transmit(1, usize::MAX);
+        pair.wires[1].clear();
+        let body = Body::S {
+            function: Supervisory::Rr,
+            role: Role::Response,
+            poll_final: false,
+            nr: SequenceNumber::wrapping(0),
+        };
+        let pdu = Pdu { destination: LOCAL.into(), source: LOCAL.into(), body };
+        pair.ends[1].handle_pdu(&pdu, pair.now);
+        pair.sleep();
+        assert!(pair.ends[1].state().is_connected(), "after {token} timers");
+    }
+}
+
+#[test]
 fn finish_ends_after_everything_was_acknowledged() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.send(0, 0..100);
