@@ -254,13 +254,19 @@ impl Machine {
         self.dispatch(event, context)
     }
 
-    /// Whether a response with F = 1 answers the poll that is under way.
+    /// Whether a response with F = 1 answers the poll that is under way; then that took a round trip.
     fn is_awaited(&mut self, pdu: &Pdu<'_>, now: Instant) -> bool {
         let is_complete = match pdu.body {
             Body::S { nr, .. } | Body::I { nr, .. } => nr == self.sequence(self.sent),
             _ => return self.p_flag,
         };
-        !self.polls.is_late(is_complete, now) && self.p_flag
+        if self.polls.is_late(is_complete, now) || !self.p_flag {
+            return false;
+        }
+        if let Some(round_trip_ns) = self.polls.answered(is_complete, self.round_trip.smoothed_ns(), now) {
+            self.round_trip.measure(round_trip_ns, &self.parameters);
+        }
+        true
     }
 
     /// Answers a PDU that breaks the protocol with FRMR. `header`: from DSAP to the control field.

@@ -43,6 +43,11 @@ impl Polls {
         true
     }
 
+    /// The peer does not answer any more, or did.
+    pub(crate) fn none_is_awaited(&mut self) {
+        self.sent = 0;
+    }
+
     /// F = 1 was taken for the answer. How long it took, in ns; `None` if that is not known, since it answers some other
     /// poll. `is_complete`: as above. `usual_ns`: what a round trip took so far.
     pub(crate) fn answered(&mut self, is_complete: bool, usual_ns: Option<u64>, now: Instant) -> Option<u64> {

@@ -8,8 +8,8 @@
 //! - A SABME while nothing was exchanged yet is a repetition, and answered with UA again. So that there is
 //!   no doubt, who sent UA, and got none, holds its data until it has heard an I or S PDU of the peer, and asks for one
 //!   after T1; who got UA says RR at once. (Otherwise a repeated SABME could reset one end only.)
-//! - A SABME after data was exchanged resets nothing before the peer has left polls unanswered for a while: it can be a repetition
-//!   that was held up on its way, or come from somebody else. Who resets or begins anew does not answer polls.
+//! - A SABME after data was exchanged resets nothing before the peer has left polls unanswered for a while: it can be a
+//!   repetition that was held up on its way, or come from somebody else. Who resets or begins anew does not answer polls.
 //! - A reset's SABME has the other P bit than the SABME before, so that a late UA to that one, whose F bit
 //!   tells, does not end the reset.
 //! - An I PDU received before is acknowledged again, and neither rejected nor answered with REJ.

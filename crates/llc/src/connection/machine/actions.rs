@@ -65,10 +65,7 @@ impl Machine {
             Action::ClearPoll => {
                 self.p_flag = false;
                 self.stop(Timer::Poll);
-                let is_complete = context.nr == self.sequence(self.sent);
-                if let Some(round_trip_ns) = self.polls.answered(is_complete, self.round_trip.smoothed_ns(), now) {
-                    self.round_trip.measure(round_trip_ns, &self.parameters);
-                }
+                self.polls.none_is_awaited();
                 // A repetition that has not left yet is not needed any more; a REJ in it still is.
                 if self.pending & Pending::POLL != 0 {
                     let rejects = self.pending & Pending::REJ != 0;
