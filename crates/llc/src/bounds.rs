@@ -22,7 +22,7 @@ pub const QUEUE_MAX: u16 = 4096;
 pub const RETRIES: u8 = 20;
 
 /// Polls, T1 apart and that doubling, that go unanswered before a SABME in the midst of data is taken for a reset: 31 times
-/// T1, which before the first measurement is 0.6 s, more than a queue of a network holds a frame for.
+/// T1, which before the first measurement is 0.6 s, more than most networks hold a frame for.
 pub const DOUBTING_POLLS: u8 = 5;
 
 /// Default bounds of T1. Below 200 µs the scheduling of the peer's process looks like loss; above a second

@@ -425,8 +425,8 @@ fn a_sabme_after_data_is_a_reset_that_the_user_answers() {
     assert_eq!(pair.received[0], [77]);
 }
 
-#[test]
-fn a_sabme_that_was_held_up_resets_nothing() {
+/// A connection, and the SABME that it came about by.
+fn connected_by() -> (Pair, Vec<u8>) {
     let mut pair = Pair::new(&ConnectionConfig::default());
     assert!(pair.ends[0].connect(pair.now));
     pair.transmit(0, usize::MAX);
@@ -434,6 +434,12 @@ fn a_sabme_that_was_held_up_resets_nothing() {
     pair.exchange();
     pair.ends[1].accept(pair.now);
     pair.exchange();
+    (pair, late)
+}
+
+#[test]
+fn a_sabme_that_was_held_up_resets_nothing() {
+    let (mut pair, late) = connected_by();
     for round in 0..5 {
         pair.send(0, [2 * round]);
         pair.exchange();
@@ -447,13 +453,7 @@ fn a_sabme_that_was_held_up_resets_nothing() {
 
 #[test]
 fn whoever_goes_on_talking_was_not_started_again() {
-    let mut pair = Pair::new(&ConnectionConfig::default());
-    assert!(pair.ends[0].connect(pair.now));
-    pair.transmit(0, usize::MAX);
-    let late = pair.wires[0][0].clone();
-    pair.exchange();
-    pair.ends[1].accept(pair.now);
-    pair.exchange();
+    let (mut pair, late) = connected_by();
     pair.send(0, [0]);
     pair.exchange();
     pair.wires[0].push_back(late);
