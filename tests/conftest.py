@@ -27,9 +27,10 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 os.environ.setdefault("OMPI_MCA_odls_base_sigkill_timeout", "0")
 
 
-def barewire(*arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
+def barewire(*arguments: str, timeout: float = 170, **options: Any) -> "subprocess.CompletedProcess[str]":
     """Run the command of this checkout to its end."""
-    return subprocess.run([BAREWIRE, *arguments], capture_output=True, text=True, timeout=170, check=False, **options)
+    command = [BAREWIRE, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, **options)
 
 
 def bench_json(*arguments: str) -> dict[str, Any]:
@@ -66,6 +67,15 @@ def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def reaches_but_never_exceeds(limit_bit_s: float, measure: Callable[[], float]) -> None:
+    """What else the machine does slows frames down and never speeds a shaper up: one of a few must be fast enough."""
+    shares: list[float] = []
+    while len(shares) < 4 and max(shares, default=0) < 0.9:
+        shares.append(measure() / limit_bit_s)
+    print("measured / limit =", shares)
+    assert 0.9 < max(shares) < 1.03
 
 
 @pytest.fixture(scope="session")

@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import reaches_but_never_exceeds
 
 from barewire.errors import MachineCannot
 from barewire.lab import Lab, LinkSpec, enter
 from barewire.lab.birth import environment
 
 WIRE_OVERHEAD_BYTES, WIRE_FRAME_BYTES_MIN = 24, 84
-# tbf is exact; what remains is the receiver's clock reading while two cores do everything else too.
-RATE_TOLERANCE = 0.03
-RATE_ATTEMPTS = 4
 RATE_DURATION_S = 0.5
 CAPTURED: dict[str, Any] = {"capture_output": True, "text": True}
 
@@ -94,8 +92,11 @@ except TimeoutError:
     print(count)
 """
 
+# Where it may, it runs before other tests, which would else take the time that a link's rate needs.
 FLOOD = """
-import socket, sys, time
+import contextlib, os, socket, sys, time
+with contextlib.suppress(PermissionError):
+    os.nice(-15)
 frame, duration_s = bytes.fromhex(sys.argv[1]), float(sys.argv[2])
 sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 sender.bind(("eth0", 0))
@@ -111,7 +112,9 @@ while time.monotonic() < end:
 
 # Prints frames, and seconds, between the end of the first burst and the last frame.
 COUNT = """
-import json, socket, sys, time
+import contextlib, json, os, socket, sys, time
+with contextlib.suppress(PermissionError):
+    os.nice(-15)
 duration_s = float(sys.argv[1])
 counter = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x88B5))
 counter.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
@@ -245,25 +248,17 @@ def test_a_shaped_link_passes_frames_at_the_rate_of_a_wire(
 ) -> None:
     """A raw sender that bypasses its own queueing discipline sends as fast as it can; the receiver counts.
 
-    Whatever else runs on the machine can slow the sender down, never speed the shaper up: no attempt may be too fast,
-    one must be fast enough.
+    With the shortest frames an error in what a frame takes of the wire would be 20 % and more.
     """
     with stand_up(topology, LinkSpec(rate_bit_s, mtu)) as lab:
-        fractions = []
-        for _ in range(RATE_ATTEMPTS):
-            fractions.append(flood_bit_s(lab, frame_bytes, ["h2"])[0] / rate_bit_s)
-            if fractions[-1] >= 1 - RATE_TOLERANCE:
-                break
-        print(f"{topology} {rate_bit_s} bit/s, {frame_bytes} B: measured / limit = {fractions}")
-        assert max(fractions) == pytest.approx(1, abs=RATE_TOLERANCE)
+        reaches_but_never_exceeds(rate_bit_s, lambda: flood_bit_s(lab, frame_bytes, ["h2"])[0])
 
 
 def test_a_stars_links_limit_what_a_host_sends_to_all_others_together() -> None:
     """Two floods from one host share its link; the receivers never speak, and still see only what is for them."""
     rate_bit_s = 50_000_000
     with stand_up("star:3", LinkSpec(rate_bit_s)) as lab:
-        received_bit_s = flood_bit_s(lab, 1514, ["h2", "h3"])
-        assert sum(received_bit_s) == pytest.approx(rate_bit_s, rel=0.1)
+        reaches_but_never_exceeds(rate_bit_s, lambda: sum(flood_bit_s(lab, 1514, ["h2", "h3"])))
 
 
 def test_a_link_that_was_down_carries_frames_again(pair: Lab) -> None:

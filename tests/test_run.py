@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from conftest import BAREWIRE, barewire, eventually, processes_with
-from mpi_libraries import FIXES, WITH_LIBFABRIC, library, needs, program
+from mpi_libraries import FIXES, WITH_LIBFABRIC, launched, library, needs, program
 
 pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
 
-IN_PAIR = ("run", "--lab", "pair", "--fabric", "tcp")
+IN_PAIR = ("--lab", "pair", "--fabric", "tcp")
 
 
 @pytest.mark.parametrize("name", FIXES)
@@ -22,7 +22,7 @@ def test_ranks_run_in_their_hosts_on_their_hosts_cores(name: str) -> None:
     """A shell in the place of the program says where it is: its host's name, its interface's address, its core."""
     library(name)
     say = "echo $(hostname) $(cat /sys/class/net/eth0/address) cores $(taskset -cp $$ | cut -d: -f2)"
-    done = barewire(*IN_PAIR, "-n", "3", "--library", name, "--", "sh", "-c", say)
+    done = launched(*IN_PAIR, "-n", "3", "--library", name, "--", "sh", "-c", say)
     assert done.returncode == 0, done.stderr
     # Launchers may join lines of different ranks.
     words = done.stdout.split()
@@ -37,16 +37,14 @@ def test_ranks_run_in_their_hosts_on_their_hosts_cores(name: str) -> None:
 @pytest.mark.parametrize("name", FIXES)
 def test_the_exit_code_is_the_programs(name: str) -> None:
     library(name)
-    done = barewire(*IN_PAIR, "-n", "2", "--library", name, "--", "sh", "-c", "exit 7")
+    done = launched(*IN_PAIR, "-n", "2", "--library", name, "--", "sh", "-c", "exit 7")
     assert done.returncode == 7, done.stderr
 
 
 def test_ranks_go_to_the_hosts_named() -> None:
     library("mpich")
-    hosts = ("--hosts", "h3:2,h1")
-    done = barewire(
-        *("run", "--lab", "star:3", "--fabric", "tcp", *hosts, "-n", "3", "--library", "mpich", "--", "hostname")
-    )
+    where = ("--lab", "star:3", "--hosts", "h3:2,h1")
+    done = launched(*where, "--fabric", "tcp", "-n", "3", "--library", "mpich", "--", "hostname")
     assert sorted(done.stdout.split()) == ["h1", "h3", "h3"], done.stderr
 
 
@@ -66,7 +64,7 @@ def test_the_path_over_barewire_is_known_by_what_ranks_have_open(name: str) -> N
 @pytest.mark.parametrize("name", FIXES)
 def test_the_path_over_tcp_shows_its_connections(name: str) -> None:
     built = program(name, "pingpong")
-    done = barewire(*IN_PAIR, "-n", "2", "--explain", "--json", "--", built, "10", "8")
+    done = barewire("run", *IN_PAIR, "-n", "2", "--explain", "--json", "--", built, "10", "8")
     assert done.returncode == 0, done.stderr
     path = {row["what"]: row for row in json.loads(done.stderr.splitlines()[0])["path"]}
     assert path["TCP connections"]["taken"] == "to 10.77.0.1, 10.77.0.2"
@@ -112,7 +110,7 @@ exit 5
 
 def test_a_terminated_run_leaves_nothing() -> None:
     library("openmpi")
-    command = [BAREWIRE, *IN_PAIR, "-n", "2", "--library", "openmpi", "--", "sleep", "1000"]
+    command = [BAREWIRE, "run", *IN_PAIR, "-n", "2", "--library", "openmpi", "--", "sleep", "1000"]
     marker = os.environ["XDG_RUNTIME_DIR"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         assert eventually(lambda: len(processes_with(marker)) > 8, 20), "launcher, daemon and both ranks run"
