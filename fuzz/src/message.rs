@@ -96,7 +96,7 @@ fn place(
 
 /// What the layout in the module's documentation says, without any cleverness.
 fn expected(under_way: Option<&(usize, Vec<u8>)>, fragment: &[u8]) -> Result<(usize, Vec<u8>), BadFragment> {
-    let Some((flags @ 0..=3, rest)) = fragment.split_first() else { return Err(BadFragment::Malformed) };
+    let Some((flags, rest)) = fragment.split_first() else { return Err(BadFragment::Malformed) };
     let (is_first, is_last) = (flags & 1 != 0, flags & 2 != 0);
     let (total, mut data, new) = match under_way {
         Some(_) if is_first => return Err(BadFragment::UnexpectedFirst),

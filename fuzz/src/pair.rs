@@ -16,6 +16,8 @@ use barewire_llc::{
 use crate::checker::Checker;
 use crate::input::Input;
 
+/// Bytes of what a connection is given to send.
+const TOKEN_BYTES: usize = 4;
 /// Frames by which one may be overtaken; with a window of 64 far below 128 numbers.
 const OVERTAKEN_MAX: u8 = 8;
 /// No run of the engine sends more at one moment: a window of data, and its answers.
@@ -83,6 +85,7 @@ impl Pair {
             after_loss: [AfterLoss::Keep, AfterLoss::Halve, AfterLoss::One, AfterLoss::One]
                 [usize::from(flags >> 4 & 3)],
             grow_after: 2,
+            round_octet: (flags & 0x80 != 0).then_some(TOKEN_BYTES as u16),
             ..ConnectionConfig::default()
         };
         let now = Instant::default();
@@ -140,6 +143,7 @@ impl Pair {
             let Some(transmit) = self.ends[end].poll_transmit(self.now) else { break };
             let mut bytes = transmit.header.as_bytes().to_vec();
             bytes.extend(transmit.token.iter().flat_map(|token| token.to_be_bytes()));
+            bytes.extend(transmit.token.map(|_| transmit.round));
             self.wires[end].push_back(Frame { bytes, overtaken: 0 });
         }
     }
@@ -149,8 +153,8 @@ impl Pair {
         let Some(Frame { bytes, .. }) = self.wires[1 - end].pop_front() else { return };
         let pdu = Pdu::decode(&bytes).expect("the engine sent it");
         if let Some(information) = self.ends[end].handle_pdu(&pdu, self.now) {
-            let token = information.try_into().map(u32::from_be_bytes).expect("a token's four bytes");
-            self.checkers[1 - end].delivered(token);
+            let token = information.first_chunk::<TOKEN_BYTES>().expect("a token, and the round behind it");
+            self.checkers[1 - end].delivered(u32::from_be_bytes(*token));
         }
     }
 

@@ -146,8 +146,13 @@ impl<L: Link> Endpoint<L> {
                 return Err(EndpointError::Ring { ring_bytes: config.ring_bytes, room: pipe, needed });
             }
         }
-        let with_token = room + config.framing.token.map_or(0, |_| crate::JobToken::BYTES);
-        let connection = ConnectionConfig { information_max: with_token as u16, ..config.connection.clone() };
+        let token_bytes = config.framing.token.map_or(0, |_| crate::JobToken::BYTES);
+        let connection = ConnectionConfig {
+            information_max: (room + token_bytes) as u16,
+            // A fragment's flags.
+            round_octet: Some(token_bytes as u16),
+            ..config.connection.clone()
+        };
         let station = StationConfig {
             connection,
             connections: config.channels,

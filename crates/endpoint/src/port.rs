@@ -21,6 +21,8 @@ use crate::framing::{self, Encapsulation, Frame, Framing};
 use crate::slots::{Slot, Slots};
 use crate::token::JobToken;
 
+/// Bytes of an I PDU before its information; no other PDU with information has as many.
+const I_HEADER_BYTES: usize = 4;
 /// Frames handed to the link at once.
 const BATCH_FRAMES: usize = 32;
 /// The longest frame without a slot: Ethernet header, FRMR and token, padded by nobody.
@@ -51,6 +53,7 @@ pub struct Port<L> {
     pub station: Station<Slot>,
     own: Mac,
     framing: Framing,
+    round_octet: Option<u16>,
     /// Memory for the information fields of what is to be sent.
     pub slots: Slots,
     batch: Box<[Prepared; BATCH_FRAMES]>,
@@ -75,6 +78,7 @@ impl<L: Link> Port<L> {
         Ok(Self {
             own,
             framing,
+            round_octet: config.connection.round_octet,
             slots: Slots::new(slots, link.mtu(), token_bytes(framing.token.as_ref())),
             batch: Box::new([Prepared::Slot { slot: 0, llc_bytes: 0 }; BATCH_FRAMES]),
             now,
@@ -95,8 +99,7 @@ impl<L: Link> Port<L> {
     /// Bytes of user data that a frame of type 2 carries, between two links of this MTU.
     #[must_use]
     pub fn information_max(mtu: usize, token: Option<JobToken>) -> usize {
-        const LLC_BYTES: usize = 4;
-        (mtu - LLC_BYTES).min(usize::from(u16::MAX)) - token.map_or(0, |_| JobToken::BYTES)
+        (mtu - I_HEADER_BYTES).min(usize::from(u16::MAX)) - token.map_or(0, |_| JobToken::BYTES)
     }
 
     /// Takes frames from the ring and hands what is for the user to `deliver`, until that says stop, none is
@@ -245,13 +248,15 @@ impl<L: Link> Port<L> {
     /// Makes the next frame that is due ready as number `count` of the batch; false if none is.
     #[inline]
     fn prepare(&mut self, count: usize) -> bool {
-        let Some(StationTransmit { destination, header, token }) = self.station.poll_transmit(self.now) else {
-            return false;
-        };
+        let Some(transmit) = self.station.poll_transmit(self.now) else { return false };
+        let StationTransmit { destination, header, token, round } = transmit;
         let llc = header.as_bytes();
         if let Some(&slot) = token {
             let bytes = llc.len() + self.slots.information_bytes(slot);
             self.slots.write_headers(slot, &self.framing.encapsulation.header(destination, self.own, bytes), llc);
+            if let (Some(octet), I_HEADER_BYTES) = (self.round_octet, llc.len()) {
+                self.slots.write_round(slot, octet, round);
+            }
             self.batch[count] = Prepared::Slot { slot, llc_bytes: llc.len() as u8 };
         } else {
             self.batch[count] = Prepared::Control(Control::new(self.own, destination, llc, self.framing.token));

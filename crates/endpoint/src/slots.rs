@@ -5,6 +5,7 @@ use std::ptr;
 use std::slice;
 
 use barewire_link::{ETHERNET_HEADER_BYTES, Outgoing};
+use barewire_llc::ROUND_BITS;
 
 /// Names a slot.
 pub type Slot = u16;
@@ -162,6 +163,13 @@ impl Slots {
     pub(crate) fn information_bytes(&self, slot: Slot) -> usize {
         let entry = &self.entries[usize::from(slot)];
         usize::from(entry.in_slot) + entry.lent.bytes
+    }
+
+    /// Writes the round of a PDU into an octet of a slot's information.
+    #[inline]
+    pub(crate) fn write_round(&mut self, slot: Slot, octet: u16, round: u8) {
+        let octet = &mut self.memory[usize::from(slot) * self.slot_bytes + HEADROOM_BYTES + usize::from(octet)];
+        *octet = *octet & !ROUND_BITS | round;
     }
 
     /// Writes the headers right before a slot's information.

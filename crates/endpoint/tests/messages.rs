@@ -165,6 +165,34 @@ fn what_is_too_long_is_refused_and_takes_nothing() {
     }
 }
 
+/// The first frame comes again whenever the connection's seven bits would take it for the next one.
+#[test]
+fn a_frame_whose_number_has_come_round_is_not_taken_for_a_new_one() {
+    let segment = Segment::default();
+    let (mut a, mut b) = (side_at(&segment, new_mac(), config(0x20)), side_at(&segment, new_mac(), config(0x24)));
+    let (to_b, from_a) = join(&mut a, &mut b);
+    // Hears what b hears, and sends under a's address.
+    let mut double = segment.link(b.address().mac, 0x24, MTU);
+    let messages: Vec<_> = (0..400).map(|number| pattern(number, 20)).collect();
+    let mut first = None;
+    for (number, message) in messages.iter().enumerate() {
+        a.endpoint.send(to_b, &[], message, number as u64).unwrap();
+        until(&mut [&mut a, &mut b], "it arrives", |sides| sides[1].received.len() > number);
+        if number == 0 {
+            while let Some(frame) = double.receive() {
+                // The frame's first control octet, of an I PDU.
+                first = (frame.bytes[16] & 1 == 0).then(|| frame.bytes.to_vec()).or(first);
+            }
+        }
+        if number % 128 == 127 {
+            let late = first.as_ref().expect("a frame with data");
+            double.send(&[barewire_link::Outgoing { header: late, payload: &[] }]).unwrap();
+        }
+    }
+    assert_eq!(b.from(from_a), messages);
+    assert_eq!(b.endpoint.counters().unwrap().duplicate, 3);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -208,7 +208,7 @@ impl Peerless {
 /// Sequences of fragments of which the last does not fit.
 const MALFORMED: [&[&[u8]]; 10] = [
     &[&[]],
-    &[&[0x80]],
+    &[&[0x01]],
     &[&[0x03, 0, 0]],
     &[&[0x00, 1, 2]],
     &[&[0x02, 1, 2]],

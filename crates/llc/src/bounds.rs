@@ -59,7 +59,7 @@ pub const INFORMATION_MAX: u16 = 16_384;
 /// invalid and answered with FRMR. One frame that acknowledges a whole window may overtake another.
 pub const STALE_NR_MAX: u8 = SequenceNumber::MODULUS - WINDOW - 1;
 
-/// Default and largest number of connections of one station. The issue asks for 1000 per SAP.
+/// Default number of connections of one station: four service access points with a thousand each.
 pub const CONNECTIONS: u16 = 4096;
 /// Connections are numbered by 16 bits, and one number means "none".
 pub const CONNECTIONS_MAX: u16 = u16::MAX - 1;

@@ -44,6 +44,10 @@ pub struct ConnectionConfig {
     pub grow_after: u16,
     /// Longest information field that is accepted, in bytes; a longer one is answered with FRMR.
     pub information_max: u16,
+    /// Where in every information field lies an octet whose upper six bits, [`ROUND_BITS`](crate::ROUND_BITS), tell the
+    /// round of N(S), so that a PDU is known that more later ones overtook than numbers can tell. The user puts the
+    /// `round` of what is to be transmitted there; both ends must. `None`, as stations of others: seven bits must do.
+    pub round_octet: Option<u16>,
     /// A fault to have, for the tests of tests.
     #[cfg(feature = "mutants")]
     pub mutant: Option<Mutant>,
@@ -69,6 +73,8 @@ pub enum Mutant {
     DeliversAhead,
     /// REJ is never sent.
     NoRej,
+    /// Rounds are not looked at.
+    RoundUnchecked,
 }
 
 /// What a station supports and how much it holds.
@@ -142,6 +148,7 @@ impl Default for ConnectionConfig {
             after_loss: AfterLoss::Halve,
             grow_after: bounds::GROW_AFTER,
             information_max: bounds::INFORMATION_MAX,
+            round_octet: None,
             #[cfg(feature = "mutants")]
             mutant: None,
         }
@@ -183,6 +190,7 @@ pub(crate) struct Parameters {
     pub after_loss: AfterLoss,
     pub grow_after: u16,
     pub information_max: u16,
+    pub round_octet: Option<u16>,
     #[cfg(feature = "mutants")]
     pub mutant: Option<Mutant>,
 }
@@ -230,6 +238,7 @@ impl ConnectionConfig {
             after_loss: self.after_loss,
             grow_after: self.grow_after,
             information_max: self.information_max,
+            round_octet: self.round_octet,
             #[cfg(feature = "mutants")]
             mutant: self.mutant,
         })

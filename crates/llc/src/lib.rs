@@ -32,7 +32,9 @@ pub use address::{Destination, GroupSap, Lsap, Mac, Source};
 #[cfg(feature = "mutants")]
 pub use config::Mutant;
 pub use config::{AfterLoss, ConfigError, ConnectionConfig, StationConfig};
-pub use connection::{Cause, Connection, ConnectionCounters, ConnectionEvent, Refused, RefusedReason, State, Transmit};
+pub use connection::{
+    Cause, Connection, ConnectionCounters, ConnectionEvent, ROUND_BITS, Refused, RefusedReason, State, Transmit,
+};
 pub use counters::Counters;
 pub use pdu::{
     AcStatus, Body, Class, FrmrInformation, Header, Identification, Malformed, Pdu, Role, SequenceNumber, Snap,

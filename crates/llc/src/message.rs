@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Messages longer than one information field, over a connection: which delivers the fragments in order
-//! and once, so that they need no numbers.
+//! and once, so that they need no numbers, but for what tells the connection how often its own have come round.
 //!
 //! ```text
 //! first fragment   | flags | total length, big endian | bytes …
@@ -8,10 +8,13 @@
 //! every other      | flags | bytes …
 //!                      1
 //!
-//! flags            0 0 0 0 0 0 L F      F: first fragment, L: last fragment
+//! flags            R R R R R R L F      F: first fragment, L: last fragment,
+//!                                       R: the connection's, see `ConnectionConfig::round_octet`
 //! ```
 
 use core::fmt;
+
+use crate::ROUND_BITS;
 
 /// Bytes before the data of a message's first fragment.
 pub const FIRST_HEADER: usize = 5;
@@ -20,6 +23,7 @@ pub const OTHER_HEADER: usize = 1;
 
 const FIRST: u8 = 0x01;
 const LAST: u8 = 0x02;
+const _: () = assert!((FIRST | LAST) & ROUND_BITS == 0);
 
 /// Cuts a message of known length into fragments: yields for each its header and which bytes follow.
 #[derive(Clone, Debug)]
@@ -123,7 +127,7 @@ pub enum Progress {
 /// Why a fragment does not fit. Over a connection this is the peer's fault, and the connection is useless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadFragment {
-    /// Shorter than its header, or undefined flags.
+    /// Shorter than its header.
     Malformed,
     /// A message begins before the last one ended.
     UnexpectedFirst,
@@ -200,9 +204,6 @@ impl Reassembler {
     /// Total length, bytes in place before, whether it is the last, data.
     fn parse<'a>(&self, fragment: &'a [u8], room: usize) -> Result<(u32, u32, bool, &'a [u8]), BadFragment> {
         let (&flags, rest) = fragment.split_first().ok_or(BadFragment::Malformed)?;
-        if flags & !(FIRST | LAST) != 0 {
-            return Err(BadFragment::Malformed);
-        }
         let is_last = flags & LAST != 0;
         match (flags & FIRST != 0, self.under_way) {
             (true, None) => {
@@ -273,7 +274,7 @@ mod tests {
         let (mut reassembler, mut buffer) = (Reassembler::new(), [0; 10]);
         let mut place = |fragment: &[u8]| reassembler.place(fragment, &mut buffer);
         assert_eq!(place(&[]), Err(BadFragment::Malformed));
-        assert_eq!(place(&[0x80]), Err(BadFragment::Malformed));
+        assert_eq!(place(&[0x01, 0, 0, 0]), Err(BadFragment::Malformed));
         assert_eq!(place(&[0x00, 1]), Err(BadFragment::MissingFirst));
         assert_eq!(place(&[0x01, 0, 0, 0, 11]), Err(BadFragment::TooLong { total: 11 }));
         assert_eq!(place(&[0x01, 0, 0, 0, 3]), Err(BadFragment::WrongLength));
@@ -281,7 +282,7 @@ mod tests {
         assert_eq!(place(&[0x01, 0, 0, 0, 3, 1]), Err(BadFragment::UnexpectedFirst));
         assert_eq!(place(&[0x02, 1]), Err(BadFragment::WrongLength));
         assert_eq!(place(&[0x00, 1, 2, 3]), Err(BadFragment::WrongLength));
-        assert_eq!(place(&[0x02, 2, 3]), Ok(Progress::Complete(3)));
+        assert_eq!(place(&[0xfe, 2, 3]), Ok(Progress::Complete(3)), "whatever the round");
         assert_eq!(buffer[..3], [1, 2, 3]);
     }
 }

@@ -64,6 +64,8 @@ pub struct StationTransmit<'s, T> {
     pub header: Header,
     /// Whose information follows, if any.
     pub token: Option<&'s T>,
+    /// Of an I PDU: as [`Transmit::round`](crate::Transmit::round).
+    pub round: u8,
 }
 
 /// Something to know.
@@ -427,7 +429,7 @@ impl<T> Station<T> {
         {
             self.address_check = AddressCheck::Running { left: left - 1, due: now + bounds::ADDRESS_CHECK_INTERVAL };
             let header = self.identify(Source::Null, Destination::Null);
-            return Some(StationTransmit { destination: self.mac, header, token: None });
+            return Some(StationTransmit { destination: self.mac, header, token: None, round: 0 });
         }
         while let Some(slot) = self.to_send.first() {
             let entry = &mut self.entries[usize::from(slot)];
@@ -438,7 +440,7 @@ impl<T> Station<T> {
             self.settle(slot);
         }
         let (destination, header, token) = self.datagrams_out.poll_transmit(now)?;
-        Some(StationTransmit { destination, header, token: Some(token) })
+        Some(StationTransmit { destination, header, token: Some(token), round: 0 })
     }
 
     /// The next thing to know, until there is none.
@@ -529,7 +531,8 @@ impl<T> Station<T> {
         let connection = entry.connection.as_mut()?;
         let (header, index) = connection.next_pdu(now)?;
         self.deadlines.wake_by(slot, connection.wake());
-        Some(StationTransmit { destination, header, token: index.and_then(|index| connection.token(index)) })
+        let round = index.map_or(0, |index| connection.round(index));
+        Some(StationTransmit { destination, header, token: index.and_then(|index| connection.token(index)), round })
     }
 
     /// After anything happened to a connection: notes what it wants, and forgets it once it has ended.

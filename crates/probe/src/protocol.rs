@@ -9,7 +9,7 @@ use barewire_recorder::clock::now_ns;
 use serde::{Deserialize, Serialize};
 
 /// Both sides must speak the same version.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// From the active side, which drives.
 #[derive(Debug, Serialize, Deserialize)]

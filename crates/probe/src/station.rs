@@ -534,7 +534,7 @@ fn table_of(counters: &ConnectionCounters) -> Value {
         "information_acknowledged": counters.information_acknowledged, "recoveries": counters.recoveries,
         "timeouts": counters.timeouts, "frmr_received": counters.frmr_received, "frmr_sent": counters.frmr_sent,
         "received_ahead": counters.received_ahead, "received_again": counters.received_again,
-        "overtaken": counters.overtaken, "ignored": counters.ignored,
+        "received_late": counters.received_late, "overtaken": counters.overtaken, "ignored": counters.ignored,
     })
 }
 

@@ -62,8 +62,9 @@ impl End {
         *self = Self::new(is_client, stream, total);
     }
 
-    pub fn deliver(&mut self, bytes: &[u8], checks: &mut Checks) {
-        let Some((stream, number, total)) = parse(bytes) else { return checks.report(Violation::NotIntact) };
+    pub fn deliver(&mut self, information: &[u8], checks: &mut Checks) {
+        let message = information.split_last().and_then(|(_round, message)| parse(message));
+        let Some((stream, number, total)) = message else { return checks.report(Violation::NotIntact) };
         checks.delivered(stream, number);
         if self.incoming.is_none_or(|(known, _)| known != stream) {
             self.incoming = Some((stream, total));

@@ -116,12 +116,15 @@ impl Host {
                 end.pump(&mut self.station, *handle, now);
             }
             let before = frames.len();
-            while let Some(StationTransmit { destination, header, token }) = self.station.poll_transmit(now) {
+            while let Some(StationTransmit { destination, header, token, round }) = self.station.poll_transmit(now) {
                 let mut bytes = header.as_bytes().to_vec();
                 let is_datagram = header.as_bytes()[2] & 3 == 3;
                 match token {
                     Some(token) if is_datagram => bytes.extend(token.number.to_be_bytes()),
-                    Some(token) => bytes.extend(token.bytes()),
+                    Some(token) => {
+                        bytes.extend(token.bytes());
+                        bytes.push(round);
+                    }
                     None => {}
                 }
                 let wire_bytes = if token.is_some() { shared.scenario.frame_bytes } else { SHORT_FRAME };

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use barewire_llc::Mac;
 use fastrand::Rng;
 
+use crate::checks::ROUND_OCTET;
 use crate::scenario::{Faults, Scenario};
 
 /// A frame: addresses and LLC bytes.
@@ -33,10 +34,13 @@ pub struct Wire {
     is_down_until_ns: u64,
     /// Frames that later ones overtake, and how many more do.
     held: Vec<(Frame, u8)>,
+    /// Copies of I PDUs that arrive once more, long after; and the number that the wire must have seen by then.
+    late: Vec<(Frame, u16)>,
 }
 
 /// Bytes on a wire of a frame without data: 60, check sequence, preamble, gap.
 pub const SHORT_FRAME: u64 = 84;
+const I_HEADER_BYTES: usize = 4;
 
 impl Wire {
     pub fn new(scenario: &Scenario) -> Self {
@@ -49,6 +53,7 @@ impl Wire {
             last_arrival_ns: 0,
             is_down_until_ns: 0,
             held: Vec::new(),
+            late: Vec::new(),
         }
     }
 
@@ -87,6 +92,9 @@ impl Wire {
                 self.deliver(held, faults, rng, arrive);
             }
         }
+        if faults.lateness > 0.0 {
+            self.repeat_late(&frame, faults, rng, arrive);
+        }
         let is_repeated = rng.f64() < faults.repetition;
         if is_numbered && rng.f64() < faults.reordering {
             let overtaken_by = rng.u8(1..=faults.overtaken_by);
@@ -119,6 +127,27 @@ impl Wire {
         for (held, _) in std::mem::take(&mut self.held) {
             self.deliver(held, &Faults::default(), rng, arrive);
         }
+        self.late.clear();
+    }
+
+    /// Notes some I PDUs, and lets those arrive again whose numbers have come round since. What sets a connection up or
+    /// ends it takes the old ones with it, as above.
+    fn repeat_late(&mut self, frame: &Frame, faults: &Faults, rng: &mut Rng, arrive: &mut impl FnMut(u64, Frame)) {
+        let pair = |frame: &Frame| (frame.source, frame.destination);
+        let Some(number) = number_of(frame) else {
+            let is_numbered = frame.bytes.get(2).is_some_and(|control| control & 3 != 3);
+            self.late.retain(|(late, _)| is_numbered || pair(late) != pair(frame));
+            return;
+        };
+        let is_due = |(late, due): &mut (Frame, u16)| {
+            pair(late) == pair(frame) && number.wrapping_sub(*due) % NUMBERS < NUMBERS / 2
+        };
+        for (late, _) in self.late.extract_if(.., is_due).collect::<Vec<_>>() {
+            self.deliver(late, faults, rng, arrive);
+        }
+        if rng.f64() < faults.lateness {
+            self.late.push((frame.clone(), (number + rng.u16(LATE)) % NUMBERS));
+        }
     }
 
     fn deliver(&mut self, frame: Frame, faults: &Faults, rng: &mut Rng, arrive: &mut impl FnMut(u64, Frame)) {
@@ -126,6 +155,19 @@ impl Wire {
         self.last_arrival_ns = self.last_arrival_ns.max(self.free_ns + self.delay_ns + jitter);
         arrive(self.last_arrival_ns, frame);
     }
+}
+
+/// Numbers of I PDUs, rounds included.
+const NUMBERS: u16 = 8192;
+/// After how many others a copy arrives that is late. The peer lags behind what the wire has seen by a window at most,
+/// and must have had all that is further back.
+const LATE: std::ops::RangeInclusive<u16> = 128..=400;
+
+/// The round and the number of an I PDU that tells its round.
+fn number_of(frame: &Frame) -> Option<u16> {
+    let ns = *frame.bytes.get(2).filter(|control| *control & 1 == 0)?;
+    let octet = frame.bytes.get(I_HEADER_BYTES + usize::from(ROUND_OCTET))?;
+    Some(u16::from(octet >> 2) * 128 + u16::from(ns >> 1))
 }
 
 fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {

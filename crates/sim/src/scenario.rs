@@ -6,6 +6,8 @@ use core::time::Duration;
 use barewire_llc::{AfterLoss, ConnectionConfig, StationConfig};
 use fastrand::Rng;
 
+use crate::checks::ROUND_OCTET;
+
 /// Nanoseconds of a microsecond and of a millisecond.
 pub(crate) const US: u64 = 1_000;
 pub(crate) const MS: u64 = 1_000_000;
@@ -48,6 +50,8 @@ pub struct Faults {
     pub reordering: f64,
     /// By so many at most: each may acknowledge a window, and no number may come round.
     pub overtaken_by: u8,
+    /// An I PDU arrives again, after so many others that its number has come round; only where rounds are counted.
+    pub lateness: f64,
     /// Arrives damaged although the check sequence is right: the LLC bytes are garbage.
     pub garbage: f64,
     /// Longest additional delay.
@@ -84,6 +88,7 @@ impl Scenario {
             overtaken_by: (63 / window).min(6),
             garbage: *choose(&mut rng, &[none, none, none, 0.02]),
             jitter_ns: *choose(&mut rng, &[0, 0, 5 * US, 50 * US]),
+            lateness: none,
         };
         let mut times = |most: usize| rng.usize(0..=most) * usize::from(rng.bool());
         let outages = [times(3), times(3), times(2)];
@@ -91,10 +96,14 @@ impl Scenario {
         let frame_bytes = *choose(&mut rng, &[84, 1538, 9038]);
         let queue_frames = *choose(&mut rng, &[8, 20, 100, 1000]);
         // Type 3 knows a repetition for 100 ms: frames that wait longer in the network would be new to it.
+        let counts_rounds = rng.bool();
+        let connection = ConnectionConfig { round_octet: counts_rounds.then_some(ROUND_OCTET), ..connection };
+        let lateness =
+            if counts_rounds && faults.garbage == none { *choose(&mut rng, &[none, 0.02, 0.1]) } else { none };
         let longest_queue = 10 * MS * rate_bit_s / 8 / 1_000_000_000 / frame_bytes;
         Self {
             hosts: *choose(&mut rng, &[2, 2, 2, 3, 4]),
-            faults,
+            faults: Faults { lateness, ..faults },
             quiet_from_ns: 400 * MS,
             rate_bit_s,
             delay_ns: *choose(&mut rng, &[500, 5 * US, 50 * US]),

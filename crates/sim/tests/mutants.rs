@@ -42,6 +42,11 @@ fn wrong_deliveries_are_caught() {
     assert!(matches!(caught(Mutant::DeliversAhead), Some(Violation::Order { .. })));
 }
 
+#[test]
+fn a_late_pdu_whose_number_has_come_round_is_caught() {
+    assert!(matches!(caught(Mutant::RoundUnchecked), Some(Violation::Order { .. })));
+}
+
 /// A receiver that never says REJ breaks no promise: timers recover. Goodput tells.
 #[test]
 fn missing_rejects_cost_goodput() {

@@ -3,6 +3,7 @@
 
 use super::polls::Polls;
 use super::round_trip::RoundTrip;
+use super::rounds::{self, Distance, Expected};
 use super::state::{Event, State};
 use super::table::{self, Next};
 use super::{Cause, ConnectionCounters};
@@ -23,6 +24,8 @@ pub(crate) struct Machine {
     pub state: State,
     /// V(R).
     vr: SequenceNumber,
+    /// And its round.
+    round: Expected,
     /// The index that had N(S) = 0.
     base: u32,
     /// V(A): all before it are acknowledged.
@@ -66,6 +69,8 @@ pub(crate) struct Machine {
     /// Not later than the earliest of the timers: they are often put off, and only looked at when this has come.
     wake: Instant,
     last_heard: Instant,
+    /// When the peer last had all that it was taken to have.
+    confirmed: Instant,
     frmr: FrmrInformation,
     pub round_trip: RoundTrip,
     polls: Polls,
@@ -130,6 +135,7 @@ impl Machine {
             addresses,
             state: State::Adm,
             vr: SequenceNumber::default(),
+            round: Expected::default(),
             base: 0,
             acknowledged: 0,
             next: 0,
@@ -155,6 +161,7 @@ impl Machine {
             timers: [Instant::NEVER; Timer::COUNT],
             wake: Instant::NEVER,
             last_heard: now,
+            confirmed: now,
             frmr: FrmrInformation([0; 5]),
             round_trip: RoundTrip::new(&parameters),
             polls: Polls::NONE,
@@ -174,10 +181,11 @@ impl Machine {
             if self.state == State::Normal
                 && plain
                 && ns == self.vr
+                && self.round.is(rounds::octet(information, self.parameters.round_octet))
                 && progress <= outstanding
                 && information.len() <= usize::from(self.parameters.information_max)
             {
-                self.last_heard = now;
+                (self.last_heard, self.confirmed) = (now, now);
                 self.heard();
                 self.deliver();
                 self.update_nr(progress, now);
@@ -199,8 +207,13 @@ impl Machine {
             Context { now, poll_final: bit, nr: self.sequence(self.acknowledged), cause: Cause::Requested };
         let event = match pdu.body {
             Body::I { ns, nr, information, .. } => {
-                let kind = match self.classify(nr, ns, information.len(), &mut context) {
-                    Ok(kind) => kind,
+                let kind = match self.classify(nr, ns, information, &mut context) {
+                    Ok(Some(kind)) => kind,
+                    Ok(None) => {
+                        self.counters.received_again += 1;
+                        self.counters.received_late += 1;
+                        return false;
+                    }
                     Err(flags) => return self.reject(pdu.header().as_bytes(), role, bit, flags, now),
                 };
                 self.heard();
@@ -417,45 +430,54 @@ impl Machine {
         deliver
     }
 
-    /// Which event an I PDU is, or the FRMR bits if it is none.
+    /// Which event an I PDU is, or the FRMR bits if it is none. `Ok(None)`: what it says, N(R) too, was true once.
     fn classify(
-        &self,
+        &mut self,
         nr: SequenceNumber,
         ns: SequenceNumber,
-        length: usize,
+        information: &[u8],
         context: &mut Context,
-    ) -> Result<Event, u8> {
+    ) -> Result<Option<Event>, u8> {
         if !self.state.is_connected() {
-            return Ok(Event::IC0);
+            return Ok(Some(Event::IC0));
         }
-        if length > usize::from(self.parameters.information_max) {
+        if information.len() > usize::from(self.parameters.information_max) {
             return Err(FrmrInformation::Y);
         }
+        let window = self.parameters.receive_window;
+        let octet = rounds::octet(information, self.parameters.round_octet);
+        let Distance { ahead, behind, is_late } = self.round.distance(ns, self.vr, octet, window);
+        if is_late && !mutant!(self, RoundUnchecked) {
+            return Ok(None);
+        }
         self.check_nr(nr, context)?;
-        let ahead = ns.distance_from(self.vr);
-        let behind = SequenceNumber::MODULUS - ahead;
+        let window = u16::from(window);
         match ahead {
-            0 => Ok(Event::IC0),
-            _ if mutant!(self, DeliversAgain) && behind <= self.parameters.receive_window => Ok(Event::IC0),
-            _ if mutant!(self, DeliversAhead) && ahead < self.parameters.receive_window => Ok(Event::IC0),
-            _ if ahead < self.parameters.receive_window => Ok(Event::AheadC0),
-            _ if behind <= self.parameters.receive_window => Ok(Event::AgainC0),
+            0 => Ok(Some(Event::IC0)),
+            _ if mutant!(self, DeliversAgain) && behind <= window => Ok(Some(Event::IC0)),
+            _ if mutant!(self, DeliversAhead) && ahead < window => Ok(Some(Event::IC0)),
+            _ if mutant!(self, RoundUnchecked) && ns == self.vr => Ok(Some(Event::IC0)),
+            _ if ahead < window => Ok(Some(Event::AheadC0)),
+            _ if behind <= window => Ok(Some(Event::AgainC0)),
             _ => Err(FrmrInformation::V),
         }
     }
 
-    /// Puts a valid N(R) into the context. `Ok(false)`: overtaken, so that it says nothing new.
-    fn check_nr(&self, nr: SequenceNumber, context: &mut Context) -> Result<bool, u8> {
+    /// Puts a valid N(R) into the context. `Ok(false)`: overtaken, so that it says nothing new. Whoever says nothing else
+    /// for long lacks what another N(R) seemed to acknowledge, one that was overtaken by so many that it came round.
+    fn check_nr(&mut self, nr: SequenceNumber, context: &mut Context) -> Result<bool, u8> {
         let progress = nr.distance_from(self.sequence(self.acknowledged));
         if !self.state.is_connected() {
             return Ok(true);
         }
         if u32::from(progress) <= self.outstanding() || mutant!(self, NrUnchecked) {
             context.nr = nr;
+            self.confirmed = context.now;
             return Ok(true);
         }
         let is_stale = SequenceNumber::MODULUS - progress <= bounds::STALE_NR_MAX && self.touched;
-        if is_stale { Ok(false) } else { Err(FrmrInformation::Z) }
+        let is_contradicted = self.confirmed.after(self.parameters.stall_limit_ns) <= context.now;
+        if is_stale && !is_contradicted { Ok(false) } else { Err(FrmrInformation::Z) }
     }
 
     fn context(&self, now: Instant, cause: Cause) -> Context {
@@ -465,6 +487,12 @@ impl Machine {
     #[inline]
     fn sequence(&self, index: u32) -> SequenceNumber {
         SequenceNumber::wrapping(index.wrapping_sub(self.base))
+    }
+
+    /// The round of the N(S) of an index.
+    #[inline]
+    pub fn round(&self, index: u32) -> u8 {
+        rounds::of(index.wrapping_sub(self.base))
     }
 
     /// An I or S PDU came: the peer knows that it is connected.
@@ -482,6 +510,7 @@ impl Machine {
     #[inline]
     fn deliver(&mut self) {
         self.vr = self.vr.next();
+        self.round.advance(self.vr);
         self.reject_count = 0;
         self.touched = true;
         self.counters.information_received += 1;
@@ -572,13 +601,13 @@ impl Machine {
     fn reset_variables(&mut self, now: Instant) {
         (self.base, self.acknowledged, self.next, self.sent) = (self.queued, self.queued, self.queued, self.queued);
         self.recovered = self.queued;
-        self.vr = SequenceNumber::default();
+        (self.vr, self.round) = (SequenceNumber::default(), Expected::default());
         self.window = self.parameters.window;
         (self.grown, self.unacknowledged, self.reject_count, self.data_flag) = (0, 0, 0, 0);
         (self.touched, self.is_held) = (false, false);
         self.polls = Polls::NONE;
         self.doubts = 0;
-        self.last_heard = now;
+        (self.last_heard, self.confirmed) = (now, now);
         self.round_trip.cancel();
     }
 

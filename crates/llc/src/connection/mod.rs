@@ -7,6 +7,7 @@ mod machine;
 mod polls;
 mod queue;
 mod round_trip;
+mod rounds;
 mod state;
 mod table;
 
@@ -18,6 +19,7 @@ use crate::pdu::{FrmrInformation, Header, Pdu, Role};
 use crate::time::Instant;
 use machine::{Indication, Machine};
 use queue::Queue;
+pub use rounds::ROUND_BITS;
 use state::Event;
 pub use state::State;
 
@@ -35,6 +37,8 @@ pub struct Transmit<'c, T> {
     pub header: Header,
     /// Of an I PDU: whose information follows the header.
     pub token: Option<&'c T>,
+    /// Of an I PDU: the round of its N(S), for the octet that [`ConnectionConfig::round_octet`] names.
+    pub round: u8,
 }
 
 /// What the user of a connection hears.
@@ -133,6 +137,8 @@ pub struct ConnectionCounters {
     pub received_ahead: u64,
     /// I PDUs received again.
     pub received_again: u64,
+    /// Of these, the ones so late that only their round told them from new ones.
+    pub received_late: u64,
     /// PDUs whose N(R) was overtaken by a later one.
     pub overtaken: u64,
     /// Causes of the FRMR PDUs sent: W, X, Y, Z, V.
@@ -153,6 +159,7 @@ impl ConnectionCounters {
         self.frmr_sent += other.frmr_sent;
         self.received_ahead += other.received_ahead;
         self.received_again += other.received_again;
+        self.received_late += other.received_late;
         self.overtaken += other.overtaken;
         self.frmr_causes.iter_mut().zip(other.frmr_causes).for_each(|(sum, count)| *sum += count);
         self.ignored += other.ignored;
@@ -273,7 +280,8 @@ impl<T> Connection<T> {
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_, T>> {
         let (header, index) = self.next_pdu(now)?;
-        Some(Transmit { header, token: index.and_then(|index| self.token(index)) })
+        let round = index.map_or(0, |index| self.round(index));
+        Some(Transmit { header, token: index.and_then(|index| self.token(index)), round })
     }
 
     /// The next thing to know, until there is none.
@@ -354,6 +362,12 @@ impl<T> Connection<T> {
     #[inline]
     pub(crate) fn token(&self, index: u32) -> Option<&T> {
         self.queue.get(index)
+    }
+
+    /// The round of a PDU's N(S).
+    #[inline]
+    pub(crate) fn round(&self, index: u32) -> u8 {
+        self.machine.round(index)
     }
 
     #[inline]

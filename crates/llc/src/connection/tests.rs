@@ -3,10 +3,10 @@ extern crate std;
 use std::collections::VecDeque;
 use std::vec::Vec;
 
-use proptest::prelude::*;
-
 use super::*;
 use crate::pdu::{Body, SequenceNumber, Supervisory};
+
+mod properties;
 
 const LOCAL: Lsap = Lsap::SNAP;
 
@@ -14,7 +14,7 @@ const LOCAL: Lsap = Lsap::SNAP;
 struct Pair {
     ends: [Connection<u32>; 2],
     wires: [VecDeque<Vec<u8>>; 2],
-    /// Information fields that arrived at each end.
+    /// Tokens that arrived at each end: the information fields are these, and the round.
     received: [Vec<u32>; 2],
     events: [Vec<ConnectionEvent<u32>>; 2],
     now: Instant,
@@ -57,6 +57,7 @@ impl Pair {
             let Some(transmit) = self.ends[end].poll_transmit(self.now) else { break };
             let mut frame = transmit.header.as_bytes().to_vec();
             frame.extend(transmit.token.iter().flat_map(|token| token.to_be_bytes()));
+            frame.extend(transmit.token.map(|_| transmit.round));
             self.wires[end].push_back(frame);
         }
     }
@@ -72,7 +73,7 @@ impl Pair {
             self.ends[end].handle_pdu(&pdu, self.now)
         };
         if let Some(information) = information {
-            self.received[end].push(u32::from_be_bytes(information.try_into().unwrap()));
+            self.received[end].push(u32::from_be_bytes(*information.first_chunk().unwrap()));
         }
         true
     }
@@ -593,6 +594,28 @@ fn a_rejected_peer_that_does_nothing_ends_in_bounded_time() {
     assert_eq!(pair.ends[0].state(), State::ResetWait);
 }
 
+/// What seemed to be acknowledged was lost: nobody has it any more, so both ends must hear of it.
+#[test]
+fn an_acknowledgement_of_what_the_peer_does_not_have_ends_in_bounded_time() {
+    let mut pair = Pair::connected(&ConnectionConfig::default());
+    pair.send(0, [0]);
+    pair.exchange();
+    pair.sleep();
+    pair.exchange();
+    pair.send(0, [1, 2]);
+    pair.transmit(0, 99);
+    pair.wires[0].clear();
+    assert_eq!(pair.inject(rr(false, 3)), None);
+    while pair.states() == [State::Normal; 2] {
+        assert!(pair.now.as_nanos() < 90_000_000_000);
+        pair.sleep();
+        pair.exchange();
+    }
+    assert!(pair.now.as_nanos() > 60_000_000_000);
+    assert_eq!(pair.ends[0].counters().frmr_causes, [0, 0, 0, 1, 0], "Z");
+    assert!(matches!(pair.events[1].last(), Some(ConnectionEvent::Reset(Cause::PeerRejected(_)))));
+}
+
 #[test]
 fn an_overtaken_acknowledgement_is_harmless() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
@@ -603,164 +626,41 @@ fn an_overtaken_acknowledgement_is_harmless() {
     assert_eq!((pair.ends[0].outstanding(), pair.ends[0].counters().overtaken), (2, 1));
 }
 
-/// What a test does to a pair.
-#[derive(Clone, Copy, Debug)]
-enum Operation {
-    Send(usize, u8),
-    Transmit(usize, usize),
-    Receive(usize),
-    Lose(usize),
-    Repeat(usize),
-    Busy(usize, bool),
-    Sleep,
-}
-
-fn operation() -> impl Strategy<Value = Operation> {
-    let end = 0..2usize;
-    prop_oneof![
-        4 => (end.clone(), 1..20u8).prop_map(|(end, count)| Operation::Send(end, count)),
-        6 => (end.clone(), 1..30usize).prop_map(|(end, count)| Operation::Transmit(end, count)),
-        20 => end.clone().prop_map(Operation::Receive),
-        1 => end.clone().prop_map(Operation::Lose),
-        1 => end.clone().prop_map(Operation::Repeat),
-        1 => (end, any::<bool>()).prop_map(|(end, busy)| Operation::Busy(end, busy)),
-        2 => Just(Operation::Sleep),
-    ]
-}
-
-impl Pair {
-    fn apply(&mut self, operation: Operation, sent: &mut [u32; 2]) {
-        match operation {
-            Operation::Send(end, count) => {
-                for _ in 0..count {
-                    sent[end] += u32::from(self.ends[end].send(sent[end], self.now).is_ok());
-                }
-            }
-            Operation::Transmit(end, count) => self.transmit(end, count),
-            Operation::Receive(end) => _ = self.receive(end),
-            Operation::Lose(end) => drop(self.wires[end].pop_front()),
-            Operation::Repeat(end) => {
-                // Overtaken by so few PDUs that no number can come round, whatever each acknowledges.
-                let most = 63 / usize::from(self.ends[end].machine.parameters.window);
-                let wire = &mut self.wires[end];
-                let place = wire.len().min(most.min(8));
-                wire.front().cloned().into_iter().for_each(|frame| wire.insert(place, frame));
-            }
-            Operation::Busy(end, is_busy) => self.ends[end].set_busy(is_busy, self.now),
-            // Who sends nothing that is due cannot sleep: only the stall timer would wake it.
-            Operation::Sleep => {
-                (0..2).for_each(|end| self.transmit(end, usize::MAX));
-                self.sleep();
-            }
-        }
-        self.collect();
-        self.ends.iter().for_each(Connection::check);
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
-
-    /// Proves exactly-once in-order delivery, the window bound and progress: any sequence of operations on
-    /// a connected pair, over wires that lose and repeat, then a quiet time in which all must arrive.
-    #[test]
-    fn whatever_happens_data_arrives_once_and_in_order(
-        window in 1..=63u8,
-        operations in prop::collection::vec(operation(), 0..400),
-    ) {
-        let stall_limit = core::time::Duration::MAX;
-        let config = ConnectionConfig { window, inactivity: None, retries: 255, stall_limit, ..Default::default() };
-        let mut pair = Pair::connected(&config);
-        let mut sent = [0, 0];
-        for operation in operations {
-            pair.apply(operation, &mut sent);
-            for end in 0..2 {
-                prop_assert!(pair.ends[end].outstanding() <= usize::from(window));
-            }
-        }
-        let now = pair.now;
-        pair.ends.iter_mut().for_each(|end| end.set_busy(false, now));
-        for _ in 0..2000 {
-            pair.exchange();
-            if pair.ends.iter().all(|end| end.unacknowledged() == 0) {
-                break;
-            }
+/// Sends so many PDUs one way and keeps the first, which arrives again then; what the receiver has heard after it.
+fn late_by(count: u32, round_octet: Option<u16>) -> (Pair, Vec<u32>) {
+    let mut pair = Pair::connected(&ConnectionConfig { round_octet, ..Default::default() });
+    pair.send(0, [0]);
+    pair.transmit(0, 1);
+    let first = pair.wires[0][0].clone();
+    pair.exchange();
+    for token in 1..count {
+        pair.send(0, [token]);
+        pair.exchange();
+        if token % 16 == 0 {
             pair.sleep();
-        }
-        prop_assert!(pair.ends.iter().all(|end| end.unacknowledged() == 0), "stuck: {:#?}", pair.ends.map(|end| end.machine));
-        for end in 0..2 {
-            prop_assert_eq!(&pair.received[end], &(0..sent[1 - end]).collect::<Vec<_>>());
-            prop_assert_eq!(acknowledged(&pair.events[end]), (0..sent[end]).collect::<Vec<_>>());
+            pair.exchange();
         }
     }
+    let before = pair.received[1].len();
+    pair.wires[0].push_back(first);
+    pair.receive(1);
+    let heard = pair.received[1].split_off(before);
+    (pair, heard)
+}
 
-    /// Proves that the short way for the usual PDU does exactly what the table says: two pairs go through
-    /// the same operations, one by the table alone, and all their variables agree after each.
-    #[test]
-    fn the_short_way_does_what_the_table_says(
-        window in 1..=63u8,
-        operations in prop::collection::vec(operation(), 0..300),
-    ) {
-        let config = ConnectionConfig { window, ..Default::default() };
-        let (mut short, mut table) = (Pair::connected(&config), Pair::connected(&config));
-        table.by_table = true;
-        for operation in operations {
-            short.apply(operation, &mut [0, 0]);
-            table.apply(operation, &mut [0, 0]);
-            for end in 0..2 {
-                // When to look at the timers may differ; it is never too late.
-                let machines = [&short, &table].map(|pair| pair.ends[end].machine.clone().with_exact_wake());
-                prop_assert_eq!(&machines[0], &machines[1]);
-            }
-            prop_assert_eq!(&short.wires, &table.wires);
-        }
+#[test]
+fn a_pdu_that_comes_so_late_that_its_number_has_come_round_is_not_taken_for_a_new_one() {
+    for count in [64, 100, 127, 128, 129, 256, 1280, 4096] {
+        let (mut pair, heard) = late_by(count, Some(4));
+        assert_eq!((heard, pair.ends[1].counters().received_late), (std::vec![], 1), "{count}");
+        pair.transmit(1, 99);
+        assert!(pair.wires[1].iter().all(|frame| frame[2] & 3 == 1), "no FRMR");
+        pair.send(0, [count]);
+        pair.exchange();
+        assert_eq!(pair.received[1].last(), Some(&count), "all goes on");
     }
-
-    /// Proves that the short way out sends exactly when, and with the P bit with which, the table would.
-    #[test]
-    fn data_leaves_when_the_table_says(
-        window in 1..=63u8,
-        operations in prop::collection::vec(operation(), 0..300),
-    ) {
-        let mut pair = Pair::connected(&ConnectionConfig { window, ..Default::default() });
-        for operation in operations {
-            pair.apply(operation, &mut [0, 0]);
-            for end in &mut pair.ends {
-                let expected = end.machine.data_request();
-                let transmit = end.machine.clone().poll_transmit(pair.now);
-                if let Some((header, Some(_))) = transmit {
-                    let poll = header.as_bytes()[3] & 1 != 0;
-                    prop_assert_eq!(expected, Some(poll));
-                } else if transmit.is_none() {
-                    prop_assert_eq!(expected, None);
-                }
-            }
-        }
-    }
-
-    /// Proves that no PDU, however senseless, breaks an invariant or panics, in any state.
-    #[test]
-    fn garbage_breaks_nothing(
-        frames in prop::collection::vec((prop::collection::vec(any::<u8>(), 2..6), 0u8..4), 0..200),
-    ) {
-        let mut pair = Pair::connected(&ConnectionConfig::default());
-        for (frame, what) in frames {
-            let _ = pair.ends[0].send(7, pair.now);
-            let mut bytes = std::vec![0xaa, 0xaa | u8::from(what & 1 != 0)];
-            bytes.extend(frame);
-            match Pdu::decode(&bytes) {
-                Ok(pdu) => drop(pair.ends[0].handle_pdu(&pdu, pair.now)),
-                Err(malformed) => pair.ends[0].handle_malformed(&bytes, malformed, pair.now),
-            }
-            pair.transmit(0, if what == 0 { 3 } else { 0 });
-            pair.wires[0].clear();
-            if what == 3 {
-                pair.sleep();
-                pair.ends[0].accept(pair.now);
-                pair.ends[0].accept_reset(pair.now);
-                pair.ends[0].reset(pair.now);
-            }
-            pair.collect();
-        }
-    }
+    let (pair, heard) = late_by(63, Some(4));
+    assert_eq!((heard, pair.ends[1].counters().received_again), (std::vec![], 1), "within a window it is a repetition");
+    let (_, heard) = late_by(128, None);
+    assert_eq!(heard, [0], "seven bits cannot tell");
 }

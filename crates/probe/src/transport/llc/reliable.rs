@@ -99,8 +99,12 @@ enum Service {
 impl<L: Link> Reliable<L> {
     /// Type 2: a connection to the peer.
     pub fn connection(link: L, peer: Peer, mtu: usize, connects: bool) -> Result<Self, LaunchError> {
-        let connection =
-            ConnectionConfig { information_max: information_max(mtu) as u16, ..ConnectionConfig::default() };
+        let connection = ConnectionConfig {
+            information_max: information_max(mtu) as u16,
+            // A fragment's flags.
+            round_octet: Some(0),
+            ..ConnectionConfig::default()
+        };
         let slots = connection.queue;
         let config = StationConfig { connection, connections: 2, backlog: 1, ..StationConfig::default() };
         let mut port = Port::new(link, &config, slots, FRAMING).map_err(wrong)?;
