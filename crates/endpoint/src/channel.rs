@@ -9,8 +9,8 @@ use barewire_llc::{ConnectionHandle, Instant};
 use barewire_shm::Pipe;
 
 use crate::address::Address;
-use crate::descriptors::DescriptorId;
 use crate::error::Ending;
+use crate::waiting_messages::WaitingMessages;
 
 /// Names a channel of an endpoint; one that has ended is recognised. The default is the first there ever was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -32,7 +32,7 @@ pub(crate) struct Channel {
     pub peer: Address,
     pub way: Way,
     /// Messages that are not wholly handed to the way yet.
-    pub queue: VecDeque<DescriptorId>,
+    pub queue: WaitingMessages,
     /// Whether it waits for its turn to send.
     pub in_turn: bool,
     pub reassembler: Reassembler,
@@ -82,7 +82,7 @@ impl Channel {
         Self {
             peer,
             way,
-            queue: VecDeque::new(),
+            queue: WaitingMessages::default(),
             in_turn: false,
             reassembler: Reassembler::new(),
             parked: VecDeque::new(),

@@ -48,6 +48,13 @@ pub(crate) struct Descriptors {
     free: Vec<DescriptorId>,
 }
 
+impl Content {
+    /// Whether nothing has been handed on.
+    pub fn is_untouched(&self) -> bool {
+        matches!(self, Self::Slot(_) | Self::Lent { cut: None, .. })
+    }
+}
+
 impl Descriptors {
     pub fn new(most: u16) -> Self {
         Self { entries: vec![None; usize::from(most)], free: (0..most).rev().collect() }

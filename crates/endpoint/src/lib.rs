@@ -21,6 +21,7 @@ mod slots;
 mod token;
 mod tuning;
 mod waiting;
+mod waiting_messages;
 
 pub use address::Address;
 pub use barewire_llc::message::Piece;

@@ -44,6 +44,34 @@ fn a_full_send_queue_says_so_and_goes_on() {
     }
 }
 
+/// What is sent later waits for the part that is under way, and for what the engine and the ring of a neighbour hold.
+#[test]
+fn messages_in_the_background_let_others_pass() {
+    for is_local in [false, true] {
+        let (mut a, mut b) = two(is_local);
+        let (to_b, to_a) = join(&mut a, &mut b);
+        let part = a.endpoint.body_of_frames(64, 0);
+        // Several times what is handed on at once.
+        let parts = if is_local { 64 } else { 20 };
+        for context in 0..parts {
+            a.lend_in_background(to_b, pattern(context, part), context).unwrap();
+        }
+        a.endpoint.send(to_b, &[], b"one", 100).unwrap();
+        a.lend(to_b, &[], b"two".to_vec(), 101).unwrap();
+        a.endpoint.send_in_background(to_b, &[], b"last", 102).unwrap();
+        until(&mut [&mut a, &mut b], "all arrive", |sides| sides[1].received.len() == parts as usize + 3);
+        let got = b.from(to_a);
+        let place = |text: &[u8]| got.iter().position(|got| *got == text).unwrap();
+        assert!(place(b"one") < parts as usize - 5, "{} of {parts}, local {is_local}", place(b"one"));
+        assert_eq!(place(b"two"), place(b"one") + 1);
+        assert_eq!(place(b"last"), parts as usize + 2);
+        let long = got.iter().filter(|got| got.len() == part);
+        assert!(long.zip(0..).all(|(got, context)| *got == pattern(context, part)));
+        until(&mut [&mut a, &mut b], "all are told of", |sides| sides[0].outcomes.len() == parts as usize + 3);
+        assert!(a.nothing_is_lent());
+    }
+}
+
 /// Whoever never asks what became of its messages must not grow.
 #[test]
 fn events_that_nobody_takes_are_bounded() {

@@ -23,8 +23,11 @@ pub struct Config {
     pub descriptors_per_peer: u16,
     /// Addresses that are known because they connected, at most; others are turned away.
     pub peers: usize,
-    /// Bytes of a rendezvous that go in one message of the endpoint's, which takes 4 GiB at most.
+    /// Bytes of a write to a peer's memory that go in one message of the endpoint's, which takes 4 GiB at most.
     pub cut_bytes: u32,
+    /// Frames of a rendezvous that go in one message of the endpoint's: others to the same peer, such as the leave to
+    /// send for its own, wait for the end of one at most.
+    pub cut_frames: usize,
 }
 
 impl Config {
@@ -44,6 +47,8 @@ impl Config {
     pub const PEERS: usize = 1 << 16;
     /// Long enough that a cut costs nothing.
     pub const CUT_BYTES: u32 = 1 << 30;
+    /// A window: those are under way anyway.
+    pub const CUT_FRAMES: usize = 64;
 
     /// With what was measured on this machine.
     #[must_use]
@@ -64,6 +69,7 @@ impl Default for Config {
             descriptors_per_peer: Self::DESCRIPTORS_PER_PEER,
             peers: Self::PEERS,
             cut_bytes: Self::CUT_BYTES,
+            cut_frames: Self::CUT_FRAMES,
         }
     }
 }

@@ -252,7 +252,11 @@ impl<L: Link> Messenger<L> {
 
     /// False if something is left.
     fn send_due_to(&mut self, peer: PeerId) -> bool {
-        while let Some(out) = self.state.peers.at(peer).outgoing.pop_front() {
+        (0..2).all(|queue| self.send_queue(peer, queue))
+    }
+
+    fn send_queue(&mut self, peer: PeerId, queue: usize) -> bool {
+        while let Some(out) = self.state.peers.at(peer).outgoing[queue].pop_front() {
             let is_done = match &out {
                 Out::Control(header) => {
                     let is_sent = self.send_copied(peer, header, &[]);
@@ -267,7 +271,7 @@ impl<L: Link> Messenger<L> {
                 Out::Found { number, bytes } => self.send_found(peer, *number, bytes),
             };
             if !is_done {
-                self.state.peers.at(peer).outgoing.push_front(out);
+                self.state.peers.at(peer).outgoing[queue].push_front(out);
                 return false;
             }
         }
@@ -297,7 +301,7 @@ impl State {
             return;
         }
         let peer = self.peers.at(to);
-        peer.outgoing.push_back(out);
+        peer.outgoing[out.queue()].push_back(out);
         if !peer.in_turn {
             peer.in_turn = true;
             self.turns.push_back(to);

@@ -42,8 +42,8 @@ pub(crate) struct Peer {
     pub was_asked_to_announce: bool,
     /// Messages that the endpoint has of ours for it.
     pub under_way: u16,
-    /// What waits for the endpoint.
-    pub outgoing: VecDeque<Out>,
+    /// What waits for the endpoint: the usual, and the data that lets it pass.
+    pub outgoing: [VecDeque<Out>; 2],
     pub in_turn: bool,
     /// Where the message goes of which pieces are to come.
     pub arriving: Arriving,
@@ -69,7 +69,7 @@ impl Peer {
             wants_announcements: false,
             was_asked_to_announce: false,
             under_way: 0,
-            outgoing: VecDeque::new(),
+            outgoing: Default::default(),
             in_turn: false,
             arriving: Arriving::Nothing,
             accesses: 0,
@@ -98,6 +98,13 @@ pub(crate) struct Writing {
     /// What has come, with the message that is under way.
     pub placed: u64,
     pub data: Option<u64>,
+}
+
+impl Out {
+    /// In which of the two it waits.
+    pub fn queue(&self) -> usize {
+        usize::from(matches!(self, Self::Data(_) | Self::Served(_)))
+    }
 }
 
 /// What waits for the endpoint to have room.

@@ -34,10 +34,38 @@ fn receive_failed(context: u64, failure: Failure, message: Option<Received>) -> 
     Completion { context, note: 0, outcome: Outcome::Failed { operation: Operation::Receive, failure, message } }
 }
 
+/// The leave to send it, which the other direction's long message would hold up, does not wait for that.
+#[test]
+fn a_message_that_is_announced_does_not_wait_for_a_long_one_that_goes_the_other_way() {
+    for (way, mut pair) in both(Config::default()) {
+        let [to, from] = introduce(&mut pair);
+        let (long, short) = (bytes(40_000_000, 1), bytes(200_000, 2));
+        let (mut into_b, mut into_a) = (vec![0; long.len()], vec![0; short.len()]);
+        receive(&mut pair[1], exactly(from, 1), &mut into_b, 1);
+        receive(&mut pair[0], exactly(to, 2), &mut into_a, 2);
+        send(&mut pair, 0, to, tagged(1), &long, options(10, Reaches::Nowhere));
+        // Until data flows.
+        for _ in 0..100 {
+            pair.iter_mut().for_each(|one| drop(one.progress().unwrap()));
+        }
+        send(&mut pair, 1, from, tagged(2), &short, options(20, Reaches::Nowhere));
+        let mut ended = Vec::new();
+        drive(&mut pair, |pair| {
+            for one in pair {
+                ended.extend(std::iter::from_fn(|| one.poll()).map(|completion| completion.context));
+            }
+            ended.len() == 4
+        });
+        let place = |context: u64| ended.iter().position(|ended| *ended == context).unwrap();
+        assert!(place(2) < place(1), "{way}: {ended:?}");
+        assert!(into_b == long && into_a == short, "{way}");
+    }
+}
+
 /// Proves that messages of every kind of length arrive whole, expected or not, however far their sends must reach.
 #[test]
 fn messages_of_all_lengths_arrive_expected_and_unexpected() {
-    let config = Config { cut_bytes: 300_000, ..Config::default() };
+    let config = Config { cut_frames: 200, ..Config::default() };
     for (way, mut pair) in both(config) {
         let [to, from] = introduce(&mut pair);
         let frame = pair[0].inject_max();

@@ -239,7 +239,7 @@ fn config(generator: &mut fastrand::Rng) -> Config {
     Config {
         eager_bytes: 4000,
         unexpected_bytes: [5_000, 50_000, 1 << 20][generator.usize(..3)],
-        cut_bytes: 7_000,
+        cut_frames: generator.usize(1..8),
         descriptors_per_peer: [2, 64][generator.usize(..2)],
         ..Config::default()
     }

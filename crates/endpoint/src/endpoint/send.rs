@@ -2,7 +2,7 @@
 //! Messages out: into descriptors, from there into frames or pipes.
 
 use barewire_link::{ETHERNET_HEADER_BYTES, Link, Outgoing};
-use barewire_llc::message::{Cutter, FIRST_HEADER, Fragment};
+use barewire_llc::message::{Cutter, FIRST_HEADER, Fragment, OTHER_HEADER};
 use barewire_llc::{ConnectionHandle, Destination, Peer};
 
 use super::local::Kind;
@@ -60,6 +60,32 @@ impl<L: Link> Endpoint<L> {
     /// [`SendError`]; nothing was taken then.
     #[inline]
     pub fn send(&mut self, to: ChannelId, head: &[u8], body: &[u8], context: u64) -> Result<(), SendError> {
+        self.send_copied(to, head, body, context, false)
+    }
+
+    /// As [`send`](Self::send); while it waits, messages that are sent later pass it, but for those in the background.
+    ///
+    /// # Errors
+    /// As of `send`.
+    pub fn send_in_background(
+        &mut self,
+        to: ChannelId,
+        head: &[u8],
+        body: &[u8],
+        context: u64,
+    ) -> Result<(), SendError> {
+        self.send_copied(to, head, body, context, true)
+    }
+
+    #[inline]
+    fn send_copied(
+        &mut self,
+        to: ChannelId,
+        head: &[u8],
+        body: &[u8],
+        context: u64,
+        is_background: bool,
+    ) -> Result<(), SendError> {
         let bytes = head.len() + body.len();
         if head.len() > HEAD_MAX || bytes > self.copied_max() {
             return Err(SendError::TooLong { bytes, most: self.copied_max() });
@@ -68,9 +94,10 @@ impl<L: Link> Endpoint<L> {
         let channel = self.channels.get(to).filter(|channel| channel.takes_messages()).ok_or(SendError::Ended)?;
         let (_, whole) = begin(bytes, self.room);
         let front = Front::new(&whole.expect("every message has a first fragment"), head);
-        if let (Way::Local { pipe, .. }, true) = (&mut channel.way, channel.queue.is_empty())
+        if let (Way::Local { pipe, .. }, true) = (&mut channel.way, channel.queue.lets_pass(is_background))
             && pipe.send(front.after(Kind::Fragment, &mut [0; FRONT_MAX]), body)
         {
+            channel.queue.has_passed();
             self.events.push_back(Event::Sent { context });
             return Ok(());
         }
@@ -79,7 +106,7 @@ impl<L: Link> Endpoint<L> {
         }
         let slot = self.port.slots.fill(front.bytes(), body).ok_or(SendError::Full)?;
         let added = self.descriptors.add(context, Some(to.index), Content::Slot(slot));
-        self.enqueue(to.index, added.expect("there is a descriptor"));
+        self.enqueue(to.index, added.expect("there is a descriptor"), is_background);
         Ok(())
     }
 
@@ -92,6 +119,45 @@ impl<L: Link> Endpoint<L> {
     /// `body` must stay valid and unchanged until [`Event::Sent`] or [`Event::Failed`] has told of `context`, or the
     /// endpoint is dropped.
     pub unsafe fn send_lent(&mut self, to: ChannelId, head: &[u8], body: &[u8], context: u64) -> Result<(), SendError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.lend(to, head, body, context, false) }
+    }
+
+    /// As [`send_lent`](Self::send_lent); while it waits, messages that are sent later pass it, but for those in the
+    /// background. So a long message is best sent in parts of [`body_of_frames`](Self::body_of_frames).
+    ///
+    /// # Errors
+    /// As of `send_lent`.
+    ///
+    /// # Safety
+    /// As of `send_lent`.
+    pub unsafe fn send_lent_in_background(
+        &mut self,
+        to: ChannelId,
+        head: &[u8],
+        body: &[u8],
+        context: u64,
+    ) -> Result<(), SendError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.lend(to, head, body, context, true) }
+    }
+
+    /// Bytes of a body that fill so many frames, behind a head.
+    #[must_use]
+    pub fn body_of_frames(&self, frames: usize, head_bytes: usize) -> usize {
+        frames * (self.room - OTHER_HEADER) - (FIRST_HEADER - OTHER_HEADER) - head_bytes
+    }
+
+    /// # Safety
+    /// As of `send_lent`.
+    unsafe fn lend(
+        &mut self,
+        to: ChannelId,
+        head: &[u8],
+        body: &[u8],
+        context: u64,
+        is_background: bool,
+    ) -> Result<(), SendError> {
         let bytes = head.len() + body.len();
         if head.len() > HEAD_MAX || u32::try_from(bytes).is_err() {
             return Err(SendError::TooLong { bytes, most: u32::MAX as usize });
@@ -104,7 +170,7 @@ impl<L: Link> Endpoint<L> {
         let body = unsafe { Lent::new(body) };
         let content = Content::Lent { head: copy, head_bytes: head.len() as u8, body, cut: None };
         let message = self.descriptors.add(context, Some(to.index), content).ok_or(SendError::Full)?;
-        self.enqueue(to.index, message);
+        self.enqueue(to.index, message, is_background);
         Ok(())
     }
 
@@ -138,15 +204,14 @@ impl<L: Link> Endpoint<L> {
     /// Takes a message back of which nothing has been handed on, so that its peer never hears of it: nothing tells of
     /// `context` then. False: there is none, or it is under way.
     pub fn take_back(&mut self, context: u64) -> bool {
-        let is_untouched = |content: &Content| matches!(content, Content::Slot(_) | Content::Lent { cut: None, .. });
         for id in self.descriptors.with_context(context) {
             let Some(message) = self.descriptors.at(id) else { continue };
-            let Some(channel) = message.channel.filter(|_| is_untouched(&message.content)) else { continue };
+            let Some(channel) = message.channel.filter(|_| message.content.is_untouched()) else { continue };
             if let Content::Slot(slot) = message.content {
                 self.port.slots.free(slot);
             }
             if let Some(channel) = self.channels.at(channel) {
-                channel.queue.retain(|queued| *queued != id);
+                channel.queue.take_back(id);
             }
             self.descriptors.remove(id);
             return true;
@@ -195,30 +260,41 @@ impl<L: Link> Endpoint<L> {
 
     /// Puts a message behind the others of its channel, or hands it on if it is alone.
     #[inline]
-    fn enqueue(&mut self, index: u16, message: DescriptorId) {
-        let is_alone = self.channels.at(index).is_some_and(|channel| channel.queue.is_empty());
+    fn enqueue(&mut self, index: u16, message: DescriptorId, is_background: bool) {
+        let is_next = self.channels.at(index).is_some_and(|channel| channel.queue.lets_pass(is_background));
         // What goes wrong with the link shows in the next progress.
-        if is_alone && self.hand_on(message).is_ok_and(|handed| handed == Handed::All) {
-            return;
-        }
+        let is_done = is_next && self.hand_on(message).is_ok_and(|handed| handed == Handed::All);
+        let is_begun = !is_done && self.is_begun(message);
         if let Some(channel) = self.channels.at(index) {
-            channel.queue.push_back(message);
+            if is_done {
+                return channel.queue.has_passed();
+            }
+            channel.queue.push(message, is_background, is_begun);
         }
         self.take_turn(index);
     }
 
     fn pump_channel(&mut self, index: u16) -> Result<(), EndpointError> {
-        while let Some(message) = self.channels.at(index).and_then(|channel| channel.queue.front().copied()) {
+        while let Some(message) = self.channels.at(index).and_then(|channel| channel.queue.next()) {
             if self.hand_on(message)? != Handed::All {
+                if self.is_begun(message)
+                    && let Some(channel) = self.channels.at(index)
+                {
+                    channel.queue.begin();
+                }
                 self.take_turn(index);
                 return Ok(());
             }
             if let Some(channel) = self.channels.at(index) {
-                channel.queue.pop_front();
+                channel.queue.pop();
             }
         }
         self.close_if_asked(index);
         Ok(())
+    }
+
+    fn is_begun(&mut self, message: DescriptorId) -> bool {
+        self.descriptors.at(message).is_some_and(|message| !message.content.is_untouched())
     }
 
     /// Hands on as much of a message as its channel takes now.
@@ -288,8 +364,11 @@ impl<L: Link> Endpoint<L> {
             }
         }
         let is_done = next.is_none();
+        let is_untouched = next.is_some_and(|fragment| fragment.start == 0);
         if is_done {
             (descriptor.content, descriptor.is_cut) = (Content::Gone, true);
+        } else if is_untouched {
+            *cut = None;
         }
         port.transmit()?;
         Ok(match handed {

@@ -76,6 +76,15 @@ impl<L: Link> Side<L> {
         Ok(())
     }
 
+    /// As [`lend`](Self::lend), in the background.
+    pub fn lend_in_background(&mut self, to: ChannelId, body: Vec<u8>, context: u64) -> Result<(), SendError> {
+        let body = body.into_boxed_slice();
+        // SAFETY: as of `lend`.
+        unsafe { self.endpoint.send_lent_in_background(to, &[], &body, context) }?;
+        assert!(self.lent.insert(context, body).is_none());
+        Ok(())
+    }
+
     /// Makes progress once and takes what there is. True if there was something.
     pub fn turn(&mut self) -> bool {
         let is_news = self.endpoint.progress(&mut self.inbox).unwrap();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Peers that are forgotten.
 
+use std::collections::VecDeque;
+
 use barewire_link::Link;
 
 use super::{Messenger, State};
@@ -32,7 +34,7 @@ impl<L: Link> Messenger<L> {
             && let Some(channel) = self.state.peers.at(peer).channel
         {
             let entry = self.state.peers.at(peer);
-            entry.outgoing.clear();
+            entry.outgoing = Default::default();
             // Nothing of it is looked at any more.
             entry.is_broken = true;
             self.endpoint.abort(channel, barewire_endpoint::Ending::Closed);
@@ -61,7 +63,8 @@ impl<L: Link> Messenger<L> {
 impl State {
     /// Nothing that was posted for a peer is under way, nor an answer to it.
     fn is_idle(&self, peer: PeerId) -> bool {
-        let has_none = self.peers.get(peer).is_some_and(|peer| peer.outgoing.is_empty() && peer.accesses == 0);
+        let has_none =
+            self.peers.get(peer).is_some_and(|peer| peer.outgoing.iter().all(VecDeque::is_empty) && peer.accesses == 0);
         has_none && self.sends.keys_where(|send| send.peer == peer).is_empty()
     }
 

@@ -172,6 +172,12 @@ impl<L: Link> Messenger<L> {
         Ok(channel)
     }
 
+    /// The same for data that lets other messages pass: it leaves them half of the room.
+    pub(super) fn room_in_background(&mut self, to: PeerId) -> Result<ChannelId, PostError> {
+        let most = (self.state.config.descriptors_per_peer / 2).max(1);
+        if self.state.peers.at(to).under_way >= most { Err(PostError::Full) } else { self.room_for(to) }
+    }
+
     /// And for one more operation.
     #[inline]
     pub(super) fn room_to_post(&mut self, to: PeerId) -> Result<ChannelId, PostError> {
@@ -289,7 +295,7 @@ impl<L: Link> Messenger<L> {
     /// Sends what the receiver wants. False if something is left.
     pub(super) fn send_data(&mut self, to: PeerId, send: Key) -> bool {
         loop {
-            let Ok(channel) = self.room_for(to) else { return false };
+            let Ok(channel) = self.room_in_background(to) else { return false };
             let Some(Send { origin, stage: Stage::Answered { receive, wanted, handed }, .. }) =
                 self.state.sends.get(send)
             else {
@@ -307,15 +313,16 @@ impl<L: Link> Messenger<L> {
             let part = &part[..rest.min(part.len() as u64) as usize];
             let copied_max = self.endpoint.copied_max() - head_bytes;
             let (sent, bytes) = if part.len() > copied_max.min(self.endpoint.copied_best()) {
-                let part = &part[..part.len().min(self.state.config.cut_bytes as usize)];
+                let most = self.endpoint.body_of_frames(self.state.config.cut_frames, head_bytes);
+                let part = &part[..part.len().min(most)];
                 // SAFETY: as of an eager message that is lent; a send that was asked for is completed only when the
                 // endpoint has told of all its messages.
-                (unsafe { self.endpoint.send_lent(channel, head, part, send) }, part.len())
+                (unsafe { self.endpoint.send_lent_in_background(channel, head, part, send) }, part.len())
             } else {
                 // Parts that are short go together in one frame.
                 self.packed.resize(copied_max.min(rest.try_into().unwrap_or(usize::MAX)), 0);
                 let bytes = origin.copy(*handed, &mut self.packed);
-                (self.endpoint.send(channel, head, &self.packed[..bytes], send), bytes)
+                (self.endpoint.send_in_background(channel, head, &self.packed[..bytes], send), bytes)
             };
             if sent.is_err() {
                 return false;

@@ -38,7 +38,7 @@ impl<L: Link> Messenger<L> {
     /// Returns what was read, or what is left of it. False if something is left.
     pub(super) fn send_served(&mut self, to: PeerId, key: Key) -> bool {
         loop {
-            let Ok(channel) = self.room_for(to) else { return false };
+            let Ok(channel) = self.room_in_background(to) else { return false };
             let Some(served) = self.state.served.get(key) else { return true };
             let (number, handed) = (served.number, served.handed);
             let Some(region) = self.state.regions.get(served.region) else {
@@ -61,11 +61,11 @@ impl<L: Link> Messenger<L> {
             let (sent, bytes) = if is_lent {
                 // SAFETY: registered memory stays until it is deregistered, and then the endpoint copies what it still
                 // has of it.
-                (unsafe { self.endpoint.send_lent(channel, head, part, context) }, part.len())
+                (unsafe { self.endpoint.send_lent_in_background(channel, head, part, context) }, part.len())
             } else {
                 self.packed.resize(copied_max.min(usize::try_from(rest).unwrap_or(usize::MAX)), 0);
                 region.origin.copy(from, &mut self.packed);
-                (self.endpoint.send(channel, head, &self.packed, context), self.packed.len())
+                (self.endpoint.send_in_background(channel, head, &self.packed, context), self.packed.len())
             };
             if sent.is_err() {
                 return false;
