@@ -19,7 +19,7 @@ use crate::completion::{Completion, Counts, Failure, Operation, Outcome, PostErr
 use crate::config::Config;
 use crate::header::Header;
 use crate::matching::Matcher;
-use crate::peers::{Out, PeerId, Peers};
+use crate::peers::{BACKGROUND, Out, PeerId, Peers, USUAL};
 use crate::regions::Regions;
 use crate::slab::{Key, Slab};
 pub use access::AtomicParts;
@@ -33,6 +33,8 @@ const OF_NO_SEND: u64 = 1 << 63;
 const OF_ACCESS: u64 = 1 << 62;
 /// Of one that answers a peer's access: this, and the number of that here.
 const OF_SERVED: u64 = 1 << 61;
+/// Of data of a send that was asked for: this, and the send.
+const OF_DATA: u64 = 1 << 60;
 
 /// Sends and receives messages of any length for one process. Nothing happens behind its back: all work is done in its
 /// calls.
@@ -252,11 +254,11 @@ impl<L: Link> Messenger<L> {
 
     /// False if something is left.
     fn send_due_to(&mut self, peer: PeerId) -> bool {
-        (0..2).all(|queue| self.send_queue(peer, queue))
+        [USUAL, BACKGROUND].into_iter().all(|class| self.send_class_to(peer, class))
     }
 
-    fn send_queue(&mut self, peer: PeerId, queue: usize) -> bool {
-        while let Some(out) = self.state.peers.at(peer).outgoing[queue].pop_front() {
+    fn send_class_to(&mut self, peer: PeerId, class: usize) -> bool {
+        while let Some(out) = self.state.peers.at(peer).outgoing[class].pop_front() {
             let is_done = match &out {
                 Out::Control(header) => {
                     let is_sent = self.send_copied(peer, header, &[]);
@@ -271,7 +273,7 @@ impl<L: Link> Messenger<L> {
                 Out::Found { number, bytes } => self.send_found(peer, *number, bytes),
             };
             if !is_done {
-                self.state.peers.at(peer).outgoing[queue].push_front(out);
+                self.state.peers.at(peer).outgoing[class].push_front(out);
                 return false;
             }
         }
@@ -284,7 +286,7 @@ impl<L: Link> Messenger<L> {
         let mut head = [0; HEAD_MAX];
         let length = header.encode(&mut head);
         let is_sent = self.endpoint.send(channel, &head[..length], body, of_no_send(to)).is_ok();
-        self.state.peers.at(to).under_way += u16::from(is_sent);
+        self.state.peers.at(to).under_way[USUAL] += u16::from(is_sent);
         is_sent
     }
 }
@@ -301,7 +303,7 @@ impl State {
             return;
         }
         let peer = self.peers.at(to);
-        peer.outgoing[out.queue()].push_back(out);
+        peer.outgoing[out.class()].push_back(out);
         if !peer.in_turn {
             peer.in_turn = true;
             self.turns.push_back(to);

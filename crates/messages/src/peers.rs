@@ -9,6 +9,11 @@ use crate::header::Header;
 use crate::regions::Refusal;
 use crate::slab::Key;
 
+/// The classes of messages to a peer: what keeps its order, and data that was asked for, which lets it pass.
+pub(crate) const USUAL: usize = 0;
+pub(crate) const BACKGROUND: usize = 1;
+const CLASSES: usize = 2;
+
 /// Names a peer of a messenger, for as long as that lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(u32);
@@ -40,10 +45,10 @@ pub(crate) struct Peer {
     pub wants_announcements: bool,
     /// We asked it to.
     pub was_asked_to_announce: bool,
-    /// Messages that the endpoint has of ours for it.
-    pub under_way: u16,
-    /// What waits for the endpoint: the usual, and the data that lets it pass.
-    pub outgoing: [VecDeque<Out>; 2],
+    /// Messages that the endpoint has of ours for it, in each class.
+    pub under_way: [u16; CLASSES],
+    /// What waits for the endpoint, in each class.
+    pub outgoing: [VecDeque<Out>; CLASSES],
     pub in_turn: bool,
     /// Where the message goes of which pieces are to come.
     pub arriving: Arriving,
@@ -68,7 +73,7 @@ impl Peer {
             is_broken: false,
             wants_announcements: false,
             was_asked_to_announce: false,
-            under_way: 0,
+            under_way: [0; CLASSES],
             outgoing: Default::default(),
             in_turn: false,
             arriving: Arriving::Nothing,
@@ -100,13 +105,6 @@ pub(crate) struct Writing {
     pub data: Option<u64>,
 }
 
-impl Out {
-    /// In which of the two it waits.
-    pub fn queue(&self) -> usize {
-        usize::from(matches!(self, Self::Data(_) | Self::Served(_)))
-    }
-}
-
 /// What waits for the endpoint to have room.
 pub(crate) enum Out {
     Control(Header),
@@ -121,6 +119,12 @@ pub(crate) enum Out {
         number: u64,
         bytes: Box<[u8]>,
     },
+}
+
+impl Out {
+    pub fn class(&self) -> usize {
+        if matches!(self, Self::Data(_) | Self::Served(_)) { BACKGROUND } else { USUAL }
+    }
 }
 
 /// Where the rest of a message goes.

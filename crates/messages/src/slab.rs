@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Entries by number, which a peer may repeat to us: one that is gone is recognised.
 
-/// Names an entry: its place, and how often that was used before. The three highest bits are never set.
+/// Names an entry: its place, and how often that was used before. The four highest bits are never set.
 pub(crate) type Key = u64;
 
-const GENERATIONS: u32 = 1 << 29;
+const GENERATIONS: u32 = 1 << 28;
 
 /// A set of entries; whoever adds one sees to it that there are not too many.
 pub(crate) struct Slab<T> {

@@ -46,7 +46,7 @@ fn a_message_that_is_announced_does_not_wait_for_a_long_one_that_goes_the_other_
         send(&mut pair, 0, to, tagged(1), &long, options(10, Reaches::Nowhere));
         // Until data flows.
         for _ in 0..100 {
-            pair.iter_mut().for_each(|one| drop(one.progress().unwrap()));
+            pair.iter_mut().for_each(|one| _ = one.progress().unwrap());
         }
         send(&mut pair, 1, from, tagged(2), &short, options(20, Reaches::Nowhere));
         let mut ended = Vec::new();
@@ -59,6 +59,37 @@ fn a_message_that_is_announced_does_not_wait_for_a_long_one_that_goes_the_other_
         let place = |context: u64| ended.iter().position(|ended| *ended == context).unwrap();
         assert!(place(2) < place(1), "{way}: {ended:?}");
         assert!(into_b == long && into_a == short, "{way}");
+    }
+}
+
+/// Whoever sends short messages until a long one is sent gets there.
+#[test]
+fn a_flood_of_short_messages_does_not_stop_a_long_one() {
+    for (way, mut pair) in both(Config::default()) {
+        let [to, from] = introduce(&mut pair);
+        let long = bytes(10_000_000, 1);
+        let mut into = vec![0; long.len()];
+        receive(&mut pair[1], exactly(from, 1), &mut into, 1);
+        send(&mut pair, 0, to, tagged(1), &long, options(1, Reaches::Nowhere));
+        let (mut posted, mut taken, mut memory) = (0, 0, [0; 64]);
+        let mut is_sent = false;
+        drive(&mut pair, |pair| {
+            // As many as are taken.
+            while pair[0].inject(to, tagged(2), &[0; 64]).is_ok() {
+                posted += 1;
+            }
+            is_sent |= pair[0].poll().is_some_and(|completion| completion.context == 1);
+            while let Some((claim, _)) = pair[1].claim(exactly(from, 2)) {
+                // SAFETY: nobody looks at `memory`.
+                unsafe { pair[1].receive_claimed(claim, &[Part::into(&mut memory)], into_many(2)) }.unwrap();
+                taken += 1;
+            }
+            while pair[1].poll().is_some() {}
+            is_sent
+        });
+        assert!(posted > 100 && taken > 0, "{way}: {posted} posted, {taken} taken");
+        idle(&mut pair);
+        assert!(into == long, "{way}");
     }
 }
 

@@ -12,7 +12,7 @@ use crate::atomic::{AtomicOperation, AtomicType};
 use crate::completion::{Failure, Operation, Outcome, PostError};
 use crate::header::{Atomic, Header};
 use crate::memory::{Origin, Part, Target};
-use crate::peers::{Out, PeerId};
+use crate::peers::{Out, PeerId, USUAL};
 use crate::regions::{Access, Refusal, Remote};
 use crate::slab::Key;
 
@@ -256,7 +256,7 @@ impl<L: Link> Messenger<L> {
             self.state.forget(to, access);
             return Err(PostError::Full);
         }
-        self.state.peers.at(to).under_way += 1;
+        self.state.peers.at(to).under_way[USUAL] += 1;
         Ok(())
     }
 
@@ -297,7 +297,7 @@ impl<L: Link> Messenger<L> {
             *handed += bytes as u64;
             *under_way += u32::from(is_lent);
             let is_done = *handed == length;
-            self.state.peers.at(to).under_way += 1;
+            self.state.peers.at(to).under_way[USUAL] += 1;
             if is_done {
                 self.state.peers.at(to).has_backlog = false;
                 return true;
@@ -323,7 +323,7 @@ impl State {
         let Some(access) = self.accesses.get(key) else { return };
         access.under_way -= 1;
         let peer = access.peer;
-        self.peers.at(peer).under_way -= 1;
+        self.peers.at(peer).under_way[USUAL] -= 1;
         self.complete_access_if_done(key);
     }
 

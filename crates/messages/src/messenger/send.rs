@@ -4,11 +4,11 @@
 use barewire_endpoint::{ChannelId, HEAD_MAX};
 use barewire_link::Link;
 
-use super::{Messenger, OF_ACCESS, OF_NO_SEND, OF_SERVED, State, of_no_send};
+use super::{Messenger, OF_ACCESS, OF_DATA, OF_NO_SEND, OF_SERVED, State, of_no_send};
 use crate::completion::{Failure, Operation, Outcome, PostError};
 use crate::header::{Header, Label};
 use crate::memory::{Origin, Part};
-use crate::peers::{Out, PeerId};
+use crate::peers::{BACKGROUND, Out, PeerId, USUAL};
 use crate::slab::Key;
 
 /// How far a message must have got when its send is completed.
@@ -149,7 +149,7 @@ impl<L: Link> Messenger<L> {
                 continue;
             }
             if let Some(send) = self.state.sends.remove(key) {
-                self.state.peers.at(send.peer).under_way -= 1;
+                self.state.peers.at(send.peer).under_way[USUAL] -= 1;
                 self.state.fail(context, send.options.note, Operation::Send, Failure::Cancelled);
                 return true;
             }
@@ -163,19 +163,23 @@ impl<L: Link> Messenger<L> {
         let most = self.state.config.descriptors_per_peer;
         let peer = self.state.peers.at(to);
         let Some(channel) = peer.channel else { return self.connect(to) };
-        if peer.under_way >= UNDER_WAY_UNOPENED {
+        if peer.under_way[USUAL] >= UNDER_WAY_UNOPENED {
             peer.is_open = peer.is_open || self.endpoint.is_open(channel);
-            if !peer.is_open || peer.under_way >= most {
+            let has_data = peer.under_way[BACKGROUND] > 0 || !peer.outgoing[BACKGROUND].is_empty();
+            let most = if has_data { most.div_ceil(2) } else { most };
+            if !peer.is_open || peer.under_way[USUAL] >= most {
                 return Err(PostError::Full);
             }
         }
         Ok(channel)
     }
 
-    /// The same for data that lets other messages pass: it leaves them half of the room.
-    pub(super) fn room_in_background(&mut self, to: PeerId) -> Result<ChannelId, PostError> {
-        let most = (self.state.config.descriptors_per_peer / 2).max(1);
-        if self.state.peers.at(to).under_way >= most { Err(PostError::Full) } else { self.room_for(to) }
+    /// The same for data: neither it nor what passes it takes all of the room, so that both go on.
+    pub(super) fn room_in_background(&mut self, to: PeerId) -> Option<ChannelId> {
+        let most = self.state.config.descriptors_per_peer;
+        let peer = self.state.peers.at(to);
+        let [usual, background] = peer.under_way;
+        peer.channel.filter(|_| background < most.div_ceil(2) && usual + background < most.max(2))
     }
 
     /// And for one more operation.
@@ -235,7 +239,7 @@ impl<L: Link> Messenger<L> {
             let head_bytes = Header::Eager { label, confirm: None }.encode(&mut head);
             let sent = self.endpoint.send(channel, &head[..head_bytes], body, of_no_send(to));
             sent.map_err(|_| PostError::Full)?;
-            self.state.peers.at(to).under_way += 1;
+            self.state.peers.at(to).under_way[USUAL] += 1;
             self.state.complete(options.context, options.note, Outcome::Sent, options.is_silent);
             return Ok(());
         }
@@ -288,14 +292,14 @@ impl<L: Link> Messenger<L> {
             self.state.sends.remove(send);
             return Err(PostError::Full);
         }
-        self.state.handed(to, send);
+        self.state.handed(to, send, USUAL);
         Ok(())
     }
 
     /// Sends what the receiver wants. False if something is left.
     pub(super) fn send_data(&mut self, to: PeerId, send: Key) -> bool {
         loop {
-            let Ok(channel) = self.room_in_background(to) else { return false };
+            let Some(channel) = self.room_in_background(to) else { return false };
             let Some(Send { origin, stage: Stage::Answered { receive, wanted, handed }, .. }) =
                 self.state.sends.get(send)
             else {
@@ -317,18 +321,18 @@ impl<L: Link> Messenger<L> {
                 let part = &part[..part.len().min(most)];
                 // SAFETY: as of an eager message that is lent; a send that was asked for is completed only when the
                 // endpoint has told of all its messages.
-                (unsafe { self.endpoint.send_lent_in_background(channel, head, part, send) }, part.len())
+                (unsafe { self.endpoint.send_lent_in_background(channel, head, part, OF_DATA | send) }, part.len())
             } else {
                 // Parts that are short go together in one frame.
                 self.packed.resize(copied_max.min(rest.try_into().unwrap_or(usize::MAX)), 0);
                 let bytes = origin.copy(*handed, &mut self.packed);
-                (self.endpoint.send_in_background(channel, head, &self.packed[..bytes], send), bytes)
+                (self.endpoint.send_in_background(channel, head, &self.packed[..bytes], OF_DATA | send), bytes)
             };
             if sent.is_err() {
                 return false;
             }
             *handed += bytes as u64;
-            self.state.handed(to, send);
+            self.state.handed(to, send, BACKGROUND);
         }
     }
 }
@@ -349,8 +353,8 @@ impl Send {
 impl State {
     /// The endpoint has one more message of a send's.
     #[inline]
-    fn handed(&mut self, to: PeerId, send: Key) {
-        self.peers.at(to).under_way += 1;
+    fn handed(&mut self, to: PeerId, send: Key, class: usize) {
+        self.peers.at(to).under_way[class] += 1;
         if let Some(send) = self.sends.get(send) {
             send.under_way += 1;
         }
@@ -361,18 +365,22 @@ impl State {
     pub(super) fn handed_over(&mut self, context: u64, is_sent: bool) {
         if context & (OF_NO_SEND | OF_ACCESS | OF_SERVED) != 0 {
             match context {
-                _ if context & OF_NO_SEND != 0 => self.peers.at(PeerId::from_number(context as u32)).under_way -= 1,
+                _ if context & OF_NO_SEND != 0 => {
+                    self.peers.at(PeerId::from_number(context as u32)).under_way[USUAL] -= 1;
+                }
                 _ if context & OF_ACCESS != 0 => self.access_handed_over(context & !OF_ACCESS),
                 _ => self.served_handed_over(context & !OF_SERVED),
             }
             return;
         }
-        let Some(send) = self.sends.get(context) else { return };
+        let class = if context & OF_DATA == 0 { USUAL } else { BACKGROUND };
+        let key = context & !OF_DATA;
+        let Some(send) = self.sends.get(key) else { return };
         send.under_way -= 1;
         let peer = send.peer;
-        self.peers.at(peer).under_way -= 1;
+        self.peers.at(peer).under_way[class] -= 1;
         if is_sent {
-            self.complete_if_done(context);
+            self.complete_if_done(key);
         }
     }
 

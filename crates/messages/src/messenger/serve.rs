@@ -10,7 +10,7 @@ use super::{Messenger, OF_SERVED, State};
 use crate::atomic::{AtomicOperation, apply};
 use crate::completion::{Completion, Outcome, RemoteWrite};
 use crate::header::{Atomic, Header};
-use crate::peers::{Out, PeerId, Writing};
+use crate::peers::{BACKGROUND, Out, PeerId, Writing};
 use crate::regions::{Access, Refusal, Remote};
 use crate::slab::Key;
 
@@ -38,7 +38,7 @@ impl<L: Link> Messenger<L> {
     /// Returns what was read, or what is left of it. False if something is left.
     pub(super) fn send_served(&mut self, to: PeerId, key: Key) -> bool {
         loop {
-            let Ok(channel) = self.room_in_background(to) else { return false };
+            let Some(channel) = self.room_in_background(to) else { return false };
             let Some(served) = self.state.served.get(key) else { return true };
             let (number, handed) = (served.number, served.handed);
             let Some(region) = self.state.regions.get(served.region) else {
@@ -70,7 +70,7 @@ impl<L: Link> Messenger<L> {
             if sent.is_err() {
                 return false;
             }
-            self.state.peers.at(to).under_way += 1;
+            self.state.peers.at(to).under_way[BACKGROUND] += 1;
             let Some(served) = self.state.served.get(key) else { return true };
             served.under_way += 1;
             served.handed += bytes as u64;
@@ -249,7 +249,7 @@ impl State {
         let Some(served) = self.served.get(key) else { return };
         served.under_way -= 1;
         let (peer, is_over) = (served.peer, served.under_way == 0 && served.is_answered);
-        self.peers.at(peer).under_way -= 1;
+        self.peers.at(peer).under_way[BACKGROUND] -= 1;
         if is_over {
             self.served.remove(key);
         }
