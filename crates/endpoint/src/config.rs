@@ -40,12 +40,6 @@ pub struct Config {
 }
 
 impl Config {
-    /// A channel has at most its queue of 128 frames in slots for long messages, and streams no faster with more slots
-    /// than that (measured with 64 to 1024, `docs/performance.md`): twice as many, so that a peer which stands still
-    /// leaves another's long messages as many.
-    pub const SLOTS: u16 = 256;
-    /// As many short messages as there are slots. Streams of them are alike with 128 to 512, and 4 % slower with 64.
-    pub const SEND_DESCRIPTORS: u16 = 256;
     /// More than a job of MPI has ranks on a small cluster, at 200 bytes each.
     pub const CHANNELS: u16 = 1024;
     /// The processes of a job start within seconds of each other.
@@ -95,8 +89,8 @@ impl Config {
         let mut config = Self {
             sap,
             framing,
-            send_descriptors: Self::SEND_DESCRIPTORS,
-            slots: Self::SLOTS,
+            send_descriptors: Tuning::SEND_DESCRIPTORS,
+            slots: Tuning::SLOTS,
             channels: Self::CHANNELS,
             accepts: true,
             waiting: Waiting::default(),

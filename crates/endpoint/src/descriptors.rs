@@ -4,6 +4,7 @@
 use barewire_llc::message::{Cutter, Fragment};
 
 use crate::slots::{Lent, Slot};
+use crate::waiting_messages::Order;
 
 /// Names a descriptor.
 pub(crate) type DescriptorId = u16;
@@ -62,6 +63,12 @@ impl Descriptors {
 
     pub fn is_full(&self) -> bool {
         self.free.is_empty()
+    }
+
+    /// What is in the background leaves the rest to what is not.
+    pub fn is_full_for(&self, order: Order) -> bool {
+        let kept = if order == Order::Background { self.entries.len() / 4 } else { 0 };
+        self.free.len() <= kept
     }
 
     #[inline]

@@ -13,8 +13,6 @@ use barewire_shm::PipeConfig;
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::config::Config;
-
 /// Names the file, instead of the two places where it is looked for.
 pub const TUNING_VARIABLE: &str = "BAREWIRE_TUNING";
 /// The machine's, for all users; under the user's own configuration folder the same name below `barewire` goes first.
@@ -61,6 +59,12 @@ impl Tuning {
     pub const EAGER_BYTES: usize = 16 << 10;
     /// Of the longest message that may be sent eagerly: a receiver keeps four for each peer.
     pub const EAGER_BYTES_MAX: usize = 1 << 20;
+    /// A channel has at most its queue of 128 frames in slots for long messages, and streams no faster with more slots
+    /// than that (measured with 64 to 1024, `docs/performance.md`): twice as many, so that a peer which stands still
+    /// leaves another's long messages as many.
+    pub const SLOTS: u16 = 256;
+    /// As many short messages as there are slots. Streams of them are alike with 128 to 512, and 4 % slower with 64.
+    pub const SEND_DESCRIPTORS: u16 = 256;
 }
 
 impl Default for Tuning {
@@ -72,8 +76,8 @@ impl Default for Tuning {
             window: usize::from(bounds::WINDOW),
             acknowledge_every: usize::from(bounds::ACKNOWLEDGE_EVERY),
             acknowledge_delay_us: bounds::ACKNOWLEDGE_DELAY.as_micros() as usize,
-            slots: usize::from(Config::SLOTS),
-            send_descriptors: usize::from(Config::SEND_DESCRIPTORS),
+            slots: usize::from(Self::SLOTS),
+            send_descriptors: usize::from(Self::SEND_DESCRIPTORS),
             pipe_ring_bytes: PipeConfig::default().ring_bytes,
         }
     }

@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use barewire_endpoint::{ChannelId, Config, Ending, Inbox, InboxConfig, Piece, SendError, Sink};
+use barewire_endpoint::{ChannelId, Config, Ending, Inbox, InboxConfig, Piece, SendError, Sink, Tuning};
 use common::*;
 
 #[test]
@@ -78,7 +78,7 @@ fn events_that_nobody_takes_are_bounded() {
     for is_local in [false, true] {
         let (mut a, mut b) = two(is_local);
         let (to_b, _) = join(&mut a, &mut b);
-        let most = u64::from(Config::SEND_DESCRIPTORS);
+        let most = u64::from(Tuning::SEND_DESCRIPTORS);
         let mut sent = 0;
         for _ in 0..20 * most {
             sent += u64::from(a.endpoint.send(to_b, &[], &[1; 8], sent).is_ok());

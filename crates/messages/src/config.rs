@@ -25,8 +25,8 @@ pub struct Config {
     pub peers: usize,
     /// Bytes of a write to a peer's memory that go in one message of the endpoint's, which takes 4 GiB at most.
     pub cut_bytes: u32,
-    /// Frames of a rendezvous that go in one message of the endpoint's: others to the same peer, such as the leave to
-    /// send for its own, wait for the end of one at most.
+    /// Frames of a rendezvous that go in one message of the endpoint's, 1 to 4096: others to the same peer, such as the
+    /// leave to send for its own, wait for the end of one and for what the engine or the pipe holds.
     pub cut_frames: usize,
 }
 

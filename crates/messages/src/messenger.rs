@@ -254,7 +254,9 @@ impl<L: Link> Messenger<L> {
 
     /// False if something is left.
     fn send_due_to(&mut self, peer: PeerId) -> bool {
-        [USUAL, BACKGROUND].into_iter().all(|class| self.send_class_to(peer, class))
+        // Each of them may have room that the other has not.
+        let left = [USUAL, BACKGROUND].map(|class| !self.send_class_to(peer, class));
+        left == [false, false]
     }
 
     fn send_class_to(&mut self, peer: PeerId, class: usize) -> bool {

@@ -371,11 +371,13 @@ fn memory_that_is_taken_back_is_left_alone() {
             if way == "wire" { wire(config, &ConnectionConfig::default(), faults, seed) } else { host(config) };
         let [to, _] = introduce(&mut pair);
         let mut generator = fastrand::Rng::with_seed(seed);
-        let (held, message) = (bytes(500_000, 1), bytes(500_000, 2));
-        let (mut readable, mut writable) = (held.clone(), vec![0; 500_000]);
+        // More than the endpoint is given at once, and much more.
+        let length = [500_000, 3_000_000][generator.usize(..2)];
+        let (held, message) = (bytes(length, 1), bytes(length, 2));
+        let (mut readable, mut writable) = (held.clone(), vec![0; length]);
         register(&mut pair[1], &mut readable, Access::ALL, 1);
         register(&mut pair[1], &mut writable, Access::ALL, 2);
-        let mut back = vec![0; 500_000];
+        let mut back = vec![0; length];
         read(&mut pair, to, Remote { key: 1, offset: 0 }, &[Part::into(&mut back)], 1);
         write(&mut pair, to, Remote { key: 2, offset: 0 }, &[Part::of(&message)], None, 2);
         for _ in 0..generator.usize(..300) {

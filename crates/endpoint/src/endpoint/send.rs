@@ -14,6 +14,7 @@ use crate::descriptors::{Content, DescriptorId, HEAD_MAX};
 use crate::error::{EndpointError, SendError};
 use crate::sink::Class;
 use crate::slots::Lent;
+use crate::waiting_messages::Order;
 
 /// Frames handed to the engine before they are sent: so many are still in the nearest cache when the kernel copies
 /// them.
@@ -60,7 +61,7 @@ impl<L: Link> Endpoint<L> {
     /// [`SendError`]; nothing was taken then.
     #[inline]
     pub fn send(&mut self, to: ChannelId, head: &[u8], body: &[u8], context: u64) -> Result<(), SendError> {
-        self.send_copied(to, head, body, context, false)
+        self.send_copied(to, head, body, context, Order::Usual { frames: 1 })
     }
 
     /// As [`send`](Self::send); while it waits, messages that are sent later pass it, but for those in the background.
@@ -74,7 +75,7 @@ impl<L: Link> Endpoint<L> {
         body: &[u8],
         context: u64,
     ) -> Result<(), SendError> {
-        self.send_copied(to, head, body, context, true)
+        self.send_copied(to, head, body, context, Order::Background)
     }
 
     #[inline]
@@ -84,7 +85,7 @@ impl<L: Link> Endpoint<L> {
         head: &[u8],
         body: &[u8],
         context: u64,
-        is_background: bool,
+        order: Order,
     ) -> Result<(), SendError> {
         let bytes = head.len() + body.len();
         if head.len() > HEAD_MAX || bytes > self.copied_max() {
@@ -94,19 +95,19 @@ impl<L: Link> Endpoint<L> {
         let channel = self.channels.get(to).filter(|channel| channel.takes_messages()).ok_or(SendError::Ended)?;
         let (_, whole) = begin(bytes, self.room);
         let front = Front::new(&whole.expect("every message has a first fragment"), head);
-        if let (Way::Local { pipe, .. }, true) = (&mut channel.way, channel.queue.lets_pass(is_background))
+        if let (Way::Local { pipe, .. }, true) = (&mut channel.way, channel.queue.lets_pass(order))
             && pipe.send(front.after(Kind::Fragment, &mut [0; FRONT_MAX]), body)
         {
-            channel.queue.has_passed();
+            channel.queue.note_passing(order);
             self.events.push_back(Event::Sent { context });
             return Ok(());
         }
-        if self.descriptors.is_full() {
+        if self.descriptors.is_full_for(order) {
             return Err(SendError::Full);
         }
         let slot = self.port.slots.fill(front.bytes(), body).ok_or(SendError::Full)?;
         let added = self.descriptors.add(context, Some(to.index), Content::Slot(slot));
-        self.enqueue(to.index, added.expect("there is a descriptor"), is_background);
+        self.enqueue(to.index, added.expect("there is a descriptor"), order);
         Ok(())
     }
 
@@ -120,7 +121,7 @@ impl<L: Link> Endpoint<L> {
     /// endpoint is dropped.
     pub unsafe fn send_lent(&mut self, to: ChannelId, head: &[u8], body: &[u8], context: u64) -> Result<(), SendError> {
         // SAFETY: the caller's promise.
-        unsafe { self.lend(to, head, body, context, false) }
+        unsafe { self.lend(to, head, body, context, Order::Usual { frames: 1 + (body.len() / self.room) as u32 }) }
     }
 
     /// As [`send_lent`](Self::send_lent); while it waits, messages that are sent later pass it, but for those in the
@@ -139,7 +140,7 @@ impl<L: Link> Endpoint<L> {
         context: u64,
     ) -> Result<(), SendError> {
         // SAFETY: the caller's promise.
-        unsafe { self.lend(to, head, body, context, true) }
+        unsafe { self.lend(to, head, body, context, Order::Background) }
     }
 
     /// Bytes of a body that fill so many frames, behind a head.
@@ -156,7 +157,7 @@ impl<L: Link> Endpoint<L> {
         head: &[u8],
         body: &[u8],
         context: u64,
-        is_background: bool,
+        order: Order,
     ) -> Result<(), SendError> {
         let bytes = head.len() + body.len();
         if head.len() > HEAD_MAX || u32::try_from(bytes).is_err() {
@@ -164,13 +165,16 @@ impl<L: Link> Endpoint<L> {
         }
         self.check_events()?;
         self.channels.get(to).filter(|channel| channel.takes_messages()).ok_or(SendError::Ended)?;
+        if self.descriptors.is_full_for(order) {
+            return Err(SendError::Full);
+        }
         let mut copy = [0; HEAD_MAX];
         copy[..head.len()].copy_from_slice(head);
         // SAFETY: the caller's promise.
         let body = unsafe { Lent::new(body) };
         let content = Content::Lent { head: copy, head_bytes: head.len() as u8, body, cut: None };
         let message = self.descriptors.add(context, Some(to.index), content).ok_or(SendError::Full)?;
-        self.enqueue(to.index, message, is_background);
+        self.enqueue(to.index, message, order);
         Ok(())
     }
 
@@ -258,18 +262,18 @@ impl<L: Link> Endpoint<L> {
         Ok(())
     }
 
-    /// Puts a message behind the others of its channel, or hands it on if it is alone.
+    /// Hands a message on if nothing of its channel goes before it, or lets it wait.
     #[inline]
-    fn enqueue(&mut self, index: u16, message: DescriptorId, is_background: bool) {
-        let is_next = self.channels.at(index).is_some_and(|channel| channel.queue.lets_pass(is_background));
+    fn enqueue(&mut self, index: u16, message: DescriptorId, order: Order) {
+        let is_next = self.channels.at(index).is_some_and(|channel| channel.queue.lets_pass(order));
         // What goes wrong with the link shows in the next progress.
         let is_done = is_next && self.hand_on(message).is_ok_and(|handed| handed == Handed::All);
         let is_begun = !is_done && self.is_begun(message);
         if let Some(channel) = self.channels.at(index) {
             if is_done {
-                return channel.queue.has_passed();
+                return channel.queue.note_passing(order);
             }
-            channel.queue.push(message, is_background, is_begun);
+            channel.queue.push(message, order, is_begun);
         }
         self.take_turn(index);
     }
@@ -403,6 +407,9 @@ impl<L: Link> Endpoint<L> {
                     let part = part_of(fragment, head, body);
                     let front = Front::new(fragment, if fragment.start == 0 { head } else { &[] });
                     if !pipe.send(front.after(Kind::Fragment, &mut [0; FRONT_MAX]), part) {
+                        if fragment.start == 0 {
+                            *cut = None;
+                        }
                         return Handed::Stuck;
                     }
                     *next = cutter.next();

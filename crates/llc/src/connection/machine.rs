@@ -69,8 +69,8 @@ pub(crate) struct Machine {
     /// Not later than the earliest of the timers: they are often put off, and only looked at when this has come.
     wake: Instant,
     last_heard: Instant,
-    /// When the peer last had all that it was taken to have.
-    confirmed: Instant,
+    /// Since when the peer has said nothing but that it lacks what it was taken to have; never, usually.
+    contradicted: Instant,
     frmr: FrmrInformation,
     pub round_trip: RoundTrip,
     polls: Polls,
@@ -161,7 +161,7 @@ impl Machine {
             timers: [Instant::NEVER; Timer::COUNT],
             wake: Instant::NEVER,
             last_heard: now,
-            confirmed: now,
+            contradicted: Instant::NEVER,
             frmr: FrmrInformation([0; 5]),
             round_trip: RoundTrip::new(&parameters),
             polls: Polls::NONE,
@@ -185,7 +185,7 @@ impl Machine {
                 && progress <= outstanding
                 && information.len() <= usize::from(self.parameters.information_max)
             {
-                (self.last_heard, self.confirmed) = (now, now);
+                (self.last_heard, self.contradicted) = (now, Instant::NEVER);
                 self.heard();
                 self.deliver();
                 self.update_nr(progress, now);
@@ -472,12 +472,13 @@ impl Machine {
         }
         if u32::from(progress) <= self.outstanding() || mutant!(self, NrUnchecked) {
             context.nr = nr;
-            self.confirmed = context.now;
+            self.contradicted = Instant::NEVER;
             return Ok(true);
         }
         let is_stale = SequenceNumber::MODULUS - progress <= bounds::STALE_NR_MAX && self.touched;
-        let is_contradicted = self.confirmed.after(self.parameters.stall_limit_ns) <= context.now;
-        if is_stale && !is_contradicted { Ok(false) } else { Err(FrmrInformation::Z) }
+        self.contradicted = self.contradicted.min(context.now);
+        let is_for_long = self.contradicted.after(self.parameters.stall_limit_ns) <= context.now;
+        if is_stale && !is_for_long { Ok(false) } else { Err(FrmrInformation::Z) }
     }
 
     fn context(&self, now: Instant, cause: Cause) -> Context {
@@ -607,7 +608,7 @@ impl Machine {
         (self.touched, self.is_held) = (false, false);
         self.polls = Polls::NONE;
         self.doubts = 0;
-        (self.last_heard, self.confirmed) = (now, now);
+        (self.last_heard, self.contradicted) = (now, Instant::NEVER);
         self.round_trip.cancel();
     }
 

@@ -24,7 +24,7 @@ pub(super) struct Expected(u8);
 pub(super) struct Distance {
     pub ahead: u16,
     pub behind: u16,
-    /// It came later than after a window's PDUs, which is known only where rounds are counted.
+    /// It is outside of the window, which only lateness explains: known only where rounds are counted.
     pub is_late: bool,
 }
 
@@ -61,7 +61,7 @@ impl Expected {
         };
         let ahead = number(octet, ns).wrapping_sub(number(self.0, vr)) % MODULUS;
         let behind = MODULUS - ahead;
-        Distance { ahead, behind, is_late: behind > u16::from(window) && behind <= MODULUS / 2 }
+        Distance { ahead, behind, is_late: ahead >= u16::from(window) && behind > u16::from(window) }
     }
 }
 
@@ -78,7 +78,9 @@ mod tests {
             let vr = SequenceNumber::wrapping(count);
             assert!(expected.is(Some(of(count) | 3)) && expected.is(None));
             assert!(!expected.is(Some(of(count + 128))) && !expected.is(Some(of(count + 8192 - 128))));
-            for (back, is_late) in [(1, false), (63, false), (64, true), (128, true), (4096, true), (4097, false)] {
+            for (back, is_late) in
+                [(1, false), (63, false), (64, true), (128, true), (4096, true), (8128, true), (8130, false)]
+            {
                 let Some(other) = count.checked_sub(back) else { continue };
                 let found = expected.distance(SequenceNumber::wrapping(other), vr, Some(of(other)), 63);
                 assert_eq!((u32::from(found.behind), found.is_late), (back, is_late), "{count} and {other}");

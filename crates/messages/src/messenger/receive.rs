@@ -439,7 +439,9 @@ impl State {
         if let Some(held) = self.held.get(key) {
             held.ticket = Some(ticket);
         }
-        if self.held_bytes > self.config.unexpected_bytes / 2 && !self.peers.at(envelope.source).was_asked_to_announce {
+        let runs_short =
+            self.held_bytes > self.config.unexpected_bytes / 2 || self.held.len() > self.config.unexpected_messages / 2;
+        if runs_short && !self.peers.at(envelope.source).was_asked_to_announce {
             self.peers.at(envelope.source).was_asked_to_announce = true;
             self.asked_to_announce.push(envelope.source);
             self.enqueue(envelope.source, Out::Control(Header::Announce));
@@ -451,7 +453,9 @@ impl State {
     fn release(&mut self, key: Key) -> Option<Held> {
         let held = self.held.remove(key)?;
         self.held_bytes -= held.content.reserved(&held.envelope);
-        if self.held_bytes < self.config.unexpected_bytes / 4 {
+        let has_plenty = self.held_bytes < self.config.unexpected_bytes / 4
+            && self.held.len() <= self.config.unexpected_messages / 4;
+        if has_plenty {
             while let Some(peer) = self.asked_to_announce.pop() {
                 self.peers.at(peer).was_asked_to_announce = false;
                 self.enqueue(peer, Out::Control(Header::Resume));

@@ -41,6 +41,12 @@ const EAGER_HEAD_MAX: usize = 25;
 /// Messages that a peer may have under way before it has answered: several peers that are not there must leave room.
 const UNDER_WAY_UNOPENED: u16 = 2;
 
+/// Long parts of data to a peer that the endpoint has, at most: more than the engine holds, and so few that peers which
+/// take nothing leave descriptors to others.
+const PARTS_UNDER_WAY: u16 = 3;
+/// Frames of a part, at most.
+const CUT_FRAMES_MAX: usize = 4096;
+
 /// A send that is not completed.
 pub(super) struct Send {
     pub peer: PeerId,
@@ -174,12 +180,14 @@ impl<L: Link> Messenger<L> {
         Ok(channel)
     }
 
-    /// The same for data: neither it nor what passes it takes all of the room, so that both go on.
-    pub(super) fn room_in_background(&mut self, to: PeerId) -> Option<ChannelId> {
+    /// The same for data, and how many long parts of it there is room for: neither it nor what passes it takes all of the
+    /// room, so that both go on.
+    pub(super) fn room_in_background(&mut self, to: PeerId) -> Option<(ChannelId, u16)> {
         let most = self.state.config.descriptors_per_peer;
         let peer = self.state.peers.at(to);
         let [usual, background] = peer.under_way;
-        peer.channel.filter(|_| background < most.div_ceil(2) && usual + background < most.max(2))
+        let channel = peer.channel.filter(|_| background < most.div_ceil(2) && usual + background < most.max(2))?;
+        Some((channel, PARTS_UNDER_WAY.saturating_sub(background)))
     }
 
     /// And for one more operation.
@@ -299,7 +307,7 @@ impl<L: Link> Messenger<L> {
     /// Sends what the receiver wants. False if something is left.
     pub(super) fn send_data(&mut self, to: PeerId, send: Key) -> bool {
         loop {
-            let Some(channel) = self.room_in_background(to) else { return false };
+            let Some((channel, parts_left)) = self.room_in_background(to) else { return false };
             let Some(Send { origin, stage: Stage::Answered { receive, wanted, handed }, .. }) =
                 self.state.sends.get(send)
             else {
@@ -317,7 +325,11 @@ impl<L: Link> Messenger<L> {
             let part = &part[..rest.min(part.len() as u64) as usize];
             let copied_max = self.endpoint.copied_max() - head_bytes;
             let (sent, bytes) = if part.len() > copied_max.min(self.endpoint.copied_best()) {
-                let most = self.endpoint.body_of_frames(self.state.config.cut_frames, head_bytes);
+                if parts_left == 0 {
+                    return false;
+                }
+                let frames = self.state.config.cut_frames.clamp(1, CUT_FRAMES_MAX);
+                let most = self.endpoint.body_of_frames(frames, head_bytes);
                 let part = &part[..part.len().min(most)];
                 // SAFETY: as of an eager message that is lent; a send that was asked for is completed only when the
                 // endpoint has told of all its messages.

@@ -38,16 +38,20 @@ impl<L: Link> Messenger<L> {
     /// Returns what was read, or what is left of it. False if something is left.
     pub(super) fn send_served(&mut self, to: PeerId, key: Key) -> bool {
         loop {
-            let Some(channel) = self.room_in_background(to) else { return false };
+            let Some((channel, parts_left)) = self.room_in_background(to) else { return false };
             let Some(served) = self.state.served.get(key) else { return true };
             let (number, handed) = (served.number, served.handed);
             let Some(region) = self.state.regions.get(served.region) else {
+                // Behind what was returned before: it ends the read.
                 let refused = Header::Done { number, result: Err(Refusal::Deregistered) };
-                let is_sent = self.send_copied(to, &refused, &[]);
-                if is_sent {
+                let mut head = [0; HEAD_MAX];
+                let head_bytes = refused.encode(&mut head);
+                let sent = self.endpoint.send_in_background(channel, &head[..head_bytes], &[], OF_SERVED | key);
+                if sent.is_ok() {
+                    self.state.returned_part(to, key, 0);
                     self.state.answered_read(key);
                 }
-                return is_sent;
+                return sent.is_ok();
             };
             let (from, rest) = (served.offset + handed, served.length - handed);
             let part = region.origin.contiguous(from);
@@ -57,6 +61,9 @@ impl<L: Link> Messenger<L> {
             let head = &head[..head_bytes];
             let copied_max = self.endpoint.copied_max() - head_bytes;
             let is_lent = part.len() > copied_max.min(self.endpoint.copied_best());
+            if is_lent && parts_left == 0 {
+                return false;
+            }
             let context = OF_SERVED | key;
             let (sent, bytes) = if is_lent {
                 // SAFETY: registered memory stays until it is deregistered, and then the endpoint copies what it still
@@ -70,11 +77,7 @@ impl<L: Link> Messenger<L> {
             if sent.is_err() {
                 return false;
             }
-            self.state.peers.at(to).under_way[BACKGROUND] += 1;
-            let Some(served) = self.state.served.get(key) else { return true };
-            served.under_way += 1;
-            served.handed += bytes as u64;
-            if served.handed == served.length {
+            if self.state.returned_part(to, key, bytes as u64) {
                 self.state.answered_read(key);
                 return true;
             }
@@ -230,6 +233,15 @@ impl State {
 
     fn done(&mut self, peer: PeerId, number: u64, result: Result<(), Refusal>) {
         self.enqueue(peer, Out::Control(Header::Done { number, result }));
+    }
+
+    /// The endpoint has one more message of an answer, with so many bytes. Whether all was returned.
+    fn returned_part(&mut self, to: PeerId, key: Key, bytes: u64) -> bool {
+        self.peers.at(to).under_way[BACKGROUND] += 1;
+        let Some(served) = self.served.get(key) else { return true };
+        served.under_way += 1;
+        served.handed += bytes;
+        served.handed == served.length
     }
 
     /// The endpoint has all of an answer.
