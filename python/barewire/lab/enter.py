@@ -81,31 +81,42 @@ def main(arguments: list[str]) -> NoReturn:
 
 def _supervise(link: socket.socket, command: list[str], cpus: set[int], mask: set[int]) -> NoReturn:
     """Start the command, pass signals to it and its status back; end it when the other end of `link` is gone."""
-    signal.signal(signal.SIGCHLD, lambda _number, _frame: _report(link, child))
+    # A handler in Python would run after a blocking call that a signal came just before: a byte in a pipe is not late.
+    news, told = os.pipe()
+    os.set_blocking(news, False)
+    os.set_blocking(told, False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
     parent_read, parent_write = os.pipe()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # until `child` is known
     child = os.fork()
     if child == 0:
+        signal.set_wakeup_fd(-1)
         os.close(parent_write)
         _become(command, cpus, mask, parent_read)
-    _keep_only(link, parent_write)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-    while number := link.recv(1):
-        os.kill(child, number[0])
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    os._exit(0)
+    _keep_only(link, parent_write, news, told)
+    while True:
+        ready = select.select([link.fileno(), news], [], [])[0]
+        if news in ready:
+            os.read(news, select.PIPE_BUF)
+            _report(link, child)
+        if link.fileno() in ready:
+            number = link.recv(1)
+            if not number:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                os._exit(0)
+            os.kill(child, number[0])
 
 
 def _report(link: socket.socket, child: int) -> None:
-    ended, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
-    if ended == 0:
-        return
-    with contextlib.suppress(OSError):
-        link.send(_STATUS.pack(status))
-    if not os.WIFSTOPPED(status):
-        os._exit(0)
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
+        if ended == 0:
+            return
+        with contextlib.suppress(OSError):
+            link.send(_STATUS.pack(status))
+        if not os.WIFSTOPPED(status):
+            os._exit(0)
 
 
 def _keep_only(*kept: socket.socket | int) -> None:
