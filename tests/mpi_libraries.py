@@ -47,8 +47,8 @@ def needs(fabric: str) -> None:
 def launched(*arguments: str) -> "subprocess.CompletedProcess[str]":
     """Run a program without MPI by `barewire run`, three times at most: launchers have defects of their own.
 
-    On a busy machine MPICH's is now and then ended by a broken pipe, and Open MPI 5's is reported to hang when all ranks
-    have ended (openpmix/prrte#1839).
+    On a busy machine MPICH's is now and then ended by a broken pipe, and Open MPI 5's is reported to hang when all
+    ranks have ended (openpmix/prrte#1839).
     """
     for _ in range(2):
         try:
