@@ -27,10 +27,9 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 os.environ.setdefault("OMPI_MCA_odls_base_sigkill_timeout", "0")
 
 
-def barewire(*arguments: str, timeout: float = 170, **options: Any) -> "subprocess.CompletedProcess[str]":
+def barewire(*arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
     """Run the command of this checkout to its end."""
-    command = [BAREWIRE, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, **options)
+    return subprocess.run([BAREWIRE, *arguments], capture_output=True, text=True, timeout=170, check=False, **options)
 
 
 def bench_json(*arguments: str) -> dict[str, Any]:

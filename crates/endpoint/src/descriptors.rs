@@ -4,7 +4,6 @@
 use barewire_llc::message::{Cutter, Fragment};
 
 use crate::slots::{Lent, Slot};
-use crate::waiting_messages::Order;
 
 /// Names a descriptor.
 pub(crate) type DescriptorId = u16;
@@ -43,17 +42,17 @@ pub(crate) enum Content {
     Gone,
 }
 
-/// All of them.
-pub(crate) struct Descriptors {
-    entries: Vec<Option<Descriptor>>,
-    free: Vec<DescriptorId>,
-}
-
 impl Content {
     /// Whether nothing has been handed on.
     pub fn is_untouched(&self) -> bool {
         matches!(self, Self::Slot(_) | Self::Lent { cut: None, .. })
     }
+}
+
+/// All of them.
+pub(crate) struct Descriptors {
+    entries: Vec<Option<Descriptor>>,
+    free: Vec<DescriptorId>,
 }
 
 impl Descriptors {
@@ -65,10 +64,9 @@ impl Descriptors {
         self.free.is_empty()
     }
 
-    /// What is in the background leaves the rest to what is not.
-    pub fn is_full_for(&self, order: Order) -> bool {
-        let kept = if order == Order::Background { self.entries.len() / 4 } else { 0 };
-        self.free.len() <= kept
+    /// Whether no more than a quarter is left.
+    pub fn are_scarce(&self) -> bool {
+        self.free.len() <= self.entries.len() / 4
     }
 
     #[inline]

@@ -72,6 +72,28 @@ fn messages_in_the_background_let_others_pass() {
     }
 }
 
+/// Also of one that is under way, and of those that wait to pass it.
+#[test]
+fn all_classes_of_messages_are_told_of_when_their_channel_ends() {
+    for is_local in [false, true] {
+        let (mut a, mut b) = two(is_local);
+        let (to_b, _) = join(&mut a, &mut b);
+        let part = a.endpoint.body_of_frames(64, 0);
+        for context in 0..20 {
+            a.lend_in_background(to_b, pattern(context, part), context).unwrap();
+        }
+        for context in 20..30 {
+            a.endpoint.send(to_b, &[], b"behind what is under way", context).unwrap();
+        }
+        a.turn();
+        a.endpoint.abort(to_b, Ending::Violation);
+        until(&mut [&mut a, &mut b], "all are told of", |sides| sides[0].outcomes.len() == 30);
+        assert!(a.outcomes.values().any(|ending| *ending == Some(Ending::Violation)), "local {is_local}");
+        assert!(a.nothing_is_lent() && a.endpoint.send(to_b, &[], b"", 99) == Err(SendError::Ended));
+        until(&mut [&mut a, &mut b], "it ends", |sides| sides[0].ended.len() == 1);
+    }
+}
+
 /// Whoever never asks what became of its messages must not grow.
 #[test]
 fn events_that_nobody_takes_are_bounded() {

@@ -255,8 +255,8 @@ impl<L: Link> Messenger<L> {
     /// False if something is left.
     fn send_due_to(&mut self, peer: PeerId) -> bool {
         // Each of them may have room that the other has not.
-        let left = [USUAL, BACKGROUND].map(|class| !self.send_class_to(peer, class));
-        left == [false, false]
+        let [is_usual_done, is_data_done] = [USUAL, BACKGROUND].map(|class| self.send_class_to(peer, class));
+        is_usual_done && is_data_done
     }
 
     fn send_class_to(&mut self, peer: PeerId, class: usize) -> bool {

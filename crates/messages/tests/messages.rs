@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::time::Instant;
+
 use barewire_endpoint::{Address, Ending};
 use barewire_link::Faults;
 use barewire_llc::ConnectionConfig;
@@ -60,6 +62,44 @@ fn a_message_that_is_announced_does_not_wait_for_a_long_one_that_goes_the_other_
         assert!(place(2) < place(1), "{way}: {ended:?}");
         assert!(into_b == long && into_a == short, "{way}");
     }
+}
+
+/// Peers that have asked for long messages and take nothing of them leave others what they need.
+#[test]
+fn many_peers_that_take_nothing_do_not_stop_another() {
+    let host = new_host();
+    let number = |place: usize| (0x20 + 4 * place) as u8;
+    let mut all: Vec<_> = (0..12).map(|place| on_host(host, number(place), Config::default())).collect();
+    let addresses: Vec<_> = all.iter().map(|one| one.address()).collect();
+    let message = bytes(20_000_000, 2);
+    assert_ne!(message[0], 0);
+    let mut into = vec![vec![0; message.len()]; all.len()];
+    for (place, into) in (1..).zip(&mut into[1..]) {
+        let from = all[place].peer(addresses[0]);
+        receive(&mut all[place], exactly(from, 1), into, 1);
+        let front: *const u8 = into.as_ptr();
+        let to = all[0].peer(addresses[place]);
+        send(&mut all, 0, to, tagged(1), &message, options(place as u64, Reaches::Nowhere));
+        // All but the last stop when data flows.
+        let began = Instant::now();
+        // SAFETY: what is received goes through another pointer to the same memory.
+        while place < 11 && unsafe { front.read_volatile() } != message[0] {
+            assert!(began.elapsed() < PATIENCE, "data of {place} never flows");
+            all[0].progress().unwrap();
+            all[place].progress().unwrap();
+        }
+    }
+    let mut ends = [all.remove(0), all.remove(10)];
+    let mut is_received = false;
+    drive(&mut ends, |ends| {
+        is_received |= ends[1].poll().is_some_and(|completion| completion.context == 1);
+        is_received
+    });
+    assert!(into[11] == message);
+    assert!(
+        into[1..11].iter().all(|into| into[0] == message[0] && *into != message),
+        "the others stopped in the midst"
+    );
 }
 
 /// Whoever sends short messages until a long one is sent gets there.

@@ -24,6 +24,14 @@ const FRAMES_PER_TURN: u32 = 64;
 /// The longest front of a fragment, behind the octet that a pipe's messages begin with.
 const FRONT_MAX: usize = 1 + FIRST_HEADER + HEAD_MAX;
 
+/// What a message is sent with.
+#[derive(Clone, Copy)]
+struct Posting {
+    to: ChannelId,
+    context: u64,
+    order: Order,
+}
+
 /// How far a message could be handed on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Handed {
@@ -61,7 +69,7 @@ impl<L: Link> Endpoint<L> {
     /// [`SendError`]; nothing was taken then.
     #[inline]
     pub fn send(&mut self, to: ChannelId, head: &[u8], body: &[u8], context: u64) -> Result<(), SendError> {
-        self.send_copied(to, head, body, context, Order::Usual { frames: 1 })
+        self.copy(Posting { to, context, order: Order::Usual { frames: 1 } }, head, body)
     }
 
     /// As [`send`](Self::send); while it waits, messages that are sent later pass it, but for those in the background.
@@ -75,18 +83,12 @@ impl<L: Link> Endpoint<L> {
         body: &[u8],
         context: u64,
     ) -> Result<(), SendError> {
-        self.send_copied(to, head, body, context, Order::Background)
+        self.copy(Posting { to, context, order: Order::Background }, head, body)
     }
 
     #[inline]
-    fn send_copied(
-        &mut self,
-        to: ChannelId,
-        head: &[u8],
-        body: &[u8],
-        context: u64,
-        order: Order,
-    ) -> Result<(), SendError> {
+    fn copy(&mut self, posting: Posting, head: &[u8], body: &[u8]) -> Result<(), SendError> {
+        let Posting { to, context, order } = posting;
         let bytes = head.len() + body.len();
         if head.len() > HEAD_MAX || bytes > self.copied_max() {
             return Err(SendError::TooLong { bytes, most: self.copied_max() });
@@ -102,9 +104,7 @@ impl<L: Link> Endpoint<L> {
             self.events.push_back(Event::Sent { context });
             return Ok(());
         }
-        if self.descriptors.is_full_for(order) {
-            return Err(SendError::Full);
-        }
+        self.check_descriptors(order)?;
         let slot = self.port.slots.fill(front.bytes(), body).ok_or(SendError::Full)?;
         let added = self.descriptors.add(context, Some(to.index), Content::Slot(slot));
         self.enqueue(to.index, added.expect("there is a descriptor"), order);
@@ -120,8 +120,9 @@ impl<L: Link> Endpoint<L> {
     /// `body` must stay valid and unchanged until [`Event::Sent`] or [`Event::Failed`] has told of `context`, or the
     /// endpoint is dropped.
     pub unsafe fn send_lent(&mut self, to: ChannelId, head: &[u8], body: &[u8], context: u64) -> Result<(), SendError> {
+        let order = Order::Usual { frames: 1 + (body.len() / self.room) as u32 };
         // SAFETY: the caller's promise.
-        unsafe { self.lend(to, head, body, context, Order::Usual { frames: 1 + (body.len() / self.room) as u32 }) }
+        unsafe { self.lend(Posting { to, context, order }, head, body) }
     }
 
     /// As [`send_lent`](Self::send_lent); while it waits, messages that are sent later pass it, but for those in the
@@ -140,7 +141,7 @@ impl<L: Link> Endpoint<L> {
         context: u64,
     ) -> Result<(), SendError> {
         // SAFETY: the caller's promise.
-        unsafe { self.lend(to, head, body, context, Order::Background) }
+        unsafe { self.lend(Posting { to, context, order: Order::Background }, head, body) }
     }
 
     /// Bytes of a body that fill so many frames, behind a head.
@@ -151,30 +152,22 @@ impl<L: Link> Endpoint<L> {
 
     /// # Safety
     /// As of `send_lent`.
-    unsafe fn lend(
-        &mut self,
-        to: ChannelId,
-        head: &[u8],
-        body: &[u8],
-        context: u64,
-        order: Order,
-    ) -> Result<(), SendError> {
+    unsafe fn lend(&mut self, posting: Posting, head: &[u8], body: &[u8]) -> Result<(), SendError> {
+        let Posting { to, context, order } = posting;
         let bytes = head.len() + body.len();
         if head.len() > HEAD_MAX || u32::try_from(bytes).is_err() {
             return Err(SendError::TooLong { bytes, most: u32::MAX as usize });
         }
         self.check_events()?;
         self.channels.get(to).filter(|channel| channel.takes_messages()).ok_or(SendError::Ended)?;
-        if self.descriptors.is_full_for(order) {
-            return Err(SendError::Full);
-        }
+        self.check_descriptors(order)?;
         let mut copy = [0; HEAD_MAX];
         copy[..head.len()].copy_from_slice(head);
         // SAFETY: the caller's promise.
         let body = unsafe { Lent::new(body) };
         let content = Content::Lent { head: copy, head_bytes: head.len() as u8, body, cut: None };
-        let message = self.descriptors.add(context, Some(to.index), content).ok_or(SendError::Full)?;
-        self.enqueue(to.index, message, order);
+        let added = self.descriptors.add(context, Some(to.index), content);
+        self.enqueue(to.index, added.expect("there is a descriptor"), order);
         Ok(())
     }
 
@@ -248,6 +241,16 @@ impl<L: Link> Endpoint<L> {
     #[inline]
     fn check_events(&self) -> Result<(), SendError> {
         if self.events.len() < usize::from(self.config.send_descriptors) { Ok(()) } else { Err(SendError::Full) }
+    }
+
+    /// What goes in the background leaves a quarter of the descriptors to what does not.
+    #[inline]
+    fn check_descriptors(&self, order: Order) -> Result<(), SendError> {
+        let is_full = match order {
+            Order::Usual { .. } => self.descriptors.is_full(),
+            Order::Background => self.descriptors.are_scarce(),
+        };
+        if is_full { Err(SendError::Full) } else { Ok(()) }
     }
 
     /// Hands on messages of all channels, as far as they can go now.

@@ -14,7 +14,7 @@ use barewire_messages::{
 
 pub const MTU: usize = 1500;
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// An end of a wire under an address of its own; what is sent to nobody is lost in the other end.
 pub struct TestLink {
