@@ -278,7 +278,7 @@ fn neighbours_without_the_token_or_of_another_host_get_no_channel() {
     ];
     let mut pipes: Vec<Pipe> = hellos.iter().map(|hello| knock_as(hello, at)).collect();
     for pipe in &mut pipes {
-        pipe.send(&[0], &[3, 0, 0, 0, 2, b'n', b'o']);
+        pipe.send([&[0, 3, 0, 0, 0, 2, b'n', b'o']]);
     }
     until(&mut [&mut a], "all are gone", |_| pipes.iter_mut().all(Pipe::is_gone));
     assert_eq!(a.endpoint.counters().unwrap().strangers, hellos.len() as u64);
@@ -296,9 +296,9 @@ fn a_neighbour_whose_fragments_do_not_fit_loses_its_channel_and_others_do_not() 
     let others: [Vec<Vec<u8>>; 3] = [vec![vec![]], vec![vec![2, 3, 0, 0, 0, 0]], vec![vec![0xff]]];
     for (number, messages) in (1..).zip(fragments.into_iter().chain(others)) {
         let mut bad = knock_as(&hello, at);
-        assert!(bad.send(&[0], &[3, 0, 0, 0, 2, b'o', b'k']));
+        assert!(bad.send([&[0, 3, 0, 0, 0, 2, b'o', b'k']]));
         for message in &messages {
-            assert!(bad.send(&[], message));
+            assert!(bad.send([message]));
         }
         b.endpoint.send(from_b, &[], b"meanwhile", number).unwrap();
         until(&mut [&mut a, &mut b], "it ends", |sides| !sides[0].ended.is_empty() && bad.is_gone());

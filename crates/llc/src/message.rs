@@ -25,6 +25,14 @@ const FIRST: u8 = 0x01;
 const LAST: u8 = 0x02;
 const _: () = assert!((FIRST | LAST) & ROUND_BITS == 0);
 
+/// The bytes before the data of a message that is one fragment.
+#[inline]
+#[must_use]
+pub const fn whole(total: u32) -> [u8; FIRST_HEADER] {
+    let [a, b, c, d] = total.to_be_bytes();
+    [FIRST | LAST, a, b, c, d]
+}
+
 /// Cuts a message of known length into fragments: yields for each its header and which bytes follow.
 #[derive(Clone, Debug)]
 pub struct Cutter {
@@ -245,6 +253,7 @@ mod tests {
             let count = cutter.clone().count();
             prop_assert_eq!(count, 1 + (message.len().saturating_sub(room as usize - 5)).div_ceil(room as usize - 1));
             for (number, cut) in cutter.enumerate() {
+                prop_assert!(count > 1 || cut.header() == whole(message.len() as u32));
                 let fragment = [cut.header(), &message[cut.start as usize..cut.end as usize]].concat();
                 prop_assert!(fragment.len() <= room as usize);
                 let progress = reassembler.place(&fragment, &mut buffer).unwrap();

@@ -91,6 +91,13 @@ impl<L: Link> Datagrams<L> {
         self.state.completions.pop_front()
     }
 
+    /// Whether [`poll`](Self::poll) has one.
+    #[inline]
+    #[must_use]
+    pub fn has_completions(&self) -> bool {
+        !self.state.completions.is_empty()
+    }
+
     /// Operations that have ended.
     #[must_use]
     pub fn counts(&self) -> Counts {

@@ -167,11 +167,9 @@ impl<R: Copy> Receives<R> {
 
     #[inline]
     fn remove(&mut self, ticket: Ticket) -> R {
-        let Entry { pattern, view, .. } = *self.threads.at(ticket);
-        let (kind, count) = &mut self.views[view as usize];
-        *count -= 1;
-        let hashed = kind.hashed(view as usize, pattern.source, pattern.tag);
-        self.threads.unlink(0, ticket, hashed);
+        let view = self.threads.at(ticket).view;
+        self.views[view as usize].1 -= 1;
+        self.threads.unlink(0, ticket);
         self.threads.remove(ticket)
     }
 }
@@ -214,7 +212,7 @@ impl<M: Copy> Messages<M> {
             let &Entry { pattern: Pattern { source, tag, .. }, links, .. } = self.threads.at(ticket);
             self.threads.link(place, ticket, kind.hashed(place, source, tag));
             self.threads.at_mut(ticket).view |= 1 << place;
-            self.views[place].1 = links[ALL].1;
+            self.views[place].1 = links[ALL].behind;
         }
         self.threads.first(kind.hashed(place, pattern.source, pattern.tag))
     }
@@ -234,18 +232,18 @@ impl<M: Copy> Messages<M> {
             if entry.pattern.source.is_some_and(|source| pattern.fits(source, entry.pattern.tag)) {
                 return Some(next);
             }
-            next = entry.links[ALL].1;
+            next = entry.links[ALL].behind;
         }
         None
     }
 
     fn remove(&mut self, ticket: Ticket) -> M {
-        let Entry { pattern: Pattern { source, tag, .. }, view, links, .. } = *self.threads.at(ticket);
-        for (place, (kind, next)) in self.views.iter_mut().enumerate() {
+        let Entry { view, links, .. } = *self.threads.at(ticket);
+        for (place, (_, next)) in self.views.iter_mut().enumerate() {
             if view & 1 << place != 0 {
-                self.threads.unlink(place, ticket, kind.hashed(place, source, tag));
+                self.threads.unlink(place, ticket);
             } else if *next == ticket {
-                *next = links[ALL].1;
+                *next = links[ALL].behind;
             }
         }
         self.all.take_out(&mut self.threads.entries, ALL, ticket);
@@ -269,6 +267,20 @@ struct Ends {
 
 const EMPTY: Ends = Ends { first: NONE, last: NONE };
 
+/// Where an entry stands in a thread.
+#[derive(Clone, Copy)]
+struct Link {
+    before: Ticket,
+    behind: Ticket,
+    /// Which thread it is, where there is more than one.
+    thread: u32,
+}
+
+const UNLINKED: Link = Link { before: NONE, behind: NONE, thread: 0 };
+
+/// Threads without entries that are kept at least.
+const KEPT: usize = 64;
+
 #[derive(Clone, Copy)]
 struct Entry<T, const N: usize> {
     pattern: Pattern,
@@ -277,21 +289,33 @@ struct Entry<T, const N: usize> {
     age: u64,
     /// Of a receive: its view; of a message: a bit for each.
     view: u32,
-    /// In each thread: who is before it and behind it.
-    links: [(Ticket, Ticket); N],
+    links: [Link; N],
 }
 
 /// Entries in order of their coming, each in up to `N` threads.
 struct Threads<T, const N: usize> {
     entries: Vec<Option<Entry<T, N>>>,
     free: Vec<Ticket>,
-    ends: HashMap<Hashed, Ends, Seeded>,
+    threads: Vec<Ends>,
+    free_threads: Vec<u32>,
+    /// Threads by what their entries have in common. Those without entries stay until there are many: programs repeat
+    /// their patterns.
+    by_hashed: HashMap<Hashed, u32, Seeded>,
+    empty: usize,
     next_age: u64,
 }
 
 impl<T: Copy, const N: usize> Threads<T, N> {
     fn new() -> Self {
-        Self { entries: Vec::new(), free: Vec::new(), ends: HashMap::with_hasher(Seeded::new()), next_age: 0 }
+        Self {
+            entries: Vec::new(),
+            free: Vec::new(),
+            threads: Vec::new(),
+            free_threads: Vec::new(),
+            by_hashed: HashMap::with_hasher(Seeded::new()),
+            empty: 0,
+            next_age: 0,
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -310,7 +334,7 @@ impl<T: Copy, const N: usize> Threads<T, N> {
 
     #[inline]
     fn first(&self, hashed: Hashed) -> Option<Ticket> {
-        self.ends.get(&hashed).map(|ends| ends.first)
+        self.by_hashed.get(&hashed).map(|thread| self.threads[*thread as usize].first).filter(|first| *first != NONE)
     }
 
     /// An entry in no thread.
@@ -322,25 +346,56 @@ impl<T: Copy, const N: usize> Threads<T, N> {
         });
         let age = self.next_age;
         self.next_age += 1;
-        let links = [(NONE, NONE); N];
-        self.entries[ticket as usize] = Some(Entry { pattern, value, age, view: 0, links });
+        self.entries[ticket as usize] = Some(Entry { pattern, value, age, view: 0, links: [UNLINKED; N] });
         ticket
     }
 
     /// Puts an entry at the end of a thread.
     #[inline]
     fn link(&mut self, list: usize, ticket: Ticket, hashed: Hashed) {
-        self.ends.entry(hashed).or_insert(EMPTY).append(&mut self.entries, list, ticket);
+        let known = self.by_hashed.get(&hashed).copied();
+        let thread = known.unwrap_or_else(|| self.add_thread(hashed));
+        let ends = &mut self.threads[thread as usize];
+        self.empty -= usize::from(ends.first == NONE);
+        ends.append(&mut self.entries, list, ticket);
+        self.at_mut(ticket).links[list].thread = thread;
+    }
+
+    /// A new thread without entries.
+    fn add_thread(&mut self, hashed: Hashed) -> u32 {
+        let thread = self.free_threads.pop().unwrap_or_else(|| {
+            self.threads.push(EMPTY);
+            (self.threads.len() - 1) as u32
+        });
+        self.by_hashed.insert(hashed, thread);
+        self.empty += 1;
+        thread
     }
 
     #[inline]
-    fn unlink(&mut self, list: usize, ticket: Ticket, hashed: Hashed) {
-        if self.at(ticket).links[list] == (NONE, NONE) {
-            self.ends.remove(&hashed);
-        } else {
-            let ends = self.ends.get_mut(&hashed).expect("a thread that has an entry exists");
-            ends.take_out(&mut self.entries, list, ticket);
+    fn unlink(&mut self, list: usize, ticket: Ticket) {
+        let thread = self.at(ticket).links[list].thread;
+        let ends = &mut self.threads[thread as usize];
+        ends.take_out(&mut self.entries, list, ticket);
+        if ends.first == NONE {
+            self.empty += 1;
+            if self.empty >= KEPT.max(self.by_hashed.capacity() / 2) {
+                self.forget_empty_threads();
+            }
         }
+    }
+
+    #[cold]
+    fn forget_empty_threads(&mut self) {
+        let Self { threads, free_threads, by_hashed, empty, .. } = self;
+        by_hashed.retain(|_, thread| {
+            let is_kept = threads[*thread as usize].first != NONE;
+            if !is_kept {
+                free_threads.push(*thread);
+            }
+            is_kept
+        });
+        *empty = 0;
     }
 
     /// Takes an entry out that is in no thread any more.
@@ -361,26 +416,26 @@ impl Ends {
     #[inline]
     fn append<T, const N: usize>(&mut self, entries: &mut [Option<Entry<T, N>>], list: usize, ticket: Ticket) {
         let before = std::mem::replace(&mut self.last, ticket);
-        entry(entries, ticket).links[list] = (before, NONE);
+        entry(entries, ticket).links[list] = Link { before, ..UNLINKED };
         if before == NONE {
             self.first = ticket;
         } else {
-            entry(entries, before).links[list].1 = ticket;
+            entry(entries, before).links[list].behind = ticket;
         }
     }
 
     #[inline]
     fn take_out<T, const N: usize>(&mut self, entries: &mut [Option<Entry<T, N>>], list: usize, ticket: Ticket) {
-        let (before, behind) = entry(entries, ticket).links[list];
+        let Link { before, behind, .. } = entry(entries, ticket).links[list];
         if before == NONE {
             self.first = behind;
         } else {
-            entry(entries, before).links[list].1 = behind;
+            entry(entries, before).links[list].behind = behind;
         }
         if behind == NONE {
             self.last = before;
         } else {
-            entry(entries, behind).links[list].0 = before;
+            entry(entries, behind).links[list].before = before;
         }
     }
 }
@@ -529,8 +584,32 @@ mod tests {
             for (_, _, _, ticket) in naive.messages {
                 matcher.remove_message(ticket);
             }
-            prop_assert!(matcher.receives.threads.ends.is_empty() && matcher.messages.threads.ends.is_empty());
+            prop_assert!(matcher.receives.threads.are_empty() && matcher.messages.threads.are_empty());
             prop_assert!(matcher.receives.views.iter().all(|view| view.1 == 0) && matcher.messages.views.is_empty());
         }
+    }
+
+    impl<T: Copy, const N: usize> Threads<T, N> {
+        fn are_empty(&mut self) -> bool {
+            let is_counted = self.empty == self.by_hashed.len();
+            self.forget_empty_threads();
+            is_counted && self.by_hashed.is_empty() && self.free_threads.len() == self.threads.len()
+        }
+    }
+
+    /// Programs that never repeat a tag.
+    #[test]
+    fn threads_without_entries_do_not_pile_up() {
+        let mut matcher = Matcher::<u32, u32>::new();
+        let source = PeerId::from_number(0);
+        let kept = matcher.post(Pattern::exact(source, u64::MAX), 0);
+        for tag in 0..100_000 {
+            let ticket = matcher.post(Pattern::exact(source, tag), 1);
+            assert_eq!(matcher.receive_for(source, tag), Some((ticket, 1)));
+            matcher.remove_receive(ticket);
+        }
+        let threads = &matcher.receives.threads;
+        assert!(threads.by_hashed.len() <= 2 * KEPT && threads.threads.len() <= 2 * KEPT);
+        assert_eq!(matcher.receive_for(source, u64::MAX), Some((kept, 0)));
     }
 }

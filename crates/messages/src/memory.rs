@@ -33,6 +33,7 @@ enum Parts {
 }
 
 impl Parts {
+    #[inline]
     fn new(parts: &[Part]) -> Self {
         match *parts {
             [] => Self::One(Part { address: ptr::null_mut(), bytes: 0 }),
@@ -49,8 +50,12 @@ impl Parts {
         }
     }
 
+    #[inline]
     fn bytes(&self) -> u64 {
-        self.all().iter().map(|part| part.bytes as u64).sum()
+        match self {
+            Self::One(part) => part.bytes as u64,
+            Self::Many(parts) => parts.iter().map(|part| part.bytes as u64).sum(),
+        }
     }
 
     /// What lies from `offset` on, part by part; none is empty.

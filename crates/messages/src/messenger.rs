@@ -134,6 +134,13 @@ impl<L: Link> Messenger<L> {
         self.state.completions.pop_front()
     }
 
+    /// Whether [`poll`](Self::poll) has one.
+    #[inline]
+    #[must_use]
+    pub fn has_completions(&self) -> bool {
+        !self.state.completions.is_empty()
+    }
+
     /// Operations that have ended.
     #[must_use]
     pub fn counts(&self) -> Counts {
@@ -154,7 +161,7 @@ impl<L: Link> Messenger<L> {
     pub fn progress(&mut self) -> Result<bool, EndpointError> {
         self.endpoint.progress(&mut self.state)?;
         self.follow_up();
-        Ok(!self.state.completions.is_empty())
+        Ok(self.has_completions())
     }
 
     /// Makes progress until a completion waits, for `patience` at most, and waits meanwhile as the endpoint is

@@ -41,8 +41,10 @@ impl<T> Slab<T> {
 
     #[inline]
     pub fn remove(&mut self, key: Key) -> Option<T> {
-        self.get(key)?;
-        let (generation, value) = &mut self.entries[key as u32 as usize];
+        let (generation, value) = self.entries.get_mut(key as u32 as usize)?;
+        if u64::from(*generation) != key >> 32 || value.is_none() {
+            return None;
+        }
         *generation = (*generation + 1) % GENERATIONS;
         self.free.push(key as u32);
         value.take()

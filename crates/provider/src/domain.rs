@@ -66,7 +66,7 @@ impl State {
     ///
     /// # Errors
     /// When an interface no longer works.
-    #[inline]
+    #[inline(never)]
     pub fn progress(&mut self) -> Result<()> {
         let mut has_counted = false;
         for endpoint in self.endpoints.iter_mut() {

@@ -159,9 +159,12 @@ impl Endpoint {
             }
             return Err(Errno::LINK_IS_DOWN);
         }
-        let counts = wire.counts();
+        let has_counted = self.counted.as_mut().is_some_and(|counted| {
+            let counts = wire.counts();
+            std::mem::replace(counted, counts) != counts
+        });
         self.collect(queues, vectors);
-        Ok(self.counted.as_mut().is_some_and(|counted| std::mem::replace(counted, counts) != counts))
+        Ok(has_counted)
     }
 
     /// As of the messenger's: what to sleep on, and for how long at most; `None`: there is something to do.

@@ -238,7 +238,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_voi
 }
 
 /// Makes progress if the queue has nothing.
-#[inline]
+#[inline(always)]
 fn look(state: &mut State, number: usize) -> Result<()> {
     state.asked += 1;
     if !state.queues[number].is_empty() {
@@ -250,7 +250,7 @@ fn look(state: &mut State, number: usize) -> Result<()> {
 
 /// # Safety
 /// As of `fi_cq_readfrom`.
-#[inline]
+#[inline(always)]
 unsafe fn read_now(queue: &QueueFid, to: *mut c_void, most: usize, sources: *mut fi_addr_t) -> Result<isize> {
     let mut state = queue.shared.state.lock();
     look(&mut state, queue.number)?;

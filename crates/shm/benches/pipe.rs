@@ -27,7 +27,7 @@ fn pingpong(criterion: &mut Criterion) {
                     |pipe| {
                         let began = Instant::now();
                         for _ in 0..times {
-                            assert!(pipe.send(&message, &[]));
+                            assert!(pipe.send([&message]));
                             take(pipe, |message| _ = black_box(message));
                         }
                         began.elapsed() / 2
@@ -35,7 +35,7 @@ fn pingpong(criterion: &mut Criterion) {
                     |pipe| {
                         for _ in 0..times {
                             take(pipe, |message| _ = black_box(message));
-                            assert!(pipe.send(&message, &[]));
+                            assert!(pipe.send([&message]));
                         }
                     },
                 )
@@ -60,7 +60,7 @@ fn stream(criterion: &mut Criterion) {
                             let began = Instant::now();
                             for _ in 0..times {
                                 for piece in message.chunks(pipe.room()) {
-                                    while !pipe.send(piece, &[]) {
+                                    while !pipe.send([piece]) {
                                         spin_loop();
                                     }
                                 }
@@ -80,7 +80,7 @@ fn stream(criterion: &mut Criterion) {
                                 }
                                 black_box(&mut into);
                             }
-                            assert!(pipe.send(b"all", &[]));
+                            assert!(pipe.send([b"all"]));
                         },
                     )
                 });

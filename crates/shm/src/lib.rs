@@ -10,7 +10,7 @@
 //! let name = format!("barewire-shm example {}", std::process::id());
 //! let mut door = Door::open(name.as_bytes())?;
 //! let mut there = knock(name.as_bytes(), b"it is me", &PipeConfig::default())?.expect("the door is open");
-//! assert!(there.send(b"header", b" and payload"));
+//! assert!(there.send([b"header", b" and payload"]));
 //! let mut here = door.accept()?.expect("somebody has knocked");
 //! assert_eq!(here.hello(), b"it is me");
 //! assert_eq!(here.receive(), Some(&b"header and payload"[..]));

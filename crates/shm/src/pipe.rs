@@ -95,18 +95,19 @@ impl Pipe {
         self.sending.room()
     }
 
-    /// Sends one message, `payload` behind `header`; both are copied. False: there is no room now, or never again
+    /// Sends one message, which lies in parts and is copied. False: there is no room now, or never again
     /// ([`Pipe::is_gone`]), and nothing was taken.
     ///
     /// # Panics
-    /// If both together are longer than [`Pipe::room`].
+    /// If the parts are longer together than [`Pipe::room`].
     #[inline]
-    pub fn send(&mut self, header: &[u8], payload: &[u8]) -> bool {
-        assert!(header.len() + payload.len() <= self.room(), "a message is no longer than room()");
+    pub fn send<const PARTS: usize>(&mut self, message: [&[u8]; PARTS]) -> bool {
+        let bytes = message.iter().map(|part| part.len()).sum();
+        assert!(bytes <= self.room(), "a message is no longer than room()");
         if self.fault.is_some() {
             return false;
         }
-        match self.sending.send(header, payload) {
+        match self.sending.send(message, bytes) {
             Ok(true) => {
                 meet();
                 wake_if(self.sending.receiver_sleeps(), &self.socket);
@@ -297,7 +298,7 @@ mod tests {
                 let was_broken = pipe.fault().is_some();
                 match random.u8(..8) {
                     0..3 => {
-                        let sent = pipe.send(&[1; 8], &vec![2; random.usize(..=pipe.room() - 8)]);
+                        let sent = pipe.send([&[1; 8], &vec![2; random.usize(..=pipe.room() - 8)]]);
                         assert!(!(sent && was_broken));
                     }
                     3..6 => {
@@ -335,14 +336,14 @@ mod tests {
     #[test]
     fn an_end_that_finds_a_fault_tells_the_other_that_it_is_gone() {
         let [mut knocker, mut door] = pair("fault", &PipeConfig::default());
-        assert!(knocker.send(b"before", &[]));
+        assert!(knocker.send([b"before"]));
         // SAFETY: the word behind the message, inside the ring; both ends are this thread's.
         unsafe { knocker._memory.ring(0).base.cast::<u64>().add(8).write_volatile(!0) };
         assert_eq!(door.receive(), Some(&b"before"[..]));
         assert!(!knocker.is_gone());
         assert_eq!(door.receive(), None);
         assert_eq!(door.fault(), Some(Fault::Word(!0)));
-        assert!(door.is_gone() && door.arm(Awaited::Message) && !door.send(&[], &[]));
+        assert!(door.is_gone() && door.arm(Awaited::Message) && !door.send([]));
         assert!(knocker.is_gone() && knocker.arm(Awaited::Message));
     }
 }

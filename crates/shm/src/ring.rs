@@ -56,11 +56,10 @@ impl Sending {
         Self { ring, sent: 0, taken: 0, released: 0 }
     }
 
-    /// Copies a message of at most [`Ring::room`] bytes into the ring; false if it is too full for that.
+    /// Copies a message, of `bytes` in all and at most [`Ring::room`], into the ring; false if it is too full for that.
     #[inline]
-    pub(crate) fn send(&mut self, header: &[u8], payload: &[u8]) -> Result<bool, Fault> {
-        let bytes = header.len() + payload.len();
-        debug_assert!(bytes <= self.ring.room());
+    pub(crate) fn send<const PARTS: usize>(&mut self, message: [&[u8]; PARTS], bytes: usize) -> Result<bool, Fault> {
+        debug_assert!(bytes <= self.ring.room() && bytes == message.iter().map(|part| part.len()).sum());
         if !self.has_room(bytes)? {
             return Ok(false);
         }
@@ -69,9 +68,11 @@ impl Sending {
         // inside the two mappings. The receiver has taken what was there (`has_room`) and reads none of it
         // before its word is written.
         unsafe {
-            let message = self.ring.base.as_ptr().add(self.ring.offset(self.sent) + WORD_BYTES);
-            message.copy_from_nonoverlapping(header.as_ptr(), header.len());
-            message.add(header.len()).copy_from_nonoverlapping(payload.as_ptr(), payload.len());
+            let mut place = self.ring.base.as_ptr().add(self.ring.offset(self.sent) + WORD_BYTES);
+            for part in message {
+                place.copy_from_nonoverlapping(part.as_ptr(), part.len());
+                place = place.add(part.len());
+            }
         }
         self.ring.word(next).store(0, Ordering::Relaxed);
         self.ring.word(self.sent).store(word(self.sent, bytes), Ordering::Release);
@@ -279,7 +280,7 @@ mod tests {
 
     impl Ends {
         fn send(&mut self, message: &[u8]) -> bool {
-            self.sending.send(&[], message).unwrap()
+            self.sending.send([message], message.len()).unwrap()
         }
 
         fn receive(&mut self) -> Option<Vec<u8>> {
@@ -421,7 +422,7 @@ mod tests {
                         let message = vec![number; bytes];
                         let used: u64 = queue.iter().map(|message: &Vec<u8>| lines(message.len())).sum();
                         let (before, behind) = message.split_at(bytes / 3);
-                        if ends.sending.send(before, behind).unwrap() {
+                        if ends.sending.send([before, behind], bytes).unwrap() {
                             queue.push_back(message);
                             prop_assert!(used + lines(bytes) < RING_BYTES as u64);
                         } else {

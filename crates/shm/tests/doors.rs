@@ -63,7 +63,7 @@ fn a_pipe_can_be_sent_into_before_it_is_accepted_and_received_from_after_its_kno
     let mut door = Door::open(&name).unwrap();
     assert!(!is_readable(&door) && door.accept().unwrap().is_none());
     let mut there = knock(&name, b"who", &PipeConfig::default()).unwrap().unwrap();
-    assert!(there.send(b"early", &[]) && there.hello().is_empty() && there.receive().is_none());
+    assert!(there.send([b"early"]) && there.hello().is_empty() && there.receive().is_none());
     drop(there);
     assert!(is_readable(&door));
     let mut here = door.accept().unwrap().unwrap();
@@ -83,7 +83,7 @@ fn both_directions_are_apart_and_several_pipes_of_one_door_as_well() {
     let mut here: Vec<_> = (0..5).map(|_| door.accept().unwrap().unwrap()).collect();
     for number in 0..5 {
         assert_eq!(here[number].hello(), [number as u8], "in the order of knocking");
-        assert!(there[number].send(&[number as u8], b" there") && here[number].send(&[number as u8], b" here"));
+        assert!(there[number].send([&[number as u8], b" there"]) && here[number].send([&[number as u8], b" here"]));
     }
     for number in 0..5_u8 {
         let (there, here) = (&mut there[usize::from(number)], &mut here[usize::from(number)]);
@@ -128,8 +128,8 @@ fn a_message_that_is_too_long_is_a_mistake_of_the_caller() {
     let name = name("too long");
     let _door = Door::open(&name).unwrap();
     let mut pipe = knock(&name, &[], &PipeConfig::default()).unwrap().unwrap();
-    assert!(pipe.send(&vec![0; pipe.room()], &[]));
-    pipe.send(&vec![0; pipe.room()], &[0]);
+    assert!(pipe.send([&vec![0; pipe.room()]]));
+    pipe.send([&vec![0; pipe.room()], &[0]]);
 }
 
 #[test]

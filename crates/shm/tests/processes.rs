@@ -95,7 +95,7 @@ fn other_process() {
 fn flood(mut pipe: Pipe) {
     for number in 0_u64.. {
         let payload = vec![number as u8; (number * 37 % 20_000) as usize];
-        while !pipe.send(&number.to_ne_bytes(), &payload) {
+        while !pipe.send([&number.to_ne_bytes(), &payload]) {
             assert!(!pipe.is_gone());
             yield_now();
         }
@@ -106,7 +106,7 @@ fn flood(mut pipe: Pipe) {
 fn echo(mut pipe: Pipe) {
     loop {
         while let Some(message) = pipe.receive().map(<[u8]>::to_vec) {
-            while !pipe.send(&message, &[]) {
+            while !pipe.send([&message]) {
                 sleep(&mut pipe, Awaited::Room(message.len()));
             }
         }
@@ -176,7 +176,7 @@ fn a_sleeper_wakes_up_when_the_other_process_is_killed() {
     let mut other = Other::start("echoes", &name);
     let mut pipe = accept(&mut door);
     for round in 0..1000_u32 {
-        assert!(pipe.send(&round.to_ne_bytes(), &vec![1; round as usize * 60]));
+        assert!(pipe.send([&round.to_ne_bytes(), &vec![1; round as usize * 60]]));
         while pipe.receive().is_none_or(|message| message[..4] != round.to_ne_bytes()) {
             sleep(&mut pipe, Awaited::Message);
         }

@@ -34,10 +34,10 @@ fn sleep(pipe: &mut Pipe, awaited: Awaited) {
 fn arming_tells_what_is_there_already_and_waking_needs_it() {
     let [mut there, mut here] = pair("arming");
     assert!(!here.arm(Awaited::Message) && !wakes_within(&here, 0));
-    assert!(there.send(b"one", &[]) && wakes_within(&here, 0));
+    assert!(there.send([b"one"]) && wakes_within(&here, 0));
     assert!(here.arm(Awaited::Message), "it is there already");
     assert!(!wakes_within(&here, 0), "and what woke has been taken");
-    assert!(there.send(b"two", &[]) && !wakes_within(&here, 0), "who does not sleep is not woken");
+    assert!(there.send([b"two"]) && !wakes_within(&here, 0), "who does not sleep is not woken");
     assert_eq!(here.receive(), Some(&b"one"[..]));
     assert!(here.arm(Awaited::Message), "another lies behind the one that was lent");
     assert_eq!(here.receive(), Some(&b"two"[..]));
@@ -50,7 +50,7 @@ fn arming_tells_what_is_there_already_and_waking_needs_it() {
 #[test]
 fn a_sender_sleeps_until_there_is_room_for_what_it_wants_to_send() {
     let [mut there, mut here] = pair("room");
-    while there.send(&[0; 56], &[]) {}
+    while there.send([&[0; 56]]) {}
     assert!(!there.arm(Awaited::Room(500)) && !there.arm(Awaited::MessageOrRoom(500)));
     assert!(here.receive().is_some() && !wakes_within(&there, 0));
     // The other tells in steps, and says all before it sleeps itself.
@@ -59,7 +59,7 @@ fn a_sender_sleeps_until_there_is_room_for_what_it_wants_to_send() {
     while here.receive().is_some() {}
     assert!(wakes_within(&there, 0) && there.arm(Awaited::Room(500)));
     assert!(!there.arm(Awaited::Message));
-    assert!(here.send(&[], &[]) && wakes_within(&there, 0) && there.arm(Awaited::MessageOrRoom(1000)));
+    assert!(here.send([]) && wakes_within(&there, 0) && there.arm(Awaited::MessageOrRoom(1000)));
 }
 
 /// One sends, one receives; each sleeps at once when it cannot go on, or asks some times more before, by chance.
@@ -74,7 +74,7 @@ fn no_wake_up_is_lost_one_way() {
                 let payload = [number as u8; 900];
                 let payload = &payload[..random.usize(..random.clone().usize(1..=900))];
                 let mut patience = random.u32(..200);
-                while !there.send(&number.to_ne_bytes(), payload) {
+                while !there.send([&number.to_ne_bytes(), payload]) {
                     if patience == 0 {
                         sleep(&mut there, Awaited::Room(8 + payload.len()));
                     }
@@ -113,7 +113,7 @@ fn no_wake_up_is_lost_both_ways() {
                     let mut moved = false;
                     for _ in 0..random.usize(..20) {
                         let payload = [0; 1000];
-                        if sent == messages || !pipe.send(&u64::to_ne_bytes(sent), &payload[..random.usize(..1000)]) {
+                        if sent == messages || !pipe.send([&u64::to_ne_bytes(sent), &payload[..random.usize(..1000)]]) {
                             break;
                         }
                         (sent, moved) = (sent + 1, true);
@@ -140,7 +140,7 @@ fn no_wake_up_is_lost_between_asking_and_sleeping() {
         for (seed, mut pipe) in (5..).zip(pair("answers")) {
             scope.spawn(move || {
                 let mut random = fastrand::Rng::with_seed(seed);
-                assert!(seed != 5 || pipe.send(&[], &[]));
+                assert!(seed != 5 || pipe.send([]));
                 for _ in 0..100_000 {
                     while pipe.receive().is_none() {
                         sleep(&mut pipe, Awaited::Message);
@@ -148,7 +148,7 @@ fn no_wake_up_is_lost_between_asking_and_sleeping() {
                     for _ in 0..random.u32(..400) {
                         std::hint::spin_loop();
                     }
-                    assert!(pipe.send(&[], &[]));
+                    assert!(pipe.send([]));
                 }
             });
         }

@@ -221,7 +221,7 @@ impl<L: Link> Endpoint<L> {
         let kind = if class == Class::Unreliable { Kind::Unreliable } else { Kind::Acknowledged };
         let way = self.channels.get(id).map(|channel| &mut channel.way);
         let is_there = if let Some(Way::Local { pipe, .. }) = way {
-            if !pipe.send(&[kind as u8], body) {
+            if !pipe.send([&[kind as u8], body]) {
                 return Err(SendError::Full);
             }
             true

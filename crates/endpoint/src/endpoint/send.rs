@@ -2,7 +2,7 @@
 //! Messages out: into descriptors, from there into frames or pipes.
 
 use barewire_link::{ETHERNET_HEADER_BYTES, Link, Outgoing};
-use barewire_llc::message::{Cutter, FIRST_HEADER, Fragment, OTHER_HEADER};
+use barewire_llc::message::{Cutter, FIRST_HEADER, Fragment, OTHER_HEADER, whole};
 use barewire_llc::{ConnectionHandle, Destination, Peer};
 
 use super::local::Kind;
@@ -21,9 +21,6 @@ use crate::waiting_messages::Order;
 const FRAMES_PER_TRANSMIT: u32 = 8;
 /// Frames that a channel may send before it is another's turn.
 const FRAMES_PER_TURN: u32 = 64;
-/// The longest front of a fragment, behind the octet that a pipe's messages begin with.
-const FRONT_MAX: usize = 1 + FIRST_HEADER + HEAD_MAX;
-
 /// What a message is sent with.
 #[derive(Clone, Copy)]
 struct Posting {
@@ -95,16 +92,16 @@ impl<L: Link> Endpoint<L> {
         }
         self.check_events()?;
         let channel = self.channels.get(to).filter(|channel| channel.takes_messages()).ok_or(SendError::Ended)?;
-        let (_, whole) = begin(bytes, self.room);
-        let front = Front::new(&whole.expect("every message has a first fragment"), head);
+        let header = whole(bytes as u32);
         if let (Way::Local { pipe, .. }, true) = (&mut channel.way, channel.queue.lets_pass(order))
-            && pipe.send(front.after(Kind::Fragment, &mut [0; FRONT_MAX]), body)
+            && pipe.send([&[Kind::Fragment as u8], &header, head, body])
         {
             channel.queue.note_passing(order);
             self.events.push_back(Event::Sent { context });
             return Ok(());
         }
         self.check_descriptors(order)?;
+        let front = Front::new(&header, head);
         let slot = self.port.slots.fill(front.bytes(), body).ok_or(SendError::Full)?;
         let added = self.descriptors.add(context, Some(to.index), Content::Slot(slot));
         self.enqueue(to.index, added.expect("there is a descriptor"), order);
@@ -351,7 +348,7 @@ impl<L: Link> Endpoint<L> {
             // Only the first has more than its header; for the others a front would be a copy that waits for a copy.
             let front: Front;
             let first = if fragment.start == 0 {
-                front = Front::new(fragment, head);
+                front = Front::new(fragment.header(), head);
                 front.bytes()
             } else {
                 fragment.header()
@@ -394,7 +391,7 @@ impl<L: Link> Endpoint<L> {
         match &mut descriptor.content {
             Content::Slot(slot) => {
                 let slot = *slot;
-                if !pipe.send(&[Kind::Fragment as u8], port.slots.information(slot)) {
+                if !pipe.send([&[Kind::Fragment as u8], port.slots.information(slot)]) {
                     return Handed::Stuck;
                 }
                 port.slots.free(slot);
@@ -408,8 +405,8 @@ impl<L: Link> Endpoint<L> {
                         return Handed::TurnOver;
                     }
                     let part = part_of(fragment, head, body);
-                    let front = Front::new(fragment, if fragment.start == 0 { head } else { &[] });
-                    if !pipe.send(front.after(Kind::Fragment, &mut [0; FRONT_MAX]), part) {
+                    let first = if fragment.start == 0 { head } else { &[] };
+                    if !pipe.send([&[Kind::Fragment as u8], fragment.header(), first, part]) {
                         if fragment.start == 0 {
                             *cut = None;
                         }
@@ -487,8 +484,7 @@ struct Front {
 
 impl Front {
     #[inline]
-    fn new(fragment: &Fragment, head: &[u8]) -> Self {
-        let header = fragment.header();
+    fn new(header: &[u8], head: &[u8]) -> Self {
         let mut bytes = [0; FIRST_HEADER + HEAD_MAX];
         bytes[..header.len()].copy_from_slice(header);
         let length = header.len() + head.len();
@@ -499,13 +495,5 @@ impl Front {
     #[inline]
     fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
-    }
-
-    /// Behind the octet that a pipe's messages begin with.
-    #[inline]
-    fn after<'a>(&self, kind: Kind, place: &'a mut [u8; FRONT_MAX]) -> &'a [u8] {
-        place[0] = kind as u8;
-        place[1..=self.length].copy_from_slice(self.bytes());
-        &place[..=self.length]
     }
 }

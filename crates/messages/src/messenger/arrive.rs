@@ -72,7 +72,15 @@ impl State {
         let is_awaited = match header {
             Header::Eager { label, confirm } => {
                 let envelope = Envelope { source: peer, label, length };
-                let arriving = if let Some(receive) = self.match_receive(envelope, false, confirm) {
+                let found = self.receive_for(&envelope);
+                if let Some(found) = found
+                    && piece.is_last()
+                    && self.receive_at_once(found, envelope, body, confirm)
+                {
+                    return Ok(true);
+                }
+                let matched = found.and_then(|found| self.match_receive(found, envelope, false, confirm));
+                let arriving = if let Some(receive) = matched {
                     self.place(receive, 0, body);
                     Arriving::Place { receive, head: head as u32, base: 0 }
                 } else if self.has_room_to_hold(length) {
@@ -110,7 +118,9 @@ impl State {
             Header::Done { number, result } => self.access_done(peer, number, result),
             Header::Request { label, number, length, confirm } => {
                 let envelope = Envelope { source: peer, label, length };
-                if let Some(receive) = self.match_receive(envelope, true, confirm.then_some(number)) {
+                let found = self.receive_for(&envelope);
+                let confirm_to = confirm.then_some(number);
+                if let Some(receive) = found.and_then(|found| self.match_receive(found, envelope, true, confirm_to)) {
                     self.answer(receive, number);
                 } else if self.has_room_to_hold(0) {
                     self.hold(envelope, Content::Request { number, confirm });

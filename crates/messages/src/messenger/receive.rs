@@ -248,19 +248,49 @@ impl State {
         if is_tagged { &mut self.tagged } else { &mut self.untagged }
     }
 
-    /// Gives a message that has just come to the receive it matches, if there is one: that, with its message.
+    /// The receive that a message matches which has just come.
     #[inline]
-    pub(super) fn match_receive(&mut self, envelope: Envelope, announced: bool, confirm: Option<Key>) -> Option<Key> {
-        let Label { tag, .. } = envelope.label;
-        let matcher = self.matcher(tag.is_some());
-        let (ticket, key) = matcher.receive_for(envelope.source, tag.unwrap_or(0))?;
+    pub(super) fn receive_for(&mut self, envelope: &Envelope) -> Option<(Ticket, Key)> {
+        let tag = envelope.label.tag;
+        self.matcher(tag.is_some()).receive_for(envelope.source, tag.unwrap_or(0))
+    }
+
+    /// Gives a receive its message: that, with its message.
+    #[inline]
+    pub(super) fn match_receive(
+        &mut self,
+        (ticket, key): (Ticket, Key),
+        envelope: Envelope,
+        announced: bool,
+        confirm: Option<Key>,
+    ) -> Option<Key> {
         let receive = self.receives.get(key)?;
         if matches!(receive.stage, Stage::Many { .. }) {
             return self.one_of_many(key, envelope, announced, confirm);
         }
         receive.stage = Stage::Matched(Matched::new(envelope, &receive.target, announced, confirm));
-        self.matcher(tag.is_some()).remove_receive(ticket);
+        self.matcher(envelope.label.tag.is_some()).remove_receive(ticket);
         Some(key)
+    }
+
+    /// Completes a receive of one message with one that is here as a whole. False: it takes many.
+    #[inline]
+    pub(super) fn receive_at_once(
+        &mut self,
+        (ticket, key): (Ticket, Key),
+        envelope: Envelope,
+        body: &[u8],
+        confirm: Option<Key>,
+    ) -> bool {
+        let Some(Receive { target, options, stage: Stage::Posted { .. } }) = self.receives.get(key) else {
+            return false;
+        };
+        target.write(0, body);
+        let (options, room) = (*options, target.bytes());
+        drop(self.receives.remove(key));
+        self.matcher(envelope.label.tag.is_some()).remove_receive(ticket);
+        self.end_receive(options, Received { envelope, offset: 0, is_last: true }, room, confirm);
+        true
     }
 
     /// A receive for one message of those that `many` takes.
@@ -367,15 +397,21 @@ impl State {
     #[inline]
     pub(super) fn received(&mut self, key: Key) {
         let Some(Receive { options, stage: Stage::Matched(matched), .. }) = self.receives.remove(key) else { return };
-        if let Some(number) = matched.confirm {
-            self.enqueue(matched.envelope.source, Out::Control(Header::Delivered { number }));
-        }
-        let length = matched.envelope.length;
         let message = self.release_memory(&matched);
-        let outcome = if matched.wanted == length {
+        self.end_receive(options, message, matched.wanted, matched.confirm);
+    }
+
+    /// Tells that a receive has its message, as much of it as there was room for.
+    #[inline]
+    fn end_receive(&mut self, options: ReceiveOptions, message: Received, room: u64, confirm: Option<Key>) {
+        let Envelope { source, length, .. } = message.envelope;
+        if let Some(number) = confirm {
+            self.enqueue(source, Out::Control(Header::Delivered { number }));
+        }
+        let outcome = if length <= room {
             Outcome::Received(message)
         } else {
-            let failure = Failure::Truncated { length, room: matched.wanted };
+            let failure = Failure::Truncated { length, room };
             Outcome::Failed { operation: Operation::Receive, failure, message: Some(message) }
         };
         self.complete(options.context, options.note, outcome, options.is_silent);

@@ -90,6 +90,13 @@ struct Message {
     options: SendOptions,
 }
 
+/// A message that is copied.
+struct Short<'a> {
+    label: Label,
+    body: &'a [u8],
+    options: SendOptions,
+}
+
 impl<L: Link> Messenger<L> {
     /// Bytes of the longest message that [`inject`](Self::inject) takes.
     #[must_use]
@@ -137,9 +144,7 @@ impl<L: Link> Messenger<L> {
             let origin = unsafe { Origin::new(&[Part::of(&kept)]) };
             return self.request(to, channel, Message { label, origin, options }, Some(kept));
         }
-        // SAFETY: it is copied in this call: `inject_max` bytes are never lent.
-        let origin = unsafe { Origin::new(&[Part::of(bytes)]) };
-        self.copy(to, channel, Message { label, origin, options })
+        self.copy(to, channel, &Short { label, body: bytes, options })
     }
 
     /// Takes a send back of which nothing has been handed on, because its peer is not there yet or takes nothing: then it
@@ -218,30 +223,30 @@ impl<L: Link> Messenger<L> {
             return self.request(to, channel, message, None);
         }
         let with_head = length as usize + EAGER_HEAD_MAX;
-        if with_head <= self.endpoint.copied_best() {
-            return self.copy(to, channel, message);
+        let Message { label, ref origin, options } = message;
+        let body = origin.contiguous(0);
+        if body.len() as u64 == length {
+            return if with_head <= self.endpoint.copied_best() {
+                self.copy(to, channel, &Short { label, body, options })
+            } else {
+                self.lend(to, channel, message)
+            };
         }
-        let is_contiguous = message.origin.contiguous(0).len() as u64 == length;
-        match (is_contiguous, with_head <= self.endpoint.copied_max()) {
-            (true, _) => self.lend(to, channel, message),
-            (false, true) => self.copy(to, channel, message),
-            (false, false) => self.request(to, channel, message, None),
+        if with_head > self.endpoint.copied_max() {
+            return self.request(to, channel, message, None);
         }
+        let mut packed = std::mem::take(&mut self.packed);
+        packed.resize(length as usize, 0);
+        origin.copy(0, &mut packed);
+        let posted = self.copy(to, channel, &Short { label, body: &packed, options });
+        self.packed = packed;
+        posted
     }
 
     /// Sends an eager message that fits a frame.
     #[inline]
-    fn copy(&mut self, to: PeerId, channel: ChannelId, message: Message) -> Result<(), PostError> {
-        let Message { label, origin, options } = message;
-        let first = origin.contiguous(0);
-        let length = origin.bytes() as usize;
-        let body = if first.len() == length {
-            first
-        } else {
-            self.packed.resize(length, 0);
-            origin.copy(0, &mut self.packed);
-            &self.packed
-        };
+    fn copy(&mut self, to: PeerId, channel: ChannelId, message: &Short<'_>) -> Result<(), PostError> {
+        let Short { label, body, options } = *message;
         let mut head = [0; HEAD_MAX];
         if options.reaches == Reaches::Nowhere {
             let head_bytes = Header::Eager { label, confirm: None }.encode(&mut head);

@@ -26,6 +26,12 @@ impl Endpoint {
     /// Brings what has ended to its queue.
     #[inline]
     pub fn collect(&mut self, queues: &mut Table<Queue>, vectors: &Table<Vector>) {
+        if self.wire.as_ref().is_some_and(Wire::has_completions) {
+            self.tell_all(queues, vectors);
+        }
+    }
+
+    fn tell_all(&mut self, queues: &mut Table<Queue>, vectors: &Table<Vector>) {
         while let Some(completion) = self.wire.as_mut().and_then(Wire::poll) {
             self.tell(completion, queues, vectors);
         }

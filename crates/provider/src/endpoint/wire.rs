@@ -84,6 +84,14 @@ impl Wire {
     }
 
     #[inline]
+    pub fn has_completions(&self) -> bool {
+        match self {
+            Self::Reliable(messenger) => messenger.has_completions(),
+            Self::Unreliable(datagrams) => datagrams.has_completions(),
+        }
+    }
+
+    #[inline]
     pub fn poll(&mut self) -> Option<Completion> {
         match self {
             Self::Reliable(messenger) => messenger.poll(),
