@@ -326,6 +326,13 @@ impl<L: Link> Endpoint<L> {
         Ok(received || !self.events.is_empty())
     }
 
+    /// Whether the last progress left nothing to do, so that the next one only looks whether something has come.
+    #[inline]
+    #[must_use]
+    pub fn is_up_to_date(&self) -> bool {
+        self.unheard == 0 && self.turns.is_empty() && self.events.is_empty()
+    }
+
     /// Makes progress until something was received or an event waits, for `patience` at most, and waits meanwhile as
     /// configured. False if nothing came.
     ///

@@ -98,6 +98,13 @@ impl<L: Link> Datagrams<L> {
         !self.state.completions.is_empty()
     }
 
+    /// As of [`Messenger::is_up_to_date`](crate::Messenger::is_up_to_date).
+    #[inline]
+    #[must_use]
+    pub fn is_up_to_date(&self) -> bool {
+        self.endpoint.is_up_to_date()
+    }
+
     /// Operations that have ended.
     #[must_use]
     pub fn counts(&self) -> Counts {

@@ -111,16 +111,23 @@ pub(crate) enum BadHeader {
 
 impl Header {
     /// Writes it; how long it is.
-    #[inline]
+    #[inline(always)]
     pub fn encode(&self, into: &mut [u8; HEAD_MAX]) -> usize {
         let mut writer = Writer { into, end: 1 };
+        if let Self::Eager { label, confirm } = *self {
+            writer.kind(EAGER | flags(label) | if confirm.is_some() { CONFIRM } else { 0 });
+            writer.number_if(label.tag);
+            writer.number_if(label.data);
+            writer.number_if(confirm);
+        } else {
+            self.encode_other(&mut writer);
+        }
+        writer.end
+    }
+
+    /// Of what is not the shortest way of a short message.
+    fn encode_other(&self, writer: &mut Writer<'_>) {
         match *self {
-            Self::Eager { label, confirm } => {
-                writer.kind(EAGER | flags(label) | if confirm.is_some() { CONFIRM } else { 0 });
-                for number in [label.tag, label.data, confirm].into_iter().flatten() {
-                    writer.number(number);
-                }
-            }
             Self::Request { label, number, length, confirm } => {
                 writer.kind(REQUEST | flags(label) | if confirm { CONFIRM } else { 0 });
                 for number in [label.tag, label.data, Some(number), Some(length)].into_iter().flatten() {
@@ -141,9 +148,8 @@ impl Header {
             }
             Self::Announce => writer.kind(ANNOUNCE),
             Self::Resume => writer.kind(RESUME),
-            _ => self.encode_access(&mut writer),
+            _ => self.encode_access(writer),
         }
-        writer.end
     }
 
     /// Of what concerns registered memory.
@@ -251,6 +257,7 @@ impl Header {
     }
 }
 
+#[inline]
 fn flags(label: Label) -> u8 {
     (if label.tag.is_some() { IS_TAGGED } else { 0 }) | if label.data.is_some() { HAS_DATA } else { 0 }
 }
@@ -261,8 +268,16 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
+    #[inline]
     fn kind(&mut self, kind: u8) {
         self.into[0] = kind;
+    }
+
+    #[inline]
+    fn number_if(&mut self, number: Option<u64>) {
+        if let Some(number) = number {
+            self.number(number);
+        }
     }
 
     #[inline]

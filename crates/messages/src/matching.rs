@@ -126,7 +126,7 @@ type Hashed = (u64, u64);
 /// Posted receives: each in the view of its kind.
 struct Receives<R> {
     threads: Threads<R, 1>,
-    /// Kinds, and how many receives there are of each; those without are used again.
+    /// Kinds, and how many receives there are of each; those without are used again, and the last ones left out.
     views: Vec<(Kind, usize)>,
 }
 
@@ -153,6 +153,9 @@ impl<R: Copy> Receives<R> {
 
     #[inline]
     fn oldest_for(&self, source: PeerId, tag: u64) -> Option<Ticket> {
+        if let [(kind, _)] = self.views[..] {
+            return self.threads.first(kind.hashed(0, Some(source), tag));
+        }
         let mut oldest: Option<(u64, Ticket)> = None;
         for (place, (kind, count)) in self.views.iter().enumerate() {
             if *count > 0
@@ -169,6 +172,10 @@ impl<R: Copy> Receives<R> {
     fn remove(&mut self, ticket: Ticket) -> R {
         let view = self.threads.at(ticket).view;
         self.views[view as usize].1 -= 1;
+        // A message looks into all that are left.
+        while self.views.len() > 1 && self.views.last().is_some_and(|view| view.1 == 0) {
+            self.views.pop();
+        }
         self.threads.unlink(0, ticket);
         self.threads.remove(ticket)
     }

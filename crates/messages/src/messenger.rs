@@ -164,6 +164,13 @@ impl<L: Link> Messenger<L> {
         Ok(self.has_completions())
     }
 
+    /// Whether the last progress left nothing to do, so that the next one only looks whether something has come.
+    #[inline]
+    #[must_use]
+    pub fn is_up_to_date(&self) -> bool {
+        self.endpoint.is_up_to_date() && self.state.turns.is_empty()
+    }
+
     /// Makes progress until a completion waits, for `patience` at most, and waits meanwhile as the endpoint is
     /// configured. False if none came.
     ///

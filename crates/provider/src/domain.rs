@@ -78,6 +78,12 @@ impl State {
         Ok(())
     }
 
+    /// Whether the last progress left nothing to do.
+    #[inline]
+    pub fn is_up_to_date(&self) -> bool {
+        self.endpoints.iter().all(Endpoint::is_up_to_date)
+    }
+
     /// Brings what has ended to its queue.
     #[inline]
     pub fn collect(&mut self) {

@@ -167,6 +167,12 @@ impl Endpoint {
         Ok(has_counted)
     }
 
+    /// Whether the last progress left nothing to do.
+    #[inline]
+    pub fn is_up_to_date(&self) -> bool {
+        self.wire.as_ref().is_none_or(Wire::is_up_to_date)
+    }
+
     /// As of the messenger's: what to sleep on, and for how long at most; `None`: there is something to do.
     pub fn prepare_to_sleep(&mut self, patience: Duration, others: &mut Vec<RawFd>) -> Result<Option<Duration>> {
         let Some(wire) = &mut self.wire else { return Ok(Some(patience)) };

@@ -36,6 +36,8 @@ pub(crate) struct Queue {
     patience: Patience,
     /// Endpoints that are bound to it.
     pub users: usize,
+    /// The last question took all there was.
+    is_drained: bool,
 }
 
 /// An operation that has ended.
@@ -120,6 +122,7 @@ impl Queue {
             self.entries.pop_front();
             read += 1;
         }
+        self.is_drained = read > 0 && self.entries.is_empty();
         match (read, self.entries.front()) {
             (0, None) => Err(Errno::AGAIN),
             (0, Some(entry)) if entry.error != 0 => Err(Errno::AVAILABLE),
@@ -165,8 +168,16 @@ pub(crate) unsafe extern "C" fn open(
         let bell = Bell::new()?;
         let set = [FI_WAIT_FD, FI_WAIT_UNSPEC].contains(&wait).then(|| WaitSet::new(&bell)).transpose()?;
         let patience = Patience::new(shared.parameters.waiting, false);
-        let queue =
-            Queue { entries: VecDeque::with_capacity(64), format, bell, set, is_armed: false, patience, users: 0 };
+        let queue = Queue {
+            entries: VecDeque::with_capacity(64),
+            format,
+            bell,
+            set,
+            is_armed: false,
+            patience,
+            users: 0,
+            is_drained: false,
+        };
         let number = shared.state.lock().queues.add(queue);
         let fid = new_fid(FI_CLASS_CQ, context, &FID_OPS);
         let fid = fid_cq { fid, ops: (&raw const OPS).cast_mut() };
@@ -253,6 +264,14 @@ fn look(state: &mut State, number: usize) -> Result<()> {
 #[inline(always)]
 unsafe fn read_now(queue: &QueueFid, to: *mut c_void, most: usize, sources: *mut fi_addr_t) -> Result<isize> {
     let mut state = queue.shared.state.lock();
+    if std::mem::take(&mut state.queues[queue.number].is_drained)
+        && state.queues[queue.number].is_empty()
+        && state.is_up_to_date()
+    {
+        // Open MPI asks until it is told that nothing is there, and only then answers the message that it was told of.
+        state.asked += 1;
+        return Err(Errno::AGAIN);
+    }
     look(&mut state, queue.number)?;
     if state.queues[queue.number].is_empty() {
         queue.shared.give_way(state, |state| &state.queues[queue.number].bell)?;

@@ -24,6 +24,12 @@ impl<T> Table<T> {
         self.0.get_mut(number)?.take()
     }
 
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().flatten().map(|value| &**value)
+    }
+
+    #[inline]
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.0.iter_mut().flatten().map(|value| &mut **value)
     }

@@ -100,7 +100,7 @@ impl Pipe {
     ///
     /// # Panics
     /// If the parts are longer together than [`Pipe::room`].
-    #[inline]
+    #[inline(always)]
     pub fn send<const PARTS: usize>(&mut self, message: [&[u8]; PARTS]) -> bool {
         let bytes = message.iter().map(|part| part.len()).sum();
         assert!(bytes <= self.room(), "a message is no longer than room()");

@@ -57,7 +57,7 @@ impl Sending {
     }
 
     /// Copies a message, of `bytes` in all and at most [`Ring::room`], into the ring; false if it is too full for that.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send<const PARTS: usize>(&mut self, message: [&[u8]; PARTS], bytes: usize) -> Result<bool, Fault> {
         debug_assert!(bytes <= self.ring.room() && bytes == message.iter().map(|part| part.len()).sum());
         if !self.has_room(bytes)? {
@@ -146,6 +146,9 @@ impl Receiving {
     /// Gives the message lent back; true if the sender was told that there is room.
     #[inline]
     pub(crate) fn give_back(&mut self) -> bool {
+        if self.lent == 0 {
+            return false;
+        }
         self.taken += self.lent;
         self.lent = 0;
         let due = self.taken - self.told >= self.ring.step();

@@ -64,7 +64,6 @@ impl<L: Link> Endpoint<L> {
     ///
     /// # Errors
     /// [`SendError`]; nothing was taken then.
-    #[inline]
     pub fn send(&mut self, to: ChannelId, head: &[u8], body: &[u8], context: u64) -> Result<(), SendError> {
         self.copy(Posting { to, context, order: Order::Usual { frames: 1 } }, head, body)
     }
@@ -83,7 +82,7 @@ impl<L: Link> Endpoint<L> {
         self.copy(Posting { to, context, order: Order::Background }, head, body)
     }
 
-    #[inline]
+    #[inline(always)]
     fn copy(&mut self, posting: Posting, head: &[u8], body: &[u8]) -> Result<(), SendError> {
         let Posting { to, context, order } = posting;
         let bytes = head.len() + body.len();

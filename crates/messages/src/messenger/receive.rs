@@ -402,7 +402,7 @@ impl State {
     }
 
     /// Tells that a receive has its message, as much of it as there was room for.
-    #[inline]
+    #[inline(always)]
     fn end_receive(&mut self, options: ReceiveOptions, message: Received, room: u64, confirm: Option<Key>) {
         let Envelope { source, length, .. } = message.envelope;
         if let Some(number) = confirm {

@@ -84,6 +84,14 @@ impl Wire {
     }
 
     #[inline]
+    pub fn is_up_to_date(&self) -> bool {
+        match self {
+            Self::Reliable(messenger) => messenger.is_up_to_date(),
+            Self::Unreliable(datagrams) => datagrams.is_up_to_date(),
+        }
+    }
+
+    #[inline]
     pub fn has_completions(&self) -> bool {
         match self {
             Self::Reliable(messenger) => messenger.has_completions(),
