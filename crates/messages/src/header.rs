@@ -192,13 +192,23 @@ impl Header {
     ///
     /// # Errors
     /// [`BadHeader`]: the peer's fault.
-    #[inline]
+    #[inline(always)]
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), BadHeader> {
         let (&kind, rest) = bytes.split_first().ok_or(BadHeader::Cut)?;
         let mut reader = Reader(rest);
+        if kind & !(IS_TAGGED | HAS_DATA | CONFIRM) == EAGER {
+            let tag = reader.number_if(kind & IS_TAGGED != 0)?;
+            let data = reader.number_if(kind & HAS_DATA != 0)?;
+            let confirm = reader.number_if(kind & CONFIRM != 0)?;
+            return Ok((Self::Eager { label: Label { tag, data }, confirm }, reader.0));
+        }
+        Ok((Self::decode_other(kind, &mut reader)?, reader.0))
+    }
+
+    fn decode_other(kind: u8, reader: &mut Reader<'_>) -> Result<Self, BadHeader> {
         let is_set = |flag: u8| kind & flag != 0;
         let allowed = match kind & KINDS {
-            EAGER | REQUEST => IS_TAGGED | HAS_DATA | CONFIRM,
+            REQUEST => IS_TAGGED | HAS_DATA | CONFIRM,
             WRITE => HAS_DATA,
             ATOMIC => CONFIRM,
             _ => 0,
@@ -206,11 +216,7 @@ impl Header {
         if kind & !KINDS & !allowed != 0 {
             return Err(BadHeader::Kind(kind));
         }
-        let header = match kind & KINDS {
-            EAGER => Self::Eager {
-                label: Label { tag: reader.number_if(is_set(IS_TAGGED))?, data: reader.number_if(is_set(HAS_DATA))? },
-                confirm: reader.number_if(is_set(CONFIRM))?,
-            },
+        Ok(match kind & KINDS {
             REQUEST => Self::Request {
                 label: Label { tag: reader.number_if(is_set(IS_TAGGED))?, data: reader.number_if(is_set(HAS_DATA))? },
                 number: reader.number()?,
@@ -222,9 +228,8 @@ impl Header {
             DELIVERED => Self::Delivered { number: reader.number()? },
             ANNOUNCE => Self::Announce,
             RESUME => Self::Resume,
-            _ => Self::decode_access(kind, &mut reader)?,
-        };
-        Ok((header, reader.0))
+            _ => Self::decode_access(kind, reader)?,
+        })
     }
 
     /// Of what concerns registered memory.

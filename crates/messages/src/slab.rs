@@ -50,6 +50,17 @@ impl<T> Slab<T> {
         value.take()
     }
 
+    /// Drops an entry where it lies.
+    #[inline]
+    pub fn free(&mut self, key: Key) {
+        let Some((generation, value)) = self.entries.get_mut(key as u32 as usize) else { return };
+        if u64::from(*generation) == key >> 32 && value.is_some() {
+            *generation = (*generation + 1) % GENERATIONS;
+            self.free.push(key as u32);
+            *value = None;
+        }
+    }
+
     /// The entries for which `is_wanted`, oldest place first.
     pub fn keys_where(&self, mut is_wanted: impl FnMut(&T) -> bool) -> Vec<Key> {
         let wanted = |(index, (generation, value)): (u32, &(u32, Option<T>))| {

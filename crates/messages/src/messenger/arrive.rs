@@ -69,31 +69,38 @@ impl State {
         let (header, body) = Header::decode(piece.bytes)?;
         let head = piece.bytes.len() - body.len();
         let length = u64::from(piece.total) - head as u64;
+        let Header::Eager { label, confirm } = header else {
+            return self.begin_other(peer, header, piece, body);
+        };
+        let envelope = Envelope { source: peer, label, length };
+        let found = self.receive_for(&envelope);
+        if let Some(found) = found
+            && piece.is_last()
+            && self.receive_at_once(found, envelope, body, confirm)
+        {
+            return Ok(true);
+        }
+        let matched = found.and_then(|found| self.match_receive(found, envelope, false, confirm));
+        let arriving = if let Some(receive) = matched {
+            self.place(receive, 0, body);
+            Arriving::Place { receive, head: head as u32, base: 0 }
+        } else if self.has_room_to_hold(length) {
+            let mut bytes = Vec::with_capacity(length as usize);
+            bytes.extend_from_slice(body);
+            let held = self.hold(envelope, Content::Eager { bytes, confirm });
+            Arriving::Hold { held, head: head as u32 }
+        } else {
+            return Ok(false);
+        };
+        self.arrived(peer, arriving, piece.is_last());
+        Ok(true)
+    }
+
+    /// The first piece of one that is not eager.
+    fn begin_other(&mut self, peer: PeerId, header: Header, piece: Piece<'_>, body: &[u8]) -> Result<bool, Violation> {
+        let head = piece.bytes.len() - body.len();
+        let length = u64::from(piece.total) - head as u64;
         let is_awaited = match header {
-            Header::Eager { label, confirm } => {
-                let envelope = Envelope { source: peer, label, length };
-                let found = self.receive_for(&envelope);
-                if let Some(found) = found
-                    && piece.is_last()
-                    && self.receive_at_once(found, envelope, body, confirm)
-                {
-                    return Ok(true);
-                }
-                let matched = found.and_then(|found| self.match_receive(found, envelope, false, confirm));
-                let arriving = if let Some(receive) = matched {
-                    self.place(receive, 0, body);
-                    Arriving::Place { receive, head: head as u32, base: 0 }
-                } else if self.has_room_to_hold(length) {
-                    let mut bytes = Vec::with_capacity(length as usize);
-                    bytes.extend_from_slice(body);
-                    let held = self.hold(envelope, Content::Eager { bytes, confirm });
-                    Arriving::Hold { held, head: head as u32 }
-                } else {
-                    return Ok(false);
-                };
-                self.arrived(peer, arriving, piece.is_last());
-                return Ok(true);
-            }
             Header::Data { receive, offset } => {
                 let matched = self.announced_to(receive, peer)?;
                 if offset != matched.placed || length == 0 || length > matched.wanted - matched.placed {
@@ -129,6 +136,8 @@ impl State {
                 }
                 true
             }
+            // `begin` has begun it.
+            Header::Eager { .. } => return Err(Violation::Header),
             Header::Answer { number, receive, wanted } => self.answered(peer, number, receive, wanted),
             Header::Delivered { number } => self.delivered(peer, number),
             Header::Announce | Header::Resume => {

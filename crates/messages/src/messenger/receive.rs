@@ -287,7 +287,7 @@ impl State {
         };
         target.write(0, body);
         let (options, room) = (*options, target.bytes());
-        drop(self.receives.remove(key));
+        self.receives.free(key);
         self.matcher(envelope.label.tag.is_some()).remove_receive(ticket);
         self.end_receive(options, Received { envelope, offset: 0, is_last: true }, room, confirm);
         true
