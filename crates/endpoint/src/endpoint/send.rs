@@ -9,7 +9,7 @@ use super::local::Kind;
 use super::{Endpoint, Event};
 use crate::JobToken;
 use crate::address::Address;
-use crate::channel::{ChannelId, Way};
+use crate::channel::{Channel, ChannelId, Way};
 use crate::descriptors::{Content, DescriptorId, HEAD_MAX};
 use crate::error::{EndpointError, SendError};
 use crate::sink::Class;
@@ -68,6 +68,15 @@ impl<L: Link> Endpoint<L> {
         self.copy(Posting { to, context, order: Order::Usual { frames: 1 } }, head, body)
     }
 
+    /// Sends a message that fits one frame to a neighbour of this host whose pipe has room; both parts are copied, and
+    /// nothing tells of it. False: then [`send`](Self::send) does.
+    #[inline(always)]
+    pub fn send_at_once(&mut self, to: ChannelId, head: &[u8], body: &[u8]) -> bool {
+        let bytes = head.len() + body.len();
+        let Some(channel) = self.channels.get(to).filter(|channel| channel.takes_messages()) else { return false };
+        bytes <= self.room - FIRST_HEADER && into_pipe(channel, Order::Usual { frames: 1 }, head, body)
+    }
+
     /// As [`send`](Self::send); while it waits, messages that are sent later pass it, but for those in the background.
     ///
     /// # Errors
@@ -82,7 +91,7 @@ impl<L: Link> Endpoint<L> {
         self.copy(Posting { to, context, order: Order::Background }, head, body)
     }
 
-    #[inline(always)]
+    #[inline]
     fn copy(&mut self, posting: Posting, head: &[u8], body: &[u8]) -> Result<(), SendError> {
         let Posting { to, context, order } = posting;
         let bytes = head.len() + body.len();
@@ -91,16 +100,12 @@ impl<L: Link> Endpoint<L> {
         }
         self.check_events()?;
         let channel = self.channels.get(to).filter(|channel| channel.takes_messages()).ok_or(SendError::Ended)?;
-        let header = whole(bytes as u32);
-        if let (Way::Local { pipe, .. }, true) = (&mut channel.way, channel.queue.lets_pass(order))
-            && pipe.send([&[Kind::Fragment as u8], &header, head, body])
-        {
-            channel.queue.note_passing(order);
+        if into_pipe(channel, order, head, body) {
             self.events.push_back(Event::Sent { context });
             return Ok(());
         }
         self.check_descriptors(order)?;
-        let front = Front::new(&header, head);
+        let front = Front::new(&whole(bytes as u32), head);
         let slot = self.port.slots.fill(front.bytes(), body).ok_or(SendError::Full)?;
         let added = self.descriptors.add(context, Some(to.index), Content::Slot(slot));
         self.enqueue(to.index, added.expect("there is a descriptor"), order);
@@ -455,6 +460,18 @@ impl<L: Link> Endpoint<L> {
         self.owners[usize::from(slot)] = added.expect("there is a descriptor");
         Ok(())
     }
+}
+
+/// Hands on a message that fits one frame, if its peer is a neighbour and it need not wait.
+#[inline(always)]
+fn into_pipe(channel: &mut Channel, order: Order, head: &[u8], body: &[u8]) -> bool {
+    let Way::Local { pipe, .. } = &mut channel.way else { return false };
+    let header = whole((head.len() + body.len()) as u32);
+    let is_sent = channel.queue.lets_pass(order) && pipe.send([&[Kind::Fragment as u8], &header, head, body]);
+    if is_sent {
+        channel.queue.note_passing(order);
+    }
+    is_sent
 }
 
 /// Bytes of a fragment in a pipe: not much more than the nearest cache holds twice.

@@ -130,7 +130,7 @@ impl<L: Link> Messenger<L> {
     ///
     /// # Errors
     /// [`PostError`]; nothing was begun then.
-    #[inline]
+    #[inline(always)]
     pub fn inject(&mut self, to: PeerId, label: Label, bytes: &[u8]) -> Result<(), PostError> {
         let most = self.inject_max();
         if bytes.len() > most {
@@ -244,18 +244,27 @@ impl<L: Link> Messenger<L> {
     }
 
     /// Sends an eager message that fits a frame.
-    #[inline]
+    #[inline(always)]
     fn copy(&mut self, to: PeerId, channel: ChannelId, message: &Short<'_>) -> Result<(), PostError> {
         let Short { label, body, options } = *message;
-        let mut head = [0; HEAD_MAX];
-        if options.reaches == Reaches::Nowhere {
-            let head_bytes = Header::Eager { label, confirm: None }.encode(&mut head);
-            let sent = self.endpoint.send(channel, &head[..head_bytes], body, of_no_send(to));
-            sent.map_err(|_| PostError::Full)?;
-            self.state.peers.at(to).under_way[USUAL] += 1;
-            self.state.complete(options.context, options.note, Outcome::Sent, options.is_silent);
-            return Ok(());
+        if options.reaches != Reaches::Nowhere {
+            return self.copy_and_hear(to, channel, message);
         }
+        let mut head = [0; HEAD_MAX];
+        let head_bytes = Header::Eager { label, confirm: None }.encode(&mut head);
+        let head = &head[..head_bytes];
+        if !self.endpoint.send_at_once(channel, head, body) {
+            self.endpoint.send(channel, head, body, of_no_send(to)).map_err(|_| PostError::Full)?;
+            self.state.peers.at(to).under_way[USUAL] += 1;
+        }
+        self.state.complete(options.context, options.note, Outcome::Sent, options.is_silent);
+        Ok(())
+    }
+
+    /// The same of one that is to reach the peer.
+    fn copy_and_hear(&mut self, to: PeerId, channel: ChannelId, message: &Short<'_>) -> Result<(), PostError> {
+        let Short { label, body, options } = *message;
+        let mut head = [0; HEAD_MAX];
         let awaits_delivery = options.reaches == Reaches::Receive;
         // What it was copied from is not needed any more.
         // SAFETY: there is nothing to be valid.

@@ -113,7 +113,7 @@ impl EndpointFid {
         Ok(0)
     }
 
-    #[inline]
+    #[inline(always)]
     fn inject(&self, bytes: &[u8], to: fi_addr_t, label: Label) -> Result<isize> {
         let mut state = self.shared.state.lock();
         let State { endpoints, vectors, queues, .. } = &mut *state;

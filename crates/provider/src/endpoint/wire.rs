@@ -131,7 +131,7 @@ impl Wire {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn inject(&mut self, to: PeerId, label: Label, bytes: &[u8]) -> Result<()> {
         match self {
             Self::Reliable(messenger) => messenger.inject(to, label, bytes)?,
