@@ -123,16 +123,21 @@ impl Kind {
 /// View and source, and the bits of the tag that count.
 type Hashed = (u64, u64);
 
-/// Posted receives: each in the view of its kind.
+/// Threads that a receive stands in: its view's, and the one of all.
+const OF_VIEW: usize = 0;
+const OF_ALL: usize = 1;
+
+/// Posted receives: all in one thread, and each in the view of its kind.
 struct Receives<R> {
-    threads: Threads<R, 1>,
-    /// Kinds, and how many receives there are of each; those without are used again, and the last ones left out.
+    threads: Threads<R, 2>,
+    all: Ends,
+    /// Kinds, and how many receives there are of each; those without are used again.
     views: Vec<(Kind, usize)>,
 }
 
 impl<R: Copy> Receives<R> {
     fn new() -> Self {
-        Self { threads: Threads::new(), views: Vec::new() }
+        Self { threads: Threads::new(), all: EMPTY, views: Vec::new() }
     }
 
     #[inline]
@@ -147,14 +152,17 @@ impl<R: Copy> Receives<R> {
         *view = (kind, view.1 + 1);
         let ticket = self.threads.add(pattern, receive);
         self.threads.at_mut(ticket).view = place as u32;
-        self.threads.link(0, ticket, kind.hashed(place, pattern.source, pattern.tag));
+        self.threads.link(OF_VIEW, ticket, kind.hashed(place, pattern.source, pattern.tag));
+        self.all.append(&mut self.threads.entries, OF_ALL, ticket);
         ticket
     }
 
     #[inline]
     fn oldest_for(&self, source: PeerId, tag: u64) -> Option<Ticket> {
-        if let [(kind, _)] = self.views[..] {
-            return self.threads.first(kind.hashed(0, Some(source), tag));
+        // Mostly it is the oldest of all: to see that takes no hash, on which all that follows would have to wait.
+        let first = self.all.first;
+        if first == NONE || self.threads.at(first).pattern.fits(source, tag) {
+            return (first != NONE).then_some(first);
         }
         let mut oldest: Option<(u64, Ticket)> = None;
         for (place, (kind, count)) in self.views.iter().enumerate() {
@@ -170,14 +178,12 @@ impl<R: Copy> Receives<R> {
 
     #[inline]
     fn remove(&mut self, ticket: Ticket) -> R {
-        let view = self.threads.at(ticket).view;
+        let &Entry { value, view, links, .. } = self.threads.at(ticket);
         self.views[view as usize].1 -= 1;
-        // A message looks into all that are left.
-        while self.views.len() > 1 && self.views.last().is_some_and(|view| view.1 == 0) {
-            self.views.pop();
-        }
-        self.threads.unlink(0, ticket);
-        self.threads.remove(ticket)
+        self.threads.unlink(OF_VIEW, links[OF_VIEW]);
+        self.all.take_out(&mut self.threads.entries, OF_ALL, links[OF_ALL]);
+        self.threads.remove(ticket);
+        value
     }
 }
 
@@ -245,21 +251,21 @@ impl<M: Copy> Messages<M> {
     }
 
     fn remove(&mut self, ticket: Ticket) -> M {
-        let Entry { view, links, .. } = *self.threads.at(ticket);
+        let &Entry { value, view, links, .. } = self.threads.at(ticket);
         for (place, (_, next)) in self.views.iter_mut().enumerate() {
             if view & 1 << place != 0 {
-                self.threads.unlink(place, ticket);
+                self.threads.unlink(place, links[place]);
             } else if *next == ticket {
                 *next = links[ALL].behind;
             }
         }
-        self.all.take_out(&mut self.threads.entries, ALL, ticket);
-        let message = self.threads.remove(ticket);
+        self.all.take_out(&mut self.threads.entries, ALL, links[ALL]);
+        self.threads.remove(ticket);
         if self.threads.is_empty() {
             // Other kinds may be looked for from now on.
             self.views.clear();
         }
-        message
+        value
     }
 }
 
@@ -379,11 +385,11 @@ impl<T: Copy, const N: usize> Threads<T, N> {
         thread
     }
 
+    /// Takes the entry with this link out of its thread.
     #[inline]
-    fn unlink(&mut self, list: usize, ticket: Ticket) {
-        let thread = self.at(ticket).links[list].thread;
-        let ends = &mut self.threads[thread as usize];
-        ends.take_out(&mut self.entries, list, ticket);
+    fn unlink(&mut self, list: usize, link: Link) {
+        let ends = &mut self.threads[link.thread as usize];
+        ends.take_out(&mut self.entries, list, link);
         if ends.first == NONE {
             self.empty += 1;
             if self.empty >= KEPT.max(self.by_hashed.capacity() / 2) {
@@ -407,10 +413,9 @@ impl<T: Copy, const N: usize> Threads<T, N> {
 
     /// Takes an entry out that is in no thread any more.
     #[inline]
-    fn remove(&mut self, ticket: Ticket) -> T {
-        let entry = self.entries[ticket as usize].take().expect("a ticket names an entry until it is taken out");
+    fn remove(&mut self, ticket: Ticket) {
+        self.entries[ticket as usize] = None;
         self.free.push(ticket);
-        entry.value
     }
 }
 
@@ -432,8 +437,8 @@ impl Ends {
     }
 
     #[inline]
-    fn take_out<T, const N: usize>(&mut self, entries: &mut [Option<Entry<T, N>>], list: usize, ticket: Ticket) {
-        let Link { before, behind, .. } = entry(entries, ticket).links[list];
+    fn take_out<T, const N: usize>(&mut self, entries: &mut [Option<Entry<T, N>>], list: usize, link: Link) {
+        let Link { before, behind, .. } = link;
         if before == NONE {
             self.first = behind;
         } else {

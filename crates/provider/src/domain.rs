@@ -115,18 +115,20 @@ impl State {
 impl Shared {
     /// A question has found nothing: lets others have the core, if they want it and this happens again and again. Most
     /// programs give it away between two questions by themselves, but some never do.
-    #[inline]
-    pub fn give_way(&self, mut state: Guard<'_, State>, bell: impl Fn(&State) -> &Bell) -> Result<()> {
-        if self.parameters.gives_way {
-            match state.leisure.pause(Instant::now) {
-                Pause::Nothing => {}
-                Pause::Yield => {
-                    drop(state);
-                    std::thread::yield_now();
-                }
-                Pause::Sleep => {
-                    self.sleep(state, Some(leisure::SLEEP), bell, &mut Vec::new())?;
-                }
+    #[inline(always)]
+    pub fn give_way(&self, state: Guard<'_, State>, bell: impl Fn(&State) -> &Bell) -> Result<()> {
+        if self.parameters.gives_way { self.pause(state, bell) } else { Ok(()) }
+    }
+
+    fn pause(&self, mut state: Guard<'_, State>, bell: impl Fn(&State) -> &Bell) -> Result<()> {
+        match state.leisure.pause(Instant::now) {
+            Pause::Nothing => {}
+            Pause::Yield => {
+                drop(state);
+                std::thread::yield_now();
+            }
+            Pause::Sleep => {
+                self.sleep(state, Some(leisure::SLEEP), bell, &mut Vec::new())?;
             }
         }
         Ok(())

@@ -252,10 +252,6 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_voi
 #[inline(always)]
 fn look(state: &mut State, number: usize) -> Result<()> {
     state.asked += 1;
-    if !state.queues[number].is_empty() {
-        return Ok(());
-    }
-    state.collect();
     if state.queues[number].is_empty() { state.progress() } else { Ok(()) }
 }
 
