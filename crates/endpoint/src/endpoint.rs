@@ -326,11 +326,12 @@ impl<L: Link> Endpoint<L> {
         Ok(received || !self.events.is_empty())
     }
 
-    /// Whether the last progress left nothing to do, so that the next one only looks whether something has come.
+    /// Whether nothing can be sent now, so that a peer loses nothing if the next progress comes later: it would look
+    /// whether something has come, and hear what was acknowledged.
     #[inline]
     #[must_use]
     pub fn is_up_to_date(&self) -> bool {
-        self.unheard == 0 && self.turns.is_empty() && self.events.is_empty()
+        self.turns.is_empty() && self.events.is_empty() && !self.port.station.has_frames()
     }
 
     /// Makes progress until something was received or an event waits, for `patience` at most, and waits meanwhile as

@@ -421,6 +421,13 @@ impl<T> Station<T> {
         self.next_deadline()
     }
 
+    /// Whether a connection may have a frame to send.
+    #[inline]
+    #[must_use]
+    pub fn has_frames(&self) -> bool {
+        self.to_send.first().is_some()
+    }
+
     /// The next frame to send, until there is none. Connections take turns.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<StationTransmit<'_, T>> {

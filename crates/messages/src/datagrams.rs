@@ -98,7 +98,7 @@ impl<L: Link> Datagrams<L> {
         !self.state.completions.is_empty()
     }
 
-    /// As of [`Messenger::is_up_to_date`](crate::Messenger::is_up_to_date).
+    /// Whether nothing can be sent now, as of the endpoint's.
     #[inline]
     #[must_use]
     pub fn is_up_to_date(&self) -> bool {

@@ -164,7 +164,7 @@ impl<L: Link> Messenger<L> {
         Ok(self.has_completions())
     }
 
-    /// Whether the last progress left nothing to do, so that the next one only looks whether something has come.
+    /// Whether nothing can be sent now, as of the endpoint's.
     #[inline]
     #[must_use]
     pub fn is_up_to_date(&self) -> bool {

@@ -78,7 +78,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether the last progress left nothing to do.
+    /// Whether nothing can be sent now.
     #[inline]
     pub fn is_up_to_date(&self) -> bool {
         self.endpoints.iter().all(Endpoint::is_up_to_date)

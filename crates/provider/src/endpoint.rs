@@ -167,7 +167,7 @@ impl Endpoint {
         Ok(has_counted)
     }
 
-    /// Whether the last progress left nothing to do.
+    /// Whether nothing can be sent now.
     #[inline]
     pub fn is_up_to_date(&self) -> bool {
         self.wire.as_ref().is_none_or(Wire::is_up_to_date)
