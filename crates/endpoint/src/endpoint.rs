@@ -330,7 +330,7 @@ impl<L: Link> Endpoint<L> {
     /// whether something has come, and hear what was acknowledged.
     #[inline]
     #[must_use]
-    pub fn is_up_to_date(&self) -> bool {
+    pub fn owes_nothing(&self) -> bool {
         self.turns.is_empty() && self.events.is_empty() && !self.port.station.has_frames()
     }
 

@@ -72,6 +72,29 @@ fn messages_in_the_background_let_others_pass() {
     }
 }
 
+/// Nothing tells of it, and it overtakes nothing.
+#[test]
+fn what_can_go_at_once_goes_or_is_refused() {
+    for is_local in [false, true] {
+        let (mut a, mut b) = two(is_local);
+        let (to_b, to_a) = join(&mut a, &mut b);
+        assert!(!a.endpoint.send_at_once(to_b, &[], &vec![0; a.endpoint.copied_max() + 1]));
+        let (mut sent, message) = (0, |number| pattern(number, 500));
+        while a.endpoint.send_at_once(to_b, &message(sent)[..7], &message(sent)[7..]) {
+            sent += 1;
+        }
+        assert_eq!(sent > 100, is_local, "{sent}");
+        a.endpoint.send(to_b, &[], &message(sent), 7).unwrap();
+        // There is room now, but one waits for it.
+        (0..20).for_each(|_| _ = b.turn());
+        assert!(!a.endpoint.send_at_once(to_b, &[], b"too early"));
+        until(&mut [&mut a, &mut b], "all arrive", |sides| sides[1].received.len() as u64 == sent + 1);
+        assert!((0..).zip(b.from(to_a)).all(|(number, got)| got == message(number)));
+        until(&mut [&mut a, &mut b], "it is told of", |sides| sides[0].outcomes.contains_key(&7));
+        assert_eq!(a.outcomes.len(), 1, "{:?}", a.outcomes);
+    }
+}
+
 /// Also of one that is under way, and of those that wait to pass it.
 #[test]
 fn all_classes_of_messages_are_told_of_when_their_channel_ends() {

@@ -101,8 +101,8 @@ impl<L: Link> Datagrams<L> {
     /// Whether nothing can be sent now, as of the endpoint's.
     #[inline]
     #[must_use]
-    pub fn is_up_to_date(&self) -> bool {
-        self.endpoint.is_up_to_date()
+    pub fn owes_nothing(&self) -> bool {
+        self.endpoint.owes_nothing()
     }
 
     /// Operations that have ended.

@@ -4,8 +4,8 @@
 //!
 //! Programs use few kinds of pattern: which bits they ignore, and whether they name the source. Of each kind in use
 //! there is a *view*: a hash by source and by the bits of the tag that count there. A receive stands in its own view, and
-//! a message looks into all that are in use. A message is put into a view when a receive of that kind looks for one:
-//! so one that was waited for costs nothing more.
+//! a message looks into all that are in use, unless the oldest receive of all fits it. A message is put into a view when
+//! a receive of that kind looks for one: so one that was waited for costs nothing more.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};

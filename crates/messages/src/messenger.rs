@@ -167,8 +167,8 @@ impl<L: Link> Messenger<L> {
     /// Whether nothing can be sent now, as of the endpoint's.
     #[inline]
     #[must_use]
-    pub fn is_up_to_date(&self) -> bool {
-        self.endpoint.is_up_to_date() && self.state.turns.is_empty()
+    pub fn owes_nothing(&self) -> bool {
+        self.endpoint.owes_nothing() && self.state.turns.is_empty()
     }
 
     /// Makes progress until a completion waits, for `patience` at most, and waits meanwhile as the endpoint is

@@ -80,8 +80,8 @@ impl State {
 
     /// Whether nothing can be sent now.
     #[inline]
-    pub fn is_up_to_date(&self) -> bool {
-        self.endpoints.iter().all(Endpoint::is_up_to_date)
+    pub fn owes_nothing(&self) -> bool {
+        self.endpoints.iter().all(Endpoint::owes_nothing)
     }
 
     /// Brings what has ended to its queue.

@@ -169,8 +169,8 @@ impl Endpoint {
 
     /// Whether nothing can be sent now.
     #[inline]
-    pub fn is_up_to_date(&self) -> bool {
-        self.wire.as_ref().is_none_or(Wire::is_up_to_date)
+    pub fn owes_nothing(&self) -> bool {
+        self.wire.as_ref().is_none_or(Wire::owes_nothing)
     }
 
     /// As of the messenger's: what to sleep on, and for how long at most; `None`: there is something to do.

@@ -262,7 +262,7 @@ unsafe fn read_now(queue: &QueueFid, to: *mut c_void, most: usize, sources: *mut
     let mut state = queue.shared.state.lock();
     if std::mem::take(&mut state.queues[queue.number].is_drained)
         && state.queues[queue.number].is_empty()
-        && state.is_up_to_date()
+        && state.owes_nothing()
     {
         // Open MPI asks until it is told that nothing is there, and only then answers the message that it was told of.
         state.asked += 1;

@@ -84,10 +84,10 @@ impl Wire {
     }
 
     #[inline]
-    pub fn is_up_to_date(&self) -> bool {
+    pub fn owes_nothing(&self) -> bool {
         match self {
-            Self::Reliable(messenger) => messenger.is_up_to_date(),
-            Self::Unreliable(datagrams) => datagrams.is_up_to_date(),
+            Self::Reliable(messenger) => messenger.owes_nothing(),
+            Self::Unreliable(datagrams) => datagrams.owes_nothing(),
         }
     }
 
