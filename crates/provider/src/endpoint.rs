@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Endpoints: unconnected, and either reliable (`FI_EP_RDM`), a messenger each, or not (`FI_EP_DGRAM`).
 
-mod access;
-mod atomic;
 mod completions;
-mod messages;
-mod object;
-mod rma;
 mod wire;
 
 use std::ffi::c_void;
@@ -14,49 +9,48 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 use barewire_endpoint::Address;
+use barewire_link::Interface;
 use barewire_messages::{Claim, Config, Counts, Datagrams, Messenger, PeerId, PostError};
 
 use crate::bindings::*;
 use crate::device;
-use crate::domain::Shared;
 use crate::edge::{Errno, Result};
 use crate::log::{info, warning};
+use crate::parameters::Parameters;
 use crate::queue::Queue;
 use crate::region::Region;
 use crate::table::Table;
 use crate::vector::{FI_ADDR_NOTAVAIL, Vector};
-pub(crate) use atomic::{Family, valid};
-pub(crate) use object::{open, open2};
-use wire::{Reliable, Wire, reliable};
+pub(crate) use wire::{Reliable, Wire, reliable};
 
 /// An endpoint's part of its domain's state.
 pub(crate) struct Endpoint {
     /// From `fi_enable` on.
-    wire: Option<Wire>,
+    pub wire: Option<Wire>,
     /// It is `FI_EP_DGRAM`.
     is_unreliable: bool,
-    vector: Option<usize>,
-    transmit: Option<Bound>,
-    receive: Option<Bound>,
+    pub vector: Option<usize>,
+    pub transmit: Option<Bound>,
+    pub receive: Option<Bound>,
     /// Flags of the calls that have none.
-    transmit_flags: u64,
-    receive_flags: u64,
+    pub transmit_flags: u64,
+    pub receive_flags: u64,
     /// Receives heed the source that they name (`FI_DIRECTED_RECV`).
-    is_directed: bool,
+    pub is_directed: bool,
     /// By the peer's number in the address vector; [`NOBODY`] where nothing was sent to it yet.
     peers: Vec<u32>,
     /// By the messenger's number of a peer: its number in the address vector.
     sources: Vec<fi_addr_t>,
     /// Receives of many messages.
-    many: Vec<Many>,
+    pub many: Vec<Many>,
     /// How many there were.
-    many_numbered: u64,
+    pub many_numbered: u64,
     /// A receive of many messages ends when less is left (`FI_OPT_MIN_MULTI_RECV`).
-    least: usize,
+    pub least: usize,
     /// Messages that were claimed, by the context of the call.
-    claims: Vec<(usize, Claim)>,
+    pub claims: Vec<(usize, Claim)>,
     /// It is bound to counters, which have heard of so much.
-    counted: Option<Counts>,
+    pub counted: Option<Counts>,
     /// Somebody was told that the link does not work any more.
     is_broken: bool,
     /// The log was told last that the way to this peer ended.
@@ -72,25 +66,48 @@ pub(crate) struct Bound {
 }
 
 /// A receive of many messages.
-struct Many {
+pub(crate) struct Many {
     /// The messenger's context for it.
-    number: u64,
-    context: *mut c_void,
-    base: *mut u8,
+    pub number: u64,
+    pub context: *mut c_void,
+    pub base: *mut u8,
 }
 
 // SAFETY: the pointers in it are the program's, and only handed back to it.
 unsafe impl Send for Many {}
 
 /// Set in the numbers of receives of many messages: no pointer of a program's has it.
-const OF_MANY: u64 = 1 << 63;
+pub(crate) const OF_MANY: u64 = 1 << 63;
 const NOBODY: u32 = u32::MAX;
 /// Of the smallest memory for many messages that is left, as long as nobody says.
 const LEAST: usize = 64;
 
 impl Endpoint {
+    /// One that is bound to nothing.
+    pub fn new(is_unreliable: bool) -> Self {
+        Self {
+            wire: None,
+            is_unreliable,
+            vector: None,
+            transmit: None,
+            receive: None,
+            transmit_flags: 0,
+            receive_flags: 0,
+            is_directed: false,
+            peers: Vec::new(),
+            sources: Vec::new(),
+            many: Vec::new(),
+            many_numbered: 0,
+            least: LEAST,
+            claims: Vec::new(),
+            counted: None,
+            is_broken: false,
+            lost: None,
+        }
+    }
+
     /// Opens the way to the network.
-    fn enable(&mut self, shared: &Shared) -> Result<()> {
+    pub fn enable(&mut self, interface: &Interface, parameters: &Parameters) -> Result<()> {
         if self.wire.is_some() {
             return Err(Errno::BAD_STATE);
         }
@@ -98,8 +115,8 @@ impl Endpoint {
         if self.transmit.is_none() && self.receive.is_none() && self.counted.is_none() {
             return Err(Errno::NO_QUEUE);
         }
-        let endpoint = device::open(&shared.interface, &shared.parameters).map_err(|error| {
-            warning!(FI_LOG_EP_CTRL, "{}: {error}", shared.interface.name);
+        let endpoint = device::open(interface, parameters).map_err(|error| {
+            warning!(FI_LOG_EP_CTRL, "{}: {error}", interface.name);
             Errno::LINK_IS_DOWN
         })?;
         let config = Config::tuned(endpoint.tuning());
@@ -108,13 +125,13 @@ impl Endpoint {
         } else {
             Wire::Reliable(Messenger::new(endpoint, config))
         };
-        info!(FI_LOG_EP_CTRL, "{} on {}", wire.address(), shared.interface.name);
+        info!(FI_LOG_EP_CTRL, "{} on {}", wire.address(), interface.name);
         self.wire = Some(wire);
         Ok(())
     }
 
     /// Sends what there is to send and takes leave of all peers, for `patience` at most.
-    fn finish(&mut self, patience: Duration) {
+    pub fn finish(&mut self, patience: Duration) {
         let mut messenger = match self.wire.take() {
             Some(Wire::Reliable(messenger)) => messenger,
             Some(Wire::Unreliable(datagrams)) => {
@@ -236,13 +253,13 @@ impl Endpoint {
     }
 
     #[inline]
-    fn wire(&mut self) -> Result<&mut Wire> {
+    pub fn wire(&mut self) -> Result<&mut Wire> {
         self.wire.as_mut().ok_or(Errno::BAD_STATE)
     }
 
     /// Whom a number in the address vector means.
     #[inline]
-    fn peer(&mut self, vectors: &Table<Vector>, number: fi_addr_t) -> Result<PeerId> {
+    pub fn peer(&mut self, vectors: &Table<Vector>, number: fi_addr_t) -> Result<PeerId> {
         match self.peers.get(number as usize) {
             Some(&peer) if peer != NOBODY => Ok(PeerId::from_number(peer)),
             _ => self.new_peer(vectors, number),

@@ -6,9 +6,9 @@
 use std::mem::{forget, take};
 use std::sync::{Arc, Once, Weak};
 
-use crate::domain::Shared;
 use crate::edge::{Errno, Result};
 use crate::lock::Lock;
+use crate::state::Shared;
 
 struct Domains {
     all: Vec<Weak<Shared>>,

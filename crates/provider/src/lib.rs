@@ -2,19 +2,16 @@
 //! `libbarewire-fi.so`: a libfabric provider that carries messages over Ethernet frames.
 //!
 //! libfabric loads it from a folder that `FI_PROVIDER_PATH` names, and calls [`fi_prov_ini`]. From then on everything
-//! goes through the tables of functions that its objects carry: `fabric` → `domain` → `endpoint`, `queue`, `counter`,
-//! `vector`, `region`; `events`. An endpoint is a messenger (`barewire-messages`); a domain's objects are behind one
-//! lock.
+//! goes through the tables of functions that its `objects` carry: fabric → domain → endpoint, queue, counter, address
+//! vector, region; event queue. What they do is done to a domain's `state`, behind one lock: the endpoints, each a
+//! messenger (`barewire-messages`), and what has ended, in queues and counters.
 
 mod address;
 mod bell;
 mod counter;
 mod device;
-mod domain;
 mod edge;
 mod endpoint;
-mod events;
-mod fabric;
 mod fork;
 mod info;
 mod leisure;
@@ -22,11 +19,12 @@ mod libfabric;
 mod link;
 mod lock;
 mod log;
+mod objects;
 mod parameters;
-mod poll;
 mod progress;
 mod queue;
 mod region;
+mod state;
 mod table;
 mod vector;
 
@@ -66,7 +64,7 @@ pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
             context: fi_context::default(),
             name: c"barewire".as_ptr(),
             getinfo: Some(info::getinfo),
-            fabric: Some(fabric::open),
+            fabric: Some(objects::fabric::open),
             cleanup: Some(cleanup),
         }))
     });

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use crate::bell::Bell;
 use crate::bindings::*;
-use crate::domain::Shared;
 use crate::edge::{Errno, Result};
 use crate::log::warning;
+use crate::state::Shared;
 
 /// A program that has not asked for so long is computing: less than a rendezvous of 64 KiB takes at 1 Gb/s.
 const COMPUTES_AFTER: Duration = Duration::from_micros(200);

@@ -1,28 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Completion queues.
+//! What has ended and was not read, as completion queues tell it.
 
 use std::collections::VecDeque;
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::ptr;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::ffi::c_void;
 
 use barewire_endpoint::Patience;
 
 use crate::bell::{Bell, WaitSet};
 use crate::bindings::*;
-use crate::domain::{Shared, State, shared_of};
-use crate::edge::{Errno, Result, guard, guard_status};
-use crate::fabric::{fid_ops, new_fid, no_bind};
-
-/// A `fid_cq`.
-#[repr(C)]
-struct QueueFid {
-    fid: fid_cq,
-    shared: Arc<Shared>,
-    number: usize,
-    _used: Arc<()>,
-}
+use crate::edge::{Errno, Result};
 
 /// What has ended and was not read.
 pub(crate) struct Queue {
@@ -30,10 +16,10 @@ pub(crate) struct Queue {
     format: fi_cq_format,
     pub bell: Bell,
     /// The descriptor that a program sleeps on, if it asked for one.
-    set: Option<WaitSet>,
+    pub set: Option<WaitSet>,
     /// Perhaps it does now.
-    is_armed: bool,
-    patience: Patience,
+    pub is_armed: bool,
+    pub patience: Patience,
     /// Endpoints that are bound to it.
     pub users: usize,
     /// The last question took all there was.
@@ -61,6 +47,23 @@ pub(crate) struct Entry {
 unsafe impl Send for Entry {}
 
 impl Queue {
+    pub fn new(format: fi_cq_format, bell: Bell, set: Option<WaitSet>, patience: Patience) -> Self {
+        let entries = VecDeque::with_capacity(64);
+        Self { entries, format, bell, set, is_armed: false, patience, users: 0, is_drained: false }
+    }
+
+    /// The next entry, if it is an error.
+    pub fn take_error(&mut self) -> Option<Entry> {
+        self.entries.front().filter(|entry| entry.error != 0)?;
+        self.entries.pop_front()
+    }
+
+    /// Whether nothing has ended since the last question took all there was; true once for each.
+    #[inline]
+    pub fn was_drained(&mut self) -> bool {
+        std::mem::take(&mut self.is_drained) && self.entries.is_empty()
+    }
+
     #[inline]
     pub fn push(&mut self, entry: Entry) {
         self.entries.push_back(entry);
@@ -80,7 +83,7 @@ impl Queue {
     /// # Safety
     /// `to` must have room for `most` entries of this queue's format, `sources` be null or have room for as many.
     #[inline]
-    unsafe fn take(&mut self, mut to: *mut u8, most: usize, sources: *mut fi_addr_t) -> Result<isize> {
+    pub unsafe fn take(&mut self, mut to: *mut u8, most: usize, sources: *mut fi_addr_t) -> Result<isize> {
         let mut read = 0;
         while read < most
             && let Some(entry) = self.entries.front()
@@ -129,300 +132,4 @@ impl Queue {
             _ => Ok(read as isize),
         }
     }
-}
-
-static FID_OPS: fi_ops = fid_ops(close, no_bind, control);
-static OPS: fi_ops_cq = fi_ops_cq {
-    size: size_of::<fi_ops_cq>(),
-    read: Some(read),
-    readfrom: Some(readfrom),
-    readerr: Some(readerr),
-    sread: Some(sread),
-    sreadfrom: Some(sreadfrom),
-    signal: Some(signal),
-    strerror: Some(strerror),
-};
-
-/// `fi_cq_open`.
-pub(crate) unsafe extern "C" fn open(
-    domain: *mut fid_domain,
-    attr: *mut fi_cq_attr,
-    cq: *mut *mut fid_cq,
-    context: *mut c_void,
-) -> c_int {
-    guard_status("fi_cq_open", || {
-        // SAFETY: libfabric's promise: null or valid.
-        let attributes = unsafe { attr.as_mut() };
-        let (format, wait) = attributes
-            .as_ref()
-            .map_or((FI_CQ_FORMAT_CONTEXT, FI_WAIT_NONE), |attributes| (attributes.format, attributes.wait_obj));
-        let format = if format == FI_CQ_FORMAT_UNSPEC { FI_CQ_FORMAT_TAGGED } else { format };
-        if ![FI_WAIT_NONE, FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_YIELD].contains(&wait) || format > FI_CQ_FORMAT_TAGGED {
-            return Err(Errno::NOT_SUPPORTED);
-        }
-        if let Some(attributes) = attributes {
-            attributes.format = format;
-        }
-        // SAFETY: libfabric's promise.
-        let shared = unsafe { shared_of(domain) };
-        let bell = Bell::new()?;
-        let set = [FI_WAIT_FD, FI_WAIT_UNSPEC].contains(&wait).then(|| WaitSet::new(&bell)).transpose()?;
-        let patience = Patience::new(shared.parameters.waiting, false);
-        let queue = Queue {
-            entries: VecDeque::with_capacity(64),
-            format,
-            bell,
-            set,
-            is_armed: false,
-            patience,
-            users: 0,
-            is_drained: false,
-        };
-        let number = shared.state.lock().queues.add(queue);
-        let fid = new_fid(FI_CLASS_CQ, context, &FID_OPS);
-        let fid = fid_cq { fid, ops: (&raw const OPS).cast_mut() };
-        let made = QueueFid { fid, number, _used: shared.used.clone(), shared };
-        // SAFETY: libfabric's promise.
-        unsafe { *cq = Box::into_raw(Box::new(made)).cast() };
-        Ok(())
-    })
-}
-
-/// # Safety
-/// `cq` must be one of ours that is open.
-#[inline]
-unsafe fn of<'a>(cq: *mut fid_cq) -> &'a QueueFid {
-    // SAFETY: the caller's promise.
-    unsafe { &*cq.cast::<QueueFid>() }
-}
-
-/// Which queue of its domain this is.
-///
-/// # Safety
-/// `cq` must be one of ours that is open.
-pub(crate) unsafe fn number_of(cq: *mut fid, shared: &Arc<Shared>) -> Option<usize> {
-    // SAFETY: the caller's promise.
-    let queue = unsafe { of(cq.cast()) };
-    Arc::ptr_eq(&queue.shared, shared).then_some(queue.number)
-}
-
-/// Whether something can be read; makes progress first.
-///
-/// # Safety
-/// `cq` must be one of ours that is open.
-pub(crate) unsafe fn has_something(cq: *mut fid) -> bool {
-    // SAFETY: the caller's promise.
-    let queue = unsafe { of(cq.cast()) };
-    let mut state = queue.shared.state.lock();
-    // What is wrong with the link is said when the queue is read.
-    look(&mut state, queue.number).is_err() || !state.queues[queue.number].is_empty()
-}
-
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    guard_status("fi_close", || {
-        // SAFETY: libfabric's promise.
-        let queue = unsafe { of(fid.cast()) };
-        {
-            let mut state = queue.shared.state.lock();
-            if state.queues[queue.number].users > 0 {
-                return Err(Errno::BUSY);
-            }
-            state.queues.remove(queue.number);
-        }
-        // SAFETY: made by `open`; the program does not use it any more.
-        drop(unsafe { Box::from_raw(fid.cast::<QueueFid>()) });
-        Ok(())
-    })
-}
-
-unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_void) -> c_int {
-    guard_status("fi_control", || {
-        // SAFETY: libfabric's promise.
-        let queue = unsafe { of(fid.cast()) };
-        let state = queue.shared.state.lock();
-        let set = state.queues[queue.number].set.as_ref();
-        let (true, Some(set)) = (command == FI_GETWAIT as c_int, set) else { return Err(Errno::NOT_SUPPORTED) };
-        // SAFETY: libfabric's promise of this command: room for an `int`.
-        unsafe { *argument.cast::<c_int>() = set.descriptor() };
-        Ok(())
-    })
-}
-
-/// Makes progress if the queue has nothing.
-#[inline(always)]
-fn look(state: &mut State, number: usize) -> Result<()> {
-    state.asked += 1;
-    if state.queues[number].is_empty() { state.progress() } else { Ok(()) }
-}
-
-/// # Safety
-/// As of `fi_cq_readfrom`.
-#[inline(always)]
-unsafe fn read_now(queue: &QueueFid, to: *mut c_void, most: usize, sources: *mut fi_addr_t) -> Result<isize> {
-    let mut state = queue.shared.state.lock();
-    if std::mem::take(&mut state.queues[queue.number].is_drained)
-        && state.queues[queue.number].is_empty()
-        && state.owes_nothing()
-    {
-        // Open MPI asks until it is told that nothing is there, and only then answers the message that it was told of.
-        state.asked += 1;
-        return Err(Errno::AGAIN);
-    }
-    look(&mut state, queue.number)?;
-    if state.queues[queue.number].is_empty() {
-        queue.shared.give_way(state, |state| &state.queues[queue.number].bell)?;
-        return Err(Errno::AGAIN);
-    }
-    state.leisure.end();
-    if most == 0 {
-        return Ok(0);
-    }
-    // SAFETY: the caller's promise.
-    unsafe { state.queues[queue.number].take(to.cast(), most, sources) }
-}
-
-unsafe extern "C" fn read(cq: *mut fid_cq, to: *mut c_void, most: usize) -> isize {
-    // SAFETY: libfabric's promise.
-    guard("fi_cq_read", || unsafe { read_now(of(cq), to, most, ptr::null_mut()) })
-}
-
-unsafe extern "C" fn readfrom(cq: *mut fid_cq, to: *mut c_void, most: usize, sources: *mut fi_addr_t) -> isize {
-    // SAFETY: libfabric's promise.
-    guard("fi_cq_readfrom", || unsafe { read_now(of(cq), to, most, sources) })
-}
-
-unsafe extern "C" fn readerr(cq: *mut fid_cq, to: *mut fi_cq_err_entry, _: u64) -> isize {
-    guard("fi_cq_readerr", || {
-        // SAFETY: libfabric's promise.
-        let queue = unsafe { of(cq) };
-        let mut state = queue.shared.state.lock();
-        let entries = &mut state.queues[queue.number].entries;
-        let Some(entry) = entries.front().copied().filter(|entry| entry.error != 0) else { return Err(Errno::AGAIN) };
-        entries.pop_front();
-        // SAFETY: libfabric's promise; what lies behind the fields of old is left alone.
-        let to = unsafe { &mut *to };
-        to.op_context = entry.context;
-        to.flags = entry.flags;
-        to.len = entry.length;
-        to.buf = entry.buffer;
-        to.data = entry.data;
-        to.tag = entry.tag;
-        to.olen = entry.lost;
-        to.err = entry.error as c_int;
-        to.prov_errno = entry.error as c_int;
-        to.err_data_size = 0;
-        Ok(1)
-    })
-}
-
-unsafe extern "C" fn sread(
-    cq: *mut fid_cq,
-    to: *mut c_void,
-    most: usize,
-    condition: *const c_void,
-    timeout_ms: c_int,
-) -> isize {
-    // SAFETY: libfabric's promise.
-    unsafe { sreadfrom(cq, to, most, ptr::null_mut(), condition, timeout_ms) }
-}
-
-unsafe extern "C" fn sreadfrom(
-    cq: *mut fid_cq,
-    to: *mut c_void,
-    most: usize,
-    sources: *mut fi_addr_t,
-    _: *const c_void,
-    timeout_ms: c_int,
-) -> isize {
-    guard("fi_cq_sread", || {
-        // SAFETY: libfabric's promise.
-        let queue = unsafe { of(cq) };
-        let until = u64::try_from(timeout_ms).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
-        let is_signalled = queue.shared.wait(
-            until,
-            |state, asks| {
-                let queue = &mut state.queues[queue.number];
-                if let Some(asked) = asks {
-                    queue.patience.learn(asked);
-                }
-                (!queue.is_empty(), queue.patience.clone())
-            },
-            |state| &state.queues[queue.number].bell,
-        )?;
-        let mut state = queue.shared.state.lock();
-        // SAFETY: libfabric's promise.
-        match unsafe { state.queues[queue.number].take(to.cast(), most, sources) } {
-            Err(Errno::AGAIN) if is_signalled => Err(Errno::AGAIN),
-            read => read,
-        }
-    })
-}
-
-unsafe extern "C" fn signal(cq: *mut fid_cq) -> c_int {
-    guard_status("fi_cq_signal", || {
-        // SAFETY: libfabric's promise.
-        let queue = unsafe { of(cq) };
-        queue.shared.state.lock().queues[queue.number].bell.ring();
-        Ok(())
-    })
-}
-
-/// Whether a program may sleep on the queue's descriptor now.
-///
-/// # Safety
-/// `cq` must be one of ours that is open.
-pub(crate) unsafe fn trywait(cq: *mut fid_cq) -> Result<()> {
-    // SAFETY: the caller's promise.
-    let queue = unsafe { of(cq) };
-    let mut state = queue.shared.state.lock();
-    look(&mut state, queue.number)?;
-    state.queues[queue.number].bell.stop();
-    if !state.queues[queue.number].is_empty() {
-        return Err(Errno::AGAIN);
-    }
-    let mut others = Vec::new();
-    let Some(patience) = state.prepare_to_sleep(None, &mut others)? else { return Err(Errno::AGAIN) };
-    state.queues[queue.number].is_armed = true;
-    state.queues[queue.number].set.as_mut().ok_or(Errno::INVALID)?.arm(&others, patience)
-}
-
-unsafe extern "C" fn strerror(
-    _: *mut fid_cq,
-    number: c_int,
-    _: *const c_void,
-    to: *mut c_char,
-    length: usize,
-) -> *const c_char {
-    // SAFETY: libfabric's promise: null, or room for `length` bytes.
-    unsafe { explain(number, to, length) }
-}
-
-/// What an error number of ours means.
-///
-/// # Safety
-/// `to` must be null, or have room for `length` bytes.
-pub(crate) unsafe fn explain(number: c_int, to: *mut c_char, length: usize) -> *const c_char {
-    let text: &'static CStr = match number as u32 {
-        FI_ETRUNC => c"the message is longer than the receive's memory, which holds its beginning",
-        FI_ECANCELED => c"the receive was cancelled",
-        FI_ENOMSG => c"no message that fits has come",
-        FI_ECONNREFUSED => c"the peer refuses connections",
-        FI_ETIMEDOUT => c"the peer answers, but takes nothing",
-        FI_ECONNRESET => c"the peer closed its endpoint, ended, or was started again",
-        FI_ECONNABORTED => c"the peer broke the protocol",
-        FI_ESHUTDOWN => c"this side closed the connection",
-        number if number == libc::EHOSTUNREACH as u32 => {
-            c"the peer does not answer: is its process running, its host up, and the link?"
-        }
-        _ => c"the operation failed",
-    };
-    if !to.is_null() && length > 0 {
-        let copied = text.count_bytes().min(length - 1);
-        // SAFETY: the caller's promise; one byte stays for the end.
-        unsafe {
-            ptr::copy_nonoverlapping(text.as_ptr(), to, copied);
-            *to.add(copied) = 0;
-        }
-    }
-    text.as_ptr()
 }

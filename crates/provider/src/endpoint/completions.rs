@@ -16,7 +16,7 @@ use crate::table::Table;
 use crate::vector::{FI_ADDR_NOTAVAIL, Vector};
 
 impl Entry {
-    pub(super) fn new(context: *mut c_void, flags: u64) -> Self {
+    pub fn new(context: *mut c_void, flags: u64) -> Self {
         let (length, data, tag, error, lost) = (0, 0, 0, 0, 0);
         Self { context, flags, length, buffer: ptr::null_mut(), data, tag, source: FI_ADDR_NOTAVAIL, error, lost }
     }
@@ -93,7 +93,7 @@ impl Endpoint {
     }
 
     #[inline]
-    pub(super) fn describe(&mut self, entry: &mut Entry, received: &Received, vectors: &Table<Vector>) {
+    pub fn describe(&mut self, entry: &mut Entry, received: &Received, vectors: &Table<Vector>) {
         let Envelope { source, label, length } = received.envelope;
         entry.length = length as usize;
         if let Some(tag) = label.tag {

@@ -11,10 +11,10 @@ use crate::bindings::FI_EOPNOTSUPP;
 use crate::edge::{Errno, Result};
 use crate::link::AnyLink;
 
-pub(super) type Reliable = Messenger<AnyLink>;
+pub(crate) type Reliable = Messenger<AnyLink>;
 
 #[expect(clippy::large_enum_variant, reason = "an endpoint has one, and the usual kind without another indirection")]
-pub(super) enum Wire {
+pub(crate) enum Wire {
     /// `FI_EP_RDM`.
     Reliable(Reliable),
     /// `FI_EP_DGRAM`.
@@ -23,7 +23,7 @@ pub(super) enum Wire {
 
 /// For what datagrams cannot do.
 #[inline]
-pub(super) fn reliable(wire: &mut Option<Wire>) -> Result<&mut Reliable> {
+pub(crate) fn reliable(wire: &mut Option<Wire>) -> Result<&mut Reliable> {
     match wire {
         Some(Wire::Reliable(messenger)) => Ok(messenger),
         Some(Wire::Unreliable(_)) => Err(Errno(FI_EOPNOTSUPP)),

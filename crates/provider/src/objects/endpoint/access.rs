@@ -5,10 +5,11 @@ use std::ffi::c_void;
 
 use barewire_messages::{PeerId, Remote, SendOptions};
 
+use super::EndpointFid;
 use super::messages::Flags;
-use super::object::EndpointFid;
 use crate::bindings::*;
 use crate::edge::{Errno, Result};
+use crate::endpoint::{Reliable, reliable};
 use crate::queue::Entry;
 
 /// Where in whose memory.
@@ -31,7 +32,7 @@ impl EndpointFid {
         kind: u64,
         context: *mut c_void,
         flags: Flags,
-        post: impl FnOnce(&mut super::Reliable, PeerId, SendOptions, u64) -> std::result::Result<Posted, Errno>,
+        post: impl FnOnce(&mut Reliable, PeerId, SendOptions, u64) -> std::result::Result<Posted, Errno>,
     ) -> Result<isize> {
         let mut state = self.shared.state.lock();
         let state = &mut *state;
@@ -43,7 +44,7 @@ impl EndpointFid {
         // Of what is injected nobody is told, not even that it failed.
         let note = if is_injected { 0 } else { kind as u32 };
         let options = SendOptions { context: context as u64, note, is_silent, ..SendOptions::default() };
-        let messenger = super::reliable(&mut endpoint.wire)?;
+        let messenger = reliable(&mut endpoint.wire)?;
         match post(messenger, peer, options, flags) {
             Ok(Posted::Begun) => {}
             Ok(Posted::Copied) => {

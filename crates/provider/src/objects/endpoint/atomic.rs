@@ -8,7 +8,7 @@ use barewire_messages::{AtomicOperation, AtomicParts, AtomicType, Part};
 
 use super::access::{Place, Posted, place};
 use super::messages::{Flags, part};
-use super::object::{EndpointFid, of};
+use super::{EndpointFid, of};
 use crate::bindings::*;
 use crate::edge::{Errno, Result, guard, guard_status};
 use crate::info::{PARTS, atomic_bytes};

@@ -1,24 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `fid_ep`: opened, bound, enabled, asked for its name, closed.
 
+mod access;
+mod atomic;
+mod messages;
+mod rma;
+
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Bound, Endpoint, LEAST, atomic, messages, rma};
+use super::{counter, fid_ops, new_fid, queue, shared_of, vector};
 use crate::address;
 use crate::bindings::*;
-use crate::domain::{Shared, shared_of};
 use crate::edge::{Errno, Result, guard, guard_status, unsupported};
-use crate::fabric::{fid_ops, new_fid};
-use crate::{counter, queue, region, vector};
+use crate::endpoint::{Bound, Endpoint};
+use crate::state::Shared;
+pub(super) use atomic::{Family, valid};
 
 /// A `fid_ep`.
 #[repr(C)]
-pub(super) struct EndpointFid {
+struct EndpointFid {
     fid: fid_ep,
-    pub shared: Arc<Shared>,
-    pub number: usize,
+    shared: Arc<Shared>,
+    number: usize,
     _used: Arc<()>,
 }
 
@@ -79,25 +84,10 @@ pub(crate) unsafe extern "C" fn open(
         };
         // SAFETY: libfabric's promise.
         let shared = unsafe { shared_of(domain) };
-        let endpoint = Endpoint {
-            wire: None,
-            is_unreliable,
-            vector: None,
-            transmit: None,
-            receive: None,
-            transmit_flags: transmit.map_or(0, |attributes| attributes.op_flags),
-            receive_flags: receive.map_or(0, |attributes| attributes.op_flags),
-            is_directed: info.caps & FI_DIRECTED_RECV != 0,
-            peers: Vec::new(),
-            sources: Vec::new(),
-            many: Vec::new(),
-            many_numbered: 0,
-            least: LEAST,
-            claims: Vec::new(),
-            counted: None,
-            is_broken: false,
-            lost: None,
-        };
+        let mut endpoint = Endpoint::new(is_unreliable);
+        endpoint.transmit_flags = transmit.map_or(0, |attributes| attributes.op_flags);
+        endpoint.receive_flags = receive.map_or(0, |attributes| attributes.op_flags);
+        endpoint.is_directed = info.caps & FI_DIRECTED_RECV != 0;
         let number = shared.state.lock().endpoints.add(endpoint);
         let fid = fid_ep {
             fid: new_fid(FI_CLASS_EP, context, &FID_OPS),
@@ -134,7 +124,7 @@ pub(crate) unsafe extern "C" fn open2(
 /// # Safety
 /// `ep` must be one of ours that is open.
 #[inline]
-pub(super) unsafe fn of<'a>(ep: *mut fid_ep) -> &'a EndpointFid {
+unsafe fn of<'a>(ep: *mut fid_ep) -> &'a EndpointFid {
     // SAFETY: the caller's promise.
     unsafe { &*ep.cast::<EndpointFid>() }
 }
@@ -224,8 +214,8 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_voi
         let flags = argument.cast::<u64>();
         match command as u32 {
             FI_ENABLE => {
-                endpoint.enable(&ep.shared)?;
-                for region in state.regions.iter_mut().filter(|region| region::is_reachable(region)) {
+                endpoint.enable(&ep.shared.interface, &ep.shared.parameters)?;
+                for region in state.regions.iter_mut().filter(|region| region.is_reachable()) {
                     // SAFETY: the program's promise: a region's memory is valid until it is closed.
                     unsafe { endpoint.register(region) }?;
                 }

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::{fid_ops, is_used, new_fid, no_bind, queue, share};
 use crate::bell::Bell;
 use crate::bindings::*;
 use crate::edge::{Errno, Result, guard, guard_status};
-use crate::fabric::{fid_ops, is_used, new_fid, no_bind, share};
 
 /// A `fid_eq`.
 #[repr(C)]
@@ -248,5 +248,5 @@ unsafe extern "C" fn strerror(
     length: usize,
 ) -> *const c_char {
     // SAFETY: libfabric's promise: null, or room for `length` bytes.
-    unsafe { crate::queue::explain(number, to, length) }
+    unsafe { queue::explain(number, to, length) }
 }

@@ -2,25 +2,11 @@
 //! The fabric: all Ethernet interfaces of this host.
 
 use std::ffi::{c_int, c_void};
-use std::ptr;
 use std::sync::Arc;
 
+use super::{Fabric, counter, domain, events, fid_ops, is_used, new_fid, no_bind, no_control, queue};
 use crate::bindings::*;
 use crate::edge::{Errno, guard_status, unsupported};
-use crate::{counter, domain, events, queue};
-
-/// A `fid_fabric`.
-#[repr(C)]
-pub(crate) struct Fabric {
-    fid: fid_fabric,
-    /// Each domain and event queue has a share of it.
-    used: Arc<()>,
-}
-
-/// A program's hold on an object that others depend on.
-pub(crate) fn is_used(used: &Arc<()>) -> bool {
-    Arc::strong_count(used) > 1
-}
 
 static FID_OPS: fi_ops = fid_ops(close, no_bind, no_control);
 static OPS: fi_ops_fabric = fi_ops_fabric {
@@ -33,32 +19,7 @@ static OPS: fi_ops_fabric = fi_ops_fabric {
     domain2: Some(open_domain2),
 };
 
-type Close = unsafe extern "C" fn(*mut fid) -> c_int;
-type Bind = unsafe extern "C" fn(*mut fid, *mut fid, u64) -> c_int;
-type Control = unsafe extern "C" fn(*mut fid, c_int, *mut c_void) -> c_int;
-
-/// What all kinds of objects can do.
-pub(crate) const fn fid_ops(close: Close, bind: Bind, control: Control) -> fi_ops {
-    fi_ops {
-        size: size_of::<fi_ops>(),
-        close: Some(close),
-        bind: Some(bind),
-        control: Some(control),
-        ops_open: Some(no_ops_open),
-        tostr: None,
-        ops_set: None,
-    }
-}
-
-/// What all kinds of objects begin with.
-pub(crate) fn new_fid(class: u32, context: *mut c_void, ops: &'static fi_ops) -> fid {
-    fid { fclass: class as usize, context, ops: ptr::from_ref(ops).cast_mut() }
-}
-
 unsupported! {
-    no_bind(*mut fid, *mut fid, u64) -> c_int;
-    no_control(*mut fid, c_int, *mut c_void) -> c_int;
-    no_ops_open(*mut fid, *const std::ffi::c_char, u64, *mut *mut c_void, *mut c_void) -> c_int;
     no_passive(*mut fid_fabric, *mut fi_info, *mut *mut fid_pep, *mut c_void) -> c_int;
     no_wait(*mut fid_fabric, *mut fi_wait_attr, *mut *mut fid_wait) -> c_int;
 }
@@ -82,15 +43,6 @@ pub(crate) unsafe extern "C" fn open(
         unsafe { *fabric = made.cast() };
         Ok(())
     })
-}
-
-/// What a fabric's children hold, and the version of the interface that the program speaks.
-///
-/// # Safety
-/// `fabric` must be one of ours that is open.
-pub(crate) unsafe fn share(fabric: *mut fid_fabric) -> Arc<()> {
-    // SAFETY: the caller's promise.
-    unsafe { (*fabric.cast::<Fabric>()).used.clone() }
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {

@@ -6,13 +6,13 @@ use std::slice;
 
 use barewire_messages::{Label, Part, Pattern, Reaches, ReceiveOptions, SendOptions, Wanted};
 
-use super::object::{EndpointFid, of};
-use super::{Endpoint, Many, OF_MANY, reliable};
+use super::{EndpointFid, of};
 use crate::bindings::*;
-use crate::domain::State;
 use crate::edge::{Errno, Result, guard};
+use crate::endpoint::{Endpoint, Many, OF_MANY, reliable};
 use crate::info::PARTS;
 use crate::queue::Entry;
+use crate::state::State;
 use crate::table::Table;
 use crate::vector::Vector;
 

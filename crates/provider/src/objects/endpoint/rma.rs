@@ -8,7 +8,7 @@ use barewire_messages::Part;
 
 use super::access::{Place, Posted, place};
 use super::messages::{Flags, bytes, data_if, part, with_parts};
-use super::object::{EndpointFid, of};
+use super::{EndpointFid, of};
 use crate::bindings::*;
 use crate::edge::{Errno, Result, guard};
 

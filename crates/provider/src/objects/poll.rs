@@ -6,11 +6,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::{counter, fid_ops, new_fid, no_bind, no_control, queue, shared_of};
 use crate::bindings::*;
-use crate::domain::shared_of;
 use crate::edge::{Errno, guard, guard_status};
-use crate::fabric::{fid_ops, new_fid, no_bind, no_control};
-use crate::{counter, queue};
 
 /// A `fid_poll`.
 #[repr(C)]

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What programs hold of it: libfabric's objects, C structures with tables of functions. Here is what they have in common.
+
+mod counter;
+mod domain;
+mod endpoint;
+mod events;
+pub(crate) mod fabric;
+mod poll;
+mod queue;
+mod region;
+mod vector;
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+use crate::bindings::*;
+use crate::edge::unsupported;
+use crate::progress::Helper;
+use crate::state::Shared;
+
+/// A `fid_fabric`.
+#[repr(C)]
+struct Fabric {
+    fid: fid_fabric,
+    /// Each domain and event queue has a share of it.
+    used: Arc<()>,
+}
+
+/// A `fid_domain`.
+#[repr(C)]
+struct Domain {
+    fid: fid_domain,
+    shared: Arc<Shared>,
+    /// Does what there is to do while the program computes.
+    helper: Option<Helper>,
+    _fabric: Arc<()>,
+}
+
+/// A program's hold on an object that others depend on.
+fn is_used(used: &Arc<()>) -> bool {
+    Arc::strong_count(used) > 1
+}
+
+type Close = unsafe extern "C" fn(*mut fid) -> c_int;
+type Bind = unsafe extern "C" fn(*mut fid, *mut fid, u64) -> c_int;
+type Control = unsafe extern "C" fn(*mut fid, c_int, *mut c_void) -> c_int;
+
+/// What all kinds of objects can do.
+const fn fid_ops(close: Close, bind: Bind, control: Control) -> fi_ops {
+    fi_ops {
+        size: size_of::<fi_ops>(),
+        close: Some(close),
+        bind: Some(bind),
+        control: Some(control),
+        ops_open: Some(no_ops_open),
+        tostr: None,
+        ops_set: None,
+    }
+}
+
+/// What all kinds of objects begin with.
+fn new_fid(class: u32, context: *mut c_void, ops: &'static fi_ops) -> fid {
+    fid { fclass: class as usize, context, ops: ptr::from_ref(ops).cast_mut() }
+}
+
+unsupported! {
+    no_bind(*mut fid, *mut fid, u64) -> c_int;
+    no_control(*mut fid, c_int, *mut c_void) -> c_int;
+    no_ops_open(*mut fid, *const std::ffi::c_char, u64, *mut *mut c_void, *mut c_void) -> c_int;
+}
+
+/// What a fabric's children hold, and the version of the interface that the program speaks.
+///
+/// # Safety
+/// `fabric` must be one of ours that is open.
+unsafe fn share(fabric: *mut fid_fabric) -> Arc<()> {
+    // SAFETY: the caller's promise.
+    unsafe { (*fabric.cast::<Fabric>()).used.clone() }
+}
+
+/// What a domain's objects share.
+///
+/// # Safety
+/// `domain` must be one of ours that is open.
+unsafe fn shared_of(domain: *mut fid_domain) -> Arc<Shared> {
+    // SAFETY: the caller's promise.
+    unsafe { (*domain.cast::<Domain>()).shared.clone() }
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Counters of operations that have ended.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use barewire_endpoint::Patience;
+
+use super::{fid_ops, new_fid, no_bind, shared_of};
+use crate::bell::{Bell, WaitSet};
+use crate::bindings::*;
+use crate::counter::Counter;
+use crate::edge::{Errno, Result, guard_status};
+use crate::state::{Shared, State};
+
+/// A `fid_cntr`.
+#[repr(C)]
+struct CounterFid {
+    fid: fid_cntr,
+    shared: Arc<Shared>,
+    number: usize,
+    _used: Arc<()>,
+}
+
+static FID_OPS: fi_ops = fid_ops(close, no_bind, control);
+static OPS: fi_ops_cntr = fi_ops_cntr {
+    size: size_of::<fi_ops_cntr>(),
+    read: Some(read),
+    readerr: Some(readerr),
+    add: Some(add),
+    set: Some(set),
+    wait: Some(wait),
+    adderr: Some(adderr),
+    seterr: Some(seterr),
+};
+
+/// `fi_cntr_open`.
+pub(crate) unsafe extern "C" fn open(
+    domain: *mut fid_domain,
+    attr: *mut fi_cntr_attr,
+    cntr: *mut *mut fid_cntr,
+    context: *mut c_void,
+) -> c_int {
+    guard_status("fi_cntr_open", || {
+        // SAFETY: libfabric's promise: null or valid.
+        let wait = unsafe { attr.as_ref() }.map_or(FI_WAIT_NONE, |attributes| attributes.wait_obj);
+        if ![FI_WAIT_NONE, FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_YIELD].contains(&wait) {
+            return Err(Errno::NOT_SUPPORTED);
+        }
+        // SAFETY: libfabric's promise.
+        let shared = unsafe { shared_of(domain) };
+        let bell = Bell::new()?;
+        let set = [FI_WAIT_FD, FI_WAIT_UNSPEC].contains(&wait).then(|| WaitSet::new(&bell)).transpose()?;
+        let patience = Patience::new(shared.parameters.waiting, false);
+        let number = shared.state.lock().counters.add(Counter::new(bell, set, patience));
+        let fid = new_fid(FI_CLASS_CNTR, context, &FID_OPS);
+        let fid = fid_cntr { fid, ops: (&raw const OPS).cast_mut() };
+        let made = CounterFid { fid, number, _used: shared.used.clone(), shared };
+        // SAFETY: libfabric's promise.
+        unsafe { *cntr = Box::into_raw(Box::new(made)).cast() };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// `cntr` must be one of ours that is open.
+unsafe fn of<'a>(cntr: *mut fid_cntr) -> &'a CounterFid {
+    // SAFETY: the caller's promise.
+    unsafe { &*cntr.cast::<CounterFid>() }
+}
+
+/// Which counter of its domain this is.
+///
+/// # Safety
+/// `cntr` must be one of ours that is open.
+pub(crate) unsafe fn number_of(cntr: *mut fid, shared: &Arc<Shared>) -> Option<usize> {
+    // SAFETY: the caller's promise.
+    let counter = unsafe { of(cntr.cast()) };
+    Arc::ptr_eq(&counter.shared, shared).then_some(counter.number)
+}
+
+/// What it counts now; makes progress first.
+///
+/// # Safety
+/// `cntr` must be one of ours that is open.
+pub(crate) unsafe fn value_now(cntr: *mut fid) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { read(cntr.cast()) }
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    guard_status("fi_close", || {
+        // SAFETY: libfabric's promise.
+        let counter = unsafe { of(fid.cast()) };
+        {
+            let mut state = counter.shared.state.lock();
+            if !state.counters[counter.number].bound.is_empty() {
+                return Err(Errno::BUSY);
+            }
+            state.counters.remove(counter.number);
+        }
+        // SAFETY: made by `open`; the program does not use it any more.
+        drop(unsafe { Box::from_raw(fid.cast::<CounterFid>()) });
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_void) -> c_int {
+    guard_status("fi_control", || {
+        // SAFETY: libfabric's promise.
+        let counter = unsafe { of(fid.cast()) };
+        let state = counter.shared.state.lock();
+        let set = state.counters[counter.number].set.as_ref();
+        let (true, Some(set)) = (command == FI_GETWAIT as c_int, set) else { return Err(Errno::NOT_SUPPORTED) };
+        // SAFETY: libfabric's promise of this command: room for an `int`.
+        unsafe { *argument.cast::<c_int>() = set.descriptor() };
+        Ok(())
+    })
+}
+
+/// A counter has no way to say that the link is down: whoever waits for it hears of it there.
+fn counts(counter: &CounterFid) -> (u64, u64) {
+    let mut state = counter.shared.state.lock();
+    state.asked += 1;
+    let _ = state.progress();
+    state.count(counter.number)
+}
+
+unsafe extern "C" fn read(cntr: *mut fid_cntr) -> u64 {
+    // SAFETY: libfabric's promise.
+    crate::edge::guard("fi_cntr_read", || Ok(counts(unsafe { of(cntr) }).0 as isize)) as u64
+}
+
+unsafe extern "C" fn readerr(cntr: *mut fid_cntr) -> u64 {
+    // SAFETY: libfabric's promise.
+    crate::edge::guard("fi_cntr_readerr", || Ok(counts(unsafe { of(cntr) }).1 as isize)) as u64
+}
+
+/// Changes what a counter shows, and wakes who waits for it.
+///
+/// # Safety
+/// `cntr` must be one of ours that is open.
+unsafe fn change(cntr: *mut fid_cntr, how: impl FnOnce(&mut Counter, (u64, u64))) -> c_int {
+    guard_status("fi_cntr", || {
+        // SAFETY: the caller's promise.
+        let counter = unsafe { of(cntr) };
+        let mut state = counter.shared.state.lock();
+        let shown = state.count(counter.number);
+        let counter = &mut state.counters[counter.number];
+        how(counter, shown);
+        counter.changed();
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn add(cntr: *mut fid_cntr, value: u64) -> c_int {
+    // SAFETY: libfabric's promise.
+    unsafe { change(cntr, |counter, _| counter.value = counter.value.wrapping_add(value)) }
+}
+
+unsafe extern "C" fn adderr(cntr: *mut fid_cntr, value: u64) -> c_int {
+    // SAFETY: libfabric's promise.
+    unsafe { change(cntr, |counter, _| counter.errors = counter.errors.wrapping_add(value)) }
+}
+
+unsafe extern "C" fn set(cntr: *mut fid_cntr, value: u64) -> c_int {
+    // SAFETY: libfabric's promise.
+    unsafe { change(cntr, |counter, (shown, _)| counter.value = counter.value.wrapping_add(value.wrapping_sub(shown))) }
+}
+
+unsafe extern "C" fn seterr(cntr: *mut fid_cntr, value: u64) -> c_int {
+    // SAFETY: libfabric's promise.
+    unsafe {
+        change(cntr, |counter, (_, shown)| counter.errors = counter.errors.wrapping_add(value.wrapping_sub(shown)))
+    }
+}
+
+unsafe extern "C" fn wait(cntr: *mut fid_cntr, threshold: u64, timeout_ms: c_int) -> c_int {
+    guard_status("fi_cntr_wait", || {
+        // SAFETY: libfabric's promise.
+        let counter = unsafe { of(cntr) };
+        let until = u64::try_from(timeout_ms).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
+        let number = counter.number;
+        let errors_before = counter.shared.state.lock().count(number).1;
+        let reached = |state: &State| {
+            let (value, errors) = state.count(number);
+            (value >= threshold, errors != errors_before)
+        };
+        loop {
+            let is_late = counter.shared.wait(
+                until,
+                |state, asked| {
+                    if let Some(asked) = asked {
+                        state.counters[number].patience.learn(asked);
+                    }
+                    let (is_reached, is_wrong) = reached(state);
+                    (is_reached || is_wrong, state.counters[number].patience.clone())
+                },
+                |state| &state.counters[number].bell,
+            )?;
+            let (is_reached, is_wrong) = reached(&counter.shared.state.lock());
+            if is_reached {
+                return Ok(());
+            }
+            if is_wrong {
+                return Err(Errno::AVAILABLE);
+            }
+            if is_late && until.is_some_and(|until| Instant::now() >= until) {
+                return Err(Errno(FI_ETIMEDOUT));
+            }
+        }
+    })
+}
+
+/// Whether a program may sleep on the counter's descriptor now.
+///
+/// # Safety
+/// `cntr` must be one of ours that is open.
+pub(crate) unsafe fn trywait(cntr: *mut fid_cntr) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let counter = unsafe { of(cntr) };
+    let mut state = counter.shared.state.lock();
+    let before = state.count(counter.number);
+    state.progress()?;
+    state.counters[counter.number].bell.stop();
+    if state.count(counter.number) != before {
+        return Err(Errno::AGAIN);
+    }
+    let mut others = Vec::new();
+    let Some(patience) = state.prepare_to_sleep(None, &mut others)? else { return Err(Errno::AGAIN) };
+    state.counters[counter.number].is_armed = true;
+    state.counters[counter.number].set.as_mut().ok_or(Errno::INVALID)?.arm(&others, patience)
+}

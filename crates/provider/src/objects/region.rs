@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Memory regions: what peers may read and write, on all endpoints of a domain.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use barewire_messages::{Access, Part};
+
+use super::{fid_ops, new_fid, shared_of};
+use crate::bindings::*;
+use crate::edge::{Errno, guard_status};
+use crate::region::Region;
+use crate::state::Shared;
+
+/// A `fid_mr`.
+#[repr(C)]
+struct RegionFid {
+    fid: fid_mr,
+    shared: Arc<Shared>,
+    number: usize,
+    _used: Arc<()>,
+}
+
+pub(crate) static OPS: fi_ops_mr =
+    fi_ops_mr { size: size_of::<fi_ops_mr>(), reg: Some(reg), regv: Some(regv), regattr: Some(regattr) };
+static FID_OPS: fi_ops = fid_ops(close, bind, control);
+
+unsafe extern "C" fn reg(
+    domain: *mut fid,
+    buf: *const c_void,
+    len: usize,
+    access: u64,
+    offset: u64,
+    key: u64,
+    flags: u64,
+    mr: *mut *mut fid_mr,
+    context: *mut c_void,
+) -> c_int {
+    let iov = iovec { iov_base: buf.cast_mut(), iov_len: len };
+    // SAFETY: libfabric's promise: memory that is valid until the region is closed.
+    unsafe { regv(domain, &raw const iov, 1, access, offset, key, flags, mr, context) }
+}
+
+unsafe extern "C" fn regv(
+    domain: *mut fid,
+    iov: *const iovec,
+    count: usize,
+    access: u64,
+    offset: u64,
+    requested_key: u64,
+    flags: u64,
+    mr: *mut *mut fid_mr,
+    context: *mut c_void,
+) -> c_int {
+    let attributes =
+        fi_mr_attr { mr_iov: iov, iov_count: count, access, offset, requested_key, context, ..Default::default() };
+    // SAFETY: as of `reg`.
+    unsafe { regattr(domain, &raw const attributes, flags, mr) }
+}
+
+unsafe extern "C" fn regattr(domain: *mut fid, attr: *const fi_mr_attr, flags: u64, mr: *mut *mut fid_mr) -> c_int {
+    guard_status("fi_mr_reg", || {
+        // SAFETY: libfabric's promise: attributes that are valid, a domain of ours.
+        let (attributes, shared) = unsafe { (&*attr, shared_of(domain.cast())) };
+        if flags != 0 || attributes.offset != 0 || attributes.iov_count != 1 || attributes.iface != FI_HMEM_SYSTEM {
+            return Err(Errno::NOT_SUPPORTED);
+        }
+        // SAFETY: as above: one entry.
+        let iovec { iov_base, iov_len } = unsafe { *attributes.mr_iov };
+        let part = Part { address: iov_base.cast(), bytes: iov_len };
+        let access =
+            Access { read: attributes.access & FI_REMOTE_READ != 0, write: attributes.access & FI_REMOTE_WRITE != 0 };
+        let key = attributes.requested_key;
+        let mut state = shared.state.lock();
+        // Memory that no peer may touch (it is only sent from, or received into) needs no key, and so has none.
+        let is_remote = access.read || access.write;
+        if is_remote && state.regions.iter_mut().any(|known| known.key == key && known.is_reachable()) {
+            return Err(Errno(FI_ENOKEY));
+        }
+        if is_remote {
+            for endpoint in state.endpoints.iter_mut() {
+                // SAFETY: the program's promise: the memory is valid until the region is closed.
+                unsafe { endpoint.register(&Region { key, part, access }) }?;
+            }
+        }
+        let number = state.regions.add(Region { key, part, access });
+        drop(state);
+        let fid = new_fid(FI_CLASS_MR, attributes.context, &FID_OPS);
+        let fid = fid_mr { fid, mem_desc: std::ptr::null_mut(), key };
+        let made = RegionFid { fid, number, _used: shared.used.clone(), shared };
+        // SAFETY: libfabric's promise.
+        unsafe { *mr = Box::into_raw(Box::new(made)).cast() };
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    guard_status("fi_close", || {
+        // SAFETY: of a memory region, the first field of what `regattr` made.
+        let region = unsafe { &*fid.cast::<RegionFid>() };
+        {
+            let mut state = region.shared.state.lock();
+            if let Some(known) = state.regions.remove(region.number)
+                && known.is_reachable()
+            {
+                state.endpoints.iter_mut().for_each(|endpoint| endpoint.deregister(known.key));
+            }
+        }
+        // SAFETY: made by `regattr`; the program does not use it any more.
+        drop(unsafe { Box::from_raw(fid.cast::<RegionFid>()) });
+        Ok(())
+    })
+}
+
+/// What peers do to memory is counted by the endpoint that they do it through.
+unsafe extern "C" fn bind(_: *mut fid, _: *mut fid, _: u64) -> c_int {
+    Errno::NOT_SUPPORTED.negative() as c_int
+}
+
+/// A region can be used as soon as there is one.
+unsafe extern "C" fn control(_: *mut fid, command: c_int, _: *mut c_void) -> c_int {
+    let is_known = [FI_ENABLE, FI_REFRESH].contains(&(command as u32));
+    if is_known { 0 } else { Errno::NOT_SUPPORTED.negative() as c_int }
+}
