@@ -33,6 +33,8 @@ pub struct Config {
 impl Config {
     /// Default of what is measured on a machine.
     pub const EAGER_BYTES: usize = Tuning::EAGER_BYTES;
+    /// What can be injected however short a frame is: up to here a copy costs little.
+    pub const INJECT_BYTES: usize = 8 << 10;
     /// More than MPI libraries have under way: they count on being refused.
     pub const SENDS: usize = 4096;
     /// See [`SENDS`](Self::SENDS); some libraries post a receive for each peer.

@@ -71,7 +71,11 @@ impl Parts {
 }
 
 /// Memory to send from.
-pub(crate) struct Origin(Parts);
+pub(crate) struct Origin {
+    parts: Parts,
+    /// Where they lie, if it is a copy.
+    _kept: Option<Vec<u8>>,
+}
 
 // SAFETY: the memory is only read, and whoever lent it promised that it stays valid and unchanged, for any thread.
 unsafe impl Send for Origin {}
@@ -81,18 +85,24 @@ impl Origin {
     /// All parts must be valid to be read, and unchanged, for as long as this is used.
     #[inline]
     pub unsafe fn new(parts: &[Part]) -> Self {
-        Self(Parts::new(parts))
+        Self { parts: Parts::new(parts), _kept: None }
+    }
+
+    /// A copy, which stays where it is wherever this goes.
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let kept = bytes.to_vec();
+        Self { parts: Parts::new(&[Part::of(&kept)]), _kept: Some(kept) }
     }
 
     #[inline]
     pub fn bytes(&self) -> u64 {
-        self.0.bytes()
+        self.parts.bytes()
     }
 
     /// The rest of the part that `offset` lies in.
     #[inline]
     pub fn contiguous(&self, offset: u64) -> &[u8] {
-        match self.0.from(offset).next() {
+        match self.parts.from(offset).next() {
             // SAFETY: a part, or its end; the promise of `new` holds while this is borrowed.
             Some(part) => unsafe { slice::from_raw_parts(part.address, part.bytes) },
             None => &[],

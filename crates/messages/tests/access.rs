@@ -70,7 +70,7 @@ fn memory_is_written_and_read_in_all_lengths() {
     for (way, mut pair) in both(config).into_iter().chain([lossy]) {
         let [to, _] = introduce(&mut pair);
         let mut generator = fastrand::Rng::with_seed(1);
-        let frame = pair[0].inject_max();
+        let frame = pair[0].endpoint().copied_max() - 25;
         for length in [0, 1, 8, frame - 20, frame, frame + 1, 5000, 300_001, 1_000_000] {
             for longest in [usize::MAX / 2, 1 + length / 3, 1 + length / 50] {
                 let (mut message, guard) = (bytes(length, 1), bytes(length + 20, 2));
@@ -107,14 +107,21 @@ fn data_is_told_to_whose_memory_it_is_and_both_sides_count() {
             let told = RemoteWrite { source: from, data: length as u64, length: length as u64 };
             assert_eq!(completion(&mut pair, 1), Completion { context: 0, note: 0, outcome: Outcome::Written(told) });
         }
+        let mut long = bytes(pair[0].inject_write_max(), 2);
+        assert!(long.len() > 2 * pair[0].endpoint().copied_max());
+        post(&mut pair, |one| one.inject_write(to, at, &long, Some(8)));
+        let sent = long.clone();
+        long.fill(0);
+        assert!(matches!(completion(&mut pair, 1).outcome, Outcome::Written(RemoteWrite { data: 8, .. })));
+        assert!(memory[..sent.len()] == sent);
         post(&mut pair, |one| one.inject_write(to, at, b"short", Some(9)));
         assert!(matches!(completion(&mut pair, 1).outcome, Outcome::Written(RemoteWrite { data: 9, length: 5, .. })));
         let mut back = [0; 5];
         read(&mut pair, to, at, &[Part::into(&mut back)], 2);
         assert_eq!((completion(&mut pair, 0), &back), (done(2, Operation::Read), b"short"));
-        drive(&mut pair, |pair| pair[0].counts().written == 4);
+        drive(&mut pair, |pair| pair[0].counts().written == 5);
         let (here, there) = (pair[0].counts(), pair[1].counts());
-        assert_eq!((here.read, there.written_by_peers, there.read_by_peers), (1, 4, 1));
+        assert_eq!((here.read, there.written_by_peers, there.read_by_peers), (1, 5, 1));
         assert_eq!((pair[0].poll(), pair[1].poll()), (None, None), "an injected write tells nothing");
     }
 }

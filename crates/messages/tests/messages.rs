@@ -139,7 +139,7 @@ fn messages_of_all_lengths_arrive_expected_and_unexpected() {
     let config = Config { cut_frames: 200, ..Config::default() };
     for (way, mut pair) in both(config) {
         let [to, from] = introduce(&mut pair);
-        let frame = pair[0].inject_max();
+        let frame = pair[0].endpoint().copied_max() - 25;
         let eager = config.eager_bytes;
         let lengths =
             [0, 1, 8, frame - 1, frame, frame + 1, 2 * frame, eager - 1, eager, eager + 1, 300_001, 1_000_000];
@@ -337,6 +337,32 @@ fn a_receive_of_many_messages_is_taken_back() {
     assert!(matches!(completion(&mut pair, 1).outcome, Outcome::Received(Received { is_last: false, .. })));
     assert!(pair[1].cancel(5));
     assert_eq!(pair[1].poll(), Some(receive_failed(5, Failure::Cancelled, None)));
+}
+
+/// Its memory is the caller's again at once, also if several frames carry it or it has to be announced.
+#[test]
+fn what_is_injected_is_copied() {
+    for unexpected_bytes in [Config::UNEXPECTED_BYTES, 10_000] {
+        for (way, mut pair) in both(Config { unexpected_bytes, ..Config::default() }) {
+            let [to, from] = introduce(&mut pair);
+            let (frame, most) = (pair[0].endpoint().copied_max() - 25, pair[0].inject_max());
+            assert!(most > 2 * frame, "{way}");
+            let lengths = [0, frame, frame + 1, most].repeat(4);
+            for (tag, length) in (0..).zip(&lengths) {
+                let mut message = bytes(*length, tag);
+                drive(&mut pair, |pair| pair[0].inject(to, tagged(tag), &message).is_ok());
+                message.fill(0);
+            }
+            for (tag, length) in (0..).zip(&lengths) {
+                let mut memory = vec![0; *length];
+                receive(&mut pair[1], exactly(from, tag), &mut memory, tag);
+                assert!(matches!(completion(&mut pair, 1).outcome, Outcome::Received(_)), "{way}");
+                assert!(memory == bytes(*length, tag), "{way}");
+            }
+            idle(&mut pair);
+            assert_eq!((pair[0].poll(), pair[0].counts().sent), (None, 16), "nothing tells of it");
+        }
+    }
 }
 
 /// Proves that messages without a receive use bounded memory, make their sender wait, and are all there at last; and

@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::{self, NonNull};
 
 use barewire_link::Interface;
+use barewire_messages::Config;
 
 use crate::address::FORMAT;
 use crate::bindings::*;
@@ -37,6 +38,8 @@ struct Kind {
     data_bytes: usize,
     /// Bytes of the longest message, on frames of this MTU.
     longest: fn(usize) -> usize,
+    /// Of the longest that can be injected.
+    injected: fn(usize) -> usize,
 }
 
 const RELIABLE: Kind = Kind {
@@ -64,6 +67,7 @@ const RELIABLE: Kind = Kind {
         | FI_ORDER_ATOMIC_RAR,
     data_bytes: 8,
     longest: |_| usize::MAX,
+    injected: |mtu| frame_bytes(mtu).max(Config::INJECT_BYTES),
 };
 
 /// A frame each, which may be lost.
@@ -78,6 +82,7 @@ const UNRELIABLE: Kind = Kind {
     order: 0,
     data_bytes: 0,
     longest: |mtu| mtu.saturating_sub(DATAGRAM_OVERHEAD),
+    injected: frame_bytes,
 };
 
 /// Operations under way of one endpoint, either way; more are refused until some are done.
@@ -91,14 +96,14 @@ const OVERHEAD: usize = 64;
 /// LLC and token.
 const DATAGRAM_OVERHEAD: usize = 12;
 
-/// Bytes of the longest message that is injected, on frames of this MTU.
-pub(crate) const fn inject_bytes(mtu: usize) -> usize {
+/// Bytes of the longest message that goes in one frame, on frames of this MTU.
+const fn frame_bytes(mtu: usize) -> usize {
     mtu.saturating_sub(OVERHEAD)
 }
 
 /// Bytes of the elements of the longest atomic operation, on frames of this MTU.
 pub(crate) const fn atomic_bytes(mtu: usize) -> usize {
-    mtu.saturating_sub(OVERHEAD) / 2
+    frame_bytes(mtu) / 2
 }
 
 /// `fi_getinfo`, as libfabric calls it.
@@ -195,7 +200,7 @@ fn offer(
     unsafe { fill(info.as_mut(), kind, interface, version) };
     if let Some(hints) = hints {
         // SAFETY: as above.
-        unsafe { follow(info.as_mut(), kind, hints) };
+        unsafe { follow(info.as_mut(), kind, interface, hints) };
     }
     // SAFETY: as above.
     if let (Some(progress), Some(domain)) = (progress, unsafe { info.as_mut().domain_attr.as_mut() }) {
@@ -218,7 +223,7 @@ unsafe fn fill(info: &mut fi_info, kind: &Kind, interface: &Interface, version: 
     };
     transmit.caps = kind.transmit;
     transmit.msg_order = kind.order;
-    transmit.inject_size = inject_bytes(interface.mtu);
+    transmit.inject_size = frame_bytes(interface.mtu);
     transmit.size = DEPTH;
     transmit.iov_limit = PARTS;
     transmit.rma_iov_limit = 1;
@@ -265,7 +270,7 @@ unsafe fn fill(info: &mut fi_info, kind: &Kind, interface: &Interface, version: 
 ///
 /// # Safety
 /// As [`check`] and [`fill`].
-unsafe fn follow(info: &mut fi_info, kind: &Kind, hints: &fi_info) {
+unsafe fn follow(info: &mut fi_info, kind: &Kind, interface: &Interface, hints: &fi_info) {
     // SAFETY: the caller's promise.
     let (transmit, receive, domain) = unsafe { (&mut *info.tx_attr, &mut *info.rx_attr, &mut *info.domain_attr) };
     if hints.caps != 0 {
@@ -290,6 +295,10 @@ unsafe fn follow(info: &mut fi_info, kind: &Kind, hints: &fi_info) {
         unsafe { (hints.tx_attr.as_ref(), hints.rx_attr.as_ref(), hints.domain_attr.as_ref()) };
     if let Some(wish) = wish_t {
         transmit.op_flags = wish.op_flags;
+        // Where what is not injected waits until the peer has it, as MPICH's does, a copy is less.
+        if wish.op_flags & FI_DELIVERY_COMPLETE != 0 || wish.inject_size > transmit.inject_size {
+            transmit.inject_size = (kind.injected)(interface.mtu);
+        }
         transmit.msg_order = if wish.msg_order != 0 { wish.msg_order } else { kind.order };
         transmit.comp_order = wish.comp_order;
         transmit.caps = if wish.caps != 0 { wish.caps } else { transmit.caps };
@@ -335,7 +344,7 @@ unsafe fn check(hints: &fi_info, kind: &Kind, interface: &Interface, version: u3
         unmet(wish.caps & !kind.transmit & !SECONDARY & !DIRECTIONS != 0, "transmit capabilities that there are not")?;
         unmet(wish.op_flags & !kind.transmit_flags != 0, "transmit flags that there are not")?;
         unmet(wish.msg_order & !kind.order != 0, "an order of messages that is not kept")?;
-        let inject = inject_bytes(interface.mtu);
+        let inject = (kind.injected)(interface.mtu);
         unmet(wish.inject_size > inject, &format!("inject_size {}, {inject} is the most", wish.inject_size))?;
         unmet(wish.size > DEPTH, &format!("{} sends at once, {DEPTH} is the most", wish.size))?;
         unmet(wish.iov_limit > PARTS || wish.rma_iov_limit > 1, "more parts than there may be")?;

@@ -10,6 +10,7 @@ use barewire_link::Link;
 use super::{Messenger, OF_ACCESS, SendOptions, State, of_no_send};
 use crate::atomic::{AtomicOperation, AtomicType};
 use crate::completion::{Failure, Operation, Outcome, PostError};
+use crate::config::Config;
 use crate::header::{Atomic, Header};
 use crate::memory::{Origin, Part, Target};
 use crate::peers::{Out, PeerId, USUAL};
@@ -116,9 +117,19 @@ impl<L: Link> Messenger<L> {
         data: Option<u64>,
         options: SendOptions,
     ) -> Result<(), PostError> {
-        self.room_to_access(to)?;
         // SAFETY: the caller's promise; the origin is dropped when the access is completed.
-        let origin = unsafe { Origin::new(parts) };
+        self.write_from(to, at, unsafe { Origin::new(parts) }, data, options)
+    }
+
+    fn write_from(
+        &mut self,
+        to: PeerId,
+        at: Remote,
+        origin: Origin,
+        data: Option<u64>,
+        options: SendOptions,
+    ) -> Result<(), PostError> {
+        self.room_to_access(to)?;
         let content = Content::Write { origin, at, data, handed: 0 };
         let access = self.begin(to, options, Operation::Write, content);
         if self.send_write(to, access) {
@@ -142,8 +153,11 @@ impl<L: Link> Messenger<L> {
         if bytes.len() > most {
             return Err(PostError::TooLong { bytes: bytes.len(), most });
         }
-        let channel = self.room_to_access(to)?;
         let options = SendOptions { is_silent: true, ..SendOptions::default() };
+        if bytes.len() > self.short_write_max() {
+            return self.write_from(to, at, Origin::copy_of(bytes), data, options);
+        }
+        let channel = self.room_to_access(to)?;
         // The answer is all that is waited for.
         let access = self.begin(to, options, Operation::Write, Content::Nothing);
         let header = Header::Write { number: access, at, length: bytes.len() as u64, data };
@@ -153,6 +167,11 @@ impl<L: Link> Messenger<L> {
     /// Bytes of the longest write that [`inject_write`](Self::inject_write) takes.
     #[must_use]
     pub fn inject_write_max(&self) -> usize {
+        self.short_write_max().max(Config::INJECT_BYTES)
+    }
+
+    /// Bytes of the longest write that goes in one frame.
+    fn short_write_max(&self) -> usize {
         self.endpoint.copied_max() - ACCESS_HEAD_MAX
     }
 

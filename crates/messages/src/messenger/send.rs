@@ -6,6 +6,7 @@ use barewire_link::Link;
 
 use super::{Messenger, OF_ACCESS, OF_DATA, OF_NO_SEND, OF_SERVED, State, of_no_send};
 use crate::completion::{Failure, Operation, Outcome, PostError};
+use crate::config::Config;
 use crate::header::{Header, Label};
 use crate::memory::{Origin, Part};
 use crate::peers::{BACKGROUND, Out, PeerId, USUAL};
@@ -52,8 +53,6 @@ pub(super) struct Send {
     pub peer: PeerId,
     pub options: SendOptions,
     origin: Origin,
-    /// Where `origin` lies, of a message that was injected.
-    _kept: Option<Vec<u8>>,
     pub stage: Stage,
     /// Messages of it that the endpoint has.
     pub under_way: u32,
@@ -101,7 +100,7 @@ impl<L: Link> Messenger<L> {
     /// Bytes of the longest message that [`inject`](Self::inject) takes.
     #[must_use]
     pub fn inject_max(&self) -> usize {
-        self.endpoint.copied_max() - EAGER_HEAD_MAX
+        self.short_max().max(Config::INJECT_BYTES)
     }
 
     /// Sends a message that lies in `parts`, one after the other.
@@ -132,19 +131,29 @@ impl<L: Link> Messenger<L> {
     /// [`PostError`]; nothing was begun then.
     #[inline(always)]
     pub fn inject(&mut self, to: PeerId, label: Label, bytes: &[u8]) -> Result<(), PostError> {
+        let channel = self.room_to_post(to)?;
+        if bytes.len() > self.short_max() || self.state.peers.at(to).wants_announcements {
+            return self.inject_copy(to, channel, label, bytes);
+        }
+        let options = SendOptions { is_silent: true, ..SendOptions::default() };
+        self.copy(to, channel, &Short { label, body: bytes, options })
+    }
+
+    /// The same of one that is longer than a frame, or has to be announced.
+    fn inject_copy(&mut self, to: PeerId, channel: ChannelId, label: Label, bytes: &[u8]) -> Result<(), PostError> {
         let most = self.inject_max();
         if bytes.len() > most {
             return Err(PostError::TooLong { bytes: bytes.len(), most });
         }
-        let channel = self.room_to_post(to)?;
         let options = SendOptions { is_silent: true, ..SendOptions::default() };
-        if self.state.peers.at(to).wants_announcements {
-            let kept = bytes.to_vec();
-            // SAFETY: what the vector owns stays where it is, as long as the send that it goes into.
-            let origin = unsafe { Origin::new(&[Part::of(&kept)]) };
-            return self.request(to, channel, Message { label, origin, options }, Some(kept));
-        }
-        self.copy(to, channel, &Short { label, body: bytes, options })
+        let message = Message { label, origin: Origin::copy_of(bytes), options };
+        let must_announce = self.state.peers.at(to).wants_announcements;
+        if must_announce { self.request(to, channel, message) } else { self.lend(to, channel, message) }
+    }
+
+    /// Bytes of the longest message that goes in one frame.
+    fn short_max(&self) -> usize {
+        self.endpoint.copied_max() - EAGER_HEAD_MAX
     }
 
     /// Takes a send back of which nothing has been handed on, because its peer is not there yet or takes nothing: then it
@@ -220,7 +229,7 @@ impl<L: Link> Messenger<L> {
         let length = message.origin.bytes();
         let eager_max = self.state.config.eager_bytes as u64;
         if length > eager_max || self.state.peers.at(to).wants_announcements {
-            return self.request(to, channel, message, None);
+            return self.request(to, channel, message);
         }
         let with_head = length as usize + EAGER_HEAD_MAX;
         let Message { label, ref origin, options } = message;
@@ -233,7 +242,7 @@ impl<L: Link> Messenger<L> {
             };
         }
         if with_head > self.endpoint.copied_max() {
-            return self.request(to, channel, message, None);
+            return self.request(to, channel, message);
         }
         let mut packed = std::mem::take(&mut self.packed);
         packed.resize(length as usize, 0);
@@ -269,7 +278,7 @@ impl<L: Link> Messenger<L> {
         // What it was copied from is not needed any more.
         // SAFETY: there is nothing to be valid.
         let nothing = unsafe { Origin::new(&[]) };
-        let send = self.state.sends.add(Send::new(to, options, nothing, None, Stage::Eager, awaits_delivery));
+        let send = self.state.sends.add(Send::new(to, options, nothing, Stage::Eager, awaits_delivery));
         let head_bytes = Header::Eager { label, confirm: awaits_delivery.then_some(send) }.encode(&mut head);
         let sent = self.endpoint.send(channel, &head[..head_bytes], body, send);
         self.posted(to, send, sent.is_ok())
@@ -280,7 +289,7 @@ impl<L: Link> Messenger<L> {
         let Message { label, origin, options } = message;
         let body: *const [u8] = origin.contiguous(0);
         let awaits_delivery = options.reaches == Reaches::Receive;
-        let send = self.state.sends.add(Send::new(to, options, origin, None, Stage::Eager, awaits_delivery));
+        let send = self.state.sends.add(Send::new(to, options, origin, Stage::Eager, awaits_delivery));
         let mut head = [0; HEAD_MAX];
         let head_bytes = Header::Eager { label, confirm: awaits_delivery.then_some(send) }.encode(&mut head);
         // SAFETY: whoever posted the send promised that its memory stays until it is completed; it is not before the
@@ -290,18 +299,12 @@ impl<L: Link> Messenger<L> {
     }
 
     /// Announces a message.
-    fn request(
-        &mut self,
-        to: PeerId,
-        channel: ChannelId,
-        message: Message,
-        kept: Option<Vec<u8>>,
-    ) -> Result<(), PostError> {
+    fn request(&mut self, to: PeerId, channel: ChannelId, message: Message) -> Result<(), PostError> {
         let Message { label, origin, options } = message;
         let length = origin.bytes();
         let confirm = options.reaches == Reaches::Receive;
         let stage = Stage::Requested { length };
-        let send = self.state.sends.add(Send::new(to, options, origin, kept, stage, confirm));
+        let send = self.state.sends.add(Send::new(to, options, origin, stage, confirm));
         let mut head = [0; HEAD_MAX];
         let head_bytes = Header::Request { label, number: send, length, confirm }.encode(&mut head);
         let sent = self.endpoint.send(channel, &head[..head_bytes], &[], send);
@@ -364,15 +367,8 @@ impl<L: Link> Messenger<L> {
 }
 
 impl Send {
-    fn new(
-        peer: PeerId,
-        options: SendOptions,
-        origin: Origin,
-        kept: Option<Vec<u8>>,
-        stage: Stage,
-        awaits_delivery: bool,
-    ) -> Self {
-        Self { peer, options, origin, _kept: kept, stage, under_way: 0, awaits_delivery }
+    fn new(peer: PeerId, options: SendOptions, origin: Origin, stage: Stage, awaits_delivery: bool) -> Self {
+        Self { peer, options, origin, stage, under_way: 0, awaits_delivery }
     }
 }
 
