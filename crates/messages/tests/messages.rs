@@ -339,6 +339,51 @@ fn a_receive_of_many_messages_is_taken_back() {
     assert_eq!(pair[1].poll(), Some(receive_failed(5, Failure::Cancelled, None)));
 }
 
+/// Its neighbour takes all of it, and may have something to say meanwhile.
+#[test]
+fn whoever_makes_no_progress_is_refused_before_long() {
+    let mut pair = host(Config::default());
+    let [to, _] = introduce(&mut pair);
+    drive(&mut pair, |pair| pair[0].inject(to, tagged(1), b"first").is_ok());
+    drive(&mut pair, |pair| pair[1].unexpected_bytes() > 0);
+    for _ in 0..3 {
+        let mut sent = 0;
+        while pair[0].inject(to, tagged(1), b"more").is_ok() {
+            sent += 1;
+            assert!(sent < 1000, "it never has to make progress");
+            pair[1].progress().unwrap();
+        }
+        assert!(sent >= 64, "{sent}");
+        pair[0].progress().unwrap();
+    }
+}
+
+/// Of any that is copied, whatever completes it: its memory is the caller's again at once.
+#[test]
+fn what_is_copied_is_completed_as_asked() {
+    for (way, mut pair) in both(Config::default()) {
+        let [to, from] = introduce(&mut pair);
+        let (frame, most) = (pair[0].endpoint().copied_max() - 25, pair[0].inject_max());
+        for (number, (length, reaches)) in
+            (1..).zip([frame, frame + 1, most].into_iter().flat_map(|length| REACHES.map(|reaches| (length, reaches))))
+        {
+            let mut message = bytes(length, number);
+            drive(&mut pair, |pair| pair[0].send_copy(to, tagged(1), &message, options(number, reaches)).is_ok());
+            message.fill(0);
+            idle(&mut pair);
+            let is_told = pair[0].poll().map(|completion| completion.context) == Some(number);
+            assert_eq!(is_told, reaches != Reaches::Receive, "{way} {length} {reaches:?}");
+            let mut memory = vec![0; length];
+            receive(&mut pair[1], exactly(from, 1), &mut memory, 1);
+            completion(&mut pair, 1);
+            assert!(memory == bytes(length, number), "{way} {length} {reaches:?}");
+            if !is_told {
+                assert_eq!(completion(&mut pair, 0).context, number);
+            }
+        }
+    }
+}
+
 /// Its memory is the caller's again at once, also if several frames carry it or it has to be announced.
 #[test]
 fn what_is_injected_is_copied() {

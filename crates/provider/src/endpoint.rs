@@ -37,6 +37,8 @@ pub(crate) struct Endpoint {
     pub receive_flags: u64,
     /// Receives heed the source that they name (`FI_DIRECTED_RECV`).
     pub is_directed: bool,
+    /// Bytes of the longest message that is injected.
+    pub inject_size: usize,
     /// By the peer's number in the address vector; [`NOBODY`] where nothing was sent to it yet.
     peers: Vec<u32>,
     /// By the messenger's number of a peer: its number in the address vector.
@@ -94,6 +96,7 @@ impl Endpoint {
             transmit_flags: 0,
             receive_flags: 0,
             is_directed: false,
+            inject_size: usize::MAX,
             peers: Vec::new(),
             sources: Vec::new(),
             many: Vec::new(),
@@ -174,6 +177,8 @@ impl Endpoint {
             if !std::mem::replace(&mut self.is_broken, true) {
                 warning!(FI_LOG_EP_DATA, "{error}");
             }
+            // What had ended before is still told.
+            self.collect(queues, vectors);
             return Err(Errno::LINK_IS_DOWN);
         }
         let has_counted = self.counted.as_mut().is_some_and(|counted| {
@@ -184,7 +189,7 @@ impl Endpoint {
         Ok(has_counted)
     }
 
-    /// Whether nothing can be sent now.
+    /// Whether nothing can be sent or told now.
     #[inline]
     pub fn owes_nothing(&self) -> bool {
         self.wire.as_ref().is_none_or(Wire::owes_nothing)

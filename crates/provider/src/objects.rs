@@ -71,7 +71,7 @@ unsupported! {
     no_ops_open(*mut fid, *const std::ffi::c_char, u64, *mut *mut c_void, *mut c_void) -> c_int;
 }
 
-/// What a fabric's children hold, and the version of the interface that the program speaks.
+/// What a fabric's children hold.
 ///
 /// # Safety
 /// `fabric` must be one of ours that is open.

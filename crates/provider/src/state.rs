@@ -42,15 +42,31 @@ pub(crate) struct State {
     pub asked: u64,
     /// Since when questions find nothing.
     pub leisure: Leisure,
+    /// There was progress since the last question that was answered without.
+    has_progressed: bool,
 }
 
 impl State {
+    pub fn new() -> Self {
+        Self {
+            endpoints: Table::new(),
+            queues: Table::new(),
+            counters: Table::new(),
+            vectors: Table::new(),
+            regions: Table::new(),
+            asked: 0,
+            leisure: Leisure::default(),
+            has_progressed: false,
+        }
+    }
+
     /// Makes progress with all endpoints; what has ended goes to its queue.
     ///
     /// # Errors
     /// When an interface no longer works.
     #[inline(never)]
     pub fn progress(&mut self) -> Result<()> {
+        self.has_progressed = true;
         let mut has_counted = false;
         for endpoint in self.endpoints.iter_mut() {
             has_counted |= endpoint.progress(&mut self.queues, &self.vectors)?;
@@ -61,10 +77,22 @@ impl State {
         Ok(())
     }
 
-    /// Whether nothing can be sent now.
+    /// Makes progress with one endpoint, which has refused an operation: who asks again and again gets on.
+    ///
+    /// # Errors
+    /// When its interface no longer works.
+    #[cold]
+    pub fn progress_of(&mut self, endpoint: usize) -> Result<()> {
+        if self.endpoints[endpoint].progress(&mut self.queues, &self.vectors)? {
+            self.counters.iter_mut().for_each(Counter::changed);
+        }
+        Ok(())
+    }
+
+    /// Whether a question may be answered without progress: nothing can be sent or told now, and the one before was not.
     #[inline]
-    pub fn owes_nothing(&self) -> bool {
-        self.endpoints.iter().all(Endpoint::owes_nothing)
+    pub fn may_rest(&mut self) -> bool {
+        std::mem::take(&mut self.has_progressed) && self.endpoints.iter().all(Endpoint::owes_nothing)
     }
 
     /// Brings what has ended to its queue.

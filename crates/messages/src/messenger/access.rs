@@ -149,11 +149,26 @@ impl<L: Link> Messenger<L> {
     /// # Errors
     /// [`PostError`]; nothing was begun then.
     pub fn inject_write(&mut self, to: PeerId, at: Remote, bytes: &[u8], data: Option<u64>) -> Result<(), PostError> {
+        self.write_copy(to, at, bytes, data, SendOptions { is_silent: true, ..SendOptions::default() })
+    }
+
+    /// As [`write`](Self::write), of [`inject_write_max`](Self::inject_write_max) bytes at most that are copied, so that
+    /// their memory is the caller's again at once.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing was begun then.
+    pub fn write_copy(
+        &mut self,
+        to: PeerId,
+        at: Remote,
+        bytes: &[u8],
+        data: Option<u64>,
+        options: SendOptions,
+    ) -> Result<(), PostError> {
         let most = self.inject_write_max();
         if bytes.len() > most {
             return Err(PostError::TooLong { bytes: bytes.len(), most });
         }
-        let options = SendOptions { is_silent: true, ..SendOptions::default() };
         if bytes.len() > self.short_write_max() {
             return self.write_from(to, at, Origin::copy_of(bytes), data, options);
         }

@@ -125,28 +125,39 @@ impl<L: Link> Messenger<L> {
         self.post(to, channel, Message { label, origin, options })
     }
 
-    /// Sends a short message that is copied; only a failure of the peer's tells of it, with the next operation.
+    /// Sends a short message that is copied; only a failure of the peer's tells of it, with the next operation, or as one
+    /// of context 0.
     ///
     /// # Errors
     /// [`PostError`]; nothing was begun then.
     #[inline(always)]
     pub fn inject(&mut self, to: PeerId, label: Label, bytes: &[u8]) -> Result<(), PostError> {
+        self.send_copy(to, label, bytes, SendOptions { is_silent: true, ..SendOptions::default() })
+    }
+
+    /// As [`send`](Self::send), of a message of [`inject_max`](Self::inject_max) bytes at most that is copied, so that
+    /// its memory is the caller's again at once.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing was begun then.
+    #[inline(always)]
+    pub fn send_copy(&mut self, to: PeerId, label: Label, bytes: &[u8], options: SendOptions) -> Result<(), PostError> {
         let channel = self.room_to_post(to)?;
+        let message = Short { label, body: bytes, options };
         if bytes.len() > self.short_max() || self.state.peers.at(to).wants_announcements {
-            return self.inject_copy(to, channel, label, bytes);
+            return self.send_long_copy(to, channel, &message);
         }
-        let options = SendOptions { is_silent: true, ..SendOptions::default() };
-        self.copy(to, channel, &Short { label, body: bytes, options })
+        self.copy(to, channel, &message)
     }
 
     /// The same of one that is longer than a frame, or has to be announced.
-    fn inject_copy(&mut self, to: PeerId, channel: ChannelId, label: Label, bytes: &[u8]) -> Result<(), PostError> {
+    fn send_long_copy(&mut self, to: PeerId, channel: ChannelId, message: &Short<'_>) -> Result<(), PostError> {
+        let Short { label, body, options } = *message;
         let most = self.inject_max();
-        if bytes.len() > most {
-            return Err(PostError::TooLong { bytes: bytes.len(), most });
+        if body.len() > most {
+            return Err(PostError::TooLong { bytes: body.len(), most });
         }
-        let options = SendOptions { is_silent: true, ..SendOptions::default() };
-        let message = Message { label, origin: Origin::copy_of(bytes), options };
+        let message = Message { label, origin: Origin::copy_of(body), options };
         let must_announce = self.state.peers.at(to).wants_announcements;
         if must_announce { self.request(to, channel, message) } else { self.lend(to, channel, message) }
     }
@@ -262,7 +273,11 @@ impl<L: Link> Messenger<L> {
         let mut head = [0; HEAD_MAX];
         let head_bytes = Header::Eager { label, confirm: None }.encode(&mut head);
         let head = &head[..head_bytes];
-        if !self.endpoint.send_at_once(channel, head, body) {
+        // Not without end: whoever makes no progress does not hear that a peer's memory runs short.
+        let may_go = self.at_once < self.state.config.descriptors_per_peer;
+        if may_go && self.endpoint.send_at_once(channel, head, body) {
+            self.at_once += 1;
+        } else {
             self.endpoint.send(channel, head, body, of_no_send(to)).map_err(|_| PostError::Full)?;
             self.state.peers.at(to).under_way[USUAL] += 1;
         }
@@ -292,8 +307,8 @@ impl<L: Link> Messenger<L> {
         let send = self.state.sends.add(Send::new(to, options, origin, Stage::Eager, awaits_delivery));
         let mut head = [0; HEAD_MAX];
         let head_bytes = Header::Eager { label, confirm: awaits_delivery.then_some(send) }.encode(&mut head);
-        // SAFETY: whoever posted the send promised that its memory stays until it is completed; it is not before the
-        // endpoint has told of `send`.
+        // SAFETY: whoever posted the send promised that its memory stays until it is completed, or the send has a copy; it
+        // is not completed before the endpoint has told of `send`.
         let sent = unsafe { self.endpoint.send_lent(channel, &head[..head_bytes], &*body, send) };
         self.posted(to, send, sent.is_ok())
     }

@@ -86,8 +86,8 @@ impl Wire {
     #[inline]
     pub fn owes_nothing(&self) -> bool {
         match self {
-            Self::Reliable(messenger) => messenger.owes_nothing(),
-            Self::Unreliable(datagrams) => datagrams.owes_nothing(),
+            Self::Reliable(messenger) => messenger.owes_nothing() && !messenger.has_completions(),
+            Self::Unreliable(datagrams) => datagrams.owes_nothing() && !datagrams.has_completions(),
         }
     }
 
@@ -131,14 +131,16 @@ impl Wire {
         Ok(())
     }
 
+    /// The same of bytes that are the caller's again at once.
     #[inline(always)]
-    pub fn inject(&mut self, to: PeerId, label: Label, bytes: &[u8]) -> Result<()> {
+    pub fn send_copy(&mut self, to: PeerId, label: Label, bytes: &[u8], options: SendOptions) -> Result<()> {
         match self {
-            Self::Reliable(messenger) => messenger.inject(to, label, bytes)?,
+            Self::Reliable(messenger) => messenger.send_copy(to, label, bytes, options)?,
             Self::Unreliable(datagrams) => {
                 without_a_label(label)?;
+                let told = (!options.is_silent).then_some((options.context, options.note));
                 // SAFETY: `bytes` is borrowed during the call.
-                unsafe { datagrams.send(to, &[Part::of(bytes)], None) }?;
+                unsafe { datagrams.send(to, &[Part::of(bytes)], told) }?;
             }
         }
         Ok(())

@@ -9,14 +9,12 @@ use super::{
 };
 use crate::bindings::*;
 use crate::edge::{Errno, guard_status, unsupported};
-use crate::leisure::Leisure;
 use crate::libfabric::libfabric;
 use crate::lock::Lock;
 use crate::log::{info, warning};
 use crate::parameters::{Parameters, Progress};
 use crate::progress::Helper;
 use crate::state::{Shared, State};
-use crate::table::Table;
 use crate::{device, fork};
 
 static FID_OPS: fi_ops = fid_ops(close, bind, no_control);
@@ -97,17 +95,8 @@ pub(crate) unsafe fn open(
             None => attributes.data_progress == FI_PROGRESS_AUTO,
         };
         let is_serial = attributes.threading == FI_THREAD_DOMAIN;
-        let state = State {
-            endpoints: Table::new(),
-            queues: Table::new(),
-            counters: Table::new(),
-            vectors: Table::new(),
-            regions: Table::new(),
-            asked: 0,
-            leisure: Leisure::default(),
-        };
         // SAFETY: with FI_THREAD_DOMAIN, and no helper, the program promises to have one thread here at a time.
-        let state = unsafe { Lock::new(state, !is_serial || has_helper) };
+        let state = unsafe { Lock::new(State::new(), !is_serial || has_helper) };
         let progress = if has_helper { Progress::Auto } else { Progress::Manual };
         let (name, mtu, waiting) = (&interface.name, interface.mtu, parameters.waiting);
         info!(FI_LOG_DOMAIN, "{name}: MTU {mtu}, waiting {waiting:?}, progress {progress:?}");

@@ -86,6 +86,7 @@ pub(crate) unsafe extern "C" fn open(
         let shared = unsafe { shared_of(domain) };
         let mut endpoint = Endpoint::new(is_unreliable);
         endpoint.transmit_flags = transmit.map_or(0, |attributes| attributes.op_flags);
+        endpoint.inject_size = transmit.map_or(usize::MAX, |attributes| attributes.inject_size);
         endpoint.receive_flags = receive.map_or(0, |attributes| attributes.op_flags);
         endpoint.is_directed = info.caps & FI_DIRECTED_RECV != 0;
         let number = shared.state.lock().endpoints.add(endpoint);

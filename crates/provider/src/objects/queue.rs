@@ -143,7 +143,7 @@ fn look(state: &mut State, number: usize) -> Result<()> {
 #[inline(always)]
 unsafe fn read_now(queue: &QueueFid, to: *mut c_void, most: usize, sources: *mut fi_addr_t) -> Result<isize> {
     let mut state = queue.shared.state.lock();
-    if state.queues[queue.number].was_drained() && state.owes_nothing() {
+    if state.queues[queue.number].was_drained() && state.may_rest() {
         // Open MPI asks until it is told that nothing is there, and only then answers the message that it was told of.
         state.asked += 1;
         return Err(Errno::AGAIN);

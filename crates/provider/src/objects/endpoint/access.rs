@@ -10,7 +10,6 @@ use super::messages::Flags;
 use crate::bindings::*;
 use crate::edge::{Errno, Result};
 use crate::endpoint::{Reliable, reliable};
-use crate::queue::Entry;
 
 /// Where in whose memory.
 #[derive(Clone, Copy)]
@@ -32,7 +31,7 @@ impl EndpointFid {
         kind: u64,
         context: *mut c_void,
         flags: Flags,
-        post: impl FnOnce(&mut Reliable, PeerId, SendOptions, u64) -> std::result::Result<Posted, Errno>,
+        post: impl FnOnce(&mut Reliable, PeerId, SendOptions, u64) -> Result<()>,
     ) -> Result<isize> {
         let mut state = self.shared.state.lock();
         let state = &mut *state;
@@ -45,27 +44,11 @@ impl EndpointFid {
         let note = if is_injected { 0 } else { kind as u32 };
         let options = SendOptions { context: context as u64, note, is_silent, ..SendOptions::default() };
         let messenger = reliable(&mut endpoint.wire)?;
-        match post(messenger, peer, options, flags) {
-            Ok(Posted::Begun) => {}
-            Ok(Posted::Copied) => {
-                if let (Some(bound), false) = (endpoint.transmit, is_silent) {
-                    state.queues[bound.queue].push(Entry::new(context, kind));
-                }
-            }
-            Err(Errno::AGAIN) => {
-                endpoint.progress(&mut state.queues, &state.vectors)?;
-                return Err(Errno::AGAIN);
-            }
-            Err(error) => return Err(error),
+        let posted = post(messenger, peer, options, flags);
+        if posted == Err(Errno::AGAIN) {
+            state.progress_of(self.number)?;
         }
+        posted?;
         Ok(0)
     }
-}
-
-/// How far an access got in its call.
-pub(super) enum Posted {
-    /// A completion tells when it has ended.
-    Begun,
-    /// The program's memory is not needed any more, and that is all that it waits for.
-    Copied,
 }

@@ -6,7 +6,7 @@ use std::ptr;
 
 use barewire_messages::{AtomicOperation, AtomicParts, AtomicType, Part};
 
-use super::access::{Place, Posted, place};
+use super::access::{Place, place};
 use super::messages::{Flags, part};
 use super::{EndpointFid, of};
 use crate::bindings::*;
@@ -61,8 +61,7 @@ impl EndpointFid {
         self.access(to.peer, FI_ATOMIC | way, context, flags, |messenger, peer, options, _| {
             let Atomic { operation, of } = atomic;
             // SAFETY: the caller's promise.
-            unsafe { messenger.atomic(peer, to.at, operation, of, parts, options) }?;
-            Ok(Posted::Begun)
+            Ok(unsafe { messenger.atomic(peer, to.at, operation, of, parts, options) }?)
         })
     }
 }

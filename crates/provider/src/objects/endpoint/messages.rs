@@ -69,6 +69,8 @@ pub(super) enum Flags {
     Given(u64),
 }
 
+/// More than is injected.
+const TOO_LONG: Errno = Errno(libc::EMSGSIZE as u32);
 /// The address that means "from anybody".
 const UNSPECIFIED: fi_addr_t = u64::MAX;
 
@@ -78,7 +80,7 @@ impl EndpointFid {
     #[inline]
     unsafe fn send(&self, message: &Outgoing<'_>, flags: Flags) -> Result<isize> {
         let mut state = self.shared.state.lock();
-        let State { endpoints, vectors, queues, .. } = &mut *state;
+        let State { endpoints, vectors, .. } = &mut *state;
         let endpoint = &mut endpoints[self.number];
         let to = endpoint.peer(vectors, message.to)?;
         let flags = endpoint.flags_to_send(flags);
@@ -93,21 +95,19 @@ impl EndpointFid {
             },
             is_silent: flags & FI_COMPLETION == 0,
         };
+        let most = endpoint.inject_size;
         let wire = endpoint.wire()?;
-        if flags & FI_INJECT != 0 && options.reaches == Reaches::Nowhere {
-            // The program may use its memory again at once, whatever becomes of the message.
-            // SAFETY: the caller's promise.
-            unsafe { inject_parts(message.parts, |bytes| wire.inject(to, message.label, bytes)) }?;
-            if let (Some(bound), false) = (endpoint.transmit, options.is_silent) {
-                queues[bound.queue].push(Entry::new(message.context, kind));
-            }
-            return Ok(0);
-        }
         // SAFETY: the caller's promise.
-        let posted = unsafe { wire.send(to, message.label, message.parts, options) };
+        let posted = unsafe {
+            if flags & FI_INJECT == 0 {
+                wire.send(to, message.label, message.parts, options)
+            } else {
+                // The program may use its memory again at once, whatever becomes of the message.
+                inject_parts(message.parts, most, |bytes| wire.send_copy(to, message.label, bytes, options))
+            }
+        };
         if posted == Err(Errno::AGAIN) {
-            // Who asks again and again gets on.
-            endpoint.progress(queues, vectors)?;
+            state.progress_of(self.number)?;
         }
         posted?;
         Ok(0)
@@ -116,12 +116,16 @@ impl EndpointFid {
     #[inline(always)]
     fn inject(&self, bytes: &[u8], to: fi_addr_t, label: Label) -> Result<isize> {
         let mut state = self.shared.state.lock();
-        let State { endpoints, vectors, queues, .. } = &mut *state;
+        let State { endpoints, vectors, .. } = &mut *state;
         let endpoint = &mut endpoints[self.number];
         let to = endpoint.peer(vectors, to)?;
-        let posted = endpoint.wire()?.inject(to, label, bytes);
+        if bytes.len() > endpoint.inject_size {
+            return Err(TOO_LONG);
+        }
+        let options = SendOptions { is_silent: true, ..SendOptions::default() };
+        let posted = endpoint.wire()?.send_copy(to, label, bytes, options);
         if posted == Err(Errno::AGAIN) {
-            endpoint.progress(queues, vectors)?;
+            state.progress_of(self.number)?;
         }
         posted?;
         Ok(0)
@@ -239,18 +243,20 @@ impl Endpoint {
     }
 }
 
-/// Runs with the bytes of several parts, together.
+/// Runs with the bytes of several parts, together, of which there may be so many.
 ///
 /// # Safety
 /// The parts must be valid to be read.
-unsafe fn inject_parts(parts: &[Part], post: impl FnOnce(&[u8]) -> Result<()>) -> Result<()> {
+pub(super) unsafe fn inject_parts(parts: &[Part], most: usize, post: impl FnOnce(&[u8]) -> Result<()>) -> Result<()> {
+    if parts.iter().map(|part| part.bytes).sum::<usize>() > most {
+        return Err(TOO_LONG);
+    }
     // SAFETY: the caller's promise.
     let bytes = |part: &Part| unsafe { bytes(part.address.cast(), part.bytes) };
     match parts {
-        [part] => post(bytes(part))?,
-        parts => post(&parts.iter().flat_map(bytes).copied().collect::<Vec<u8>>())?,
+        [part] => post(bytes(part)),
+        parts => post(&parts.iter().flat_map(bytes).copied().collect::<Vec<u8>>()),
     }
-    Ok(())
 }
 
 /// # Safety

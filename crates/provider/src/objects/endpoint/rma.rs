@@ -6,8 +6,8 @@ use std::ptr;
 
 use barewire_messages::Part;
 
-use super::access::{Place, Posted, place};
-use super::messages::{Flags, bytes, data_if, part, with_parts};
+use super::access::{Place, place};
+use super::messages::{Flags, bytes, data_if, inject_parts, part, with_parts};
 use super::{EndpointFid, of};
 use crate::bindings::*;
 use crate::edge::{Errno, Result, guard};
@@ -37,23 +37,20 @@ impl EndpointFid {
         context: *mut c_void,
     ) -> Result<isize> {
         self.access(to.peer, FI_RMA | FI_WRITE, context, flags, |messenger, peer, options, flags| {
-            if flags & FI_INJECT != 0 && parts.len() <= 1 {
-                let part = parts.first().copied().unwrap_or(part(ptr::null(), 0));
+            if flags & FI_INJECT != 0 {
+                let most = messenger.inject_write_max();
+                let copy = |bytes: &[u8]| Ok(messenger.write_copy(peer, to.at, bytes, data, options)?);
                 // SAFETY: the caller's promise.
-                let bytes = unsafe { bytes(part.address.cast(), part.bytes) };
-                messenger.inject_write(peer, to.at, bytes, data)?;
-                return Ok(Posted::Copied);
+                return unsafe { inject_parts(parts, most, copy) };
             }
             // SAFETY: the caller's promise.
-            unsafe { messenger.write(peer, to.at, parts, data, options) }?;
-            Ok(Posted::Begun)
+            Ok(unsafe { messenger.write(peer, to.at, parts, data, options) }?)
         })
     }
 
     fn inject_write(&self, to: Place, bytes: &[u8], data: Option<u64>) -> Result<isize> {
         self.access(to.peer, FI_RMA | FI_WRITE, ptr::null_mut(), Flags::Injected, |messenger, peer, _, _| {
-            messenger.inject_write(peer, to.at, bytes, data)?;
-            Ok(Posted::Copied)
+            Ok(messenger.inject_write(peer, to.at, bytes, data)?)
         })
     }
 
@@ -63,7 +60,7 @@ impl EndpointFid {
         self.access(from.peer, FI_RMA | FI_READ, context, flags, |messenger, peer, options, _| {
             // SAFETY: the caller's promise.
             unsafe { messenger.read(peer, from.at, parts, options) }?;
-            Ok(Posted::Begun)
+            Ok(())
         })
     }
 }
