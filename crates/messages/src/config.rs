@@ -28,12 +28,14 @@ pub struct Config {
     /// Frames of a rendezvous that go in one message of the endpoint's, 1 to 4096: others to the same peer, such as the
     /// leave to send for its own, wait for the end of one and for what the engine or the pipe holds.
     pub cut_frames: usize,
+    /// Bytes of the longest message that can be injected, if that is more than go in one frame.
+    pub inject_bytes: usize,
 }
 
 impl Config {
     /// Default of what is measured on a machine.
     pub const EAGER_BYTES: usize = Tuning::EAGER_BYTES;
-    /// What can be injected however short a frame is: up to here a copy costs little.
+    /// Up to here a copy costs little, however short a frame is.
     pub const INJECT_BYTES: usize = 8 << 10;
     /// More than MPI libraries have under way: they count on being refused.
     pub const SENDS: usize = 4096;
@@ -72,6 +74,7 @@ impl Default for Config {
             peers: Self::PEERS,
             cut_bytes: Self::CUT_BYTES,
             cut_frames: Self::CUT_FRAMES,
+            inject_bytes: 0,
         }
     }
 }

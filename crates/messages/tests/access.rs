@@ -95,7 +95,7 @@ fn memory_is_written_and_read_in_all_lengths() {
 
 #[test]
 fn data_is_told_to_whose_memory_it_is_and_both_sides_count() {
-    for (_, mut pair) in both(Config::default()) {
+    for (_, mut pair) in both(Config { inject_bytes: Config::INJECT_BYTES, ..Config::default() }) {
         let [to, from] = introduce(&mut pair);
         let mut memory = vec![0; 100_000];
         register(&mut pair[1], &mut memory, Access::ALL, 3);

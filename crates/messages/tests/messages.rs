@@ -361,7 +361,7 @@ fn whoever_makes_no_progress_is_refused_before_long() {
 /// Of any that is copied, whatever completes it: its memory is the caller's again at once.
 #[test]
 fn what_is_copied_is_completed_as_asked() {
-    for (way, mut pair) in both(Config::default()) {
+    for (way, mut pair) in both(Config { inject_bytes: Config::INJECT_BYTES, ..Config::default() }) {
         let [to, from] = introduce(&mut pair);
         let (frame, most) = (pair[0].endpoint().copied_max() - 25, pair[0].inject_max());
         for (number, (length, reaches)) in
@@ -388,7 +388,9 @@ fn what_is_copied_is_completed_as_asked() {
 #[test]
 fn what_is_injected_is_copied() {
     for unexpected_bytes in [Config::UNEXPECTED_BYTES, 10_000] {
-        for (way, mut pair) in both(Config { unexpected_bytes, ..Config::default() }) {
+        for (way, mut pair) in
+            both(Config { unexpected_bytes, inject_bytes: Config::INJECT_BYTES, ..Config::default() })
+        {
             let [to, from] = introduce(&mut pair);
             let (frame, most) = (pair[0].endpoint().copied_max() - 25, pair[0].inject_max());
             assert!(most > 2 * frame, "{way}");

@@ -122,7 +122,7 @@ impl Endpoint {
             warning!(FI_LOG_EP_CTRL, "{}: {error}", interface.name);
             Errno::LINK_IS_DOWN
         })?;
-        let config = Config::tuned(endpoint.tuning());
+        let config = Config { inject_bytes: Config::INJECT_BYTES, ..Config::tuned(endpoint.tuning()) };
         let wire = if self.is_unreliable {
             Wire::Unreliable(Box::new(Datagrams::new(endpoint, config)))
         } else {

@@ -10,7 +10,6 @@ use barewire_link::Link;
 use super::{Messenger, OF_ACCESS, SendOptions, State, of_no_send};
 use crate::atomic::{AtomicOperation, AtomicType};
 use crate::completion::{Failure, Operation, Outcome, PostError};
-use crate::config::Config;
 use crate::header::{Atomic, Header};
 use crate::memory::{Origin, Part, Target};
 use crate::peers::{Out, PeerId, USUAL};
@@ -182,7 +181,7 @@ impl<L: Link> Messenger<L> {
     /// Bytes of the longest write that [`inject_write`](Self::inject_write) takes.
     #[must_use]
     pub fn inject_write_max(&self) -> usize {
-        self.short_write_max().max(Config::INJECT_BYTES)
+        self.short_write_max().max(self.state.config.inject_bytes)
     }
 
     /// Bytes of the longest write that goes in one frame.

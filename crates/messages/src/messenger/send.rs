@@ -6,7 +6,6 @@ use barewire_link::Link;
 
 use super::{Messenger, OF_ACCESS, OF_DATA, OF_NO_SEND, OF_SERVED, State, of_no_send};
 use crate::completion::{Failure, Operation, Outcome, PostError};
-use crate::config::Config;
 use crate::header::{Header, Label};
 use crate::memory::{Origin, Part};
 use crate::peers::{BACKGROUND, Out, PeerId, USUAL};
@@ -100,7 +99,7 @@ impl<L: Link> Messenger<L> {
     /// Bytes of the longest message that [`inject`](Self::inject) takes.
     #[must_use]
     pub fn inject_max(&self) -> usize {
-        self.short_max().max(Config::INJECT_BYTES)
+        self.short_max().max(self.state.config.inject_bytes)
     }
 
     /// Sends a message that lies in `parts`, one after the other.
