@@ -256,6 +256,35 @@ static void injected_and_with_data(char **arguments) {
   close_both();
 }
 
+// Of a program whose sends complete on delivery, more is injected than a frame holds.
+static void injected_though_delivery_completes(char **arguments) {
+  (void)arguments;
+  open_both((struct wish){.transmit_flags = FI_INJECT | FI_DELIVERY_COMPLETE});
+  static char out[10000], in[10000];
+  size_t most = a.info->tx_attr->inject_size;
+  CHECK(most >= 8192 && most < sizeof out - 100);
+  for (int turns = 0; turns < 200; turns++) {
+    fill(out, most, turns);
+    WORKS(fi_trecv(b.ep, in, sizeof in, NULL, to_a, 1, 0, in));
+    struct iovec parts[] = {{out, most / 3}, {out + most / 3, most - most / 3}};
+    WORKS(turns % 2 ? fi_tsend(a.ep, out, most, NULL, to_b, 1, out) : fi_tsendv(a.ep, parts, NULL, 2, to_b, 1, out));
+    memset(out, 0, most);  // it is ours again at once
+    next(&b);
+    CHECK(is_filled(in, most, turns));
+    CHECK(next(&a).entry.op_context == out);
+    WORKS(fi_trecv(b.ep, in, sizeof in, NULL, to_a, 1, 0, in));
+    fill(out, most, turns);
+    WORKS(fi_tinject(a.ep, out, most, to_b, 1));
+    memset(out, 0, most);
+    next(&b);
+    CHECK(is_filled(in, most, turns));
+  }
+  nothing(&a, 0.02);
+  GIVES(-EMSGSIZE, fi_tinject(a.ep, out, most + 1, to_b, 1));
+  GIVES(-EMSGSIZE, fi_tsend(a.ep, out, most + 1, NULL, to_b, 1, out));
+  close_both();
+}
+
 static void only_completions_that_are_asked_for(char **arguments) {
   (void)arguments;
   open_both((struct wish){.binding = FI_SELECTIVE_COMPLETION, .has_counters = 1});
@@ -318,6 +347,7 @@ const struct test message_cases[] = {
     {"peek_claim_and_discard", peek_claim_and_discard},
     {"one_receive_for_many_messages", one_receive_for_many_messages},
     {"injected_and_with_data", injected_and_with_data},
+    {"injected_though_delivery_completes", injected_though_delivery_completes},
     {"only_completions_that_are_asked_for", only_completions_that_are_asked_for},
     {"a_wrong_token_is_not_heard", a_wrong_token_is_not_heard},
     {NULL, NULL},
