@@ -41,24 +41,27 @@ impl<T> Slab<T> {
 
     #[inline]
     pub fn remove(&mut self, key: Key) -> Option<T> {
+        self.vacate(key)?.take()
+    }
+
+    /// Drops an entry where it lies.
+    #[inline]
+    pub fn free(&mut self, key: Key) {
+        if let Some(value) = self.vacate(key) {
+            *value = None;
+        }
+    }
+
+    /// An entry whose place may be used again once it is taken out.
+    #[inline]
+    fn vacate(&mut self, key: Key) -> Option<&mut Option<T>> {
         let (generation, value) = self.entries.get_mut(key as u32 as usize)?;
         if u64::from(*generation) != key >> 32 || value.is_none() {
             return None;
         }
         *generation = (*generation + 1) % GENERATIONS;
         self.free.push(key as u32);
-        value.take()
-    }
-
-    /// Drops an entry where it lies.
-    #[inline]
-    pub fn free(&mut self, key: Key) {
-        let Some((generation, value)) = self.entries.get_mut(key as u32 as usize) else { return };
-        if u64::from(*generation) == key >> 32 && value.is_some() {
-            *generation = (*generation + 1) % GENERATIONS;
-            self.free.push(key as u32);
-            *value = None;
-        }
+        Some(value)
     }
 
     /// The entries for which `is_wanted`, oldest place first.

@@ -10,7 +10,7 @@ use barewire_link::Interface;
 
 use crate::bell::Bell;
 use crate::counter::Counter;
-use crate::edge::Result;
+use crate::edge::{Errno, Result};
 use crate::endpoint::Endpoint;
 use crate::leisure::{self, Leisure, Pause};
 use crate::lock::{Guard, Lock};
@@ -77,12 +77,21 @@ impl State {
         Ok(())
     }
 
-    /// Makes progress with one endpoint, which has refused an operation: who asks again and again gets on.
+    /// What a call says that has posted an operation. If it was refused there is progress first: who asks again and again
+    /// gets on.
     ///
     /// # Errors
-    /// When its interface no longer works.
+    /// Why it was refused, or that the interface no longer works.
+    #[inline]
+    pub fn posted(&mut self, endpoint: usize, posted: Result<()>) -> Result<isize> {
+        if posted == Err(Errno::AGAIN) {
+            self.progress_of(endpoint)?;
+        }
+        posted.map(|()| 0)
+    }
+
     #[cold]
-    pub fn progress_of(&mut self, endpoint: usize) -> Result<()> {
+    fn progress_of(&mut self, endpoint: usize) -> Result<()> {
         if self.endpoints[endpoint].progress(&mut self.queues, &self.vectors)? {
             self.counters.iter_mut().for_each(Counter::changed);
         }

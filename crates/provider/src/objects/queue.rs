@@ -216,7 +216,7 @@ unsafe extern "C" fn sreadfrom(
         // SAFETY: libfabric's promise.
         let queue = unsafe { of(cq) };
         let until = u64::try_from(timeout_ms).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
-        let is_signalled = queue.shared.wait(
+        queue.shared.wait(
             until,
             |state, asks| {
                 let queue = &mut state.queues[queue.number];
@@ -229,10 +229,7 @@ unsafe extern "C" fn sreadfrom(
         )?;
         let mut state = queue.shared.state.lock();
         // SAFETY: libfabric's promise.
-        match unsafe { state.queues[queue.number].take(to.cast(), most, sources) } {
-            Err(Errno::AGAIN) if is_signalled => Err(Errno::AGAIN),
-            read => read,
-        }
+        unsafe { state.queues[queue.number].take(to.cast(), most, sources) }
     })
 }
 

@@ -8,7 +8,7 @@ use barewire_messages::{PeerId, Remote, SendOptions};
 use super::EndpointFid;
 use super::messages::Flags;
 use crate::bindings::*;
-use crate::edge::{Errno, Result};
+use crate::edge::Result;
 use crate::endpoint::{Reliable, reliable};
 
 /// Where in whose memory.
@@ -45,10 +45,6 @@ impl EndpointFid {
         let options = SendOptions { context: context as u64, note, is_silent, ..SendOptions::default() };
         let messenger = reliable(&mut endpoint.wire)?;
         let posted = post(messenger, peer, options, flags);
-        if posted == Err(Errno::AGAIN) {
-            state.progress_of(self.number)?;
-        }
-        posted?;
-        Ok(0)
+        state.posted(self.number, posted)
     }
 }

@@ -106,11 +106,7 @@ impl EndpointFid {
                 inject_parts(message.parts, most, |bytes| wire.send_copy(to, message.label, bytes, options))
             }
         };
-        if posted == Err(Errno::AGAIN) {
-            state.progress_of(self.number)?;
-        }
-        posted?;
-        Ok(0)
+        state.posted(self.number, posted)
     }
 
     #[inline(always)]
@@ -124,11 +120,7 @@ impl EndpointFid {
         }
         let options = SendOptions { is_silent: true, ..SendOptions::default() };
         let posted = endpoint.wire()?.send_copy(to, label, bytes, options);
-        if posted == Err(Errno::AGAIN) {
-            state.progress_of(self.number)?;
-        }
-        posted?;
-        Ok(0)
+        state.posted(self.number, posted)
     }
 
     /// # Safety
