@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import polars as pl
 
+from barewire.interrupts import Hold
 from barewire.measure.runner import Plan, ProbeCampaign
 from barewire.measure.session import Session
 from barewire.measure.subjects import parse_subjects
@@ -18,6 +19,6 @@ def test_a_series_whose_every_block_lost_a_message_ends_with_the_budget(tmp_path
     (one,) = series_from_samples(sample_frame(pl.DataFrame([row])))
     assert one.median is None
     plan = Plan(tests=("stream",), subjects=parse_subjects("llc1", "spin"), sizes=(100_000,), seed=1)
-    session = Session(ProbeCampaign(cast(Any, None), plan), tmp_path, cast(Any, None))
+    session = Session(ProbeCampaign(cast(Any, None), plan), tmp_path, cast(Any, None), Hold())
     session.stop_reason = "budget"
     assert session.stamped(one).stop == "budget"

@@ -71,7 +71,9 @@ def kept_if_broken_off(directory: Path) -> Iterator[None]:
         yield
     except (BarewireError, KeyboardInterrupt):
         if (directory / "run.json").exists():
-            typer.echo(f"what was measured so far is in {directory}, marked incomplete", err=True)
+            complete = json.loads((directory / "run.json").read_text())["complete"]
+            what = "all that was measured" if complete else "what was measured so far"
+            typer.echo(f"{what} is in {directory}{'' if complete else ', marked incomplete'}", err=True)
         raise
 
 

@@ -7,11 +7,9 @@ import json
 import os
 import secrets
 import shlex
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
+from barewire.interrupts import interrupts_held
 from barewire.lab import agent, enter, openvswitch, state
 from barewire.lab.birth import Birth, environment, needs_user_namespace, start
 from barewire.lab.kernel import Process
@@ -252,7 +251,7 @@ class Lab:
 
     def down(self) -> None:
         """End the lab and forget it; ending one that is gone just forgets it."""
-        with _signals_held():
+        with interrupts_held():
             if self._birth is None and self.status == "being made":
                 raise WrongUse(f"lab {self.id} is being made by process {self._state.creator.pid}; end that")
             birth = self._birth or Birth()
@@ -359,14 +358,3 @@ def _end_unshare(process: "subprocess.Popen[bytes]", at_once: bool) -> None:
             return
     process.kill()
     process.wait()
-
-
-@contextmanager
-def _signals_held() -> Iterator[None]:
-    """Let an interrupt that arrives while cleaning up wait until that is done."""
-    held = {signal.SIGINT, signal.SIGTERM}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

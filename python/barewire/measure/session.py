@@ -17,6 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import polars as pl
 
 from barewire.errors import BarewireError, MeasurementFailed, WrongUse
+from barewire.interrupts import Hold, interrupts_held
 from barewire.measure.records import LaunchRecords
 from barewire.results import SAMPLE_SCHEMA, Launch, Run, Series, Stop, series_key, write_run
 from barewire.results.series import Key
@@ -105,14 +106,16 @@ def run_campaign(campaign: Campaign[Any], directory: Path, run: Run, progress: P
     """
     if directory.exists() and any(directory.iterdir()):
         raise WrongUse(f"{directory} is not empty; a run needs a directory of its own")
-    session = Session(campaign, directory, run)
-    session.prepare()
-    stopped_by: BaseException | None = None
-    try:
-        session.measure(progress)
-    except (BarewireError, KeyboardInterrupt) as error:
-        stopped_by = error
-    done = session.finish(stopped_by)
+    # An interrupt ends a launch, never what keeps its samples.
+    with interrupts_held() as hold:
+        session = Session(campaign, directory, run, hold)
+        session.prepare()
+        stopped_by: BaseException | None = None
+        try:
+            session.measure(progress)
+        except (BarewireError, KeyboardInterrupt) as error:
+            stopped_by = error
+        done = session.finish(stopped_by)
     if stopped_by is not None:
         raise stopped_by
     if session.corrupt_messages:
@@ -123,9 +126,9 @@ def run_campaign(campaign: Campaign[Any], directory: Path, run: Run, progress: P
 class Session(Generic[OrderT]):
     """A run in the making."""
 
-    def __init__(self, campaign: Campaign[OrderT], directory: Path, run: Run) -> None:
-        """Begin with nothing measured."""
-        self.campaign, self.directory, self.run = campaign, directory, run
+    def __init__(self, campaign: Campaign[OrderT], directory: Path, run: Run, hold: Hold) -> None:
+        """Begin with nothing measured; `hold` lets interrupts through during launches."""
+        self.campaign, self.directory, self.run, self._hold = campaign, directory, run, hold
         self.launches: list[Launch] = []
         self.frames: list[pl.DataFrame] = []
         self.corrupt_messages = 0
@@ -189,7 +192,8 @@ class Session(Generic[OrderT]):
         file = self.directory / LAUNCHES_DIRECTORY / launch_file_name(order.number, order.test, order.subject_name)
         error: BaseException | None = None
         try:
-            self.campaign.launch(order, file)
+            with self._hold.released():
+                self.campaign.launch(order, file)
         except (BarewireError, KeyboardInterrupt) as raised:
             error = raised
         if isinstance(error, WrongUse) and order.doing in self._began:

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Interrupts that wait: none is lost, none breaks off what is held, whoever takes the signal."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from barewire.interrupts import interrupts_held
+
+
+@pytest.fixture(autouse=True)
+def _terminated_like_interrupted() -> Iterator[None]:
+    """As the command line has it."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_waits_for_the_end_of_the_block(number):
+    done = []
+    with pytest.raises(KeyboardInterrupt), interrupts_held():
+        os.kill(os.getpid(), number)
+        done.append("held")
+    assert done == ["held"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_one_that_another_thread_takes_waits_too():
+    done = []
+    thread = threading.Thread(target=lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt), interrupts_held():
+        thread.start()
+        thread.join()
+        done.append("held")
+    assert done == ["held"]
+
+
+def test_it_comes_through_where_it_is_released_and_only_once():
+    done = []
+    with interrupts_held() as hold:
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt), hold.released():
+            done.append("never")
+        done.append("held again")
+        with hold.released():
+            done.append("released")
+        with pytest.raises(KeyboardInterrupt), hold.released():
+            os.kill(os.getpid(), signal.SIGINT)
+        done.append("held still")
+    assert done == ["held again", "released", "held still"]
+
+
+def test_a_block_within_another_passes_it_on():
+    done = []
+    with pytest.raises(KeyboardInterrupt), interrupts_held():
+        with interrupts_held():
+            os.kill(os.getpid(), signal.SIGINT)
+        done.append("after the inner one")
+    assert done == ["after the inner one"]
+
+
+def test_what_the_block_raises_is_not_hidden():
+    with pytest.raises(KeyboardInterrupt) as caught, interrupts_held():
+        os.kill(os.getpid(), signal.SIGINT)
+        raise ValueError("of the block")
+    assert isinstance(caught.value.__context__, ValueError)
+
+
+def test_an_ignored_signal_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interrupts_held() as hold:
+            os.kill(os.getpid(), signal.SIGINT)
+            with hold.released():
+                assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_in_another_thread_nothing_is_held():
+    seen = []
+
+    def body() -> None:
+        with interrupts_held():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    assert seen == [signal.default_int_handler]
