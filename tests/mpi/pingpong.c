@@ -1,11 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // pingpong [ROUND TRIPS [SIZE MAX]]: rank 0 and the last exchange messages of each power of two; every byte is checked,
-// outside the time taken. One line of JSON for each size: half of the median round trip.
+// outside the time taken. One line of JSON for each size: half of the median round trip, and what reading the clock
+// twice adds to it.
 #include "check.h"
 
 static int by_value(const void *one, const void *other) {
   double first = *(const double *)one, second = *(const double *)other;
   return (first > second) - (first < second);
+}
+
+// The median of many, so that it is what a round trip without anything in it would show.
+static double clock_us(double *times_us, int count) {
+  for (int number = 0; number < count; number++) {
+    double start = MPI_Wtime();
+    times_us[number] = 1e6 * (MPI_Wtime() - start);
+  }
+  qsort(times_us, (size_t)count, sizeof(double), by_value);
+  return times_us[count / 2];
 }
 
 static void exchange(unsigned char *data, size_t size, int number, int peer, int active) {
@@ -49,8 +60,10 @@ int main(int argc, char **argv) {
     if (rank == 0) {
       check(data, size, key_of(last, 0, 9), "last answer");
       qsort(times_us, (size_t)count, sizeof(double), by_value);
-      printf("{\"test\": \"pingpong\", \"bytes\": %zu, \"half_round_trip_us\": %.3f, \"round_trips\": %d}\n", size,
-             times_us[count / 2] / 2, count);
+      double half_us = times_us[count / 2] / 2;
+      printf("{\"test\": \"pingpong\", \"bytes\": %zu, \"half_round_trip_us\": %.3f, \"clock_us\": %.3f, ", size,
+             half_us, clock_us(times_us, count) / 2);
+      printf("\"round_trips\": %d}\n", count);
       fflush(stdout);
     }
   }

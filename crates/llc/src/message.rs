@@ -171,6 +171,14 @@ impl Reassembler {
         Self { under_way: None }
     }
 
+    /// The message, if a fragment is all of one and says so as [`whole`] does, and none is under way. Nothing changes.
+    #[inline(always)]
+    #[must_use]
+    pub fn whole<'a>(&self, fragment: &'a [u8]) -> Option<&'a [u8]> {
+        let (header, message) = fragment.split_first_chunk()?;
+        (self.under_way.is_none() && *header == whole(message.len() as u32)).then_some(message)
+    }
+
     /// The length of the message that a fragment begins, so that the caller can choose a buffer for it;
     /// `None` if it does not begin one.
     #[must_use]
@@ -256,6 +264,7 @@ mod tests {
                 prop_assert!(count > 1 || cut.header() == whole(message.len() as u32));
                 let fragment = [cut.header(), &message[cut.start as usize..cut.end as usize]].concat();
                 prop_assert!(fragment.len() <= room as usize);
+                prop_assert_eq!(reassembler.whole(&fragment), (count == 1).then_some(&message[..]));
                 let progress = reassembler.place(&fragment, &mut buffer).unwrap();
                 prop_assert_eq!(matches!(progress, Progress::Complete(_)), number + 1 == count);
             }
@@ -271,8 +280,13 @@ mod tests {
             for (flags, rest) in fragments {
                 let fragment: Vec<u8> = [&[flags][..], &rest].concat();
                 let before = reassembler;
-                if reassembler.place(&fragment, &mut buffer).is_err() {
+                let placed = reassembler.place(&fragment, &mut buffer);
+                if placed.is_err() {
                     prop_assert_eq!(reassembler, before);
+                }
+                if let Some(message) = before.whole(&fragment).filter(|message| message.len() <= 20) {
+                    prop_assert_eq!(placed, Ok(Progress::Complete(message.len() as u32)));
+                    prop_assert_eq!(message, &buffer[..message.len()]);
                 }
             }
         }

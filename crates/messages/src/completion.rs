@@ -52,6 +52,17 @@ pub struct Received {
     pub is_last: bool,
 }
 
+/// A receive of one message has ended well, and no completion tells of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceivedNext {
+    /// The receive's.
+    pub context: u64,
+    /// The receive's.
+    pub note: u32,
+    /// The message.
+    pub envelope: Envelope,
+}
+
 /// A peer's write that carried data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteWrite {

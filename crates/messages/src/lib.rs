@@ -47,7 +47,9 @@ mod regions;
 mod slab;
 
 pub use atomic::{AtomicOperation, AtomicType};
-pub use completion::{Completion, Counts, Envelope, Failure, Operation, Outcome, PostError, Received, RemoteWrite};
+pub use completion::{
+    Completion, Counts, Envelope, Failure, Operation, Outcome, PostError, Received, ReceivedNext, RemoteWrite,
+};
 pub use config::Config;
 pub use datagrams::{Datagrams, HELD_DATAGRAMS};
 pub use header::Label;

@@ -71,7 +71,7 @@ impl<R: Copy, M: Copy> Matcher<R, M> {
     }
 
     /// The receive that a message matches; it stays.
-    #[inline]
+    #[inline(always)]
     pub fn receive_for(&self, source: PeerId, tag: u64) -> Option<(Ticket, R)> {
         let ticket = self.receives.oldest_for(source, tag)?;
         Some((ticket, self.receives.threads.at(ticket).value))
@@ -157,7 +157,7 @@ impl<R: Copy> Receives<R> {
         ticket
     }
 
-    #[inline]
+    #[inline(always)]
     fn oldest_for(&self, source: PeerId, tag: u64) -> Option<Ticket> {
         // Mostly it is the oldest of all: to see that takes no hash, on which all that follows would have to wait.
         let first = self.all.first;

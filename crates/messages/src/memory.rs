@@ -161,10 +161,19 @@ impl Target {
 
     /// Puts bytes at their place; what lies behind the end is left out.
     #[inline]
-    pub fn write(&mut self, offset: u64, mut bytes: &[u8]) {
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) {
+        if let (Parts::One(part), 0) = (&self.0, offset) {
+            // SAFETY: as much as fits the part, which is valid for it; nothing else uses it, so the two do not overlap.
+            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), part.address, bytes.len().min(part.bytes)) };
+        } else {
+            self.write_parts(offset, bytes);
+        }
+    }
+
+    fn write_parts(&mut self, offset: u64, mut bytes: &[u8]) {
         for part in self.0.from(offset) {
             let (here, rest) = bytes.split_at(bytes.len().min(part.bytes));
-            // SAFETY: `here` fits the part, which is valid for it; nothing else uses it, so the two do not overlap.
+            // SAFETY: as of `write`.
             unsafe { ptr::copy_nonoverlapping(here.as_ptr(), part.address, here.len()) };
             bytes = rest;
             if bytes.is_empty() {

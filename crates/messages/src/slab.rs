@@ -45,7 +45,7 @@ impl<T> Slab<T> {
     }
 
     /// Drops an entry where it lies.
-    #[inline]
+    #[inline(always)]
     pub fn free(&mut self, key: Key) {
         if let Some(value) = self.vacate(key) {
             *value = None;

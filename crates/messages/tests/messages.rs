@@ -14,12 +14,6 @@ use barewire_messages::{
 };
 use common::*;
 
-const REACHES: [Reaches; 3] = [Reaches::Nowhere, Reaches::Endpoint, Reaches::Receive];
-
-fn options(context: u64, reaches: Reaches) -> SendOptions {
-    SendOptions { context, note: 0, reaches, is_silent: false }
-}
-
 fn into_many(context: u64) -> ReceiveOptions {
     ReceiveOptions { context, ..ReceiveOptions::default() }
 }
@@ -337,79 +331,6 @@ fn a_receive_of_many_messages_is_taken_back() {
     assert!(matches!(completion(&mut pair, 1).outcome, Outcome::Received(Received { is_last: false, .. })));
     assert!(pair[1].cancel(5));
     assert_eq!(pair[1].poll(), Some(receive_failed(5, Failure::Cancelled, None)));
-}
-
-/// Its neighbour takes all of it, and may have something to say meanwhile.
-#[test]
-fn whoever_makes_no_progress_is_refused_before_long() {
-    let mut pair = host(Config::default());
-    let [to, _] = introduce(&mut pair);
-    drive(&mut pair, |pair| pair[0].inject(to, tagged(1), b"first").is_ok());
-    drive(&mut pair, |pair| pair[1].unexpected_bytes() > 0);
-    for _ in 0..3 {
-        let mut sent = 0;
-        while pair[0].inject(to, tagged(1), b"more").is_ok() {
-            sent += 1;
-            assert!(sent < 1000, "it never has to make progress");
-            pair[1].progress().unwrap();
-        }
-        assert!(sent >= 64, "{sent}");
-        pair[0].progress().unwrap();
-    }
-}
-
-/// Of any that is copied, whatever completes it: its memory is the caller's again at once.
-#[test]
-fn what_is_copied_is_completed_as_asked() {
-    for (way, mut pair) in both(Config { inject_bytes: Config::INJECT_BYTES, ..Config::default() }) {
-        let [to, from] = introduce(&mut pair);
-        let (frame, most) = (pair[0].endpoint().copied_max() - 25, pair[0].inject_max());
-        for (number, (length, reaches)) in
-            (1..).zip([frame, frame + 1, most].into_iter().flat_map(|length| REACHES.map(|reaches| (length, reaches))))
-        {
-            let mut message = bytes(length, number);
-            drive(&mut pair, |pair| pair[0].send_copy(to, tagged(1), &message, options(number, reaches)).is_ok());
-            message.fill(0);
-            idle(&mut pair);
-            let is_told = pair[0].poll().map(|completion| completion.context) == Some(number);
-            assert_eq!(is_told, reaches != Reaches::Receive, "{way} {length} {reaches:?}");
-            let mut memory = vec![0; length];
-            receive(&mut pair[1], exactly(from, 1), &mut memory, 1);
-            completion(&mut pair, 1);
-            assert!(memory == bytes(length, number), "{way} {length} {reaches:?}");
-            if !is_told {
-                assert_eq!(completion(&mut pair, 0).context, number);
-            }
-        }
-    }
-}
-
-/// Its memory is the caller's again at once, also if several frames carry it or it has to be announced.
-#[test]
-fn what_is_injected_is_copied() {
-    for unexpected_bytes in [Config::UNEXPECTED_BYTES, 10_000] {
-        for (way, mut pair) in
-            both(Config { unexpected_bytes, inject_bytes: Config::INJECT_BYTES, ..Config::default() })
-        {
-            let [to, from] = introduce(&mut pair);
-            let (frame, most) = (pair[0].endpoint().copied_max() - 25, pair[0].inject_max());
-            assert!(most > 2 * frame, "{way}");
-            let lengths = [0, frame, frame + 1, most].repeat(4);
-            for (tag, length) in (0..).zip(&lengths) {
-                let mut message = bytes(*length, tag);
-                drive(&mut pair, |pair| pair[0].inject(to, tagged(tag), &message).is_ok());
-                message.fill(0);
-            }
-            for (tag, length) in (0..).zip(&lengths) {
-                let mut memory = vec![0; *length];
-                receive(&mut pair[1], exactly(from, tag), &mut memory, tag);
-                assert!(matches!(completion(&mut pair, 1).outcome, Outcome::Received(_)), "{way}");
-                assert!(memory == bytes(*length, tag), "{way}");
-            }
-            idle(&mut pair);
-            assert_eq!((pair[0].poll(), pair[0].counts().sent), (None, 16), "nothing tells of it");
-        }
-    }
 }
 
 /// Proves that messages without a receive use bounded memory, make their sender wait, and are all there at last; and

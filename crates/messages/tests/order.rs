@@ -11,7 +11,8 @@ use std::collections::HashMap;
 use barewire_link::Faults;
 use barewire_llc::ConnectionConfig;
 use barewire_messages::{
-    Config, Failure, Label, Outcome, Part, Pattern, PeerId, PostError, Reaches, ReceiveOptions, SendOptions, Wanted,
+    Config, Failure, Label, Outcome, Part, Pattern, PeerId, PostError, Reaches, ReceiveOptions, ReceivedNext,
+    SendOptions, Wanted,
 };
 use common::*;
 
@@ -75,7 +76,13 @@ fn model(sent: &[Sent], posted: &[Posted]) -> (HashMap<usize, Vec<(usize, usize)
 }
 
 impl Side {
-    fn take(&mut self, one: &mut Tested) {
+    fn take(&mut self, one: &mut Tested, generator: &mut fastrand::Rng) {
+        while generator.bool()
+            && let Some(ReceivedNext { context, envelope, .. }) = one.receive_next()
+        {
+            let told = (0, envelope.length as usize, false, envelope.label);
+            self.received.entry(context as usize).or_default().push(told);
+        }
         while let Some(completion) = one.poll() {
             let receive = completion.context as usize;
             match completion.outcome {
@@ -213,15 +220,15 @@ fn run(mut pair: [Tested; 2], seed: u64) {
             let wanted = if sides[at].posted.len() % 2 == 0 { any_tagged() } else { Wanted::Untagged(None) };
             sides[at].post(&mut pair[at], wanted, 30_000, None);
             let [a, b] = &mut sides;
-            a.take(&mut pair[0]);
-            b.take(&mut pair[1]);
+            a.take(&mut pair[0], &mut generator);
+            b.take(&mut pair[1], &mut generator);
         }
     }
     drive(&mut pair, |pair| {
         let mut is_done = true;
         for at in 0..2 {
             sides[at].send(&mut pair[at], peers[at]);
-            sides[at].take(&mut pair[at]);
+            sides[at].take(&mut pair[at], &mut generator);
             let received: usize = sides[at].received.values().map(Vec::len).sum();
             is_done &= sides[at].sends_completed == sides[at].sent.len() && received == sides[1 - at].sent.len();
         }

@@ -78,6 +78,23 @@ impl Queue {
         self.entries.is_empty()
     }
 
+    /// Hands over one that never stood in the queue, which has nothing else.
+    ///
+    /// # Safety
+    /// As of [`take`](Self::take), with room for one.
+    #[inline]
+    pub unsafe fn hand_over(&mut self, entry: &Entry, to: *mut u8, sources: *mut fi_addr_t) -> isize {
+        // SAFETY: the caller's promise.
+        unsafe {
+            entry.write(self.format, to);
+            if !sources.is_null() {
+                *sources = entry.source;
+            }
+        }
+        self.is_drained = true;
+        1
+    }
+
     /// Reads `most` entries at most.
     ///
     /// # Safety
@@ -89,37 +106,11 @@ impl Queue {
             && let Some(entry) = self.entries.front()
             && entry.error == 0
         {
-            let Entry { context: op_context, flags, length: len, buffer: buf, data, tag, source, .. } = *entry;
             // SAFETY: the caller's promise: room for one more.
             unsafe {
-                let written = match self.format {
-                    FI_CQ_FORMAT_TAGGED => {
-                        to.cast::<fi_cq_tagged_entry>().write(fi_cq_tagged_entry {
-                            op_context,
-                            flags,
-                            len,
-                            buf,
-                            data,
-                            tag,
-                        });
-                        size_of::<fi_cq_tagged_entry>()
-                    }
-                    FI_CQ_FORMAT_DATA => {
-                        to.cast::<fi_cq_data_entry>().write(fi_cq_data_entry { op_context, flags, len, buf, data });
-                        size_of::<fi_cq_data_entry>()
-                    }
-                    FI_CQ_FORMAT_MSG => {
-                        to.cast::<fi_cq_msg_entry>().write(fi_cq_msg_entry { op_context, flags, len });
-                        size_of::<fi_cq_msg_entry>()
-                    }
-                    _ => {
-                        to.cast::<fi_cq_entry>().write(fi_cq_entry { op_context });
-                        size_of::<fi_cq_entry>()
-                    }
-                };
-                to = to.add(written);
+                to = to.add(entry.write(self.format, to));
                 if !sources.is_null() {
-                    *sources.add(read) = source;
+                    *sources.add(read) = entry.source;
                 }
             }
             self.entries.pop_front();
@@ -130,6 +121,39 @@ impl Queue {
             (0, None) => Err(Errno::AGAIN),
             (0, Some(entry)) if entry.error != 0 => Err(Errno::AVAILABLE),
             _ => Ok(read as isize),
+        }
+    }
+}
+
+impl Entry {
+    /// Writes it in a queue's format; how many bytes that has.
+    ///
+    /// # Safety
+    /// `to` must have room for it.
+    #[inline(always)]
+    unsafe fn write(&self, format: fi_cq_format, to: *mut u8) -> usize {
+        let &Self { context: op_context, flags, length: len, buffer: buf, data, tag, .. } = self;
+        // SAFETY: the caller's promise.
+        unsafe {
+            match format {
+                FI_CQ_FORMAT_TAGGED => {
+                    let tagged = fi_cq_tagged_entry { op_context, flags, len, buf, data, tag };
+                    to.cast::<fi_cq_tagged_entry>().write(tagged);
+                    size_of::<fi_cq_tagged_entry>()
+                }
+                FI_CQ_FORMAT_DATA => {
+                    to.cast::<fi_cq_data_entry>().write(fi_cq_data_entry { op_context, flags, len, buf, data });
+                    size_of::<fi_cq_data_entry>()
+                }
+                FI_CQ_FORMAT_MSG => {
+                    to.cast::<fi_cq_msg_entry>().write(fi_cq_msg_entry { op_context, flags, len });
+                    size_of::<fi_cq_msg_entry>()
+                }
+                _ => {
+                    to.cast::<fi_cq_entry>().write(fi_cq_entry { op_context });
+                    size_of::<fi_cq_entry>()
+                }
+            }
         }
     }
 }

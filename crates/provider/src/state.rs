@@ -15,7 +15,7 @@ use crate::endpoint::Endpoint;
 use crate::leisure::{self, Leisure, Pause};
 use crate::lock::{Guard, Lock};
 use crate::parameters::Parameters;
-use crate::queue::Queue;
+use crate::queue::{Entry, Queue};
 use crate::region::Region;
 use crate::table::Table;
 use crate::vector::Vector;
@@ -75,6 +75,15 @@ impl State {
             self.counters.iter_mut().for_each(Counter::changed);
         }
         Ok(())
+    }
+
+    /// Receives a neighbour's message for a queue that has nothing else to tell, without other progress.
+    #[inline]
+    pub fn receive_next(&mut self, queue: usize) -> Option<Entry> {
+        let Self { endpoints, vectors, .. } = self;
+        let received = endpoints.iter_mut().find_map(|endpoint| endpoint.receive_next(queue, vectors))?;
+        self.has_progressed = true;
+        Some(received)
     }
 
     /// What a call says that has posted an operation. If it was refused there is progress first: who asks again and again

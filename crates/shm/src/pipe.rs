@@ -140,6 +140,12 @@ impl Pipe {
         }
     }
 
+    /// The message that was lent last is the next one again.
+    #[inline]
+    pub fn put_back(&mut self) {
+        self.receiving.put_back();
+    }
+
     /// Says that this side is going to sleep. True: it need not, something is there already, if only the pipe's end.
     /// False: `poll` for reading on the descriptor returns when what is awaited has come, or the other end is gone. It
     /// may return without; arming again puts that right. What was awaited in an earlier call is not any more.

@@ -158,6 +158,12 @@ impl Receiving {
         due
     }
 
+    /// The message lent is lent again by the next call: it was not taken.
+    #[inline]
+    pub(crate) fn put_back(&mut self) {
+        self.lent = 0;
+    }
+
     /// Bytes of the ring given back so far.
     pub(crate) fn taken(&self) -> u64 {
         self.taken
@@ -404,6 +410,7 @@ mod tests {
     enum Step {
         Send(usize),
         Receive,
+        PutBack,
         Tell,
     }
 
@@ -412,7 +419,7 @@ mod tests {
         #[test]
         fn a_ring_is_a_queue(steps in prop::collection::vec(
             prop_oneof![3 => (0..1017_usize).prop_map(Step::Send), 2 => (0..100_usize).prop_map(Step::Send),
-                        4 => Just(Step::Receive), 1 => Just(Step::Tell)],
+                        4 => Just(Step::Receive), 1 => Just(Step::PutBack), 1 => Just(Step::Tell)],
             1..400,
         )) {
             let (mut ends, mut queue, mut number) = (ends(), VecDeque::new(), 0_u8);
@@ -437,6 +444,11 @@ mod tests {
                         let message = ends.receive();
                         held = message.as_ref().map_or(0, |message| lines(message.len()));
                         prop_assert_eq!(message, queue.pop_front());
+                    }
+                    Step::PutBack => {
+                        prop_assert_eq!(ends.receive(), queue.front().cloned());
+                        ends.receiving.put_back();
+                        held = 0;
                     }
                     Step::Tell => {
                         ends.receiving.give_back();

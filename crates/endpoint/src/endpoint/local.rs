@@ -11,7 +11,7 @@ use super::receive::{Given, give};
 use super::{Endpoint, Event, LOOK_ROUND_EVERY};
 use crate::JobToken;
 use crate::address::Address;
-use crate::channel::{Channel, Way};
+use crate::channel::{Channel, ChannelId, Way};
 use crate::clock::now;
 use crate::error::{Ending, EndpointError, SendError};
 use crate::sink::{Class, Sink};
@@ -83,6 +83,37 @@ impl<L: Link> Endpoint<L> {
             delivered |= self.ask_others(sink);
         }
         delivered
+    }
+
+    /// Offers the next message of the neighbour that spoke last, if it has come as a whole and none stands before it. What
+    /// `take` refuses stays where it is, for [`progress`](Self::progress).
+    #[inline(always)]
+    pub fn offer_next<T>(&mut self, take: impl FnOnce(ChannelId, &[u8]) -> Option<T>) -> Option<T> {
+        let index = self.spoke_last?;
+        let id = self.channels.id(index);
+        let Channel { way: Way::Local { pipe, other }, parked, reassembler, .. } = self.channels.at(index)? else {
+            return None;
+        };
+        if !parked.is_empty() {
+            return None;
+        }
+        // A peer sends into one of them only.
+        let (pipe, message) = [Some(pipe), other.as_mut()].into_iter().flatten().find_map(|pipe| {
+            let message: *const [u8] = pipe.receive()?;
+            Some((pipe, message))
+        })?;
+        // SAFETY: the message lies in the pipe's shared memory, lent until the pipe's next call, which follows its last use.
+        let message = unsafe { &*message };
+        let taken = match message.split_first() {
+            Some((&kind, fragment)) if kind == Kind::Fragment as u8 => {
+                reassembler.whole(fragment).and_then(|message| take(id, message))
+            }
+            _ => None,
+        };
+        if taken.is_none() {
+            pipe.put_back();
+        }
+        taken
     }
 
     fn ask_others(&mut self, sink: &mut impl Sink) -> bool {
@@ -324,6 +355,7 @@ impl<L: Link> Endpoint<L> {
                         match give(channels, waiting, sink, index, fragment) {
                             Given::Taken => {
                                 delivered = true;
+                                self.spoke_last = Some(index);
                                 if sink.has_enough() {
                                     return true;
                                 }

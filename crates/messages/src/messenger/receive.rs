@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Receives: posted, matched, completed; and messages that are held until one is.
 
-use barewire_endpoint::Ending;
+use barewire_endpoint::{ChannelId, Ending};
 use barewire_link::Link;
 
 use super::{Messenger, State};
-use crate::completion::{Envelope, Failure, Operation, Outcome, PostError, Received};
+use crate::completion::{Envelope, Failure, Operation, Outcome, PostError, Received, ReceivedNext};
 use crate::header::{Header, Label};
 use crate::matching::{Matcher, Pattern, Ticket};
 use crate::memory::{Part, Target};
-use crate::peers::{Arriving, Out, PeerId};
+use crate::peers::{Arriving, Out, Peer, PeerId};
 use crate::slab::Key;
 
 /// Which messages a receive accepts.
@@ -31,6 +31,9 @@ pub struct ReceiveOptions {
     /// Only a failure is told.
     pub is_silent: bool,
 }
+
+/// Messages that are received one by one before others have their turn.
+const RECEIVED_BEFORE_PROGRESS: u16 = 16;
 
 /// A message that was taken out of matching, for a receive to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,6 +205,20 @@ impl<L: Link> Messenger<L> {
         Ok(())
     }
 
+    /// Receives the next message of the neighbour that spoke last, if all of it is here, and if there is nothing else to tell
+    /// of it than what is returned here. `None`: [`progress`](Self::progress) finds what there is.
+    #[inline]
+    pub fn receive_next(&mut self) -> Option<ReceivedNext> {
+        let Self { endpoint, state, received_before, .. } = self;
+        // Others have their turn, too.
+        if *received_before == RECEIVED_BEFORE_PROGRESS || !state.completions.is_empty() {
+            return None;
+        }
+        let received = endpoint.offer_next(|from, message| state.receive_next(from, message))?;
+        *received_before += 1;
+        Some(received)
+    }
+
     /// Throws a claimed message away; for its sender it was received.
     ///
     /// # Errors
@@ -273,24 +290,55 @@ impl State {
         Some(key)
     }
 
+    /// Receives a message that is here as a whole. `None`, and nothing has changed: it takes more than that.
+    #[inline(always)]
+    fn receive_next(&mut self, from: ChannelId, message: &[u8]) -> Option<ReceivedNext> {
+        let peer = self.peers.of_channel(from)?;
+        let &mut Peer { is_broken, arriving, .. } = self.peers.at(peer);
+        let (Header::Eager { label, confirm: None }, body) = Header::decode(message).ok()? else { return None };
+        if is_broken || arriving != Arriving::Nothing {
+            return None;
+        }
+        let envelope = Envelope { source: peer, label, length: body.len() as u64 };
+        let found = self.receive_for(&envelope)?;
+        let (options, _) =
+            self.fill(found, label, body, |options, room| !options.is_silent && envelope.length <= room)?;
+        self.counts.received += 1;
+        Some(ReceivedNext { context: options.context, note: options.note, envelope })
+    }
+
     /// Completes a receive of one message with one that is here as a whole. False: it takes many.
     #[inline]
     pub(super) fn receive_at_once(
         &mut self,
-        (ticket, key): (Ticket, Key),
+        found: (Ticket, Key),
         envelope: Envelope,
         body: &[u8],
         confirm: Option<Key>,
     ) -> bool {
-        let Some(Receive { target, options, stage: Stage::Posted { .. } }) = self.receives.get(key) else {
-            return false;
-        };
-        target.write(0, body);
-        let (options, room) = (*options, target.bytes());
-        self.receives.free(key);
-        self.matcher(envelope.label.tag.is_some()).remove_receive(ticket);
+        let Some((options, room)) = self.fill(found, envelope.label, body, |_, _| true) else { return false };
         self.end_receive(options, Received { envelope, offset: 0, is_last: true }, room, confirm);
         true
+    }
+
+    /// Puts a message into the memory of a receive of one, which is no more: its options, and how much room there was.
+    #[inline(always)]
+    fn fill(
+        &mut self,
+        (ticket, key): (Ticket, Key),
+        label: Label,
+        body: &[u8],
+        is_wanted: impl FnOnce(&ReceiveOptions, u64) -> bool,
+    ) -> Option<(ReceiveOptions, u64)> {
+        let Receive { target, options, stage: Stage::Posted { .. } } = self.receives.get(key)? else { return None };
+        let (options, room) = (*options, target.bytes());
+        if !is_wanted(&options, room) {
+            return None;
+        }
+        target.write(0, body);
+        self.receives.free(key);
+        self.matcher(label.tag.is_some()).remove_receive(ticket);
+        Some((options, room))
     }
 
     /// A receive for one message of those that `many` takes.

@@ -9,7 +9,8 @@ use barewire_endpoint::{Address, Endpoint, Framing};
 use barewire_link::{Counters, Faults, Incoming, Link, LinkError, MacAddress, MemoryLink, Outgoing};
 use barewire_llc::{ConnectionConfig, Lsap};
 use barewire_messages::{
-    Completion, Config, Label, Messenger, Part, Pattern, PeerId, PostError, ReceiveOptions, SendOptions, Wanted,
+    Completion, Config, Label, Messenger, Part, Pattern, PeerId, PostError, Reaches, ReceiveOptions, SendOptions,
+    Wanted,
 };
 
 pub const MTU: usize = 1500;
@@ -58,6 +59,12 @@ impl Link for TestLink {
 }
 
 pub type Tested = Messenger<TestLink>;
+
+pub const REACHES: [Reaches; 3] = [Reaches::Nowhere, Reaches::Endpoint, Reaches::Receive];
+
+pub const fn options(context: u64, reaches: Reaches) -> SendOptions {
+    SendOptions { context, note: 0, reaches, is_silent: false }
+}
 
 /// A connection that gives up soon.
 pub fn impatient() -> ConnectionConfig {

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::ptr;
 
 use barewire_endpoint::Ending;
-use barewire_messages::{Completion, Envelope, Failure, Operation, Outcome, PeerId, Received};
+use barewire_messages::{Completion, Envelope, Failure, Operation, Outcome, PeerId, Received, ReceivedNext};
 
 use super::{Endpoint, Wire};
 use crate::bindings::*;
@@ -31,6 +31,19 @@ impl Endpoint {
         }
     }
 
+    /// Receives a neighbour's message for a queue that has nothing else to tell, if that is all there is to do.
+    #[inline]
+    pub fn receive_next(&mut self, queue: usize, vectors: &Table<Vector>) -> Option<Entry> {
+        let is_of_queue = self.receive.is_some_and(|bound| bound.queue == queue);
+        let (true, None, Some(Wire::Reliable(messenger))) = (is_of_queue, self.counted, &mut self.wire) else {
+            return None;
+        };
+        let ReceivedNext { context, note, envelope } = messenger.receive_next()?;
+        let mut entry = Entry::new(context as *mut c_void, u64::from(note));
+        self.describe(&mut entry, &envelope, vectors);
+        Some(entry)
+    }
+
     fn tell_all(&mut self, queues: &mut Table<Queue>, vectors: &Table<Vector>) {
         while let Some(completion) = self.wire.as_mut().and_then(Wire::poll) {
             self.tell(completion, queues, vectors);
@@ -44,7 +57,7 @@ impl Endpoint {
         let is_send = match outcome {
             Outcome::Sent => true,
             Outcome::Received(received) => {
-                self.describe(&mut entry, &received, vectors);
+                self.describe(&mut entry, &received.envelope, vectors);
                 self.place(&mut entry, context, Some(received));
                 false
             }
@@ -61,7 +74,7 @@ impl Endpoint {
                     self.warn_of(peer, ending);
                 }
                 if let Some(message) = message {
-                    self.describe(&mut entry, &message, vectors);
+                    self.describe(&mut entry, &message.envelope, vectors);
                 }
                 if let Failure::Truncated { length, room } = failure {
                     entry.length = room as usize;
@@ -93,8 +106,8 @@ impl Endpoint {
     }
 
     #[inline]
-    pub fn describe(&mut self, entry: &mut Entry, received: &Received, vectors: &Table<Vector>) {
-        let Envelope { source, label, length } = received.envelope;
+    pub fn describe(&mut self, entry: &mut Entry, envelope: &Envelope, vectors: &Table<Vector>) {
+        let Envelope { source, label, length } = *envelope;
         entry.length = length as usize;
         if let Some(tag) = label.tag {
             entry.tag = tag;

@@ -148,6 +148,15 @@ unsafe fn read_now(queue: &QueueFid, to: *mut c_void, most: usize, sources: *mut
         state.asked += 1;
         return Err(Errno::AGAIN);
     }
+    if most > 0
+        && state.queues[queue.number].is_empty()
+        && let Some(entry) = state.receive_next(queue.number)
+    {
+        state.asked += 1;
+        state.leisure.end();
+        // SAFETY: the caller's promise.
+        return Ok(unsafe { state.queues[queue.number].hand_over(&entry, to.cast(), sources) });
+    }
     look(&mut state, queue.number)?;
     if state.queues[queue.number].is_empty() {
         queue.shared.give_way(state, |state| &state.queues[queue.number].bell)?;

@@ -230,7 +230,7 @@ impl Endpoint {
             Some(claim) => self.claims.push((claimed_as, claim)),
             None => {}
         }
-        self.describe(&mut entry, &barewire_messages::Received { envelope, offset: 0, is_last: true }, vectors);
+        self.describe(&mut entry, &envelope, vectors);
         Ok(Some(entry))
     }
 }
