@@ -199,7 +199,7 @@ def loss(bench: Bench) -> Iterator[Promise]:
 
 def local(bench: Bench) -> Iterator[Promise]:
     """Ranks of this host, each on its own core, against Open MPI's shared memory; nothing goes to the interface."""
-    for size, trips in ((8, "20000"), (1 << 20, "1000")):
+    for size, trips in ((8, "200000"), (1 << 20, "1000")):
         ours = bench.subjects([("openmpi", "barewire")], "pingpong", trips, str(size), lab=("--interface", "lo"))
         theirs = bench.subjects([("openmpi", "shm")], "pingpong", trips, str(size), lab=())
         values = bench.interleave(ours | theirs, size)
