@@ -93,3 +93,12 @@ def nothing_left(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(directory))
     yield
     assert eventually(lambda: processes_with(str(directory)) == []), "processes of a lab were left behind"
+
+
+@pytest.fixture
+def site() -> Iterator[Any]:
+    """Two hosts, a broker in the first, and users."""
+    from broker_site import standing_site
+
+    with standing_site() as site:
+        yield site

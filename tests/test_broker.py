@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""`barewire-broker` with real users in a lab: who gets a descriptor, what that is worth, when it ends.
+"""`barewire-broker` with real users in a lab: who gets a descriptor, and when it ends.
 
-The broker is root's process and keeps CAP_NET_RAW; the users have other numbers and no capability at all. Their
-programs are the probe, and a client in Python that was written from the messages' picture, as an oracle for the codec.
+The broker is root's process and keeps CAP_NET_RAW.
 """
 
 import contextlib
@@ -14,168 +13,27 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from conftest import ROOT, eventually, stand_up
-
-from barewire.lab import Lab
+from broker_site import (
+    ALICE,
+    BOB,
+    CLIENT,
+    GRANTED,
+    MALFORMED,
+    MALLORY,
+    NO_INTERFACE,
+    NOT_ALLOWED,
+    POLICY,
+    TAKEN,
+    TOO_MANY,
+    Site,
+    serving,
+)
+from conftest import ROOT, eventually
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
-
-ALICE, BOB, MALLORY = 65534, 65533, 65532
-GRANTED, MALFORMED, NOT_ALLOWED, TAKEN, TOO_MANY, NO_INTERFACE = 0, 1, 2, 3, 4, 5
-POLICY = f"""
-[[allow]]
-users = [{ALICE}, {BOB}]
-interfaces = ["eth0", "renamed0"]
-saps = ["0x10-0x3e", "0xfc"]
-at_most = 4
-
-[[allow]]
-users = [{ALICE}]
-interfaces = ["eth0"]
-saps = ["0x20"]
-at_most = 4
-station = true
-"""
-CLIENT = """
-import os, socket, struct, sys, time
-def ask(path, interface, sap, flags=0):
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    connection.connect(path)
-    connection.send(b"BWB" + bytes([2, sap, flags, 0, 0]) + interface.encode().ljust(16, bytes(1)))
-    reply, descriptors, *_ = socket.recv_fds(connection, 300, 4)
-    assert reply[:4] == b"BWB" + bytes([2]) and len(descriptors) == (reply[4] == 0)
-    ask.ring = struct.unpack("<3I", reply[5:]) if descriptors else None
-    return connection, reply[4], [socket.socket(fileno=descriptor) for descriptor in descriptors]
-def frames(link):
-    "All that are in the ring of the last grant, as the kernel's packet_mmap text has it."
-    import mmap
-    slot, block, blocks = ask.ring
-    with mmap.mmap(link.fileno(), block * blocks) as ring:
-        for start in (first + n * slot for first in range(0, block * blocks, block) for n in range(block // slot)):
-            status, length, _, mac = struct.unpack_from("IIIH", ring, start)
-            if status & 1:
-                yield ring[start + mac:start + mac + length]
-path = sys.argv[1]
-"""
-HOLD = (
-    CLIENT
-    + """
-connection, status, held = ask(path, "eth0", int(sys.argv[2]))
-print(status, flush=True)
-time.sleep(100)
-"""
-)
-
-
-class Site:
-    """A pair of hosts, each with a broker, and programs where all users can read them."""
-
-    def __init__(self, lab: Lab, directory: Path) -> None:
-        """Take over the lab; brokers start with `serve`."""
-        self.lab, self.directory = lab, directory
-        self.brokers: dict[str, subprocess.Popen[str]] = {}
-
-    def path(self, host: str) -> str:
-        return str(self.directory / host / "broker.sock")
-
-    def serve(self, host: str, *before: str) -> "subprocess.Popen[str]":
-        folder = self.directory / host
-        folder.mkdir(exist_ok=True)
-        command = [str(self.directory / "barewire-broker"), "serve", "--socket", self.path(host)]
-        options = ["--policy", str(self.directory / "policy.toml"), "--audit", str(folder / "audit")]
-        broker = self.lab.popen(host, [*before, *command, *options], stdout=subprocess.PIPE, text=True)
-        assert broker.stdout is not None and "ready" in broker.stdout.readline()
-        self.brokers[host] = broker
-        return broker
-
-    def end(self, host: str, by: signal.Signals = signal.SIGTERM) -> int:
-        broker = self.brokers.pop(host)
-        broker.send_signal(by)
-        return broker.wait(10)
-
-    def as_user(self, user: int, *command: str) -> list[str]:
-        return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--bounding-set=-all", *command]
-
-    def probe(self, user: int, *arguments: str, broker: str = "h1") -> list[str]:
-        return self.as_user(user, str(self.directory / "barewire-probe"), *arguments, "--broker", self.path(broker))
-
-    def run(self, command: list[str], host: str = "h1") -> "subprocess.CompletedProcess[str]":
-        return self.lab.run(host, command, capture_output=True, text=True, check=False, timeout=60)
-
-    def python(self, user: int, program: str, *arguments: object, host: str = "h1") -> Any:
-        """What a client of the user's prints, as JSON."""
-        executable = os.path.realpath(sys.executable)
-        command = self.as_user(user, executable, "-c", program, self.path(host), *map(str, arguments))
-        done = self.run(command, host)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    def asks(self, user: int, sap: int, interface: str = "eth0", flags: int = 0) -> int:
-        """The answer to one request, given back at once."""
-        return int(self.python(user, CLIENT + f"print(ask(path, {interface!r}, {sap}, {flags})[1])"))
-
-    @contextlib.contextmanager
-    def holding(self, user: int, sap: int) -> Iterator["subprocess.Popen[str]"]:
-        executable = os.path.realpath(sys.executable)
-        command = self.as_user(user, executable, "-c", HOLD, self.path("h1"), str(sap))
-        process = self.lab.popen("h1", command, stdout=subprocess.PIPE, text=True)
-        try:
-            assert process.stdout is not None and process.stdout.readline() == f"{GRANTED}\n"
-            yield process
-        finally:
-            process.kill()
-            process.wait(10)
-
-    def hooks(self, host: str = "h1") -> list[str]:
-        """What the kernel calls for each frame of eth0 on behalf of packet sockets."""
-        listing = self.lab.run(host, ["cat", "/proc/net/ptype"], capture_output=True, text=True).stdout
-        lines = [line.split() for line in listing.splitlines()[1:]]
-        return [line[2] for line in lines if line[:2] == ["ALL", "eth0"] and line[2].startswith("packet_rcv")]
-
-    def audit(self, host: str = "h1") -> list[dict[str, Any]]:
-        return [json.loads(line) for line in (self.directory / host / "audit").read_text().splitlines()]
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    if os.geteuid() != 0:
-        pytest.skip("real users of several numbers need root: run as root")
-    if shutil.which("setpriv") is None:
-        pytest.skip("setpriv(1) is missing: apt install util-linux")
-    directory = Path(tempfile.mkdtemp(prefix="barewire-broker-"))
-    directory.chmod(0o755)
-    try:
-        for program in ("barewire-broker", "barewire-probe"):
-            shutil.copy(ROOT / "target" / "release" / program, directory)
-        (directory / "policy.toml").write_text(POLICY)
-        with stand_up("pair") as lab:
-            site = Site(lab, directory)
-            site.serve("h1")
-            yield site
-            for host, broker in site.brokers.items():
-                assert broker.poll() is None, f"the broker of {host} has died"
-    finally:
-        shutil.rmtree(directory)
-
-
-@contextlib.contextmanager
-def serving(site: Site, user: int) -> Iterator[list[str]]:
-    """The passive side in h2, by the broker there; the place's options for the active one."""
-    control = site.directory / "control"
-    control.mkdir(mode=0o777, exist_ok=True)
-    control.chmod(0o777)
-    listen = f"unix:{control}/listen-{user}"
-    command = site.probe(user, "serve", "--until-eof", "--listen", listen, "--interface", "eth0", broker="h2")
-    with site.lab.popen("h2", command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None and b"ready" in process.stdout.readline()
-        yield ["--peer", listen, "--interface", "eth0"]
-        assert process.stdin is not None
-        process.stdin.close()
 
 
 @pytest.mark.parametrize("transport", ["llc1", "llc2", "llc3", "endpoint"])
@@ -295,127 +153,6 @@ def test_a_broker_started_anew_disturbs_nobody_and_forgets_nothing(site: Site, h
     assert eventually(lambda: site.asks(BOB, 0x10) == GRANTED, 2)
 
 
-@contextlib.contextmanager
-def pingpong_of(site: Site, user: int, seconds: float) -> Iterator["subprocess.Popen[str]"]:
-    """A ping-pong over type 2, through SAP 0x10 of brokers at both ends, that must miss no frame."""
-    with serving(site, user) as place:
-        options = ["--transport", "llc2", "--sizes", "64", "--samples", "100000000", "--seconds", str(seconds)]
-        command = site.probe(user, "pingpong", *place, *options)
-        before = len(site.audit())
-        samples = site.directory / "samples"
-        with samples.open("w") as output:
-            process = site.lab.popen("h1", command, stdout=output, stderr=subprocess.PIPE, text=True)
-        assert eventually(lambda: len(site.audit()) > before)
-        yield process
-        _, errors = process.communicate(timeout=30)
-        assert process.returncode == 0, errors
-        end = json.loads(samples.read_text().splitlines()[-1])
-        # A busy machine may repeat one; somebody who is moved misses many, or all that follow.
-        assert end["counters"]["repeated"] + end["peer_counters"]["repeated"] < 10, end
-
-
-def test_sockets_that_come_and_go_beside_another_share_its_hook_and_move_nobody(site: Site) -> None:
-    """Before and behind the ping-pong's, given back in order or by a kill, and their SAPs taken again at once."""
-    site.serve("h2")
-    with contextlib.ExitStack() as around, pingpong_in_the_middle(site, around, 4) as pingpong:
-        while pingpong.poll() is None:
-            with site.holding(BOB, 0x18), site.holding(ALICE, 0x1A) as killed:
-                assert site.hooks() == ["packet_rcv_fanout"]
-                killed.kill()
-                killed.wait(10)
-                assert eventually(lambda: site.asks(BOB, 0x1A) == GRANTED, 1)
-    assert eventually(lambda: site.hooks() == []), "the group ends with its last socket"
-    assert not [line for line in site.audit() if line["event"] == "not in a group"]
-
-
-@contextlib.contextmanager
-def pingpong_in_the_middle(
-    site: Site, around: contextlib.ExitStack, seconds: float
-) -> Iterator["subprocess.Popen[str]"]:
-    """Started between two holders, of whom the first has ended since; the second ends with `around`."""
-    first = site.holding(BOB, 0x12)
-    first.__enter__()
-    with pingpong_of(site, ALICE, seconds) as pingpong:
-        around.enter_context(site.holding(BOB, 0x14))
-        first.__exit__(None, None, None)
-        yield pingpong
-
-
-def test_sockets_stay_in_their_places_when_the_broker_ends_and_then_their_neighbours(site: Site) -> None:
-    """The last of the group is the ping-pong's: it would be moved by the first end before it. The next broker has a
-    group of its own.
-    """
-    site.serve("h2")
-    with contextlib.ExitStack() as before:
-        holders = [
-            before.enter_context(site.holding(user, sap)) for user, sap in ((BOB, 0x12), (ALICE, 0x14), (BOB, 0x16))
-        ]
-        with pingpong_of(site, ALICE, 4):
-            site.end("h1")
-            # The third stays: without what the broker left, it would get the ping-pong's frames now.
-            for holder in holders[:2]:
-                holder.kill()
-                holder.wait(10)
-                time.sleep(0.3)
-            site.serve("h1")
-            assert eventually(lambda: site.asks(BOB, 0x12) == GRANTED, 2)
-            assert site.hooks() == ["packet_rcv_fanout"]
-            with site.holding(BOB, 0x12):
-                assert site.hooks() == ["packet_rcv_fanout"] * 2
-
-
-def test_a_descriptor_that_was_given_on_moves_nobody_and_the_next_go_elsewhere(site: Site) -> None:
-    """Its holder has ended; a child of its has the socket, and closes it while the ping-pong, the last, runs."""
-    program = (
-        CLIENT
-        + """
-connection, status, held = ask(path, "eth0", 0x20)
-if os.fork() == 0:
-    connection.close()
-    sys.stdout.close(); os.close(1); os.close(2)
-    time.sleep(3)
-    os._exit(0)
-time.sleep(1)
-print(status)
-"""
-    )
-    site.serve("h2")
-    executable = os.path.realpath(sys.executable)
-    command = site.as_user(BOB, executable, "-c", program, site.path("h1"))
-    giver = site.lab.popen("h1", command, stdout=subprocess.PIPE, text=True)
-    assert eventually(lambda: len(site.audit()) == 2)
-    with pingpong_of(site, ALICE, 4):
-        assert giver.communicate(timeout=10)[0] == f"{GRANTED}\n"
-        time.sleep(0.5)
-        with site.holding(ALICE, 0x22):
-            assert site.hooks() == ["packet_rcv_fanout"] * 2
-        assert eventually(lambda: site.asks(ALICE, 0x20) == GRANTED, 4)
-
-
-# Becomes another program that the kernel refuses the group's program, as one does that has no such groups.
-WITHOUT_GROUPS = """
-import ctypes, os, struct, sys
-number = {"x86_64": 54, "aarch64": 208}[os.uname().machine]
-steps = [(0x20, 0, 0, 0), (0x15, 0, 5, number), (0x20, 0, 0, 24), (0x15, 0, 3, 263), (0x20, 0, 0, 32), (0x15, 0, 1, 22),
-         (0x06, 0, 0, 0x00050000 + 92), (0x06, 0, 0, 0x7FFF0000)]
-code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
-program = struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code))
-libc = ctypes.CDLL(None, use_errno=True)
-assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0, ctypes.get_errno()
-os.execv(sys.argv[1], sys.argv[1:])
-"""
-
-
-def test_without_such_groups_every_socket_is_alone_and_the_log_says_what_that_costs(site: Site) -> None:
-    site.end("h1")
-    site.serve("h1", os.path.realpath(sys.executable), "-c", WITHOUT_GROUPS)
-    site.serve("h2")
-    with site.holding(BOB, 0x12), pingpong_of(site, ALICE, 1):
-        assert site.hooks() == ["packet_rcv_fanout"] * 2
-    notes = [line for line in site.audit() if line["event"] == "not in a group"]
-    assert len(notes) == 2 and "PACKET_FANOUT_DATA" in notes[0]["reason"] and "40 ns" in notes[0]["means"]
-
-
 def test_an_interface_renamed_or_removed_ends_nothing_but_itself(site: Site) -> None:
     with site.holding(ALICE, 0x20):
         assert site.run(["ip", "link", "set", "eth0", "name", "renamed0"]).returncode == 0
@@ -532,153 +269,6 @@ def test_two_brokers_do_not_share_a_socket_and_one_without_privilege_says_so(sit
     done = site.run(site.as_user(ALICE, *command, "--socket", str(site.directory / "x.sock")))
     assert done.returncode == 3 and "CAP_NET_RAW" in done.stderr
     assert site.asks(ALICE, 0x20) == GRANTED
-
-
-# What the holder of a descriptor tries without any capability, and what comes of it; the other host sends frames.
-WIDEN = (
-    CLIENT
-    + """
-import errno, json
-connection, status, held = ask(path, "eth0", 0x20)
-link = held[0]
-done = {}
-def attempt(name, action):
-    try:
-        action()
-        done[name] = "works"
-    except OSError as error:
-        done[name] = errno.errorcode[error.errno]
-SO_ATTACH_FILTER, SO_DETACH_FILTER, SO_LOCK_FILTER, SO_MARK, SOL_PACKET = 26, 27, 44, 36, 263
-allow_all = struct.pack("HBBI", 6, 0, 0, 0xFFFFFFFF)
-import ctypes
-buffer = ctypes.create_string_buffer(allow_all)
-program = struct.pack("HxxxxxxP", 1, ctypes.addressof(buffer))
-attempt("another filter", lambda: link.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program))
-attempt("no filter", lambda: link.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0))
-attempt("unlock", lambda: link.setsockopt(socket.SOL_SOCKET, SO_LOCK_FILTER, 0))
-attempt("another mark", lambda: link.setsockopt(socket.SOL_SOCKET, SO_MARK, 0))
-attempt("another mark by message", lambda: link.sendmsg(
-    [bytes(60)], [(socket.SOL_SOCKET, SO_MARK, struct.pack("I", 0))]))
-attempt("a socket of its own", lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW))
-index = socket.if_nametoindex("eth0")
-promiscuous = struct.pack("iHH8s", index, 1, 0, bytes(8))
-attempt("promiscuous", lambda: link.setsockopt(SOL_PACKET, 1, promiscuous))
-attempt("own outgoing frames", lambda: link.setsockopt(SOL_PACKET, 23, struct.pack("i", 0)))
-attempt("bind to lo", lambda: link.bind(("lo", 3)))
-attempt("another's group", lambda: link.setsockopt(SOL_PACKET, 18, struct.pack("I", 77)))
-attempt("bind to eth0", lambda: link.bind(("eth0", 3)))
-attempt("a ring of its own", lambda: link.setsockopt(SOL_PACKET, 5, bytes(16)))
-attempt("choosing for the group", lambda: link.setsockopt(SOL_PACKET, 22, program))
-print(json.dumps(done), flush=True)
-mine = link.getsockname()[4]
-time.sleep(2)
-print(json.dumps([mine.hex(), sorted({frame[:16].hex() for frame in frames(link)})]), flush=True)
-"""
-)
-NEIGHBOUR = """
-import socket, sys, time
-link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
-link.bind(("eth0", 0))
-ours, to = link.getsockname()[4], bytes.fromhex(sys.argv[1].replace(":", ""))
-other = bytes([2, 9, 9, 9, 9, 9])
-end = time.monotonic() + 4
-while time.monotonic() < end:
-    for target, kind, dsap in ((to, 3, 0x20), (to, 3, 0x22), (to, 0x0800, 0x20), (other, 3, 0x20), (to, 0x8870, 0x22)):
-        link.send(target + ours + kind.to_bytes(2, "big") + bytes([dsap, 0x20, 3]) + bytes(46))
-    time.sleep(0.01)
-"""
-
-
-def test_a_holder_cannot_widen_what_it_receives(site: Site) -> None:
-    """What needs no capability is done, and nothing comes of it: the filter tells interface, host and SAP itself."""
-    address = site.lab.host("h1").mac
-    neighbour = site.lab.popen("h2", [sys.executable, "-c", NEIGHBOUR, address])
-    executable = os.path.realpath(sys.executable)
-    done = site.run(site.as_user(ALICE, executable, "-c", WIDEN, site.path("h1")))
-    assert done.returncode == 0, done.stderr
-    assert neighbour.wait(10) == 0
-    tried, (mine, got) = map(json.loads, done.stdout.splitlines())
-    refused = (
-        "another filter",
-        "no filter",
-        "unlock",
-        "another mark",
-        "another mark by message",
-        "a socket of its own",
-    )
-    assert {name: tried.pop(name) for name in refused} == dict.fromkeys(refused, "EPERM")
-    assert [tried.pop("a ring of its own"), tried.pop("choosing for the group")] == ["EBUSY", "EPERM"]
-    in_a_group = {"bind to lo": "EINVAL", "bind to eth0": "EINVAL", "another's group": "EALREADY"}
-    assert {name: tried.pop(name) for name in in_a_group} == in_a_group
-    assert set(tried.values()) == {"works"}, f"documented in docs/security.md as possible: {tried}"
-    assert [frame[:12] for frame in got] == [mine] and got[0][24:30] == "000320", got
-
-
-# Frames that the holder of SAP 0x20 sends: the first is honest, the others are not.
-FORGE = (
-    CLIENT
-    + """
-connection, status, held = ask(path, "eth0", 0x20)
-link = held[0]
-mine, all = link.getsockname()[4], b"\\xff" * 6
-link.setsockopt(263, 20, struct.pack("i", int(sys.argv[2])))
-def frame(source, kind, ssap):
-    return all + source + kind.to_bytes(2, "big") + bytes([0x20, ssap, 3]) + b"forged".ljust(46, b".")
-for source, kind, ssap in ((mine, 9, 0x20), (mine, 9, 0x21), (mine, 0x8870, 0x20), (mine, 9, 0x22),
-                           (mine, 0x0806, 0x20), (mine[:5] + bytes([99]), 9, 0x20), (mine, 0x8100, 0x20)):
-    try:
-        link.send(frame(source, kind, ssap))
-    except OSError as error:
-        pass
-try:
-    link.sendto(frame(mine, 9, 0x20), ("lo", 0))
-except OSError:
-    pass
-print(0)
-"""
-)
-HEAR = """
-import json, socket
-link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-link.bind(("eth0", 3))
-link.settimeout(1.5)
-print("ready", flush=True)
-got = []
-try:
-    while True:
-        frame, address = link.recvfrom(2000)
-        if b"forged" in frame and address[2] != 4:
-            got.append((frame[6:12].hex(), frame[12:14].hex(), frame[15]))
-except TimeoutError:
-    print(json.dumps(got))
-"""
-
-
-@pytest.mark.parametrize("bypass", [0, 1])
-def test_what_a_holder_forges_is_stopped_by_the_egress_rules_and_by_nothing_else(site: Site, bypass: int) -> None:
-    """With and without PACKET_QDISC_BYPASS, which leads past tc's rules and not past these."""
-    nft = shutil.which("nft")
-    if nft is None:
-        pytest.skip("nft(8) is missing: apt install nftables")
-    heard = {}
-    for rules in (False, True):
-        if rules:
-            policy = site.directory / "policy.toml"
-            policy.write_text(POLICY.replace(', "renamed0"', ""))
-            egress = site.run([str(site.directory / "barewire-broker"), "egress", "--policy", str(policy)])
-            assert egress.returncode == 0, egress.stderr
-            for _ in range(2):  # They replace themselves.
-                loaded = site.lab.run("h1", [nft, "-f", "-"], input=egress.stdout, capture_output=True, text=True)
-                assert loaded.returncode == 0, loaded.stderr
-        listener = site.lab.popen("h2", [sys.executable, "-c", HEAR], stdout=subprocess.PIPE, text=True)
-        assert listener.stdout is not None and listener.stdout.readline() == "ready\n"
-        assert site.python(ALICE, FORGE, bypass) == 0
-        heard[rules] = json.loads(listener.communicate(timeout=20)[0])
-    mine = site.lab.host("h1").mac.replace(":", "")
-    assert len(heard[False]) >= 6, "a locked filter stops nothing that is sent"
-    assert heard[True] == [[mine, "0009", 0x20], [mine, "0009", 0x21], [mine, "8870", 0x20]]
-    listing = site.run([nft, "list", "table", "netdev", "barewire"]).stdout
-    assert 'device "lo"' in listing
 
 
 def test_the_broker_keeps_one_capability_and_no_way_to_more(site: Site) -> None:

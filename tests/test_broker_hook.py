@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Sockets of one interface share the kernel's hook: they come and go beside each other, and miss no frame."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from broker_site import (
+    ALICE,
+    BOB,
+    CLIENT,
+    GRANTED,
+    Site,
+    serving,
+)
+from conftest import eventually
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+
+@contextlib.contextmanager
+def pingpong_of(site: Site, user: int, seconds: float) -> Iterator["subprocess.Popen[str]"]:
+    """A ping-pong over type 2, through SAP 0x10 of brokers at both ends, that must miss no frame."""
+    with serving(site, user) as place:
+        options = ["--transport", "llc2", "--sizes", "64", "--samples", "100000000", "--seconds", str(seconds)]
+        command = site.probe(user, "pingpong", *place, *options)
+        before = len(site.audit())
+        samples = site.directory / "samples"
+        with samples.open("w") as output:
+            process = site.lab.popen("h1", command, stdout=output, stderr=subprocess.PIPE, text=True)
+        assert eventually(lambda: len(site.audit()) > before)
+        yield process
+        _, errors = process.communicate(timeout=30)
+        assert process.returncode == 0, errors
+        end = json.loads(samples.read_text().splitlines()[-1])
+        # A busy machine may repeat one; somebody who is moved misses many, or all that follow.
+        assert end["counters"]["repeated"] + end["peer_counters"]["repeated"] < 10, end
+
+
+def test_sockets_that_come_and_go_beside_another_share_its_hook_and_move_nobody(site: Site) -> None:
+    """Before and behind the ping-pong's, given back in order or by a kill, and their SAPs taken again at once."""
+    site.serve("h2")
+    with contextlib.ExitStack() as around, pingpong_in_the_middle(site, around, 4) as pingpong:
+        while pingpong.poll() is None:
+            with site.holding(BOB, 0x18), site.holding(ALICE, 0x1A) as killed:
+                assert site.hooks() == ["packet_rcv_fanout"]
+                killed.kill()
+                killed.wait(10)
+                assert eventually(lambda: site.asks(BOB, 0x1A) == GRANTED, 1)
+    assert eventually(lambda: site.hooks() == []), "the group ends with its last socket"
+    assert not [line for line in site.audit() if line["event"] == "not in a group"]
+
+
+@contextlib.contextmanager
+def pingpong_in_the_middle(
+    site: Site, around: contextlib.ExitStack, seconds: float
+) -> Iterator["subprocess.Popen[str]"]:
+    """Started between two holders, of whom the first has ended since; the second ends with `around`."""
+    first = site.holding(BOB, 0x12)
+    first.__enter__()
+    with pingpong_of(site, ALICE, seconds) as pingpong:
+        around.enter_context(site.holding(BOB, 0x14))
+        first.__exit__(None, None, None)
+        yield pingpong
+
+
+def test_sockets_stay_in_their_places_when_the_broker_ends_and_then_their_neighbours(site: Site) -> None:
+    """The last of the group is the ping-pong's: it would be moved by the first end before it. The next broker has a
+    group of its own.
+    """
+    site.serve("h2")
+    with contextlib.ExitStack() as before:
+        holders = [
+            before.enter_context(site.holding(user, sap)) for user, sap in ((BOB, 0x12), (ALICE, 0x14), (BOB, 0x16))
+        ]
+        with pingpong_of(site, ALICE, 4):
+            site.end("h1")
+            # The third stays: without what the broker left, it would get the ping-pong's frames now.
+            for holder in holders[:2]:
+                holder.kill()
+                holder.wait(10)
+                time.sleep(0.3)
+            site.serve("h1")
+            assert eventually(lambda: site.asks(BOB, 0x12) == GRANTED, 2)
+            assert site.hooks() == ["packet_rcv_fanout"]
+            with site.holding(BOB, 0x12):
+                assert site.hooks() == ["packet_rcv_fanout"] * 2
+
+
+def test_a_descriptor_that_was_given_on_moves_nobody_and_the_next_go_elsewhere(site: Site) -> None:
+    """Its holder has ended; a child of its has the socket, and closes it while the ping-pong, the last, runs."""
+    program = (
+        CLIENT
+        + """
+connection, status, held = ask(path, "eth0", 0x20)
+if os.fork() == 0:
+    connection.close()
+    sys.stdout.close(); os.close(1); os.close(2)
+    time.sleep(3)
+    os._exit(0)
+time.sleep(1)
+print(status)
+"""
+    )
+    site.serve("h2")
+    executable = os.path.realpath(sys.executable)
+    command = site.as_user(BOB, executable, "-c", program, site.path("h1"))
+    giver = site.lab.popen("h1", command, stdout=subprocess.PIPE, text=True)
+    assert eventually(lambda: len(site.audit()) == 2)
+    with pingpong_of(site, ALICE, 4):
+        assert giver.communicate(timeout=10)[0] == f"{GRANTED}\n"
+        time.sleep(0.5)
+        with site.holding(ALICE, 0x22):
+            assert site.hooks() == ["packet_rcv_fanout"] * 2
+        assert eventually(lambda: site.asks(ALICE, 0x20) == GRANTED, 4)
+
+
+# Becomes another program that the kernel refuses the group's program, as one does that has no such groups.
+WITHOUT_GROUPS = """
+import ctypes, os, struct, sys
+number = {"x86_64": 54, "aarch64": 208}[os.uname().machine]
+steps = [(0x20, 0, 0, 0), (0x15, 0, 5, number), (0x20, 0, 0, 24), (0x15, 0, 3, 263), (0x20, 0, 0, 32), (0x15, 0, 1, 22),
+         (0x06, 0, 0, 0x00050000 + 92), (0x06, 0, 0, 0x7FFF0000)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+program = struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0, ctypes.get_errno()
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_without_such_groups_every_socket_is_alone_and_the_log_says_what_that_costs(site: Site) -> None:
+    site.end("h1")
+    site.serve("h1", os.path.realpath(sys.executable), "-c", WITHOUT_GROUPS)
+    site.serve("h2")
+    with site.holding(BOB, 0x12), pingpong_of(site, ALICE, 1):
+        assert site.hooks() == ["packet_rcv_fanout"] * 2
+    notes = [line for line in site.audit() if line["event"] == "not in a group"]
+    assert len(notes) == 2 and "PACKET_FANOUT_DATA" in notes[0]["reason"] and "40 ns" in notes[0]["means"]
