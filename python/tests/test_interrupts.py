@@ -54,6 +54,36 @@ def test_it_comes_through_where_it_is_released_and_only_once():
     assert done == ["held again", "released", "held still"]
 
 
+def test_a_second_one_breaks_off_nothing_that_is_held():
+    done = []
+    with pytest.raises(KeyboardInterrupt), interrupts_held() as hold:
+        with pytest.raises(KeyboardInterrupt), hold.released():
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            finally:
+                os.kill(os.getpid(), signal.SIGTERM)
+                done.append("on the way out")
+        done.append("held")
+    assert done == ["on the way out", "held"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_that_comes_while_handlers_change_leaves_none_of_ours_behind(monkeypatch, number):
+    real, raced = signal.signal, []
+
+    def racing(changed, handler):
+        before = real(changed, handler)
+        if changed == number and handler is signal.default_int_handler and not raced:
+            raced.append(number)
+            os.kill(os.getpid(), number)
+        return before
+
+    with pytest.raises(KeyboardInterrupt), interrupts_held():
+        monkeypatch.setattr(signal, "signal", racing)
+    monkeypatch.undo()
+    assert raced and {signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)} == {signal.default_int_handler}
+
+
 def test_a_block_within_another_passes_it_on():
     done = []
     with pytest.raises(KeyboardInterrupt), interrupts_held():

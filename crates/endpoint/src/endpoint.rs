@@ -109,8 +109,8 @@ pub struct Endpoint<L> {
     next_first: usize,
     last_asked: usize,
     last_seen: usize,
-    /// The neighbour of which a message was delivered last.
-    spoke_last: Option<u16>,
+    /// The neighbour that spoke last, if no other did in that turn.
+    only_speaker: Option<u16>,
     events: VecDeque<Event>,
     /// Information that a frame carries.
     room: usize,
@@ -181,7 +181,7 @@ impl<L: Link> Endpoint<L> {
             next_first: 0,
             last_asked: 0,
             last_seen: 0,
-            spoke_last: None,
+            only_speaker: None,
             events: VecDeque::with_capacity(usize::from(config.send_descriptors)),
             room,
             unheard: 0,

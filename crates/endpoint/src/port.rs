@@ -58,7 +58,8 @@ pub struct Port<L> {
     pub slots: Slots,
     batch: Box<[Prepared; BATCH_FRAMES]>,
     now: Instant,
-    looks: u32,
+    /// Looks for something that has come since the last look at the clock.
+    pub looks: u32,
     /// Frames taken since the last look for what is to be sent.
     handled: u32,
     /// Frames that carried no LLC PDU, or were cut.

@@ -50,8 +50,6 @@ pub struct Messenger<L> {
     packed: Vec<u8>,
     /// Messages that went at once since the last progress.
     at_once: u16,
-    /// Messages that were received without progress since the last.
-    received_before: u16,
 }
 
 /// What the endpoint's pieces change.
@@ -105,7 +103,7 @@ impl<L: Link> Messenger<L> {
             completions: VecDeque::new(),
             counts: Counts::default(),
         };
-        let mut messenger = Self { endpoint, state, packed: Vec::new(), at_once: 0, received_before: 0 };
+        let mut messenger = Self { endpoint, state, packed: Vec::new(), at_once: 0 };
         messenger.state.atomic_max = messenger.atomic_max() as u64;
         messenger
     }
@@ -221,7 +219,7 @@ impl<L: Link> Messenger<L> {
     /// After the endpoint has made progress: hears what became of messages, and sends what has become due.
     #[inline]
     fn follow_up(&mut self) {
-        (self.at_once, self.received_before) = (0, 0);
+        self.at_once = 0;
         self.hear();
         if !self.state.turns.is_empty() {
             self.send_due();

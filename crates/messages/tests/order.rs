@@ -202,12 +202,16 @@ fn run(mut pair: [Tested; 2], seed: u64) {
                 let least = (generator.u8(..4) == 0 && room > 100).then(|| generator.usize(1..100));
                 sides[at].post(&mut pair[at], wanted, room, least);
             }
+            8 if generator.bool() => sides[at].take(&mut pair[at], &mut generator),
             8 => sides[at].cancel(&mut pair[at], &mut generator),
             _ => {
                 for _ in 0..generator.usize(..20) {
                     for at in 0..2 {
                         pair[at].progress().unwrap();
                         sides[at].send(&mut pair[at], peers[at]);
+                        if generator.u8(..4) == 0 {
+                            sides[at].take(&mut pair[at], &mut generator);
+                        }
                     }
                 }
             }

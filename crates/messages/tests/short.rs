@@ -148,6 +148,67 @@ fn what_takes_more_stays_for_progress() {
     }
 }
 
+#[test]
+fn a_receive_of_many_takes_its_messages_by_progress() {
+    let (mut pair, to, from) = acquainted();
+    let mut memory = [0; 16];
+    // SAFETY: nobody looks at `memory` before the receive is completed.
+    unsafe { pair[1].receive_many(exactly(from, 2), &[Part::into(&mut memory)], 8, ReceiveOptions::default()) }
+        .unwrap();
+    for message in [b"one ", b"many", b"more"] {
+        pair[0].inject(to, tagged(2), message).unwrap();
+        assert_eq!(pair[1].receive_next(), None);
+        completion(&mut pair, 1);
+    }
+    assert_eq!(&memory[..12], b"one manymore");
+}
+
+/// What waits to be sent goes before more is received.
+#[test]
+fn whoever_owes_something_makes_progress_first() {
+    let (mut pair, to, from) = acquainted();
+    let mut memory = [0; 4];
+    receive(&mut pair[1], exactly(from, 2), &mut memory, 1);
+    while pair[1].inject(from, tagged(3), &[0; 1000]).is_ok() {}
+    assert!(!pair[1].owes_nothing());
+    pair[0].inject(to, tagged(2), b"next").unwrap();
+    assert_eq!(pair[1].receive_next(), None);
+    drive(&mut pair, |pair| pair[1].owes_nothing());
+    assert_eq!(completion(&mut pair, 1).context, 1);
+    assert_eq!(&memory, b"next");
+}
+
+/// Of two that always have something to say both are heard.
+#[test]
+fn neighbours_that_speak_at_once_have_their_turns() {
+    let on = new_host();
+    let mut all = [0x20, 0x24, 0x28].map(|number| on_host(on, number, Config::default()));
+    let address = all[0].address();
+    let to = [all[1].peer(address), all[2].peer(address)];
+    let mut memory = [0; 8];
+    let mut heard = std::collections::HashMap::new();
+    for _ in 0..2000 {
+        for (sender, to) in [(1, to[0]), (2, to[1])] {
+            // Always some in the pipe.
+            while all[sender].inject(to, tagged(2), b"me").is_ok() {}
+            all[sender].progress().unwrap();
+        }
+        receive(&mut all[0], any_tagged(), &mut memory, 1);
+        let source = loop {
+            if let Some(next) = all[0].receive_next() {
+                break next.envelope.source;
+            }
+            all[0].progress().unwrap();
+            if let Some(completion) = all[0].poll() {
+                let Outcome::Received(received) = completion.outcome else { panic!("{completion:?}") };
+                break received.envelope.source;
+            }
+        };
+        *heard.entry(source).or_insert(0) += 1;
+    }
+    assert!(heard.len() == 2 && heard.values().all(|times| *times > 500), "{heard:?}");
+}
+
 /// Nothing is told before what had ended earlier, and others have their turn.
 #[test]
 fn a_neighbour_does_not_keep_all_for_itself() {

@@ -42,8 +42,8 @@ pub(crate) struct State {
     pub asked: u64,
     /// Since when questions find nothing.
     pub leisure: Leisure,
-    /// There was progress since the last question that was answered without.
-    has_progressed: bool,
+    /// There was progress, or a neighbour's message without, since the last question that was answered without a look.
+    has_looked: bool,
 }
 
 impl State {
@@ -56,7 +56,7 @@ impl State {
             regions: Table::new(),
             asked: 0,
             leisure: Leisure::default(),
-            has_progressed: false,
+            has_looked: false,
         }
     }
 
@@ -66,7 +66,7 @@ impl State {
     /// When an interface no longer works.
     #[inline(never)]
     pub fn progress(&mut self) -> Result<()> {
-        self.has_progressed = true;
+        self.has_looked = true;
         let mut has_counted = false;
         for endpoint in self.endpoints.iter_mut() {
             has_counted |= endpoint.progress(&mut self.queues, &self.vectors)?;
@@ -82,7 +82,7 @@ impl State {
     pub fn receive_next(&mut self, queue: usize) -> Option<Entry> {
         let Self { endpoints, vectors, .. } = self;
         let received = endpoints.iter_mut().find_map(|endpoint| endpoint.receive_next(queue, vectors))?;
-        self.has_progressed = true;
+        self.has_looked = true;
         Some(received)
     }
 
@@ -110,7 +110,7 @@ impl State {
     /// Whether a question may be answered without progress: nothing can be sent or told now, and the one before was not.
     #[inline]
     pub fn may_rest(&mut self) -> bool {
-        std::mem::take(&mut self.has_progressed) && self.endpoints.iter().all(Endpoint::owes_nothing)
+        std::mem::take(&mut self.has_looked) && self.endpoints.iter().all(Endpoint::owes_nothing)
     }
 
     /// Brings what has ended to its queue.

@@ -67,10 +67,11 @@ def lab_facts(lab: Lab) -> dict[str, Any]:
 @contextmanager
 def kept_if_broken_off(directory: Path) -> Iterator[None]:
     """Say where the samples are of a run that does not reach its end."""
+    was_there = (directory / "run.json").exists()
     try:
         yield
     except (BarewireError, KeyboardInterrupt):
-        if (directory / "run.json").exists():
+        if not was_there and (directory / "run.json").exists():
             complete = json.loads((directory / "run.json").read_text())["complete"]
             what = "all that was measured" if complete else "what was measured so far"
             typer.echo(f"{what} is in {directory}{'' if complete else ', marked incomplete'}", err=True)

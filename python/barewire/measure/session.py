@@ -106,16 +106,19 @@ def run_campaign(campaign: Campaign[Any], directory: Path, run: Run, progress: P
     """
     if directory.exists() and any(directory.iterdir()):
         raise WrongUse(f"{directory} is not empty; a run needs a directory of its own")
-    # An interrupt ends a launch, never what keeps its samples.
-    with interrupts_held() as hold:
-        session = Session(campaign, directory, run, hold)
-        session.prepare()
-        stopped_by: BaseException | None = None
-        try:
-            session.measure(progress)
-        except (BarewireError, KeyboardInterrupt) as error:
-            stopped_by = error
-        done = session.finish(stopped_by)
+    stopped_by: BaseException | None = None
+    try:
+        # An interrupt ends a launch, never what keeps its samples.
+        with interrupts_held() as hold:
+            session = Session(campaign, directory, run, hold)
+            session.prepare()
+            try:
+                session.measure(progress)
+            except (BarewireError, KeyboardInterrupt) as error:
+                stopped_by = error
+            done = session.finish(stopped_by)
+    except KeyboardInterrupt as late:
+        stopped_by = stopped_by or late
     if stopped_by is not None:
         raise stopped_by
     if session.corrupt_messages:
@@ -151,7 +154,8 @@ class Session(Generic[OrderT]):
         for round_number, orders in enumerate(self.campaign.rounds()):
             for order in orders:
                 total = enough.launches_min * len(orders)
-                progress(len(self.launches), max(total, len(self.launches) + 1), order.doing)
+                with self._hold.released():
+                    progress(len(self.launches), max(total, len(self.launches) + 1), order.doing)
                 self._launch(order)
             if round_number + 1 >= enough.launches_min:
                 if all(is_precise(medians, enough.precision) for medians in self._medians.values()):

@@ -8,7 +8,7 @@ use barewire_llc::Instant;
 use barewire_shm::{Awaited, Door, Pipe, knock};
 
 use super::receive::{Given, give};
-use super::{Endpoint, Event, LOOK_ROUND_EVERY};
+use super::{BUSY_TURNS_MAX, Endpoint, Event, LOOK_ROUND_EVERY};
 use crate::JobToken;
 use crate::address::Address;
 use crate::channel::{Channel, ChannelId, Way};
@@ -71,25 +71,30 @@ impl<L: Link> Endpoint<L> {
     /// say nothing cost no more than few. Whether something was delivered.
     #[inline]
     pub(super) fn take_local(&mut self, sink: &mut impl Sink) -> bool {
-        let mut delivered = false;
+        let (mut speakers, mut speaker) = (0, None);
         let asked = if self.has_slept { self.neighbours.len() } else { self.neighbours.len().min(ASKED_ALWAYS) };
         // Backwards, because one may end meanwhile.
         for place in (0..asked).rev() {
-            if let Some(index) = self.neighbours.get(place) {
-                delivered |= self.take_from(*index, sink);
+            let index = self.neighbours.get(place).copied();
+            if let Some(index) = index.filter(|index| self.take_from(*index, sink)) {
+                (speakers, speaker) = (speakers + 1, Some(index));
             }
         }
-        if self.neighbours.len() > asked {
-            delivered |= self.ask_others(sink);
+        if self.neighbours.len() > asked && self.ask_others(sink) {
+            (speakers, speaker) = (speakers + 1, None);
         }
-        delivered
+        if speakers > 0 {
+            // Where several speak, each has its turn.
+            self.only_speaker = speaker.filter(|_| speakers == 1);
+        }
+        speakers > 0
     }
 
-    /// Offers the next message of the neighbour that spoke last, if it has come as a whole and none stands before it. What
-    /// `take` refuses stays where it is, for [`progress`](Self::progress).
+    /// Offers the next message of the only neighbour that spoke last, if it has come as a whole and none stands before it.
+    /// What `take` refuses stays where it is, for [`progress`](Self::progress), as all does when that is due.
     #[inline(always)]
     pub fn offer_next<T>(&mut self, take: impl FnOnce(ChannelId, &[u8]) -> Option<T>) -> Option<T> {
-        let index = self.spoke_last?;
+        let index = self.only_speaker.filter(|_| self.busy_turns < BUSY_TURNS_MAX && self.owes_nothing())?;
         let id = self.channels.id(index);
         let Channel { way: Way::Local { pipe, other }, parked, reassembler, .. } = self.channels.at(index)? else {
             return None;
@@ -112,6 +117,10 @@ impl<L: Link> Endpoint<L> {
         };
         if taken.is_none() {
             pipe.put_back();
+        } else {
+            // As of a turn that delivers it.
+            self.busy_turns += 1;
+            self.port.looks += 1;
         }
         taken
     }
@@ -355,7 +364,6 @@ impl<L: Link> Endpoint<L> {
                         match give(channels, waiting, sink, index, fragment) {
                             Given::Taken => {
                                 delivered = true;
-                                self.spoke_last = Some(index);
                                 if sink.has_enough() {
                                     return true;
                                 }

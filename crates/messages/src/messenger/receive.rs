@@ -32,9 +32,6 @@ pub struct ReceiveOptions {
     pub is_silent: bool,
 }
 
-/// Messages that are received one by one before others have their turn.
-const RECEIVED_BEFORE_PROGRESS: u16 = 16;
-
 /// A message that was taken out of matching, for a receive to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim(Key);
@@ -205,18 +202,15 @@ impl<L: Link> Messenger<L> {
         Ok(())
     }
 
-    /// Receives the next message of the neighbour that spoke last, if all of it is here, and if there is nothing else to tell
-    /// of it than what is returned here. `None`: [`progress`](Self::progress) finds what there is.
+    /// Receives the next message of the only neighbour that spoke last, if all of it is here, and if there is nothing else to
+    /// tell of it than what is returned here. `None`: [`progress`](Self::progress) finds what there is, or is due.
     #[inline]
     pub fn receive_next(&mut self) -> Option<ReceivedNext> {
-        let Self { endpoint, state, received_before, .. } = self;
-        // Others have their turn, too.
-        if *received_before == RECEIVED_BEFORE_PROGRESS || !state.completions.is_empty() {
+        let Self { endpoint, state, .. } = self;
+        if !state.completions.is_empty() || !state.turns.is_empty() {
             return None;
         }
-        let received = endpoint.offer_next(|from, message| state.receive_next(from, message))?;
-        *received_before += 1;
-        Some(received)
+        endpoint.offer_next(|from, message| state.receive_next(from, message))
     }
 
     /// Throws a claimed message away; for its sender it was received.
