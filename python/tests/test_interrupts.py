@@ -12,11 +12,13 @@ from barewire.interrupts import interrupts_held
 
 
 @pytest.fixture(autouse=True)
-def _terminated_like_interrupted() -> Iterator[None]:
-    """As the command line has it."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def _as_the_command_line_has_it() -> Iterator[None]:
+    """Both interrupt, also where the tests run in the background of a shell, which ignores SIGINT there."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, signal.default_int_handler) for number in numbers]
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
