@@ -67,6 +67,20 @@ print(status, flush=True)
 time.sleep(100)
 """
 )
+# Gives the descriptor on to a child, which keeps it for some seconds, and ends after some others.
+GIVE_ON = (
+    CLIENT
+    + """
+connection, status, held = ask(path, "eth0", 0x20)
+if os.fork() == 0:
+    connection.close()
+    sys.stdout.close(); os.close(1); os.close(2)
+    time.sleep(float(sys.argv[2]))
+    os._exit(0)
+time.sleep(float(sys.argv[3]))
+print(status)
+"""
+)
 
 
 class Site:

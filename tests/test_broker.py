@@ -20,6 +20,7 @@ from broker_site import (
     ALICE,
     BOB,
     CLIENT,
+    GIVE_ON,
     GRANTED,
     MALFORMED,
     MALLORY,
@@ -91,19 +92,7 @@ def test_a_sap_has_one_owner_until_that_is_killed(site: Site) -> None:
 
 def test_a_descriptor_that_was_given_on_keeps_its_sap_taken(site: Site) -> None:
     """The holder ends its connection, and itself; a child of its has the socket. Only its end frees the SAP."""
-    program = (
-        CLIENT
-        + """
-connection, status, held = ask(path, "eth0", 0x20)
-if os.fork() == 0:
-    connection.close()
-    sys.stdout.close(); os.close(1); os.close(2)
-    time.sleep(2)
-    os._exit(0)
-print(status)
-"""
-    )
-    assert site.python(ALICE, program) == GRANTED
+    assert site.python(ALICE, GIVE_ON, 2, 0) == GRANTED
     for _ in range(3):
         assert site.asks(BOB, 0x20) == TAKEN
         time.sleep(0.3)

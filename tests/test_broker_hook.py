@@ -13,7 +13,7 @@ import pytest
 from broker_site import (
     ALICE,
     BOB,
-    CLIENT,
+    GIVE_ON,
     GRANTED,
     Site,
     serving,
@@ -94,22 +94,9 @@ def test_sockets_stay_in_their_places_when_the_broker_ends_and_then_their_neighb
 
 def test_a_descriptor_that_was_given_on_moves_nobody_and_the_next_go_elsewhere(site: Site) -> None:
     """Its holder has ended; a child of its has the socket, and closes it while the ping-pong, the last, runs."""
-    program = (
-        CLIENT
-        + """
-connection, status, held = ask(path, "eth0", 0x20)
-if os.fork() == 0:
-    connection.close()
-    sys.stdout.close(); os.close(1); os.close(2)
-    time.sleep(3)
-    os._exit(0)
-time.sleep(1)
-print(status)
-"""
-    )
     site.serve("h2")
     executable = os.path.realpath(sys.executable)
-    command = site.as_user(BOB, executable, "-c", program, site.path("h1"))
+    command = site.as_user(BOB, executable, "-c", GIVE_ON, site.path("h1"), "3", "1")
     giver = site.lab.popen("h1", command, stdout=subprocess.PIPE, text=True)
     assert eventually(lambda: len(site.audit()) == 2)
     with pingpong_of(site, ALICE, 4):

@@ -75,8 +75,8 @@ impl<L: Link> Endpoint<L> {
         let asked = if self.has_slept { self.neighbours.len() } else { self.neighbours.len().min(ASKED_ALWAYS) };
         // Backwards, because one may end meanwhile.
         for place in (0..asked).rev() {
-            let index = self.neighbours.get(place).copied();
-            if let Some(index) = index.filter(|index| self.take_from(*index, sink)) {
+            let Some(&index) = self.neighbours.get(place) else { continue };
+            if self.take_from(index, sink) {
                 (speakers, speaker) = (speakers + 1, Some(index));
             }
         }
