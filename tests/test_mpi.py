@@ -136,6 +136,18 @@ def test_a_survivor_of_a_killed_rank_ends_with_an_mpi_error_in_time(
     assert "OFI poll failed" in said and reason in said, (done.returncode, said[-2000:])
 
 
+@pytest.mark.parametrize("name", ["openmpi", "mpich-5"])
+def test_a_rank_that_computes_for_longer_than_its_peers_are_patient_is_not_taken_for_dead(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Manual progress: for 3 s nothing of it is called. One waiting rank is on the same host, one behind the link."""
+    needs("barewire")
+    monkeypatch.setenv("FI_BAREWIRE_PATIENCE", "2")
+    monkeypatch.setenv("MPIR_CVAR_NOLOCAL", "1")  # on one host through the provider, too
+    done = barewire("run", "-n", "3", "--lab", "pair", "--progress", "manual", "--", program(name, "computes"), "3")
+    assert done.returncode == 0 and '"test": "computes", "right": true' in done.stdout, done.stderr[-2000:]
+
+
 @pytest.mark.parametrize("source", ["messages", "pingpong"])
 def test_open_mpis_byte_transfer_layer_goes_through_the_provider_too(source: str) -> None:
     """The path by hand of docs/provider.md, where local ranks keep Open MPI's own shared memory."""

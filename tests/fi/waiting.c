@@ -96,6 +96,37 @@ static void sread_ends_in_time_or_by_a_message(char **arguments) {
   close_both();
 }
 
+// Posts a receive for what is here already, a while later.
+static void *receive_later(void *in) {
+  usleep(200000);
+  WORKS(fi_recv(b.ep, in, 8, NULL, FI_ADDR_UNSPEC, in));
+  return NULL;
+}
+
+// A receive whose message has come before ends as it is posted: whoever sleeps meanwhile, at the queue or at a counter,
+// hears of it from the thread that posted it.
+static void a_post_wakes_who_sleeps(char **arguments) {
+  (void)arguments;
+  setenv("FI_BAREWIRE_WAIT", "block", 1);
+  open_both((struct wish){
+      .wait = FI_WAIT_UNSPEC, .threading = FI_THREAD_SAFE, .progress = FI_PROGRESS_MANUAL, .has_counters = 1});
+  struct fi_cq_tagged_entry entry;
+  char in[8], out[8] = "held";
+  for (uint64_t turns = 1; turns <= 4; turns++) {
+    WORKS(fi_inject(a.ep, out, sizeof out, to_b));
+    for (double until = now_s() + 0.05; now_s() < until;) turn();
+    pthread_t thread;
+    CHECK(!pthread_create(&thread, NULL, receive_later, in));
+    double began = now_s();
+    if (turns % 2) GIVES(1, fi_cq_sread(b.cq, &entry, 1, NULL, 5000));
+    else WORKS(fi_cntr_wait(b.received, turns, 5000));
+    CHECK(now_s() - began < 0.7, "%.3f s", now_s() - began);
+    pthread_join(thread, NULL);
+    if (turns % 2 == 0) GIVES(1, fi_cq_read(b.cq, &entry, 1));
+  }
+  close_both();
+}
+
 static void *signal_later(void *of) {
   (void)of;
   usleep(300000);
@@ -213,6 +244,7 @@ const struct test waiting_cases[] = {
     {"a_reader_sleeps_in_poll", a_reader_sleeps_in_poll},
     {"sread_ends_in_time_or_by_a_message", sread_ends_in_time_or_by_a_message},
     {"a_signal_ends_a_wait", a_signal_ends_a_wait},
+    {"a_post_wakes_who_sleeps", a_post_wakes_who_sleeps},
     {"progress_without_calls", progress_without_calls},
     {"threads_send_and_receive_at_once", threads_send_and_receive_at_once},
     {NULL, NULL},

@@ -150,6 +150,10 @@ pub enum PostError {
     /// The endpoint has no room for one more peer.
     #[error(transparent)]
     NoChannel(#[from] ConnectError),
+    /// The way to the peer had ended before a message had left that was completed when it was copied. Said once; what is
+    /// posted next connects again.
+    #[error("an earlier message to this peer is lost: {0}")]
+    Lost(Ending),
     /// More bytes than can be injected.
     #[error("{bytes} bytes cannot be injected, {most} can")]
     TooLong {

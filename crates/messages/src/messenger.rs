@@ -29,6 +29,8 @@ pub use send::{Reaches, SendOptions};
 
 /// The context of a message of the endpoint's that belongs to no send: this, and the peer's number.
 const OF_NO_SEND: u64 = 1 << 63;
+/// With it: a message that was completed when it was copied.
+const WAS_COMPLETED: u64 = 1 << 32;
 /// Of one that belongs to an access to a peer's memory: this, and the access.
 const OF_ACCESS: u64 = 1 << 62;
 /// Of one that answers a peer's access: this, and the number of that here.

@@ -3,8 +3,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use barewire_endpoint::{Address, ChannelId};
+use barewire_endpoint::{Address, ChannelId, Ending};
 
+use crate::completion::PostError;
 use crate::header::Header;
 use crate::regions::Refusal;
 use crate::slab::Key;
@@ -62,6 +63,10 @@ pub(crate) struct Peer {
     pub has_backlog: bool,
     /// It is forgotten when nothing is under way any more.
     pub is_leaving: bool,
+    /// A message that was completed as it was copied did not get away.
+    pub has_lost: bool,
+    /// With the channel before, a message was lost that had been completed; the next operation says so.
+    pub lost: Option<Ending>,
 }
 
 impl Peer {
@@ -82,12 +87,23 @@ impl Peer {
             writing: None,
             has_backlog: false,
             is_leaving: false,
+            has_lost: false,
+            lost: None,
         }
     }
 
-    /// Its channel is no more.
-    pub fn disconnected(&mut self) {
-        *self = Self { in_turn: self.in_turn, is_leaving: self.is_leaving, ..Self::new(self.address) };
+    /// Its channel is no more, with which perhaps something was lost.
+    pub fn disconnected(&mut self, lost: Option<Ending>) {
+        let lost = self.lost.or(lost);
+        *self = Self { in_turn: self.in_turn, is_leaving: self.is_leaving, lost, ..Self::new(self.address) };
+    }
+
+    /// Says once that something was lost.
+    #[inline]
+    pub fn tell_of_loss(&mut self) -> Result<(), PostError> {
+        let Some(ending) = self.lost else { return Ok(()) };
+        self.lost = None;
+        Err(PostError::Lost(ending))
     }
 }
 
@@ -200,11 +216,15 @@ impl Peers {
         self.entries.get(peer.0 as usize)?.as_deref()
     }
 
+    #[inline]
+    pub fn get_mut(&mut self, peer: PeerId) -> Option<&mut Peer> {
+        self.entries.get_mut(peer.0 as usize)?.as_deref_mut()
+    }
+
     /// One that is known.
     #[inline]
     pub fn at(&mut self, peer: PeerId) -> &mut Peer {
-        let entry = self.entries.get_mut(peer.0 as usize).and_then(Option::as_deref_mut);
-        entry.expect("a peer that something is under way to is not removed")
+        self.get_mut(peer).expect("a peer that something is under way to is not removed")
     }
 
     #[inline]

@@ -504,6 +504,38 @@ fn a_lent_message_to_a_peer_that_is_gone_fails() {
     assert_eq!(completion(&mut alive, 0), Completion { context: 1, note: 0, outcome });
 }
 
+/// Proves that a message which was completed when it was copied, and never got away, is not lost in silence: a completion
+/// of its own says so, and so does the next operation, be it a send or a receive; then the peer is reached again.
+#[test]
+fn a_copied_message_to_a_peer_that_is_gone_is_not_lost_in_silence() {
+    for posts_a_receive in [false, true] {
+        let mut pair = wire(Config::default(), &impatient(), Faults::default(), 1);
+        let [to, _] = introduce(&mut pair);
+        let (mut memory, mut other) = ([0; 8], [0; 8]);
+        // Connected, and all that was said has been heard.
+        send(&mut pair, 0, to, tagged(1), b"hello", options(1, Reaches::Endpoint));
+        assert_eq!(completion(&mut pair, 0), sent(1));
+        let [alive, silent] = &mut pair;
+        alive.inject(to, tagged(2), b"lost").unwrap();
+        let failure = Failure::Peer { peer: to, ending: Ending::NoAnswer };
+        let outcome = Outcome::Failed { operation: Operation::Send, failure, message: None };
+        assert_eq!(completion(std::slice::from_mut(alive), 0), Completion { context: 0, note: 0, outcome });
+        let lost = Err(PostError::Lost(Ending::NoAnswer));
+        if posts_a_receive {
+            let options = ReceiveOptions { context: 2, ..ReceiveOptions::default() };
+            // SAFETY: it is refused.
+            assert_eq!(unsafe { alive.receive(exactly(to, 1), &[Part::into(&mut memory)], options) }, lost);
+        } else {
+            assert_eq!(alive.inject(to, tagged(3), b"not this"), lost);
+        }
+        alive.inject(to, tagged(4), b"again").unwrap();
+        // From anybody: what is posted for a peer fails with its channel, which has ended here, too.
+        receive(silent, Wanted::Tagged(Pattern { source: None, tag: 4, ignore: 0 }), &mut other, 3);
+        assert_eq!(completion(&mut pair, 1).context, 3);
+        assert_eq!(&other[..5], b"again");
+    }
+}
+
 /// Proves that what is posted for neighbours that do not exist leaves room for one that does.
 #[test]
 fn peers_that_are_not_there_do_not_stop_the_others() {

@@ -2,6 +2,7 @@
 //! Interfaces, and endpoints on them: each takes a service access point that no other process of this host has.
 
 use std::path::Path;
+use std::time::Duration;
 
 use barewire_broker::{AskError, DEFAULT_SOCKET, Status, sap_filter};
 use barewire_endpoint::{
@@ -57,6 +58,9 @@ fn is_loopback(interface: &Interface) -> bool {
     interface.address.0 == [0; 6]
 }
 
+/// MPI knows no time after which a message must be received; the peer's memory may be full for as long.
+const STALL_LIMIT: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// Whether this process may use an interface, by itself or through the broker.
 pub(crate) fn is_permitted(parameters: &Parameters) -> bool {
     // SAFETY: takes no pointers.
@@ -81,7 +85,10 @@ pub(crate) fn open(interface: &Interface, parameters: &Parameters) -> Result<End
         config.follow(tuning.clone());
         if let Some(patience) = parameters.patience {
             config.notice_the_dead_within(patience);
+            config.local_patience = patience;
         }
+        // Who answers is alive, however long its program computes and takes nothing.
+        config.connection.stall_limit = STALL_LIMIT;
         match Endpoint::open(link, config, Some(interface.mtu)) {
             Err(EndpointError::Shm(ShmError::NameTaken(_))) => {}
             endpoint => return Ok(endpoint?),

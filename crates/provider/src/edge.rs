@@ -43,6 +43,7 @@ impl From<PostError> for Errno {
         match error {
             PostError::Full => Self::AGAIN,
             PostError::NoChannel(_) => Self::NO_MEMORY,
+            PostError::Lost(ending) => of_ending(ending),
             PostError::TooLong { .. } => Self(libc::EMSGSIZE as u32),
             PostError::NoSuchPeer | PostError::NoSuchClaim | PostError::NoSuchAtomic => Self::INVALID,
             PostError::KeyTaken(_) | PostError::NoSuchKey(_) => Self(FI_ENOKEY),
@@ -61,15 +62,20 @@ pub(crate) fn of_failure(failure: Failure) -> Errno {
             Refusal::Range => libc::ERANGE as u32,
             Refusal::Operation => FI_EOPNOTSUPP,
         }),
-        Failure::Peer { ending, .. } => Errno(match ending {
-            Ending::Refused => FI_ECONNREFUSED,
-            Ending::NoAnswer => libc::EHOSTUNREACH as u32,
-            Ending::Stalled => FI_ETIMEDOUT,
-            Ending::Closed => FI_ESHUTDOWN,
-            Ending::PeerClosed | Ending::Restarted => FI_ECONNRESET,
-            Ending::Violation => FI_ECONNABORTED,
-        }),
+        Failure::Peer { ending, .. } => of_ending(ending),
     }
+}
+
+/// Why there is no way to a peer any more.
+fn of_ending(ending: Ending) -> Errno {
+    Errno(match ending {
+        Ending::Refused => FI_ECONNREFUSED,
+        Ending::NoAnswer => libc::EHOSTUNREACH as u32,
+        Ending::Stalled => FI_ETIMEDOUT,
+        Ending::Closed => FI_ESHUTDOWN,
+        Ending::PeerClosed | Ending::Restarted => FI_ECONNRESET,
+        Ending::Violation => FI_ECONNABORTED,
+    })
 }
 
 /// Runs what a C function does and makes its result one for C.

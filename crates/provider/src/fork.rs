@@ -16,8 +16,7 @@ struct Domains {
     held: Vec<Arc<Shared>>,
 }
 
-// SAFETY: it is needed.
-static DOMAINS: Lock<Domains> = unsafe { Lock::new(Domains { all: Vec::new(), held: Vec::new() }, true) };
+static DOMAINS: Lock<Domains> = Lock::shared(Domains { all: Vec::new(), held: Vec::new() });
 
 /// From now on a child finds this domain open.
 pub(crate) fn watch(domain: &Arc<Shared>) -> Result<()> {
@@ -37,7 +36,7 @@ pub(crate) fn watch(domain: &Arc<Shared>) -> Result<()> {
 extern "C" fn before() {
     let mut domains = DOMAINS.lock();
     domains.held = domains.all.iter().filter_map(Weak::upgrade).collect();
-    domains.held.iter().for_each(|domain| forget(domain.state.lock()));
+    domains.held.iter().for_each(|domain| domain.state.hold());
     forget(domains);
 }
 
@@ -48,7 +47,7 @@ extern "C" fn in_parent() {
     // The list last: another thread that forks takes it first, and then waits for domains.
     for domain in &held {
         // SAFETY: as above.
-        drop(unsafe { domain.state.resume() });
+        unsafe { domain.state.release() };
     }
     drop(domains);
 }

@@ -72,5 +72,7 @@ pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
     provider.0.get()
 }
 
-/// Nothing is left once its objects are closed.
-extern "C" fn cleanup() {}
+/// libfabric's last call, before it unloads the library.
+extern "C" fn cleanup() {
+    progress::end_all();
+}

@@ -33,8 +33,7 @@ struct Fabric {
 struct Domain {
     fid: fid_domain,
     shared: Arc<Shared>,
-    /// Does what there is to do while the program computes.
-    helper: Option<Helper>,
+    _helper: Helper,
     _fabric: Arc<()>,
 }
 

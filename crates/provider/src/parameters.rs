@@ -46,7 +46,10 @@ const ALL: [(&CStr, &str); 9] = [
         "1: other processes want this core, so questions that find nothing give it away, and after some hundred of them \
              sleep for a millisecond at most (default: 0; `barewire run` sets it where ranks share cores)",
     ),
-    (PATIENCE, "seconds after which a peer that does not answer is given up (default: 10)"),
+    (
+        PATIENCE,
+        "seconds after which a peer that does not answer is given up; one whose program computes answers (default: 32)",
+    ),
     (
         LINK,
         "what carries frames: packet, which shares the interface, or xdp, which takes its first receive queue for one \
@@ -104,7 +107,7 @@ pub(crate) enum LinkKind {
 pub(crate) enum Progress {
     /// A helper thread.
     Auto,
-    /// Nobody.
+    /// Nobody; a helper thread only keeps connections alive.
     Manual,
 }
 
@@ -147,7 +150,7 @@ impl Parameters {
             waiting: parse(WAIT, read(WAIT), "spin, adaptive or block", waiting)?.unwrap_or_default(),
             broker: read(BROKER).map(PathBuf::from),
             gives_way: parse(YIELD, read(YIELD), "0 or 1", flag)?.unwrap_or_default(),
-            patience: parse(PATIENCE, read(PATIENCE), "a number of seconds above 0", seconds)?,
+            patience: parse(PATIENCE, read(PATIENCE), "a number of seconds, at most 3600", seconds)?,
             link: parse(LINK, read(LINK), "packet or xdp", link)?.unwrap_or_default(),
             progress: parse(PROGRESS, read(PROGRESS), "auto or manual", progress)?,
             tuned,
@@ -208,7 +211,8 @@ fn progress(value: &str) -> Option<Progress> {
 }
 
 fn seconds(value: &str) -> Option<Duration> {
-    Duration::try_from_secs_f64(value.parse().ok()?).ok().filter(|patience| !patience.is_zero())
+    let range = Duration::from_millis(1)..=Duration::from_secs(3600);
+    Duration::try_from_secs_f64(value.parse().ok()?).ok().filter(|patience| range.contains(patience))
 }
 
 #[cfg(test)]
@@ -229,6 +233,9 @@ mod tests {
         assert_eq!(one(c"eager", "0").unwrap().tuned, [("eager_bytes", 0)]);
         assert_eq!(one(LINK, "xdp").unwrap().link, LinkKind::Xdp);
         assert_eq!(one(PROGRESS, "manual").unwrap().progress, Some(Progress::Manual));
+        let help = ALL.iter().find(|(name, _)| *name == PATIENCE).unwrap().1;
+        let default = barewire_endpoint::Config::NOTICE_THE_DEAD_WITHIN.as_secs();
+        assert!(help.ends_with(&format!("(default: {default})")), "{help}");
         for (name, key, _) in TUNED {
             assert!(barewire_endpoint::Tuning::default().get(key).is_some(), "{name:?}");
         }
@@ -237,7 +244,7 @@ mod tests {
     #[test]
     fn a_value_that_cannot_be_meant_is_named_with_what_to_say_and_a_token_is_not_shown() {
         let wrong = [(WAIT, "spni"), (MTU, "-1"), (c"eager", "4k")].into_iter();
-        let more = [(PATIENCE, "0"), (PATIENCE, "nan"), (LINK, "dpdk"), (PROGRESS, "yes")];
+        let more = [(PATIENCE, "0"), (PATIENCE, "nan"), (PATIENCE, "1e9"), (LINK, "dpdk"), (PROGRESS, "yes")];
         for (name, value) in wrong.chain(more) {
             let error = one(name, value).unwrap_err().to_string();
             assert!(error.contains(value) && error.contains("say "), "{error}");

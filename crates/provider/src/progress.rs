@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Automatic progress: a thread that does what there is to do while the program computes, and stays out of its way
-//! while it asks by itself.
+//! A domain's helper thread. It keeps the peers' connections alive while the program computes, and with automatic
+//! progress does then all that there is to do; it stays out of the way of a program that asks by itself.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,10 +8,15 @@ use std::sync::{Arc, Weak};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use barewire_endpoint::Config;
+use nix::sys::signal::{SigSet, SigmaskHow};
+use parking_lot::Mutex;
+
 use crate::bell::Bell;
 use crate::bindings::*;
 use crate::edge::{Errno, Result};
 use crate::log::warning;
+use crate::parameters::Progress;
 use crate::state::Shared;
 
 /// A program that has not asked for so long is computing: less than a rendezvous of 64 KiB takes at 1 Gb/s.
@@ -21,50 +26,123 @@ const COMPUTES_AFTER: Duration = Duration::from_micros(200);
 const LOOK_AFTER_MAX: Duration = Duration::from_millis(2);
 /// The longest sleep, so that the thread sees that new endpoints came.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
+/// Peers are asked for a sign of life after a quarter of their patience, and twenty times in the rest.
+const LOOKS_IN_A_PATIENCE: u32 = 16;
+/// Between two looks that only keep alive; also a neighbour's first message may wait for so long.
+const KEEP_ALIVE_MAX: Duration = Duration::from_secs(1);
+/// Of the thread: locked memory counts it in.
+const STACK_BYTES: usize = 256 << 10;
+
+/// All that were started and may run, for [`end_all`].
+static ALL: Mutex<Vec<Weak<Control>>> = Mutex::new(Vec::new());
 
 /// The thread; it ends when this is dropped.
-pub(crate) struct Helper {
-    thread: Option<JoinHandle<()>>,
-    control: Arc<Control>,
-}
+pub(crate) struct Helper(Arc<Control>);
 
 struct Control {
+    thread: Mutex<Option<JoinHandle<()>>>,
     is_over: AtomicBool,
     bell: Bell,
+    /// Which has the thread; a child of it has none.
+    process: u32,
 }
 
 impl Helper {
-    pub fn start(shared: &Arc<Shared>) -> Result<Self> {
-        let control = Arc::new(Control { is_over: AtomicBool::new(false), bell: Bell::new()? });
+    pub fn start(shared: &Arc<Shared>, progress: Progress) -> Result<Self> {
+        let control = Arc::new(Control {
+            thread: Mutex::new(None),
+            is_over: AtomicBool::new(false),
+            bell: Bell::new()?,
+            process: shared.process,
+        });
         let (its, domain) = (control.clone(), Arc::downgrade(shared));
-        let builder = Builder::new().name("barewire".to_owned());
-        let thread = builder.spawn(move || run(&domain, &its)).map_err(|_| Errno(FI_EAGAIN))?;
-        Ok(Self { thread: Some(thread), control })
+        let run = move || match progress {
+            Progress::Auto => do_all(&domain, &its),
+            Progress::Manual => keep_alive(&domain, &its),
+        };
+        // The program's signals are for its own threads.
+        let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK).map_err(|error| Errno(error as u32))?;
+        let thread = Builder::new().name("barewire".to_owned()).stack_size(STACK_BYTES).spawn(run);
+        mask.thread_set_mask().map_err(|error| Errno(error as u32))?;
+        *control.thread.lock() = Some(thread.map_err(|_| Errno(FI_EAGAIN))?);
+        let mut all = ALL.lock();
+        all.retain(|control| control.strong_count() > 0);
+        all.push(Arc::downgrade(&control));
+        Ok(Self(control))
     }
 }
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        self.control.is_over.store(true, Ordering::Relaxed);
-        self.control.bell.ring();
-        if let Some(thread) = self.thread.take() {
-            // It has said what went wrong.
-            let _ = thread.join();
+        self.0.end();
+    }
+}
+
+/// Ends all threads, before their code is unloaded: the program did not close its domains.
+pub(crate) fn end_all() {
+    let all = std::mem::take(&mut *ALL.lock());
+    all.iter().filter_map(Weak::upgrade).for_each(|control| control.end());
+}
+
+impl Control {
+    fn end(&self) {
+        let Some(thread) = self.thread.lock().take() else { return };
+        if self.process != std::process::id() {
+            // It is the parent's: here it could be waited for without end.
+            std::mem::forget(thread);
+            return;
+        }
+        self.is_over.store(true, Ordering::Relaxed);
+        self.bell.ring();
+        // It has said what went wrong.
+        let _ = thread.join();
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    fn sleep(&self, others: &[RawFd], patience: Duration) {
+        self.bell.await_it();
+        self.bell.sleep(others, Some(patience));
+    }
+}
+
+/// Answers the peers of a program that has not asked since the last look, so that they do not take it for dead.
+fn keep_alive(domain: &Weak<Shared>, control: &Control) {
+    outrank_the_program();
+    let mut asked = None;
+    loop {
+        let Some(shared) = domain.upgrade() else { return };
+        if let Some(mut state) = shared.state.keep() {
+            if asked == Some(state.asked)
+                && let Err(Errno(error)) = state.progress()
+            {
+                warning!(FI_LOG_CORE, "peers are not answered any more while the program computes: error {error}");
+                return;
+            }
+            asked = Some(state.asked);
+        }
+        let patience = shared.parameters.patience.unwrap_or(Config::NOTICE_THE_DEAD_WITHIN);
+        drop(shared);
+        control.sleep(&[], (patience / LOOKS_IN_A_PATIENCE).min(KEEP_ALIVE_MAX));
+        if control.is_over() {
+            return;
         }
     }
 }
 
-fn run(domain: &Weak<Shared>, control: &Control) {
+/// Makes progress whenever the program does not.
+fn do_all(domain: &Weak<Shared>, control: &Control) {
     outrank_the_program();
     let mut others: Vec<RawFd> = Vec::new();
     let mut asked = None;
     let mut look_after = COMPUTES_AFTER;
-    while !control.is_over.load(Ordering::Relaxed) {
+    while !control.is_over() {
         let Some(shared) = domain.upgrade() else { return };
         let mut patience = look_after;
         others.clear();
-        {
-            let mut state = shared.state.lock();
+        if let Some(mut state) = shared.state.keep() {
             if asked == Some(state.asked) {
                 look_after = COMPUTES_AFTER;
                 if let Err(Errno(error)) = state.progress() {
@@ -83,8 +161,7 @@ fn run(domain: &Weak<Shared>, control: &Control) {
         }
         drop(shared);
         if !patience.is_zero() {
-            control.bell.await_it();
-            control.bell.sleep(&others, Some(patience));
+            control.sleep(&others, patience);
         }
     }
 }
@@ -107,6 +184,6 @@ fn outrank_the_program() {
     };
     if !is_done {
         let error = std::io::Error::last_os_error();
-        warning!(FI_LOG_CORE, "automatic progress has no priority above the program's, and may stand still: {error}");
+        warning!(FI_LOG_CORE, "the helper thread has no priority above the program's, and may stand still: {error}");
     }
 }

@@ -67,6 +67,12 @@ impl Queue {
     #[inline]
     pub fn push(&mut self, entry: Entry) {
         self.entries.push_back(entry);
+        self.wake();
+    }
+
+    /// Wakes who sleeps until something has ended.
+    #[inline]
+    pub fn wake(&mut self) {
         if std::mem::take(&mut self.is_armed) {
             self.bell.ring();
         }

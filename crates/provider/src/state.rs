@@ -44,6 +44,8 @@ pub(crate) struct State {
     pub leisure: Leisure,
     /// There was progress, or a neighbour's message without, since the last question that was answered without a look.
     has_looked: bool,
+    /// A thread of the program's has slept, or was told that it may.
+    pub has_sleepers: bool,
 }
 
 impl State {
@@ -57,6 +59,7 @@ impl State {
             asked: 0,
             leisure: Leisure::default(),
             has_looked: false,
+            has_sleepers: false,
         }
     }
 
@@ -96,11 +99,26 @@ impl State {
         if posted == Err(Errno::AGAIN) {
             self.progress_of(endpoint)?;
         }
+        if self.has_sleepers {
+            self.wake_sleepers();
+        }
         posted.map(|()| 0)
     }
 
+    /// What was posted may have ended at once, be due earlier than anything else, or have led to another peer.
     #[cold]
-    fn progress_of(&mut self, endpoint: usize) -> Result<()> {
+    fn wake_sleepers(&mut self) {
+        self.collect();
+        self.queues.iter_mut().for_each(Queue::wake);
+        self.counters.iter_mut().for_each(Counter::changed);
+    }
+
+    /// Makes progress with one endpoint.
+    ///
+    /// # Errors
+    /// As of [`progress`](Self::progress).
+    #[cold]
+    pub fn progress_of(&mut self, endpoint: usize) -> Result<()> {
         if self.endpoints[endpoint].progress(&mut self.queues, &self.vectors)? {
             self.counters.iter_mut().for_each(Counter::changed);
         }
@@ -188,6 +206,7 @@ impl Shared {
         // SAFETY: the object stays open while the program sleeps in a call on it, and so does its bell, which does not
         // move.
         let bell = unsafe { &*bell };
+        state.has_sleepers = true;
         bell.await_it();
         drop(state);
         Ok(Some(bell.sleep(others, left)))

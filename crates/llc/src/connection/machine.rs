@@ -477,7 +477,8 @@ impl Machine {
         }
         let is_stale = SequenceNumber::MODULUS - progress <= bounds::STALE_NR_MAX && self.touched;
         self.contradicted = self.contradicted.min(context.now);
-        let is_for_long = self.contradicted.after(self.parameters.stall_limit_ns) <= context.now;
+        let limit_ns = self.parameters.stall_limit_ns.min(bounds::STALL_LIMIT.as_nanos() as u64);
+        let is_for_long = self.contradicted.after(limit_ns) <= context.now;
         if is_stale && !is_for_long { Ok(false) } else { Err(FrmrInformation::Z) }
     }
 

@@ -17,7 +17,12 @@ impl State {
         }
         let peer = self.peers.at(id);
         let ending = if peer.is_broken && !peer.is_leaving { Ending::Violation } else { ending };
-        peer.disconnected();
+        let lost = (peer.has_lost && ending != Ending::Closed).then_some(ending);
+        peer.disconnected(lost);
+        // Who closes in good order has what it wanted.
+        if lost.is_some_and(|ending| ending != Ending::PeerClosed) {
+            self.fail(0, 0, Operation::Send, Failure::Peer { peer: id, ending });
+        }
         self.asked_to_announce.retain(|asked| *asked != id);
         self.fail_sends(id, ending);
         self.fail_accesses(id, Failure::Peer { peer: id, ending });

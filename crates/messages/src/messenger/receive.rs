@@ -244,9 +244,10 @@ impl<L: Link> Messenger<L> {
     /// Sees to it that a receive's only source is heard of if it is gone.
     #[inline]
     fn watch(&mut self, wanted: &Wanted) -> Result<(), PostError> {
-        if let Some(source) = wanted.source()
-            && self.state.peers.at(source).channel.is_none()
-        {
+        let Some(source) = wanted.source() else { return Ok(()) };
+        let peer = self.state.peers.at(source);
+        peer.tell_of_loss()?;
+        if peer.channel.is_none() {
             self.connect(source)?;
         }
         Ok(())

@@ -4,7 +4,7 @@
 use barewire_endpoint::{ChannelId, HEAD_MAX};
 use barewire_link::Link;
 
-use super::{Messenger, OF_ACCESS, OF_DATA, OF_NO_SEND, OF_SERVED, State, of_no_send};
+use super::{Messenger, OF_ACCESS, OF_DATA, OF_NO_SEND, OF_SERVED, State, WAS_COMPLETED, of_no_send};
 use crate::completion::{Failure, Operation, Outcome, PostError};
 use crate::header::{Header, Label};
 use crate::memory::{Origin, Part};
@@ -217,7 +217,8 @@ impl<L: Link> Messenger<L> {
     /// And for one more operation.
     #[inline]
     pub(super) fn room_to_post(&mut self, to: PeerId) -> Result<ChannelId, PostError> {
-        let peer = self.state.peers.get(to).filter(|peer| !peer.is_leaving).ok_or(PostError::NoSuchPeer)?;
+        let peer = self.state.peers.get_mut(to).filter(|peer| !peer.is_leaving).ok_or(PostError::NoSuchPeer)?;
+        peer.tell_of_loss()?;
         if self.state.sends.len() >= self.state.config.sends || peer.is_broken || peer.has_backlog {
             return Err(PostError::Full);
         }
@@ -277,7 +278,7 @@ impl<L: Link> Messenger<L> {
         if may_go && self.endpoint.send_at_once(channel, head, body) {
             self.at_once += 1;
         } else {
-            self.endpoint.send(channel, head, body, of_no_send(to)).map_err(|_| PostError::Full)?;
+            self.endpoint.send(channel, head, body, of_no_send(to) | WAS_COMPLETED).map_err(|_| PostError::Full)?;
             self.state.peers.at(to).under_way[USUAL] += 1;
         }
         self.state.complete(options.context, options.note, Outcome::Sent, options.is_silent);
@@ -402,7 +403,9 @@ impl State {
         if context & (OF_NO_SEND | OF_ACCESS | OF_SERVED) != 0 {
             match context {
                 _ if context & OF_NO_SEND != 0 => {
-                    self.peers.at(PeerId::from_number(context as u32)).under_way[USUAL] -= 1;
+                    let peer = self.peers.at(PeerId::from_number(context as u32));
+                    peer.under_way[USUAL] -= 1;
+                    peer.has_lost |= !is_sent && context & WAS_COMPLETED != 0;
                 }
                 _ if context & OF_ACCESS != 0 => self.access_handed_over(context & !OF_ACCESS),
                 _ => self.served_handed_over(context & !OF_SERVED),

@@ -80,9 +80,9 @@ impl Endpoint {
                     entry.length = room as usize;
                     entry.lost = (length - room) as usize;
                 }
-                // An injected message is told of nowhere, and programs do not expect it: what comes next fails as well.
+                // It was completed when it was copied; the next operation for this peer says so.
                 if operation != Operation::Receive && note == 0 {
-                    warning!(FI_LOG_EP_DATA, "an injected message is lost: {failure}");
+                    warning!(FI_LOG_EP_DATA, "a message that was told to have been sent is lost: {failure}");
                     return;
                 }
                 if operation == Operation::Receive {

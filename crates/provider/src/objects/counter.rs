@@ -229,6 +229,7 @@ pub(crate) unsafe fn trywait(cntr: *mut fid_cntr) -> Result<()> {
     }
     let mut others = Vec::new();
     let Some(patience) = state.prepare_to_sleep(None, &mut others)? else { return Err(Errno::AGAIN) };
+    state.has_sleepers = true;
     state.counters[counter.number].is_armed = true;
     state.counters[counter.number].set.as_mut().ok_or(Errno::INVALID)?.arm(&others, patience)
 }

@@ -90,24 +90,26 @@ pub(crate) unsafe fn open(
             Errno::LINK_IS_DOWN
         })?;
         let interface = interface.into_iter().next().ok_or(Errno::NO_DATA)?;
-        let has_helper = match parameters.progress {
-            Some(progress) => progress == Progress::Auto,
-            None => attributes.data_progress == FI_PROGRESS_AUTO,
+        let progress = parameters.progress.unwrap_or(match attributes.data_progress {
+            FI_PROGRESS_AUTO => Progress::Auto,
+            _ => Progress::Manual,
+        });
+        let state = if attributes.threading == FI_THREAD_DOMAIN && progress == Progress::Manual {
+            // SAFETY: the program promises to have one thread here at a time, and the helper comes as a keeper.
+            unsafe { Lock::serial(State::new()) }
+        } else {
+            Lock::shared(State::new())
         };
-        let is_serial = attributes.threading == FI_THREAD_DOMAIN;
-        // SAFETY: with FI_THREAD_DOMAIN, and no helper, the program promises to have one thread here at a time.
-        let state = unsafe { Lock::new(State::new(), !is_serial || has_helper) };
-        let progress = if has_helper { Progress::Auto } else { Progress::Manual };
         let (name, mtu, waiting) = (&interface.name, interface.mtu, parameters.waiting);
         info!(FI_LOG_DOMAIN, "{name}: MTU {mtu}, waiting {waiting:?}, progress {progress:?}");
         let shared = Arc::new(Shared { state, interface, parameters, used: Arc::new(()), process: std::process::id() });
         fork::watch(&shared)?;
-        let helper = has_helper.then(|| Helper::start(&shared)).transpose()?;
+        let helper = Helper::start(&shared, progress)?;
         let fid = new_fid(FI_CLASS_DOMAIN, context, &FID_OPS);
         let fid = fid_domain { fid, ops: (&raw const OPS).cast_mut(), mr: (&raw const region::OPS).cast_mut() };
         // SAFETY: the caller's promise.
         let held = unsafe { share(fabric) };
-        let domain = Box::into_raw(Box::new(Domain { fid, shared, helper, _fabric: held }));
+        let domain = Box::into_raw(Box::new(Domain { fid, shared, _helper: helper, _fabric: held }));
         // SAFETY: the caller's promise.
         unsafe { *made = domain.cast() };
         Ok(())
@@ -122,11 +124,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
             return Err(Errno::BUSY);
         }
         // SAFETY: made by `open`; the program does not use it any more.
-        let mut domain = unsafe { Box::from_raw(fid.cast::<Domain>()) };
-        if domain.shared.process != std::process::id() {
-            // The thread is the parent's: none here could be waited for.
-            std::mem::forget(domain.helper.take());
-        }
+        drop(unsafe { Box::from_raw(fid.cast::<Domain>()) });
         Ok(())
     })
 }

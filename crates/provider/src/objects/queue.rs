@@ -266,6 +266,7 @@ pub(crate) unsafe fn trywait(cq: *mut fid_cq) -> Result<()> {
     }
     let mut others = Vec::new();
     let Some(patience) = state.prepare_to_sleep(None, &mut others)? else { return Err(Errno::AGAIN) };
+    state.has_sleepers = true;
     state.queues[queue.number].is_armed = true;
     state.queues[queue.number].set.as_mut().ok_or(Errno::INVALID)?.arm(&others, patience)
 }

@@ -128,7 +128,7 @@ impl EndpointFid {
     #[inline]
     unsafe fn receive(&self, receive: &Incoming<'_>, flags: Flags) -> Result<isize> {
         let mut state = self.shared.state.lock();
-        let State { endpoints, vectors, queues, .. } = &mut *state;
+        let State { endpoints, vectors, .. } = &mut *state;
         let endpoint = &mut endpoints[self.number];
         let source = match receive.from {
             UNSPECIFIED => None,
@@ -146,18 +146,20 @@ impl EndpointFid {
             is_silent: flags & FI_COMPLETION == 0,
         };
         if flags & (FI_PEEK | FI_CLAIM | FI_DISCARD) != 0 {
-            endpoint.progress(queues, vectors)?;
+            state.progress_of(self.number)?;
+            let State { endpoints, vectors, queues, .. } = &mut *state;
+            let endpoint = &mut endpoints[self.number];
             // SAFETY: the caller's promise.
             let told = unsafe { endpoint.look_ahead(wanted, receive, flags, options, vectors) }?;
             if let (Some(entry), Some(bound)) = (told, endpoint.receive) {
                 queues[bound.queue].push(entry);
             }
-            return Ok(0);
+            return state.posted(self.number, Ok(()));
         }
         if flags & FI_MULTI_RECV == 0 {
             // SAFETY: the caller's promise.
             unsafe { endpoint.wire()?.receive(wanted, receive.parts, options) }?;
-            return Ok(0);
+            return state.posted(self.number, Ok(()));
         }
         let [part] = receive.parts else { return Err(Errno::INVALID) };
         endpoint.many_numbered += 1;
@@ -168,7 +170,7 @@ impl EndpointFid {
         // SAFETY: the caller's promise.
         unsafe { reliable(&mut endpoint.wire)?.receive_many(wanted, receive.parts, least, options) }?;
         endpoint.many.push(Many { number, context: receive.context, base: part.address });
-        Ok(0)
+        state.posted(self.number, Ok(()))
     }
 }
 
