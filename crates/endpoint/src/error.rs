@@ -66,7 +66,7 @@ pub enum SendError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ConnectError {
     /// As many channels as were configured.
-    #[error("no room for a channel to {0}: raise the number of channels")]
+    #[error("no room for a channel to {0}: raise how many there may be")]
     Full(Address),
 }
 

@@ -87,6 +87,7 @@ pub(crate) fn open(interface: &Interface, parameters: &Parameters) -> Result<End
             config.notice_the_dead_within(patience);
             config.local_patience = patience;
         }
+        config.channels = parameters.peers.unwrap_or(config.channels);
         // Who answers is alive, however long its program computes and takes nothing.
         config.connection.stall_limit = STALL_LIMIT;
         match Endpoint::open(link, config, Some(interface.mtu)) {

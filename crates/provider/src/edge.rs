@@ -42,7 +42,10 @@ impl From<PostError> for Errno {
     fn from(error: PostError) -> Self {
         match error {
             PostError::Full => Self::AGAIN,
-            PostError::NoChannel(_) => Self::NO_MEMORY,
+            PostError::NoChannel(error) => {
+                warning!(FI_LOG_EP_DATA, "{error} (FI_BAREWIRE_PEERS)");
+                Self::NO_MEMORY
+            }
             PostError::Lost(ending) => of_ending(ending),
             PostError::TooLong { .. } => Self(libc::EMSGSIZE as u32),
             PostError::NoSuchPeer | PostError::NoSuchClaim | PostError::NoSuchAtomic => Self::INVALID,

@@ -17,11 +17,12 @@ const WAIT: &CStr = c"wait";
 const BROKER: &CStr = c"broker";
 const YIELD: &CStr = c"yield";
 const PATIENCE: &CStr = c"patience";
+const PEERS: &CStr = c"peers";
 const LINK: &CStr = c"link";
 const PROGRESS: &CStr = c"progress";
 
 /// Name and help of each, in the order in which they are shown.
-const ALL: [(&CStr, &str); 9] = [
+const ALL: [(&CStr, &str); 10] = [
     (
         INTERFACE,
         "the Ethernet interface to use (default: each that is up, in the order of their numbers; without any, lo)",
@@ -50,6 +51,7 @@ const ALL: [(&CStr, &str); 9] = [
         PATIENCE,
         "seconds after which a peer that does not answer is given up; one whose program computes answers (default: 32)",
     ),
+    (PEERS, "processes that one can have connections to at once, 1 to 32768 (default: 1024)"),
     (
         LINK,
         "what carries frames: packet, which shares the interface, or xdp, which takes its first receive queue for one \
@@ -88,6 +90,7 @@ pub(crate) struct Parameters {
     pub broker: Option<PathBuf>,
     pub gives_way: bool,
     pub patience: Option<Duration>,
+    pub peers: Option<u16>,
     pub link: LinkKind,
     pub progress: Option<Progress>,
     /// Values of the tuning file, by their names in it.
@@ -151,6 +154,7 @@ impl Parameters {
             broker: read(BROKER).map(PathBuf::from),
             gives_way: parse(YIELD, read(YIELD), "0 or 1", flag)?.unwrap_or_default(),
             patience: parse(PATIENCE, read(PATIENCE), "a number of seconds, at most 3600", seconds)?,
+            peers: parse(PEERS, read(PEERS), "a number from 1 to 32768", peers)?,
             link: parse(LINK, read(LINK), "packet or xdp", link)?.unwrap_or_default(),
             progress: parse(PROGRESS, read(PROGRESS), "auto or manual", progress)?,
             tuned,
@@ -215,6 +219,10 @@ fn seconds(value: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(value.parse().ok()?).ok().filter(|patience| range.contains(patience))
 }
 
+fn peers(value: &str) -> Option<u16> {
+    value.parse().ok().filter(|peers| (1..=32768).contains(peers))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,9 +241,14 @@ mod tests {
         assert_eq!(one(c"eager", "0").unwrap().tuned, [("eager_bytes", 0)]);
         assert_eq!(one(LINK, "xdp").unwrap().link, LinkKind::Xdp);
         assert_eq!(one(PROGRESS, "manual").unwrap().progress, Some(Progress::Manual));
-        let help = ALL.iter().find(|(name, _)| *name == PATIENCE).unwrap().1;
-        let default = barewire_endpoint::Config::NOTICE_THE_DEAD_WITHIN.as_secs();
-        assert!(help.ends_with(&format!("(default: {default})")), "{help}");
+        for (name, default) in [
+            (PATIENCE, barewire_endpoint::Config::NOTICE_THE_DEAD_WITHIN.as_secs()),
+            (PEERS, u64::from(barewire_endpoint::Config::CHANNELS)),
+        ] {
+            let help = ALL.iter().find(|(of, _)| *of == name).unwrap().1;
+            assert!(help.ends_with(&format!("(default: {default})")), "{help}");
+        }
+        assert_eq!(one(PEERS, "4096").unwrap().peers, Some(4096));
         for (name, key, _) in TUNED {
             assert!(barewire_endpoint::Tuning::default().get(key).is_some(), "{name:?}");
         }
@@ -244,7 +257,8 @@ mod tests {
     #[test]
     fn a_value_that_cannot_be_meant_is_named_with_what_to_say_and_a_token_is_not_shown() {
         let wrong = [(WAIT, "spni"), (MTU, "-1"), (c"eager", "4k")].into_iter();
-        let more = [(PATIENCE, "0"), (PATIENCE, "nan"), (PATIENCE, "1e9"), (LINK, "dpdk"), (PROGRESS, "yes")];
+        let more =
+            [(PATIENCE, "0"), (PATIENCE, "nan"), (PATIENCE, "1e9"), (PEERS, "0"), (LINK, "dpdk"), (PROGRESS, "yes")];
         for (name, value) in wrong.chain(more) {
             let error = one(name, value).unwrap_err().to_string();
             assert!(error.contains(value) && error.contains("say "), "{error}");
