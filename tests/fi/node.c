@@ -199,11 +199,11 @@ const char *log_end(void) {
 }
 
 // Groups of cases that need no other process; without an argument they are listed.
-#define CASES_ALONE 6
+#define CASES_ALONE 7
 
 int main(int count, char **arguments) {
   const struct test *groups[] = {info_cases, message_cases,  waiting_cases, memory_cases,
-                                 life_cases, datagram_cases, peer_cases};
+                                 life_cases, datagram_cases, sibling_cases, peer_cases};
   setvbuf(stdout, NULL, _IOLBF, 0);
   for (size_t group = 0; group < sizeof groups / sizeof *groups; group++)
     for (const struct test *test = groups[group]; test->name; test++) {

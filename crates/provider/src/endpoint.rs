@@ -83,6 +83,9 @@ pub(crate) const OF_MANY: u64 = 1 << 63;
 const NOBODY: u32 = u32::MAX;
 /// Of the smallest memory for many messages that is left, as long as nobody says.
 const LEAST: usize = 64;
+/// Endpoints of one thread that have had so many turns, for so long, and sent nothing have nothing more for each other.
+const STILL_TURNS: u32 = 1000;
+const STILL: Duration = Duration::from_millis(50);
 
 impl Endpoint {
     /// One that is bound to nothing.
@@ -134,7 +137,11 @@ impl Endpoint {
     }
 
     /// Sends what there is to send and takes leave of all peers, for `patience` at most.
-    pub fn finish(&mut self, patience: Duration) {
+    ///
+    /// The domain's other endpoints, at the addresses `siblings`, get on meanwhile by `progress`, which says whether they
+    /// have nothing to send. What is still under way to one of them or to this one itself when nothing moves any more
+    /// waits for the program, which waits for this call: it is given up.
+    pub fn finish(&mut self, patience: Duration, siblings: &[Address], mut progress: impl FnMut() -> bool) {
         let mut messenger = match self.wire.take() {
             Some(Wire::Reliable(messenger)) => messenger,
             Some(Wire::Unreliable(datagrams)) => {
@@ -146,7 +153,7 @@ impl Endpoint {
             None => return,
         };
         let until = Instant::now() + patience;
-        let mut peers = 0;
+        let (mut still_since, mut still_turns) = (Instant::now(), 0);
         while Instant::now() < until {
             match messenger.settle() {
                 Ok(true) => break,
@@ -155,11 +162,16 @@ impl Endpoint {
             }
             // Nobody is told any more.
             while messenger.poll().is_some() {}
+            if !progress() || !messenger.owes_nothing() {
+                (still_since, still_turns) = (Instant::now(), 0);
+            }
+            still_turns += 1;
+            if still_turns > STILL_TURNS && still_since.elapsed() > STILL {
+                let own = messenger.address();
+                leave(&mut messenger, |address| address == own || siblings.contains(&address));
+            }
         }
-        while messenger.address_of(PeerId::from_number(peers)).is_some() {
-            messenger.close(PeerId::from_number(peers));
-            peers += 1;
-        }
+        leave(&mut messenger, |_| true);
         // What is said last is said in the next steps; an answer is not waited for.
         for _ in 0..3 {
             let _ = messenger.settle();
@@ -218,6 +230,10 @@ impl Endpoint {
             of(FI_REMOTE_READ, (counts.read_by_peers, 0)),
         ];
         all.into_iter().fold((0, 0), |sum, (worked, failed)| (sum.0 + worked, sum.1 + failed))
+    }
+
+    pub fn address(&self) -> Option<Address> {
+        self.wire.as_ref().map(Wire::address)
     }
 
     pub fn uses(&self, vector: usize) -> bool {
@@ -303,4 +319,11 @@ impl Endpoint {
         self.remember_source(peer, place as fi_addr_t);
         place as fi_addr_t
     }
+}
+
+/// Ends the channels to peers at these addresses.
+fn leave(messenger: &mut Reliable, is_meant: impl Fn(Address) -> bool) {
+    let known = (0..).map(PeerId::from_number).map_while(|peer| Some((peer, messenger.address_of(peer)?)));
+    let meant: Vec<PeerId> = known.filter(|(_, address)| is_meant(*address)).map(|(peer, _)| peer).collect();
+    meant.into_iter().for_each(|peer| messenger.close(peer));
 }

@@ -150,7 +150,12 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
                 }
                 // What a process has of its parent's is not its own to end.
                 if ep.shared.process == std::process::id() {
-                    endpoint.finish(PATIENCE);
+                    let siblings: Vec<_> = state.endpoints.iter().filter_map(Endpoint::address).collect();
+                    endpoint.finish(PATIENCE, &siblings, || {
+                        // What is wrong with the link is said when their queues are read.
+                        let _ = state.progress();
+                        state.endpoints.iter().all(Endpoint::owes_nothing)
+                    });
                 } else {
                     std::mem::forget(endpoint);
                 }
