@@ -149,8 +149,57 @@ static void order_of_closing_is_kept(char **arguments) {
   node_close(&node);
 }
 
+// What was bound first stays, and is free again once the endpoint is closed.
+static void a_second_binding_is_refused(char **arguments) {
+  (void)arguments;
+  struct node node;
+  node_open(&node, (struct wish){0});
+  struct fi_av_attr vectors = {.type = FI_AV_TABLE};
+  struct fi_cq_attr queues = {.format = FI_CQ_FORMAT_TAGGED};
+  struct fid_av *first, *second;
+  struct fid_cq *one, *other;
+  struct fid_ep *ep;
+  WORKS(fi_av_open(node.domain, &vectors, &first, NULL));
+  WORKS(fi_av_open(node.domain, &vectors, &second, NULL));
+  WORKS(fi_cq_open(node.domain, &queues, &one, NULL));
+  WORKS(fi_cq_open(node.domain, &queues, &other, NULL));
+  WORKS(fi_endpoint(node.domain, node.info, &ep, NULL));
+  WORKS(fi_ep_bind(ep, &first->fid, 0));
+  GIVES(-FI_EINVAL, fi_ep_bind(ep, &second->fid, 0));
+  GIVES(-FI_EINVAL, fi_ep_bind(ep, &first->fid, 0));
+  WORKS(fi_ep_bind(ep, &one->fid, FI_RECV));
+  GIVES(-FI_EINVAL, fi_ep_bind(ep, &other->fid, FI_TRANSMIT | FI_RECV));
+  WORKS(fi_ep_bind(ep, &one->fid, FI_TRANSMIT));
+  // Nobody uses what was refused.
+  WORKS(fi_close(&second->fid));
+  WORKS(fi_close(&other->fid));
+  GIVES(-FI_EBUSY, fi_close(&first->fid));
+  GIVES(-FI_EBUSY, fi_close(&one->fid));
+  // A message to itself, by the first of each.
+  WORKS(fi_enable(ep));
+  GIVES(-FI_EOPBADSTATE, fi_ep_bind(ep, &node.av->fid, 0));
+  char name[64], in[8];
+  size_t bytes = sizeof name;
+  fi_addr_t itself;
+  WORKS(fi_getname(&ep->fid, name, &bytes));
+  GIVES(1, fi_av_insert(first, name, 1, &itself, 0, NULL));
+  WORKS(fi_recv(ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, in));
+  WORKS(fi_send(ep, "message", 8, NULL, itself, NULL));
+  struct fi_cq_tagged_entry entry;
+  double until = now_s() + 10;
+  for (int ended = 0; ended < 2; ended += fi_cq_read(one, &entry, 1) == 1) CHECK(now_s() < until, "%d ended", ended);
+  WORKS(fi_close(&ep->fid));
+  WORKS(fi_close(&first->fid));
+  WORKS(fi_close(&one->fid));
+  node_close(&node);
+}
+
 const struct test info_cases[] = {
-    {"hints_that_cannot_be_met", hints_that_cannot_be_met},     {"addresses_of_others", addresses_of_others},
-    {"buffers_that_are_too_small", buffers_that_are_too_small}, {"no_layer_comes_between", no_layer_comes_between},
-    {"order_of_closing_is_kept", order_of_closing_is_kept},     {NULL, NULL},
+    {"hints_that_cannot_be_met", hints_that_cannot_be_met},
+    {"addresses_of_others", addresses_of_others},
+    {"buffers_that_are_too_small", buffers_that_are_too_small},
+    {"no_layer_comes_between", no_layer_comes_between},
+    {"order_of_closing_is_kept", order_of_closing_is_kept},
+    {"a_second_binding_is_refused", a_second_binding_is_refused},
+    {NULL, NULL},
 };

@@ -182,21 +182,22 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
             // SAFETY: the class says what it is.
             let queue = unsafe { queue::number_of(other, shared) }.ok_or(Errno::INVALID)?;
             let bound = Bound { queue, is_selective: flags & FI_SELECTIVE_COMPLETION != 0 };
-            for (flag, place) in [(FI_TRANSMIT, &mut endpoint.transmit), (FI_RECV, &mut endpoint.receive)] {
-                if flags & flag != 0 {
-                    if place.is_some() {
-                        return Err(Errno::INVALID);
-                    }
-                    *place = Some(bound);
-                    state.queues[queue].users += 1;
-                }
+            let places = [(FI_TRANSMIT, &mut endpoint.transmit), (FI_RECV, &mut endpoint.receive)];
+            let mut wanted: Vec<_> = places.into_iter().filter(|(flag, _)| flags & flag != 0).collect();
+            if wanted.iter().any(|(_, place)| place.is_some()) {
+                return Err(Errno::INVALID);
+            }
+            for (_, place) in &mut wanted {
+                **place = Some(bound);
+                state.queues[queue].users += 1;
             }
         } else if class == FI_CLASS_AV as usize {
             // SAFETY: as above.
             let vector = unsafe { vector::number_of(other, shared) }.ok_or(Errno::INVALID)?;
-            if endpoint.vector.replace(vector).is_some() {
+            if endpoint.vector.is_some() {
                 return Err(Errno::INVALID);
             }
+            endpoint.vector = Some(vector);
             state.vectors[vector].users += 1;
         } else if class == FI_CLASS_CNTR as usize {
             // SAFETY: as above.
