@@ -5,14 +5,17 @@ Each case runs in a network namespace of its own: once over the loopback interfa
 once with its endpoints on the two ends of a veth pair, where all goes by frames.
 """
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from broker_site import ALICE, BOB, Site
 from conftest import ROOT, stand_up
 from mpi_libraries import needs
 
@@ -100,6 +103,19 @@ def in_lab(lab: Lab, host: str, command: list[str], **environment: str) -> "subp
     return lab.popen(host, command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=settings)
 
 
+def await_line(process: "subprocess.Popen[str]", pattern: str, seconds: float = 30) -> None:
+    """Read what a program says until a line is this; one that does not say it in time is ended."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    with contextlib.ExitStack() as after:
+        timer = threading.Timer(seconds, process.kill)
+        after.callback(timer.cancel)
+        timer.start()
+        while not lines or not re.fullmatch(pattern, lines[-1].rstrip("\n")):
+            lines.append(process.stdout.readline())
+            assert lines[-1], f"never said {pattern}: " + "".join(lines)[-2000:]
+
+
 def ended_well(process: "subprocess.Popen[str]", seconds: float = 60) -> None:
     output, _ = process.communicate(timeout=seconds)
     assert process.returncode == 0 and ": right" in output, output[-2000:]
@@ -114,6 +130,79 @@ def test_a_killed_peer_is_noticed_in_time_and_others_are_undisturbed(program: st
     assert peers[0].wait(timeout=10) == -9
     peers[0].communicate()
     ended_well(peers[1])
+
+
+@pytest.mark.parametrize("host", ["h1", "h2"])
+def test_a_server_that_is_started_again_is_heard_again(program: str, lab: Lab, host: str) -> None:
+    """At the same address, since its process has the same number again: on the same host, and over the wire."""
+    doors = [str(lab.directory / "first"), str(lab.directory / "second")]
+
+    def serving(door: str) -> "subprocess.Popen[str]":
+        alone = ["unshare", "--pid", "--fork", "--kill-child"]
+        return in_lab(lab, host, [*alone, program, "serve", door], FI_BAREWIRE_PATIENCE="2")
+
+    first = serving(doors[0])
+    client = in_lab(lab, "h1", [program, "a_peer_that_is_started_again", *doors], FI_BAREWIRE_PATIENCE="2")
+    await_line(client, "over")
+    first.communicate(timeout=10)
+    second = serving(doors[1])
+    ended_well(client)
+    ended_well(second)
+
+
+@pytest.mark.parametrize("waiting", ["spin", "block"])
+def test_a_link_that_goes_down_in_mid_transfer_is_told_at_both_ends(program: str, lab: Lab, waiting: str) -> None:
+    """By -FI_ENETDOWN where it went down, and by failed operations at the other end; both within the patience."""
+    door, settings = str(lab.directory / "door"), {"FI_BAREWIRE_PATIENCE": "2", "FI_BAREWIRE_WAIT": waiting}
+    case = [program, "a_link_that_goes_down", door]
+    far = in_lab(lab, "h2", [*case, "answer", "theirs"], **settings)
+    near = in_lab(lab, "h1", [*case, "call", "mine"], **settings)
+    await_line(near, "under way")
+    await_line(far, "under way")
+    lab.set_link("h1", up=False)
+    ended_well(near, seconds=20)
+    ended_well(far, seconds=20)
+
+
+TWO_SAPS = f"""
+[[allow]]
+users = [{ALICE}, {BOB}]
+interfaces = ["eth0"]
+saps = ["0x10", "0x14"]
+at_most = 4
+"""
+
+
+def test_an_ordinary_user_exchanges_messages_through_the_broker(program: str, nothing_left: None, site: Site) -> None:
+    """Two processes without any capability, at the two ends of a wire.
+
+    A service access point that is taken leads to the next, until all that the policy has are taken.
+    """
+    (site.directory / "policy.toml").write_text(TWO_SAPS)
+    site.end("h1")
+    for host in ("h1", "h2"):
+        site.serve(host)
+    provider, control = site.directory / "libfabric", site.directory / "control"
+    provider.mkdir()
+    control.mkdir()
+    control.chmod(0o777)
+    shutil.copy(BUILT_PROVIDER / "libbarewire-fi.so", provider)
+    case = shutil.copy(program, site.directory)
+
+    def started(host: str, user: int, role: str) -> "subprocess.Popen[str]":
+        command = site.as_user(user, case, "there_and_back", str(control / "door"), role)
+        places = {"FI_PROVIDER_PATH": str(provider), "FI_BAREWIRE_BROKER": site.path(host)}
+        return in_lab(site.lab, host, command, **places)
+
+    with site.holding(BOB, 0x10):
+        answering = started("h1", ALICE, "answer")
+        await_line(answering, r"at fi_barewire://[0-9a-f:]{17}/0x14")
+        refused = started("h1", BOB, "call")
+        output, _ = refused.communicate(timeout=20)
+        assert refused.returncode != 0 and "service access points of eth0 are taken" in output, output[-2000:]
+        calling = started("h2", ALICE, "call")
+        ended_well(calling)
+        ended_well(answering)
 
 
 def available_bytes() -> int:

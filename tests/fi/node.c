@@ -119,7 +119,7 @@ void turn(void) {
     if (nodes[place]) take(nodes[place]);
 }
 
-static struct ended any(struct node *node) {
+struct ended any(struct node *node) {
   for (double until = now_s() + PATIENCE_S; !node->count; turn()) CHECK(now_s() < until, "nothing ends");
   struct ended ended = node->ended[node->first];
   node->first = (node->first + 1) % node->room;

@@ -89,6 +89,8 @@ fi_addr_t node_know(struct node *node, const struct node *peer);
 void turn(void);
 // The next operation of a node that has ended; of one that has not worked only if `error` says which.
 struct ended next(struct node *node);
+// Whether it has worked or not.
+struct ended any(struct node *node);
 struct ended next_error(struct node *node, int error);
 // Nothing has ended for so long.
 void nothing(struct node *node, double seconds);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // Other processes, on this host or on another: they exchange addresses by a Unix socket, which lab hosts share.
 #define _GNU_SOURCE
+#include <errno.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -167,9 +168,133 @@ static void one_message(char **arguments) {
   node_close(&node);
 }
 
+// Messages there and back between two processes; says where this one is.
+static void there_and_back(char **arguments) {
+  struct node node;
+  node_open(&node, (struct wish){0});
+  char text[64];
+  size_t room = sizeof text;
+  printf("at %s\n", fi_av_straddr(node.av, node.name, text, &room));
+  int calls = !strcmp(arguments[1], "call");
+  int socket = calls ? call(arguments[0]) : answer(arguments[0]);
+  fi_addr_t peer = exchange_names(&node, socket);
+  static const size_t lengths[] = {0, 8, 1000, 16385, LONG};
+  static char out[LONG], in[LONG];
+  for (uint64_t turns = 0; turns < 50; turns++) {
+    size_t length = lengths[turns % 5];
+    WORKS(fi_trecv(node.ep, in, length, NULL, peer, turns, 0, in));
+    fill(out, length, 2 * turns + (uint64_t)calls);
+    if (!calls) CHECK(next(&node).entry.op_context == in);
+    POSTS(fi_tsend(node.ep, out, length, NULL, peer, turns, out));
+    next(&node);
+    if (calls) next(&node);
+    CHECK(is_filled(in, length, 2 * turns + (uint64_t)!calls), "%zu bytes", length);
+  }
+  node_close(&node);
+}
+
+static void ping(struct node *node, fi_addr_t peer, uint64_t seed) {
+  static char out[64], in[64];
+  fill(out, sizeof out, seed);
+  WORKS(fi_trecv(node->ep, in, sizeof in, NULL, peer, PING, 0, in));
+  POSTS(fi_tinject(node->ep, out, sizeof out, peer, PING));
+  CHECK(next(node).entry.op_context == in && is_filled(in, sizeof in, seed));
+}
+
+// A server is killed, and another started, which may be at the same address: what was under way fails, what is new
+// works.
+static void a_peer_that_is_started_again(char **arguments) {
+  double patience = atof(getenv("FI_BAREWIRE_PATIENCE"));
+  struct node node;
+  node_open(&node, (struct wish){0});
+  int socket = call(arguments[0]);
+  struct ucred server;
+  socklen_t length = sizeof server;
+  CHECK(!getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &server, &length) && server.pid > 1);
+  fi_addr_t peer = exchange_names(&node, socket);
+  ping(&node, peer, 1);
+  static char out[LONG], never[8];
+  WORKS(fi_trecv(node.ep, never, sizeof never, NULL, peer, NEVER, 0, never));
+  // Nobody receives it.
+  POSTS(fi_tsend(node.ep, out, sizeof out, NULL, peer, NEVER, out));
+  nothing(&node, 0.1);
+  CHECK(!kill(server.pid, SIGKILL));
+  double killed = now_s();
+  for (int failed = 0; failed < 2; failed++) {
+    struct ended ended = any(&node);
+    CHECK(ended.error == FI_ECONNRESET || ended.error == EHOSTUNREACH, "%s", fi_strerror(ended.error));
+  }
+  CHECK(now_s() < killed + patience * 1.25 + 0.5, "%.3f s", now_s() - killed);
+  puts("over");
+  close(socket);
+
+  uint8_t name[sizeof node.name];
+  size_t room = sizeof name, other_room = sizeof name;
+  WORKS(fi_av_lookup(node.av, peer, name, &room));
+  socket = call(arguments[1]);
+  fi_addr_t again = exchange_names(&node, socket);
+  uint8_t other[sizeof node.name];
+  WORKS(fi_av_lookup(node.av, again, other, &other_room));
+  CHECK(room == other_room && !memcmp(name, other, room), "the server is at another address");
+  for (uint64_t turns = 0; turns < 100; turns++) ping(&node, again, turns);
+  POSTS(fi_tsend(node.ep, out, sizeof out, NULL, again, BULK, out));
+  CHECK(next(&node).entry.op_context == out);
+  close(socket);
+  node_close(&node);
+}
+
+// Long messages both ways until the link goes down at one end. That one's queue says so, also to who sleeps in it; the
+// other's operations fail.
+static void a_link_that_goes_down(char **arguments) {
+  double patience = atof(getenv("FI_BAREWIRE_PATIENCE"));
+  int calls = !strcmp(arguments[1], "call"), is_mine = !strcmp(arguments[2], "mine");
+  struct node node;
+  node_open(&node, (struct wish){.wait = FI_WAIT_UNSPEC});
+  fi_addr_t peer = exchange_names(&node, calls ? call(arguments[0]) : answer(arguments[0]));
+  enum {
+    SENDS = 3
+  };
+  static char out[LONG], in[LONG], never[8];
+  int sends = 0, ended = 0, failed = 0, is_told = 0;
+  WORKS(fi_trecv(node.ep, never, sizeof never, NULL, peer, NEVER, 0, never));
+  WORKS(fi_trecv(node.ep, in, sizeof in, NULL, peer, BULK, 0, in));
+  for (double last = now_s();;) {
+    CHECK(now_s() < last + patience * 1.25 + 5, "%d ended, %d failed", ended, failed);
+    while (sends < SENDS && !failed && !fi_tsend(node.ep, out, sizeof out, NULL, peer, BULK, out)) sends++;
+    struct fi_cq_tagged_entry entry;
+    long read = fi_cq_sread(node.cq, &entry, 1, NULL, -1);
+    if (read == 1) {
+      sends -= entry.op_context == out;
+      if (entry.op_context == in) WORKS(fi_trecv(node.ep, in, sizeof in, NULL, peer, BULK, 0, in));
+      if (++ended == 50) puts("under way");
+      last = now_s();
+    } else if (is_mine && read != -FI_EAVAIL) {
+      GIVES(-ENETDOWN, read);
+      is_told = 1;
+      break;
+    } else if (read == -FI_EAVAIL) {
+      struct fi_cq_err_entry error = {0};
+      GIVES(1, fi_cq_readerr(node.cq, &error, 0));
+      CHECK(ended >= 50 && error.err == EHOSTUNREACH, "%d ended, %s", ended, fi_strerror(error.err));
+      sends -= error.op_context == out;
+      // Both receives and all sends.
+      if (++failed && sends == 0 && failed >= 3) break;
+    } else {
+      GIVES(-FI_EAGAIN, read);
+    }
+  }
+  CHECK(is_told == is_mine);
+  double began = now_s();
+  node_close(&node);
+  CHECK(now_s() < began + 1, "closed in %.3f s", now_s() - began);
+}
+
 const struct test peer_cases[] = {
     {"serve", serve},
     {"a_killed_peer", a_killed_peer},
     {"one_message", one_message},
+    {"there_and_back", there_and_back},
+    {"a_peer_that_is_started_again", a_peer_that_is_started_again},
+    {"a_link_that_goes_down", a_link_that_goes_down},
     {NULL, NULL},
 };
