@@ -30,6 +30,8 @@ CASES = [
     if source.name not in ("node.c", "peers.c")
     for name in re.findall(r'\{"(\w+)", \1\},', source.read_text())
 ]
+# A program of its own, which is not linked to libfabric.
+LOADS = "loaded.c"
 LOOPBACK = "ip link set lo up"
 WIRE = "ip link add va type veth peer name vb; ip link set va up; ip link set vb up"
 ENVIRONMENT = {
@@ -42,18 +44,23 @@ HUGE_BYTES = (4 << 30) + 100_000_001
 HUGE = "BAREWIRE_TEST_HUGE"
 
 
-@pytest.fixture(scope="session")
-def program(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The cases, built as a user builds a program."""
+def built(directory: Path, sources: list[Path], *libraries: str) -> str:
+    """A program, built as users build theirs."""
     needs("barewire")
     if shutil.which("gcc") is None or not Path("/usr/include/rdma/fabric.h").is_file():
         pytest.skip("no libfabric headers or compiler: make setup")
-    built = tmp_path_factory.mktemp("fi") / "fi"
     flags = ["-std=gnu17", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]
-    command = ["gcc", *flags, *map(str, sorted(SOURCES.glob("*.c"))), "-o", str(built), "-lfabric", "-lpthread", "-ldl"]
+    command = ["gcc", *flags, *map(str, sources), "-o", str(directory / "fi"), *libraries]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return str(built)
+    return str(directory / "fi")
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The cases."""
+    sources = [source for source in sorted(SOURCES.glob("*.c")) if source.name != LOADS]
+    return built(tmp_path_factory.mktemp("fi"), sources, "-lfabric", "-lpthread", "-ldl")
 
 
 def in_a_namespace(links: str, command: list[str], **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -89,6 +96,13 @@ def test_case(program: str, name: str, links: str) -> None:
         done = in_a_namespace(WIRE, [program, name], WIRE="va,vb", FI_BAREWIRE_PATIENCE="3")
     assert done.returncode == 0 and f"{name}: right" in done.stdout, done.stdout[-1000:] + done.stderr[-2000:]
     assert "fault of our own" not in done.stderr
+
+
+def test_libfabric_is_closed_and_loaded_again(tmp_path: Path) -> None:
+    """With automatic progress, and a fork after each time. Both libraries stay: the provider keeps its libfabric."""
+    done = in_a_namespace(LOOPBACK, [built(tmp_path, [SOURCES / LOADS], "-ldl")])
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
+    assert done.stdout.splitlines() == ["libfabric stays: 1", "provider stays: 1"]
 
 
 @pytest.fixture

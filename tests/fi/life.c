@@ -2,7 +2,6 @@
 // Processes and libraries that come and go around endpoints.
 #define _GNU_SOURCE
 #include <dirent.h>
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <sys/wait.h>
@@ -130,32 +129,9 @@ static void opened_and_closed_often_nothing_is_left(char **arguments) {
   CHECK(resident() < memory + (8 << 20), "%zu bytes became %zu", memory, resident());
 }
 
-// libfabric is opened by hand, closed and opened again, as a program does that loads its MPI library late.
-static void libfabric_is_opened_again(char **arguments) {
-  (void)arguments;
-  for (int turns = 0; turns < 3; turns++) {
-    void *library = dlopen(arguments[0] ? arguments[0] : "libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
-    CHECK(library, "%s", dlerror());
-    int (*getinfo)(uint32_t, const char *, const char *, uint64_t, const struct fi_info *, struct fi_info **);
-    void (*freeinfo)(struct fi_info *);
-    struct fi_info *(*dupinfo)(const struct fi_info *);
-    *(void **)&getinfo = dlvsym(library, "fi_getinfo", "FABRIC_1.3");
-    *(void **)&freeinfo = dlvsym(library, "fi_freeinfo", "FABRIC_1.3");
-    *(void **)&dupinfo = dlvsym(library, "fi_dupinfo", "FABRIC_1.3");
-    CHECK(getinfo && freeinfo && dupinfo);
-    struct fi_info *hints = dupinfo(NULL), *found;
-    hints->fabric_attr->prov_name = strdup("barewire");
-    WORKS(getinfo(API, NULL, NULL, 0, hints, &found));
-    freeinfo(found);
-    freeinfo(hints);
-    CHECK(!dlclose(library));
-  }
-}
-
 const struct test life_cases[] = {
     {"a_child_leaves_its_parent_in_peace", a_child_leaves_its_parent_in_peace},
     {"a_child_has_endpoints_of_its_own", a_child_has_endpoints_of_its_own},
     {"opened_and_closed_often_nothing_is_left", opened_and_closed_often_nothing_is_left},
-    {"libfabric_is_opened_again", libfabric_is_opened_again},
     {NULL, NULL},
 };

@@ -80,7 +80,8 @@ impl Libfabric {
 
     /// Of a library that is loaded; `None` if it is no libfabric.
     fn of(library: &CStr) -> Option<Self> {
-        // SAFETY: a library that is there already: nothing of it is run. The handle is kept, as its functions are.
+        // SAFETY: a library that is there already: nothing of it is run. The handle is kept, as its functions are: it
+        // is never unloaded, and neither are we.
         let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
         if handle.is_null() {
             return None;
