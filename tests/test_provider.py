@@ -98,6 +98,49 @@ def test_case(program: str, name: str, links: str) -> None:
     assert "fault of our own" not in done.stderr
 
 
+PARAMETERS = """INTERFACE MTU TOKEN WAIT BROKER YIELD PATIENCE LINK PROGRESS EAGER COPY RING WINDOW ACKNOWLEDGE_EVERY
+ACKNOWLEDGE_DELAY SLOTS DESCRIPTORS PIPE"""
+
+
+# Of 1500 bytes of a frame, 64 are for heads, or 12 of a datagram.
+RELIABLE_AND_NOT = (
+    ("type: FI_EP_RDM", "max_msg_size: 18446744073709551615", "inject_size: 1436", "cq_data_size: 8", "size: 4096"),
+    ("type: FI_EP_DGRAM", "max_msg_size: 1488", "inject_size: 1436", "cq_data_size: 0", "msg_order: [  ]"),
+)
+
+
+def fi_info(*options: str) -> str:
+    """What libfabric's own tool says, on a host with two Ethernet interfaces that are up."""
+    if shutil.which("fi_info") is None:
+        pytest.skip("fi_info(1) is missing: apt install libfabric-bin")
+    done = in_a_namespace(WIRE, ["fi_info", *options], FI_LOG_LEVEL="warn")
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+def test_fi_info_shows_what_there_is() -> None:
+    """Both types of endpoints on each interface, by its number, the reliable ones first; and what they can do."""
+    needs("barewire")
+    shown = re.findall(
+        r"provider: (\w+)\n +fabric: (\w+)\n +domain: (\w+)\n +version: .*\n +type: (\w+)", fi_info("-p", "barewire")
+    )
+    assert shown == [
+        ("barewire", "ethernet", name, kind) for kind in ("FI_EP_RDM", "FI_EP_DGRAM") for name in ("vb", "va")
+    ]
+    both = fi_info("-p", "barewire", "-d", "va", "-v").split("\n---\n")
+    for attributes, expected in zip(both, RELIABLE_AND_NOT, strict=True):
+        lines = {line.strip() for line in attributes.splitlines()}
+        assert set(expected) <= lines, set(expected) - lines
+        assert "addr_format: Provider specific" in lines and "name: va" in lines and "nic: (nil)" in lines
+
+
+def test_fi_info_shows_each_parameter_with_its_help() -> None:
+    needs("barewire")
+    shown = dict(re.findall(r"# FI_BAREWIRE_(\w+): String\n# barewire: (.+)\n", fi_info("-g", "barewire")))
+    assert sorted(shown) == sorted(PARAMETERS.split())
+    assert all(len(text) > 30 and "default" in text for text in shown.values()), shown
+
+
 def test_libfabric_is_closed_and_loaded_again(tmp_path: Path) -> None:
     """With automatic progress, and a fork after each time. Both libraries stay: the provider keeps its libfabric."""
     done = in_a_namespace(LOOPBACK, [built(tmp_path, [SOURCES / LOADS], "-ldl")])

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // What there is, and what is refused: hints, addresses, buffers.
+#include <errno.h>
 #include <rdma/fi_eq.h>
 
 #include "node.h"
@@ -149,6 +150,63 @@ static void order_of_closing_is_kept(char **arguments) {
   node_close(&node);
 }
 
+// By a line that says what to say instead, whether they are set before `fi_getinfo` or between it and `fi_domain`.
+static void parameters_that_cannot_be_meant(char **arguments) {
+  (void)arguments;
+  static const struct {
+    const char *name, *value, *said;
+  } wrong[] = {
+      {"FI_BAREWIRE_MTU", "8", "FI_BAREWIRE_MTU=8: frames would have no room"},
+      {"FI_BAREWIRE_MTU", "0", "say 74 or more"},
+      {"FI_BAREWIRE_MTU", "73", "say 74 or more"},
+      {"FI_BAREWIRE_MTU", "-1", "FI_BAREWIRE_MTU=-1: say a number of bytes"},
+      {"FI_BAREWIRE_WAIT", "spni", "FI_BAREWIRE_WAIT=spni: say spin, adaptive or block"},
+      {"FI_BAREWIRE_TOKEN", "xyz", "FI_BAREWIRE_TOKEN=…: say 1 to 16 hexadecimal digits"},
+      {"FI_BAREWIRE_PATIENCE", "0", "say a number of seconds above 0"},
+      {"FI_BAREWIRE_EAGER", "4k", "FI_BAREWIRE_EAGER=4k: say a number"},
+      {"FI_BAREWIRE_INTERFACE", "nosuch0", "there is no interface 'nosuch0'"},
+  };
+  struct fi_info *hints = hints_of(&(struct wish){0}), *right, *found = NULL;
+  struct fid_fabric *fabric;
+  struct fid_domain *domain;
+  WORKS(fi_getinfo(API, NULL, NULL, 0, hints, &right));
+  WORKS(fi_fabric(right->fabric_attr, &fabric, NULL));
+  for (size_t place = 0; place < sizeof wrong / sizeof *wrong; place++) {
+    setenv(wrong[place].name, wrong[place].value, 1);
+    log_begin();
+    int status = fi_getinfo(API, NULL, NULL, 0, hints, &found);
+    const char *said = log_end();
+    CHECK(status == -FI_ENODATA && strstr(said, wrong[place].said), "%d %s", status, said);
+    log_begin();
+    status = fi_domain(fabric, right, &domain, NULL);
+    said = log_end();
+    if (status == 0) {
+      // The interface is the one that `right` names.
+      CHECK(!strcmp(wrong[place].name, "FI_BAREWIRE_INTERFACE"), "%s=%s", wrong[place].name, wrong[place].value);
+      WORKS(fi_close(&domain->fid));
+    } else {
+      CHECK((status == -FI_EINVAL || status == -ENETDOWN) && strstr(said, wrong[place].said), "%d %s", status, said);
+    }
+    unsetenv(wrong[place].name);
+  }
+  WORKS(fi_close(&fabric->fid));
+  fi_freeinfo(right);
+  // The least that is right.
+  setenv("FI_BAREWIRE_MTU", "74", 1);
+  struct node node;
+  node_open(&node, (struct wish){0});
+  fi_addr_t itself = node_know(&node, &node);
+  static char out[100000], in[100000];
+  fill(out, sizeof out, 1);
+  WORKS(fi_recv(node.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, in));
+  WORKS(fi_send(node.ep, out, sizeof out, NULL, itself, out));
+  next(&node);
+  next(&node);
+  CHECK(is_filled(in, sizeof in, 1));
+  node_close(&node);
+  fi_freeinfo(hints);
+}
+
 // What was bound first stays, and is free again once the endpoint is closed.
 static void a_second_binding_is_refused(char **arguments) {
   (void)arguments;
@@ -200,6 +258,7 @@ const struct test info_cases[] = {
     {"buffers_that_are_too_small", buffers_that_are_too_small},
     {"no_layer_comes_between", no_layer_comes_between},
     {"order_of_closing_is_kept", order_of_closing_is_kept},
+    {"parameters_that_cannot_be_meant", parameters_that_cannot_be_meant},
     {"a_second_binding_is_refused", a_second_binding_is_refused},
     {NULL, NULL},
 };

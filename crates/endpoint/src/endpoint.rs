@@ -20,9 +20,9 @@ use crate::address::Address;
 use crate::channel::{Channel, ChannelId, Channels, Way};
 use crate::clock::now;
 use crate::config::Config;
-use crate::descriptors::{Content, DescriptorId, Descriptors, HEAD_MAX};
+use crate::descriptors::{Content, DescriptorId, Descriptors};
 use crate::error::{ConnectError, Ending, EndpointError};
-use crate::port::Port;
+use crate::port::{Port, mtu_min};
 use crate::sink::Sink;
 use crate::tuning::Tuning;
 use crate::waiting::Patience;
@@ -137,11 +137,11 @@ impl<L: Link> Endpoint<L> {
     /// [`EndpointError`].
     pub fn open(link: L, config: Config, mtu: Option<usize>) -> Result<Self, EndpointError> {
         let mtu = link.mtu().min(mtu.unwrap_or(usize::MAX));
-        let room = Port::<L>::information_max(mtu, config.framing.token);
-        let least = HEAD_MAX + barewire_llc::message::FIRST_HEADER + 1;
-        if room < least {
-            return Err(EndpointError::MtuTooSmall { mtu, least: least + mtu - room });
+        let least = mtu_min(config.framing.token);
+        if mtu < least {
+            return Err(EndpointError::MtuTooSmall { mtu, least });
         }
+        let room = Port::<L>::information_max(mtu, config.framing.token);
         if let Some(config) = &config.local {
             let (pipe, needed) = (config.room()?, local::room_needed(room));
             if pipe < needed {

@@ -33,7 +33,7 @@ pub use error::{ConnectError, Ending, EndpointError, SendError};
 pub use framing::{Encapsulation, Frame, Framing, parse};
 pub use inbox::{INLINE_BYTES, Inbox, InboxConfig, Origin, Received};
 pub use open::{Hears, OpenError, PROTOCOL, open_link};
-pub use port::Port;
+pub use port::{Port, mtu_min};
 pub use sink::{Class, Sink};
 pub use slots::{Slot, Slots};
 pub use token::JobToken;

@@ -17,6 +17,7 @@ use barewire_llc::{
 };
 
 use crate::clock::now;
+use crate::descriptors::HEAD_MAX;
 use crate::framing::{self, Encapsulation, Frame, Framing};
 use crate::slots::{Slot, Slots};
 use crate::token::JobToken;
@@ -44,6 +45,13 @@ const SLEEP_MIN: Duration = Duration::from_millis(1);
 
 /// How long a link may refuse frames before they count as lost: longer than any queue takes to drain.
 const REFUSAL_PATIENCE: Duration = Duration::from_millis(20);
+
+/// Bytes of the smallest MTU that leaves room for a message's head.
+#[must_use]
+pub fn mtu_min(token: Option<JobToken>) -> usize {
+    let token_bytes = token.map_or(0, |_| JobToken::BYTES);
+    I_HEADER_BYTES + token_bytes + HEAD_MAX + barewire_llc::message::FIRST_HEADER + 1
+}
 
 /// A link with a station on it.
 pub struct Port<L> {
@@ -97,7 +105,7 @@ impl<L: Link> Port<L> {
         self.now
     }
 
-    /// Bytes of user data that a frame of type 2 carries, between two links of this MTU.
+    /// Bytes of user data that a frame of type 2 carries, between two links of this MTU, which is [`mtu_min`] at least.
     #[must_use]
     pub fn information_max(mtu: usize, token: Option<JobToken>) -> usize {
         (mtu - I_HEADER_BYTES).min(usize::from(u16::MAX)) - token.map_or(0, |_| JobToken::BYTES)

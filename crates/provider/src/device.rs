@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use barewire_broker::{AskError, DEFAULT_SOCKET, Status, sap_filter};
 use barewire_endpoint::{
-    Config, Encapsulation, Endpoint, EndpointError, Framing, Hears, OpenError, Tuning, TuningError, open_link,
+    Config, Encapsulation, Endpoint, EndpointError, Framing, Hears, OpenError, Tuning, TuningError, mtu_min, open_link,
 };
 use barewire_link::{Interface, LinkError, XdpConfig, XdpLink, XdpMode};
 use barewire_llc::Lsap;
@@ -20,6 +20,8 @@ use crate::parameters::{LinkKind, Parameters};
 #[derive(Debug, Error)]
 pub(crate) enum DeviceError {
     #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
@@ -29,6 +31,8 @@ pub(crate) enum DeviceError {
         "FI_BAREWIRE_LINK=xdp and FI_BAREWIRE_BROKER: the broker hands out packet sockets only; leave one of them out"
     )]
     XdpByBroker,
+    #[error("FI_BAREWIRE_MTU={mtu}: frames would have no room for a message's head; say {least} or more")]
+    Mtu { mtu: usize, least: usize },
     #[error("all {} service access points of {interface} are taken on this host", saps().count())]
     NoSap { interface: String },
 }
@@ -38,7 +42,11 @@ const LOOPBACK_MTU: usize = 9000;
 
 /// Interfaces that endpoints can be on: the one that was chosen, or all Ethernet ones that are up, or the loopback
 /// interface of a host that has none.
-pub(crate) fn interfaces(parameters: &Parameters) -> Result<Vec<Interface>, LinkError> {
+pub(crate) fn interfaces(parameters: &Parameters) -> Result<Vec<Interface>, DeviceError> {
+    let least = mtu_min(parameters.token);
+    if let Some(mtu) = parameters.mtu.filter(|mtu| *mtu < least) {
+        return Err(DeviceError::Mtu { mtu, least });
+    }
     let found = match &parameters.interface {
         Some(name) => vec![Interface::by_name(name)?],
         None => {
