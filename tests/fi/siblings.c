@@ -89,8 +89,89 @@ static void closed_with_an_unfinished_send_to_a_sibling(char **arguments) {
     }
 }
 
+// Of two queues and a counter, each by its context: only those that have something, as many as there is room for.
+static void a_poll_set_names_who_has_something(char **arguments) {
+  (void)arguments;
+  open_all((struct wish){0});
+  struct fid_poll *set;
+  struct fi_poll_attr attributes = {0};
+  struct fi_cq_attr queues = {.format = FI_CQ_FORMAT_TAGGED};
+  struct fi_cntr_attr counters = {.events = FI_CNTR_EVENTS_COMP};
+  struct fid_cq *sends, *receives;
+  struct fid_cntr *counter;
+  struct fid_ep *ep;
+  int of_sends, of_receives, of_counter;
+  WORKS(fi_cq_open(node.domain, &queues, &sends, &of_sends));
+  WORKS(fi_cq_open(node.domain, &queues, &receives, &of_receives));
+  WORKS(fi_cntr_open(node.domain, &counters, &counter, &of_counter));
+  WORKS(fi_endpoint(node.domain, node.info, &ep, NULL));
+  WORKS(fi_ep_bind(ep, &node.av->fid, 0));
+  WORKS(fi_ep_bind(ep, &sends->fid, FI_TRANSMIT));
+  WORKS(fi_ep_bind(ep, &receives->fid, FI_RECV));
+  WORKS(fi_ep_bind(ep, &counter->fid, FI_RECV));
+  WORKS(fi_enable(ep));
+  struct node name = {.name_bytes = sizeof name.name};
+  WORKS(fi_getname(&ep->fid, name.name, &name.name_bytes));
+  fi_addr_t itself = node_know(&node, &name);
+
+  WORKS(fi_poll_open(node.domain, &attributes, &set));
+  GIVES(-FI_EINVAL, fi_poll_add(set, &ep->fid, 0));
+  GIVES(-FI_EINVAL, fi_poll_del(set, &sends->fid, 0));
+  WORKS(fi_poll_add(set, &sends->fid, 0));
+  WORKS(fi_poll_add(set, &receives->fid, 0));
+  WORKS(fi_poll_add(set, &counter->fid, 0));
+  void *found[4];
+  GIVES(0, fi_poll(set, found, 4));
+
+  // A message that comes: its poll makes the progress.
+  WORKS(fi_trecv(ep, in, 8, NULL, FI_ADDR_UNSPEC, 1, 0, in));
+  WORKS(fi_tinject(eps[0], "message", 8, itself, 1));
+  int count;
+  double until = now_s() + 10;
+  while (!(count = fi_poll(set, found, 4))) CHECK(now_s() < until);
+  // The counter's look may make the progress of which the queue hears next time.
+  if (count == 1) {
+    CHECK(found[0] == &of_counter || found[0] == &of_receives);
+    GIVES(1, fi_poll(set, found, 1));
+  } else {
+    CHECK(count == 2 && found[0] == &of_receives && found[1] == &of_counter, "%d", count);
+  }
+  // A queue until it is read, a counter until it is told.
+  GIVES(1, fi_poll(set, found, 4));
+  CHECK(found[0] == &of_receives);
+  struct fi_cq_tagged_entry entry;
+  GIVES(1, fi_cq_read(receives, &entry, 1));
+  CHECK(entry.op_context == in && !strcmp(in, "message"));
+  GIVES(0, fi_poll(set, found, 4));
+
+  // All three, in room for one, and for all.
+  WORKS(fi_trecv(ep, in, 8, NULL, FI_ADDR_UNSPEC, 2, 0, in));
+  WORKS(fi_tsend(ep, "message", 8, NULL, itself, 2, out));
+  until = now_s() + 10;
+  while (fi_cntr_read(counter) < 2) CHECK(now_s() < until);
+  GIVES(1, fi_poll(set, found, 1));
+  CHECK(found[0] == &of_sends);
+  GIVES(3, fi_poll(set, found, 4));
+  CHECK(found[0] == &of_sends && found[1] == &of_receives && found[2] == &of_counter);
+  // Who is taken out is not named.
+  WORKS(fi_poll_del(set, &sends->fid, 0));
+  GIVES(1, fi_poll(set, found, 4));
+  CHECK(found[0] == &of_receives);
+  // The set is the domain's.
+  WORKS(fi_poll_del(set, &receives->fid, 0));
+  WORKS(fi_poll_del(set, &counter->fid, 0));
+  GIVES(-FI_EBUSY, fi_close(&node.domain->fid));
+  WORKS(fi_close(&set->fid));
+  WORKS(fi_close(&ep->fid));
+  WORKS(fi_close(&sends->fid));
+  WORKS(fi_close(&receives->fid));
+  WORKS(fi_close(&counter->fid));
+  close_all();
+}
+
 const struct test sibling_cases[] = {
     {"each_to_each", each_to_each},
     {"closed_with_an_unfinished_send_to_a_sibling", closed_with_an_unfinished_send_to_a_sibling},
+    {"a_poll_set_names_who_has_something", a_poll_set_names_who_has_something},
     {NULL, NULL},
 };
