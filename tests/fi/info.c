@@ -19,6 +19,8 @@ static void long_keys(struct fi_info *hints) { hints->domain_attr->mr_key_size =
 static void many_contexts(struct fi_info *hints) { hints->ep_attr->tx_ctx_cnt = 2; }
 static void with_a_key(struct fi_info *hints) { hints->ep_attr->auth_key_size = 8; }
 static void ordered(struct fi_info *hints) { hints->tx_attr->msg_order = FI_ORDER_WAR; }
+static void sends_in_order(struct fi_info *hints) { hints->tx_attr->comp_order = FI_ORDER_STRICT; }
+static void receives_in_order(struct fi_info *hints) { hints->rx_attr->comp_order = FI_ORDER_DATA; }
 static void other_protocol(struct fi_info *hints) { hints->ep_attr->protocol = FI_PROTO_UDP; }
 static void longer_than_any(struct fi_info *hints) {
   hints->ep_attr->type = FI_EP_DGRAM;
@@ -50,6 +52,8 @@ static void hints_that_cannot_be_met(char **arguments) {
       {many_contexts, "more than one transmit or receive context"},
       {with_a_key, "FI_BAREWIRE_TOKEN"},
       {ordered, "an order of messages that is not kept"},
+      {sends_in_order, "an order of completions"},
+      {receives_in_order, "an order of completions"},
       {other_protocol, "another protocol"},
       {longer_than_any, "messages of 1048576 bytes"},
       {tagged_datagrams, "capabilities that there are not"},

@@ -300,13 +300,11 @@ unsafe fn follow(info: &mut fi_info, kind: &Kind, interface: &Interface, hints: 
             transmit.inject_size = (kind.injected)(interface.mtu);
         }
         transmit.msg_order = if wish.msg_order != 0 { wish.msg_order } else { kind.order };
-        transmit.comp_order = wish.comp_order;
         transmit.caps = if wish.caps != 0 { wish.caps } else { transmit.caps };
     }
     if let Some(wish) = wish_r {
         receive.op_flags = wish.op_flags;
         receive.msg_order = if wish.msg_order != 0 { wish.msg_order } else { kind.order };
-        receive.comp_order = wish.comp_order;
         receive.caps = if wish.caps != 0 { wish.caps } else { receive.caps };
     }
     if let Some(wish) = wish_d {
@@ -344,6 +342,7 @@ unsafe fn check(hints: &fi_info, kind: &Kind, interface: &Interface, version: u3
         unmet(wish.caps & !kind.transmit & !SECONDARY & !DIRECTIONS != 0, "transmit capabilities that there are not")?;
         unmet(wish.op_flags & !kind.transmit_flags != 0, "transmit flags that there are not")?;
         unmet(wish.msg_order & !kind.order != 0, "an order of messages that is not kept")?;
+        unmet(wish.comp_order != FI_ORDER_NONE, "an order of completions, which is not kept")?;
         let inject = (kind.injected)(interface.mtu);
         unmet(wish.inject_size > inject, &format!("inject_size {}, {inject} is the most", wish.inject_size))?;
         unmet(wish.size > DEPTH, &format!("{} sends at once, {DEPTH} is the most", wish.size))?;
@@ -353,6 +352,7 @@ unsafe fn check(hints: &fi_info, kind: &Kind, interface: &Interface, version: u3
         unmet(wish.caps & !kind.receive & !SECONDARY & !DIRECTIONS != 0, "receive capabilities that there are not")?;
         unmet(wish.op_flags & !kind.receive_flags != 0, "receive flags that there are not")?;
         unmet(wish.msg_order & !kind.order != 0, "an order of messages that is not kept")?;
+        unmet(wish.comp_order != FI_ORDER_NONE, "an order of completions, which is not kept")?;
         unmet(wish.size > DEPTH, &format!("{} receives at once, {DEPTH} is the most", wish.size))?;
         unmet(wish.iov_limit > PARTS, "more parts than there may be")?;
     }
