@@ -77,12 +77,12 @@ def test_messages_arrive_whole_while_a_helper_thread_makes_progress(name: str, p
         assert 0 <= line["wait_us"] <= line["both_us"] and min(line["alone_us"], line["computation_us"]) > 0
 
 
-@pytest.mark.parametrize("source", ["messages", "collectives"])
-def test_results_are_right_where_frames_are_lost(source: str) -> None:
-    """One frame in a thousand, each way, for which MPI programs have no word: three ranks on two hosts."""
+@pytest.mark.parametrize(("source", "loss"), [("messages", "0.1%"), ("collectives", "1%")])
+def test_results_are_right_where_frames_are_lost(source: str, loss: str) -> None:
+    """Some six of the 6400 frames, and some fourteen of the 1400: three ranks on two hosts."""
     needs("barewire")
     ranks, *arguments = PROGRAMS[source]
-    options = ["-n", str(ranks), "--lab", "pair", "--loss", "0.1%"]
+    options = ["-n", str(ranks), "--lab", "pair", "--loss", loss]
     done = barewire("run", *options, "--", program("mpich-5", source), *map(str, arguments))
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
