@@ -93,6 +93,26 @@ install_bare_target() {
     rustup --quiet target add "$target" || echo "setup: rustup cannot install $target; one test will be skipped" >&2
 }
 
+# A daemon's packages unpacked into .cluster and not installed: none of them starts on this machine.
+unpack_cluster_packages() {
+    local list=$here/apt-cluster.txt folder=$root/.cluster packages
+    cmp -s "$list" "$folder/installed" && return 0
+    echo "setup: unpacking sshd and Slurm into .cluster"
+    rm -rf "$folder"
+    mkdir -p "$folder/packages"
+    mapfile -t packages < <(packages_of "$list")
+    # As root it warns that it cannot become another user for this folder, and goes on.
+    if ! (cd "$folder/packages" && apt-get download -qq "${packages[@]}" 2>&1) >"$folder/log"; then
+        cat "$folder/log" >&2
+        echo "setup: sshd and Slurm CANNOT be loaded; tests of them will be skipped" >&2
+        rm -rf "$folder"
+        return 0
+    fi
+    for package in "$folder/packages/"*.deb; do dpkg --extract "$package" "$folder"; done
+    rm -rf "$folder/packages" "$folder/log"
+    cp "$list" "$folder/installed"
+}
+
 if [ "$purpose" = intel ]; then
     "$here/setup.sh" run >/dev/null
     install_mpi_library intel
@@ -102,3 +122,4 @@ install_debian_packages
 install_python_packages
 install_mpi_libraries
 [ "$purpose" = run ] || install_bare_target
+[ "$purpose" = run ] || unpack_cluster_packages

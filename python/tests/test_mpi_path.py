@@ -20,6 +20,7 @@ from barewire.mpi.fabrics import (
 )
 from barewire.mpi.libraries import read_version
 from barewire.mpi.place import share
+from barewire.mpi.placement import LOCAL_HOST
 from barewire.mpi.witness import MARK
 
 OPEN_MPI_4 = Library("openmpi", Family.OPEN_MPI, "4.1.4", Path("/usr/lib/libmpi.so.40"))
@@ -205,6 +206,24 @@ def test_a_rank_that_does_not_answer_is_noticed() -> None:
     assert wrong_rows(Evidence(witnessed(OPEN_MPI_4)[:1], GOOD)) == ["ranks"]
 
 
+@pytest.mark.parametrize(
+    ("shares", "hosts", "wrong"),
+    [
+        ((("a", 1), ("b", 1)), ("b.cluster", "a.cluster"), []),
+        ((("a", 1), ("b", 1)), ("a", "a"), ["ranks"]),
+        ((("a", 2),), ("a", "b"), ["ranks"]),
+        (((LOCAL_HOST, 2),), ("a", "b"), []),
+    ],
+)
+def test_ranks_that_srun_puts_elsewhere_are_noticed(
+    shares: tuple[tuple[str, int], ...], hosts: tuple[str, str], wrong: list[str]
+) -> None:
+    """Where no host was named the whole allocation is meant."""
+    facts = [one | {"host": host} for one, host in zip(witnessed(OPEN_MPI_4), hosts, strict=True)]
+    table = rows(replace(job(), in_slurm=True, shares=shares), Wishes(), "", Evidence(facts, GOOD))
+    assert [row.what for row in table if row.wrong] == wrong
+
+
 def test_witnesses_are_heard_through_what_launchers_do_to_lines() -> None:
     lines = [f"{MARK}{json.dumps(facts)}" for facts in reversed(witnessed(OPEN_MPI_4))]
     evidence = read_evidence(f"[1] {lines[0]}some warning\n{lines[1]}")
@@ -229,6 +248,6 @@ def test_the_token_is_in_no_command_line() -> None:
 
 def test_in_slurm_it_is_srun_with_what_each_library_speaks() -> None:
     line = replace(job(), in_slurm=True).command({})
-    assert line == ["srun", "-n", "2", "--export=ALL", "--mpi=pmix", "-w", "a,b", "prog"]
+    assert line == ["srun", "-n", "2", "--export=ALL", "--mpi=pmix", "-N", "2", "-w", "a,b", "prog"]
     assert "--mpi=pmi2" in replace(job(MPICH), in_slurm=True).command({})
     assert not any(word.startswith("--mpi") for word in replace(job(), in_slurm=True).command({"SLURM_MPI_TYPE": "x"}))

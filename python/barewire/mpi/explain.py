@@ -3,13 +3,15 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from barewire.mpi.fabrics import INTERFACE, LINK, PROGRESS, PROVIDER, PROVIDER_FILE, TOKEN, WAIT, Setting, Wishes
 from barewire.mpi.job import Job
 from barewire.mpi.libraries import Family
+from barewire.mpi.placement import LOCAL_HOST
 from barewire.mpi.witness import MARK
 
 
@@ -67,7 +69,7 @@ def rows(job: Job, wishes: Wishes, reason: str, evidence: Evidence | None) -> li
     """Compare what was asked for with what was seen; without evidence only the former."""
     table = [
         _library(job, reason, evidence),
-        Row("ranks", ", ".join(f"{count} on {host}" for host, count in job.shares), *_where(job, evidence)),
+        Row("ranks", _asked_places(job), *_where(job, evidence)),
         _layer(job, wishes, evidence),
     ]
     if wishes.provider is not None or (evidence is not None and evidence.report.providers):
@@ -90,11 +92,27 @@ def _library(job: Job, reason: str, evidence: Evidence | None) -> Row:
     return Row("library", taken, reason, _count(evidence, len(others)), wrong)
 
 
+def _asked_places(job: Job) -> str:
+    if job.in_slurm and job.shares[0][0] == LOCAL_HOST:
+        return f"{job.ranks} in the allocation"
+    return ", ".join(f"{count} on {host}" for host, count in job.shares)
+
+
 def _where(job: Job, evidence: Evidence | None) -> tuple[str, str, str]:
     if evidence is None:
         return "options", "", ""
     missing = job.ranks - len(evidence.ranks)
-    return "options", f"{len(evidence.ranks)} answered", f"{missing} of {job.ranks} did not answer" if missing else ""
+    hosts = Counter(facts["host"] for facts in evidence.ranks)
+    places = ", ".join(f"{count} on {host}" for host, count in sorted(hosts.items()))
+    if missing:
+        return "options", "", f"{missing} of {job.ranks} did not answer"
+    # srun spreads ranks over nodes by rules of its own.
+    differs = job.in_slurm and job.shares[0][0] != LOCAL_HOST and _by_short_name(hosts) != _by_short_name(job.shares)
+    return "options", f"{len(evidence.ranks)} answered: {places}", f"they are {places}" if differs else ""
+
+
+def _by_short_name(shares: Mapping[str, int] | Sequence[tuple[str, int]]) -> dict[str, int]:
+    return {host.split(".")[0]: count for host, count in dict(shares).items()}
 
 
 def _layer(job: Job, wishes: Wishes, evidence: Evidence | None) -> Row:

@@ -54,7 +54,8 @@ class Job:
         """Return the launcher's command line; `inherited` is the environment that `environment` is added to."""
         if self.in_slurm:
             return self._srun(inherited)
-        launcher = [self.library.program("mpirun")]
+        # Intel's mpirun is a script that takes any mpiexec.hydra of the PATH, such as a distribution's MPICH's.
+        launcher = [self.library.program("mpiexec.hydra" if self.library.family is Family.INTEL else "mpirun")]
         make = self._open_mpi if self.library.family is Family.OPEN_MPI else self._hydra
         return [*launcher, *make(inherited), *self._placed_program()]
 
@@ -98,7 +99,8 @@ class Job:
         if "SLURM_MPI_TYPE" not in inherited:
             options.append("--mpi=pmix" if self.library.family is Family.OPEN_MPI else "--mpi=pmi2")
         if self.shares[0][0] != LOCAL_HOST:
-            options += ["-w", ",".join(host for host, _ in self.shares)]
+            # Without their number srun takes the other nodes of the allocation, too.
+            options += ["-N", str(len(self.shares)), "-w", ",".join(host for host, _ in self.shares)]
         if self.pinned:
             options.append("--cpu-bind=cores")
         return [*options, *self.program]

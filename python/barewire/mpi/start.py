@@ -45,9 +45,10 @@ def witness(job: Job, lab: Lab | None) -> tuple[Evidence, str]:
         process.terminate()
         try:
             output, _ = process.communicate(timeout=_END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired as late:
+            # What a launcher started may outlive it, and hold its output open.
             process.kill()
-            output, _ = process.communicate()
+            output = late.output or b""
     finally:
         _end(process)
     text = output.decode(errors="replace")
