@@ -132,6 +132,11 @@ impl<L: Link> Messenger<L> {
         self.state.peers.get(peer).map(|peer| peer.address)
     }
 
+    /// All peers that are known.
+    pub fn peers(&self) -> impl Iterator<Item = (PeerId, Address)> {
+        self.state.peers.all()
+    }
+
     /// The next completion, in the order in which operations ended.
     #[inline]
     pub fn poll(&mut self) -> Option<Completion> {

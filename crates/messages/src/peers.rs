@@ -221,6 +221,11 @@ impl Peers {
         self.entries.get_mut(peer.0 as usize)?.as_deref_mut()
     }
 
+    pub fn all(&self) -> impl Iterator<Item = (PeerId, Address)> {
+        let entries = self.entries.iter().zip(0..);
+        entries.filter_map(|(entry, number)| entry.as_ref().map(|peer| (PeerId(number), peer.address)))
+    }
+
     /// One that is known.
     #[inline]
     pub fn at(&mut self, peer: PeerId) -> &mut Peer {

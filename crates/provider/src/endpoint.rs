@@ -323,7 +323,7 @@ impl Endpoint {
 
 /// Ends the channels to peers at these addresses.
 fn leave(messenger: &mut Reliable, is_meant: impl Fn(Address) -> bool) {
-    let known = (0..).map(PeerId::from_number).map_while(|peer| Some((peer, messenger.address_of(peer)?)));
-    let meant: Vec<PeerId> = known.filter(|(_, address)| is_meant(*address)).map(|(peer, _)| peer).collect();
+    let meant = messenger.peers().filter(|(_, address)| is_meant(*address));
+    let meant: Vec<PeerId> = meant.map(|(peer, _)| peer).collect();
     meant.into_iter().for_each(|peer| messenger.close(peer));
 }

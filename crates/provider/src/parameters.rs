@@ -153,7 +153,7 @@ impl Parameters {
             waiting: parse(WAIT, read(WAIT), "spin, adaptive or block", waiting)?.unwrap_or_default(),
             broker: read(BROKER).map(PathBuf::from),
             gives_way: parse(YIELD, read(YIELD), "0 or 1", flag)?.unwrap_or_default(),
-            patience: parse(PATIENCE, read(PATIENCE), "a number of seconds, at most 3600", seconds)?,
+            patience: parse(PATIENCE, read(PATIENCE), "a number of seconds, 0.001 to 3600", seconds)?,
             peers: parse(PEERS, read(PEERS), "a number from 1 to 32768", peers)?,
             link: parse(LINK, read(LINK), "packet or xdp", link)?.unwrap_or_default(),
             progress: parse(PROGRESS, read(PROGRESS), "auto or manual", progress)?,

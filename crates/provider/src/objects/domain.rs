@@ -8,6 +8,7 @@ use super::{
     Domain, counter, endpoint, fid_ops, is_used, new_fid, no_control, poll, queue, region, share, shared_of, vector,
 };
 use crate::bindings::*;
+use crate::device::DeviceError;
 use crate::edge::{Errno, guard_status, unsupported};
 use crate::libfabric::libfabric;
 use crate::lock::Lock;
@@ -87,7 +88,7 @@ pub(crate) unsafe fn open(
         let parameters = Parameters { interface: Some(name), ..parameters };
         let interface = device::interfaces(&parameters).map_err(|error| {
             warning!(FI_LOG_DOMAIN, "{error}");
-            Errno::LINK_IS_DOWN
+            if matches!(error, DeviceError::Mtu { .. }) { Errno::INVALID } else { Errno::LINK_IS_DOWN }
         })?;
         let interface = interface.into_iter().next().ok_or(Errno::NO_DATA)?;
         let progress = parameters.progress.unwrap_or(match attributes.data_progress {
