@@ -133,7 +133,7 @@ class Cluster:
         (self.folder / "cgroup.conf").write_text(_CGROUP_CONFIGURATION)
         for name in ("slurmctld", "slurmd-h1", "slurmd-h2", "tmp"):
             (self.folder / name).mkdir()
-        for name in ("salloc", "sbatch", "sinfo", "srun"):
+        for name in ("salloc", "sbatch", "scontrol", "sinfo", "srun"):
             self._put_slurm_program(name, "bin", name)
         daemons = {name: self._put_slurm_program(name, "sbin", f"{name}-wlm") for name in _SLURM_DAEMONS}
         started = [self._daemon("h1", "slurmctld", [daemons["slurmctld"], "-D", "-i"])]

@@ -165,7 +165,7 @@ def test_a_survivor_of_a_killed_rank_ends_with_an_mpi_error_in_time(
     assert "OFI poll failed" in said and reason in said, (done.returncode, said[-2000:])
 
 
-@pytest.mark.parametrize("name", ["openmpi", "mpich-5"])
+@pytest.mark.parametrize("name", ["openmpi", pytest.param("mpich-5", marks=pytest.mark.matrix)])
 def test_a_rank_that_computes_for_longer_than_its_peers_are_patient_is_not_taken_for_dead(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
