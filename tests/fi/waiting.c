@@ -124,6 +124,13 @@ static void a_post_wakes_who_sleeps(char **arguments) {
     pthread_join(thread, NULL);
     if (turns % 2 == 0) GIVES(1, fi_cq_read(b.cq, &entry, 1));
   }
+  // What does not end as it is posted ends no wait.
+  pthread_t thread;
+  CHECK(!pthread_create(&thread, NULL, receive_later, in));
+  double began = now_s();
+  GIVES(-FI_EAGAIN, fi_cq_sread(b.cq, &entry, 1, NULL, 600));
+  CHECK(now_s() - began > 0.59, "%.3f s", now_s() - began);
+  pthread_join(thread, NULL);
   close_both();
 }
 

@@ -258,6 +258,7 @@ impl<L: Link> Messenger<L> {
                     }
                     let peer = peers.at_address(peer);
                     peers.connect(peer, channel);
+                    peers.at(peer).reconnected();
                 }
                 Event::Ended { channel, ending, .. } => self.state.channel_ended(channel, ending),
             }

@@ -98,6 +98,16 @@ impl Peer {
         *self = Self { in_turn: self.in_turn, is_leaving: self.is_leaving, lost, ..Self::new(self.address) };
     }
 
+    /// The peer has opened a channel, perhaps before the end of the one before is told of.
+    pub fn reconnected(&mut self) {
+        if std::mem::take(&mut self.has_lost) {
+            self.lost = Some(Ending::Restarted);
+        } else if self.lost == Some(Ending::PeerClosed) {
+            // Who closed in good order had what it wanted, and this is another.
+            self.lost = None;
+        }
+    }
+
     /// Says once that something was lost.
     #[inline]
     pub fn tell_of_loss(&mut self) -> Result<(), PostError> {

@@ -2,7 +2,7 @@
 //! Waking who sleeps: a descriptor that can be read once something has happened.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -17,6 +17,8 @@ use crate::edge::{Errno, Result};
 pub(crate) struct Bell {
     event: EventFd,
     sleepers: AtomicUsize,
+    /// The program has rung it, so that a wait ends without anything to tell.
+    is_signalled: AtomicBool,
 }
 
 /// Two who sleep at one bell: the first may stop it before the second has heard it.
@@ -29,13 +31,24 @@ fn of_system(error: nix::Error) -> Errno {
 impl Bell {
     pub fn new() -> Result<Self> {
         let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map_err(of_system)?;
-        Ok(Self { event, sleepers: AtomicUsize::new(0) })
+        Ok(Self { event, sleepers: AtomicUsize::new(0), is_signalled: AtomicBool::new(false) })
     }
 
     /// Wakes who sleeps, and keeps the next from sleeping.
     pub fn ring(&self) {
         // Only a counter at its end refuses, and that one rings.
         let _ = self.event.write(1);
+    }
+
+    /// Ends a wait: that of who sleeps, or the next.
+    pub fn signal(&self) {
+        self.is_signalled.store(true, Ordering::Relaxed);
+        self.ring();
+    }
+
+    /// Whether it was signalled; true once for each.
+    pub fn was_signalled(&self) -> bool {
+        self.is_signalled.swap(false, Ordering::Relaxed)
     }
 
     #[inline]

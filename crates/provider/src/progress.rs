@@ -80,7 +80,9 @@ impl Drop for Helper {
 
 /// Ends all threads, before their code is unloaded: the program did not close its domains.
 pub(crate) fn end_all() {
-    let all = std::mem::take(&mut *ALL.lock());
+    // Locked in a child: by a thread that it does not have.
+    let Some(mut all) = ALL.try_lock() else { return };
+    let all = std::mem::take(&mut *all);
     all.iter().filter_map(Weak::upgrade).for_each(|control| control.end());
 }
 
@@ -111,19 +113,21 @@ impl Control {
 /// Answers the peers of a program that has not asked since the last look, so that they do not take it for dead.
 fn keep_alive(domain: &Weak<Shared>, control: &Control) {
     outrank_the_program();
-    let mut asked = None;
+    let (mut asked, mut is_well) = (None, true);
     loop {
         let Some(shared) = domain.upgrade() else { return };
         if let Some(mut state) = shared.state.keep() {
-            if asked == Some(state.asked)
-                && let Err(Errno(error)) = state.progress()
-            {
-                warning!(FI_LOG_CORE, "peers are not answered any more while the program computes: error {error}");
-                return;
+            if asked == Some(state.asked) {
+                is_well = has_worked(state.progress(), is_well);
+                if state.has_sleepers {
+                    // What they sleep on may have been heard here.
+                    state.wake_sleepers();
+                }
             }
             asked = Some(state.asked);
         }
         let patience = shared.parameters.patience.unwrap_or(Config::NOTICE_THE_DEAD_WITHIN);
+        let patience = patience.max(Config::NOTICE_THE_DEAD_WITHIN_MIN);
         drop(shared);
         control.sleep(&[], (patience / LOOKS_IN_A_PATIENCE).min(KEEP_ALIVE_MAX));
         if control.is_over() {
@@ -137,7 +141,7 @@ fn do_all(domain: &Weak<Shared>, control: &Control) {
     outrank_the_program();
     let mut others: Vec<RawFd> = Vec::new();
     let mut asked = None;
-    let mut look_after = COMPUTES_AFTER;
+    let (mut look_after, mut is_well) = (COMPUTES_AFTER, true);
     while !control.is_over() {
         let Some(shared) = domain.upgrade() else { return };
         let mut patience = look_after;
@@ -145,14 +149,14 @@ fn do_all(domain: &Weak<Shared>, control: &Control) {
         if let Some(mut state) = shared.state.keep() {
             if asked == Some(state.asked) {
                 look_after = COMPUTES_AFTER;
-                if let Err(Errno(error)) = state.progress() {
-                    warning!(FI_LOG_CORE, "automatic progress ends: error {error}");
-                    return;
-                }
-                match state.prepare_to_sleep(Some(SLEEP_MAX), &mut others) {
-                    Ok(Some(due)) => patience = due.unwrap_or(SLEEP_MAX).min(SLEEP_MAX),
-                    Ok(None) => patience = Duration::ZERO,
-                    Err(_) => return,
+                is_well = has_worked(state.progress(), is_well);
+                patience = match state.prepare_to_sleep(Some(SLEEP_MAX), &mut others) {
+                    Ok(None) if is_well => Duration::ZERO,
+                    Ok(Some(Some(due))) => due.min(SLEEP_MAX),
+                    _ => SLEEP_MAX,
+                };
+                if !is_well {
+                    others.clear();
                 }
             } else {
                 look_after = (2 * look_after).min(LOOK_AFTER_MAX);
@@ -164,6 +168,16 @@ fn do_all(domain: &Weak<Shared>, control: &Control) {
             control.sleep(&others, patience);
         }
     }
+}
+
+/// Whether progress was made. A link that is down may come up again: that is said once, and tried again.
+fn has_worked(status: Result<()>, had_worked: bool) -> bool {
+    if let Err(Errno(error)) = status
+        && had_worked
+    {
+        warning!(FI_LOG_CORE, "no progress while the program computes: error {error}; trying on");
+    }
+    status.is_ok()
 }
 
 /// A thread of a real-time class never gets the core from another of its own priority, and the program's, which

@@ -70,14 +70,17 @@ impl State {
     #[inline(never)]
     pub fn progress(&mut self) -> Result<()> {
         self.has_looked = true;
-        let mut has_counted = false;
+        let (mut has_counted, mut status) = (false, Ok(()));
         for endpoint in self.endpoints.iter_mut() {
-            has_counted |= endpoint.progress(&mut self.queues, &self.vectors)?;
+            match endpoint.progress(&mut self.queues, &self.vectors) {
+                Ok(has) => has_counted |= has,
+                Err(error) => status = Err(error),
+            }
         }
         if has_counted {
             self.counters.iter_mut().for_each(Counter::changed);
         }
-        Ok(())
+        status
     }
 
     /// Receives a neighbour's message for a queue that has nothing else to tell, without other progress.
@@ -107,7 +110,9 @@ impl State {
 
     /// What was posted may have ended at once, be due earlier than anything else, or have led to another peer.
     #[cold]
-    fn wake_sleepers(&mut self) {
+    pub fn wake_sleepers(&mut self) {
+        // Who sleeps again says so again.
+        self.has_sleepers = false;
         self.collect();
         self.queues.iter_mut().for_each(Queue::wake);
         self.counters.iter_mut().for_each(Counter::changed);
@@ -257,7 +262,13 @@ impl Shared {
             if is_rung {
                 let mut state = self.state.lock();
                 state.collect();
-                return Ok(!is_over(&mut state, None).0);
+                if is_over(&mut state, None).0 {
+                    return Ok(false);
+                }
+                if bell(&state).was_signalled() {
+                    return Ok(true);
+                }
+                // Somebody has posted something: what to sleep on, and for how long, may be different now.
             }
         }
     }

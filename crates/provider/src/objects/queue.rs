@@ -246,7 +246,7 @@ unsafe extern "C" fn signal(cq: *mut fid_cq) -> c_int {
     guard_status("fi_cq_signal", || {
         // SAFETY: libfabric's promise.
         let queue = unsafe { of(cq) };
-        queue.shared.state.lock().queues[queue.number].bell.ring();
+        queue.shared.state.lock().queues[queue.number].bell.signal();
         Ok(())
     })
 }
