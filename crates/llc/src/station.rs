@@ -37,6 +37,8 @@ pub struct Station<T> {
     datagrams_in: Receiver,
     address_check: AddressCheck,
     counters: Counters,
+    /// A peer waits for an answer that is among what is to be sent.
+    owes_answer: bool,
 }
 
 /// Names a connection of a station; one that has ended is recognised.
@@ -165,6 +167,7 @@ impl<T> Station<T> {
             datagrams_in: Receiver::new(config.datagram_peers, config.hash_seed, config.datagram_memory),
             address_check: AddressCheck::Idle,
             counters: Counters::default(),
+            owes_answer: false,
         })
     }
 
@@ -293,6 +296,15 @@ impl<T> Station<T> {
         }
         self.deadlines.wake_by(handle.slot, wake);
         Ok(())
+    }
+
+    /// As [`Connection::want_answer`].
+    #[inline]
+    pub fn want_answer(&mut self, handle: ConnectionHandle, now: Instant) {
+        if let Some(connection) = self.connection_mut(handle) {
+            connection.want_answer(now);
+            self.settle(handle.slot);
+        }
     }
 
     /// As [`Connection::finish`]; false if there is no such connection, or it is not connected.
@@ -428,6 +440,13 @@ impl<T> Station<T> {
         self.to_send.first().is_some()
     }
 
+    /// Whether a peer has asked for an acknowledgement, for which it waits, and which is among the frames to be sent.
+    #[inline]
+    #[must_use]
+    pub fn owes_answer(&self) -> bool {
+        self.owes_answer
+    }
+
     /// The next frame to send, until there is none. Connections take turns.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<StationTransmit<'_, T>> {
@@ -446,6 +465,7 @@ impl<T> Station<T> {
             self.to_send.pop();
             self.settle(slot);
         }
+        self.owes_answer = false;
         let (destination, header, token) = self.datagrams_out.poll_transmit(now)?;
         Some(StationTransmit { destination, header, token: Some(token), round: 0 })
     }
@@ -476,7 +496,9 @@ impl<T> Station<T> {
     #[inline]
     fn handle_connected<'a>(&mut self, slot: u16, pdu: &Pdu<'a>, now: Instant) -> Option<Delivery<'a>> {
         let handle = self.handle_of(slot);
-        let information = self.entries[usize::from(slot)].connection.as_mut()?.handle_pdu(pdu, now);
+        let connection = self.entries[usize::from(slot)].connection.as_mut()?;
+        let information = connection.handle_pdu(pdu, now);
+        self.owes_answer |= connection.owes_answer();
         self.settle(slot);
         information.map(|information| Delivery::Data { connection: handle, information })
     }

@@ -5,6 +5,9 @@ use barewire_llc::{Cause, ConnectionEvent, ConnectionHandle, Instant, Station};
 
 use crate::checks::{Checks, Stream, Violation, message, parse};
 
+/// Messages between two times that the user waits for an acknowledgement: not a divisor of any window's or delay's.
+const WANT_ANSWER_EVERY: u32 = 7;
+
 /// A message under way: its stream and number, and how many the stream has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
@@ -115,6 +118,10 @@ impl End {
     pub fn pump(&mut self, station: &mut Station<Token>, handle: ConnectionHandle, now: Instant) {
         while self.outgoing.number < self.outgoing.total && station.send(handle, self.outgoing, now).is_ok() {
             self.outgoing.number += 1;
+            // Now and then somebody waits for what was sent so far.
+            if self.outgoing.number.is_multiple_of(WANT_ANSWER_EVERY) {
+                station.want_answer(handle, now);
+            }
         }
         let all_sent = self.acknowledged == self.outgoing.total;
         let all_received = self.incoming.is_some_and(|(_, total)| self.received >= total);

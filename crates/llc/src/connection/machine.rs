@@ -56,6 +56,10 @@ pub(crate) struct Machine {
     touched: bool,
     /// Data is held until the peer has been heard: it may still repeat its SABME.
     is_held: bool,
+    /// The user waits for the acknowledgement of all before this index …
+    wanted: u32,
+    /// … and the peer was not asked for it yet.
+    is_answer_wanted: bool,
     /// The user wants to end once all is acknowledged.
     pub finishing: bool,
     /// P of a SABME that waits for the user, or for a poll's answer.
@@ -154,6 +158,8 @@ impl Machine {
             remote_busy: false,
             touched: false,
             is_held: false,
+            wanted: 0,
+            is_answer_wanted: false,
             finishing: false,
             held_poll: false,
             doubts: 0,
@@ -350,6 +356,30 @@ impl Machine {
         self.queued = self.queued.wrapping_add(1);
     }
 
+    /// The user waits for the acknowledgement of all that is queued: the peer is asked for it, once, with the last PDU.
+    #[inline]
+    pub fn want_answer(&mut self, now: Instant) {
+        let is_asked = self.wanted == self.queued && !self.is_answer_wanted;
+        if self.queued == self.acknowledged || is_asked {
+            return;
+        }
+        (self.wanted, self.is_answer_wanted) = (self.queued, true);
+        self.ask_for_answer(now);
+    }
+
+    /// Polls the peer if the last PDU for whose acknowledgement the user waits has left without P = 1.
+    #[inline]
+    fn ask_for_answer(&mut self, now: Instant) {
+        if !self.is_answer_wanted || self.p_flag || self.remote_busy || !self.state.is_in(SENDING) {
+            return;
+        }
+        let left = self.next.wrapping_sub(self.wanted) as i32 >= 0;
+        if left {
+            self.is_answer_wanted = false;
+            self.dispatch(Event::AnswerWanted, self.context(now, Cause::Requested));
+        }
+    }
+
     /// Ends the connection if the user asked for that and nothing is left to do.
     #[inline]
     pub fn finish(&mut self, now: Instant) {
@@ -427,6 +457,7 @@ impl Machine {
         }
         self.wake = self.next_deadline();
         self.finish(context.now);
+        self.ask_for_answer(context.now);
         deliver
     }
 
@@ -541,6 +572,7 @@ impl Machine {
         if (self.next.wrapping_sub(self.acknowledged) as i32) < 0 {
             self.next = self.acknowledged;
         }
+        self.is_answer_wanted &= (self.acknowledged.wrapping_sub(self.wanted) as i32) < 0;
         self.touched = true;
         self.retry_count = 0;
         self.counters.information_acknowledged += u64::from(progress);
@@ -573,6 +605,8 @@ impl Machine {
         if self.next != self.acknowledged {
             self.next = self.acknowledged.wrapping_add(u32::from(mutant!(self, ResendsFromSecond)));
             self.stop(Timer::Ack);
+            // Whoever waited for the acknowledgement of what is sent again still does.
+            self.is_answer_wanted |= (self.acknowledged.wrapping_sub(self.wanted) as i32) < 0;
         }
         self.round_trip.cancel();
     }
@@ -603,6 +637,7 @@ impl Machine {
     fn reset_variables(&mut self, now: Instant) {
         (self.base, self.acknowledged, self.next, self.sent) = (self.queued, self.queued, self.queued, self.queued);
         self.recovered = self.queued;
+        (self.wanted, self.is_answer_wanted) = (self.queued, false);
         (self.vr, self.round) = (SequenceNumber::default(), Expected::default());
         self.window = self.parameters.window;
         (self.grown, self.unacknowledged, self.reject_count, self.data_flag) = (0, 0, 0, 0);
@@ -620,6 +655,7 @@ impl Machine {
         }
         (self.acknowledged, self.next, self.sent) = (self.queued, self.queued, self.queued);
         self.base = self.queued;
+        (self.wanted, self.is_answer_wanted) = (self.queued, false);
         self.stop(Timer::Stall);
         self.stop(Timer::Delay);
         self.pending &= !Pending::SUPERVISORY;

@@ -243,6 +243,14 @@ impl<T> Connection<T> {
         Err(Refused { token, reason })
     }
 
+    /// Asks the peer to acknowledge all that was sent so far as soon as it has it: with the last of it, if that has not left
+    /// yet. Otherwise an acknowledgement may wait for `acknowledge_delay`.
+    #[inline]
+    pub fn want_answer(&mut self, now: Instant) {
+        self.machine.want_answer(now);
+        self.check();
+    }
+
     /// Takes a PDU of this connection; its information field if that is the next one in order.
     #[inline]
     pub fn handle_pdu<'a>(&mut self, pdu: &Pdu<'a>, now: Instant) -> Option<&'a [u8]> {
@@ -373,6 +381,11 @@ impl<T> Connection<T> {
     #[inline]
     pub(crate) fn wants_transmit(&self) -> bool {
         self.machine.wants_transmit()
+    }
+
+    #[inline]
+    pub(crate) fn owes_answer(&self) -> bool {
+        self.machine.owes_answer()
     }
 
     #[inline]

@@ -100,6 +100,7 @@ vocabulary! {
         StallTimer = "STALL_TIMER_EXPIRED",
         DelayTimer = "DELAY_TIMER_EXPIRED",
         SilenceTimer = "SILENCE_TIMER_EXPIRED",
+        AnswerWanted = "ANSWER_WANTED",
         Sabme = "RX SABME",
         Disc = "RX DISC",
         Ua = "RX UA",
@@ -154,7 +155,7 @@ vocabulary! {
         DataFlag2 = "DATA_FLAG=2",
         RemoteReady = "REMOTE_BUSY=0",
         PeerHeard = "PEER_HEARD",
-        LastOfShrunkWindow = "WINDOW_CLOSES_AND_SHRUNK",
+        AnswerDue = "LAST_OF_SHRUNK_WINDOW_OR_ANSWER_WANTED",
         Untouched = "NOTHING_EXCHANGED",
         DoubtConfirmed = "SABME_AND_POLLS_UNANSWERED",
     }

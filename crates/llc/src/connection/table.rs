@@ -15,6 +15,7 @@
 //! - An I PDU received before is acknowledged again, and neither rejected nor answered with REJ.
 //! - The ack timer runs on while a poll is outstanding.
 //! - A busy station discards I PDUs; the standard allows it to keep them.
+//! - A user that waits for an acknowledgement has the last of its PDUs sent with P = 1, or polls if that has left already.
 //! - The stall, delay, and silence timers and the abort are ours.
 
 use super::state::Action::*;
@@ -108,10 +109,10 @@ pub(crate) const TABLE: &[Row] = rows! {
     DATA: REJ_TIMER, if RejectsReached => [StopAllTimers, ClearSabmeSeen, DropData, ResetIndication] ResetWait;
 
     // Sending data.
-    SENDING: DATA_REQUEST, if RemoteReady && PeerHeard && NoPollOutstanding && LastOfShrunkWindow => [SendIPoll, StartAckTimerIfNot, StartPollTimer];
+    SENDING: DATA_REQUEST, if RemoteReady && PeerHeard && NoPollOutstanding && AnswerDue => [SendIPoll, StartAckTimerIfNot, StartPollTimer];
     SENDING: DATA_REQUEST, if RemoteReady && PeerHeard => [SendI, StartAckTimerIfNot];
     DATA: DELAY_TIMER => [SendRr];
-    SENDING: SILENCE_TIMER, if NoPollOutstanding => [SendRrPoll, StartPollTimer];
+    SENDING: SILENCE_TIMER | ANSWER_WANTED, if NoPollOutstanding => [SendRrPoll, StartPollTimer];
 
     // Supervision of what was sent; the same for all three that may send.
     SENDING: RR_0 => [UpdateNr, ClearRemoteBusy];
@@ -296,7 +297,7 @@ mod set {
         RESET_RESPONSE = ResetResponse; DATA_REQUEST = DataRequest; LOCAL_BUSY = LocalBusy;
         LOCAL_BUSY_CLEARED = LocalBusyCleared; ACK_TIMER = AckTimer; P_TIMER = PollTimer;
         REJ_TIMER = RejectTimer; BUSY_TIMER = BusyTimer; STALL_TIMER = StallTimer; DELAY_TIMER = DelayTimer;
-        SILENCE_TIMER = SilenceTimer; SABME = Sabme; DISC = Disc; UA = Ua; DM = Dm; FRMR = Frmr; BAD = Bad;
+        SILENCE_TIMER = SilenceTimer; ANSWER_WANTED = AnswerWanted; SABME = Sabme; DISC = Disc; UA = Ua; DM = Dm; FRMR = Frmr; BAD = Bad;
         I_0 = IC0 | IR0; I_C1 = IC1; I_R1 = IR1;
         AHEAD_0 = AheadC0 | AheadR0; AHEAD_C1 = AheadC1; AHEAD_R1 = AheadR1;
         AGAIN_0 = AgainC0 | AgainR0; AGAIN_C1 = AgainC1; AGAIN_R1 = AgainR1;

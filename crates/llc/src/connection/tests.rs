@@ -169,6 +169,59 @@ fn an_acknowledgement_rides_on_data_or_comes_after_the_delay() {
     assert_eq!(pair.ends[0].counters().timeouts, 0);
 }
 
+/// The P bits of the I PDUs, or of the poll, that lie on an end's wire.
+fn polls(pair: &Pair, end: usize) -> Vec<bool> {
+    pair.wires[end].iter().map(|frame| Pdu::decode(frame).unwrap().poll_final()).collect()
+}
+
+#[test]
+fn whoever_waits_for_an_acknowledgement_asks_for_it_with_the_last_pdu() {
+    let mut pair = Pair::connected(&ConnectionConfig::default());
+    pair.send(0, 0..3);
+    pair.ends[0].want_answer(pair.now);
+    pair.transmit(0, usize::MAX);
+    assert_eq!(polls(&pair, 0), [false, false, true]);
+    pair.exchange();
+    assert_eq!(pair.ends[0].unacknowledged(), 0, "no time has passed");
+    // What has left already is polled for, once.
+    pair.send(0, [3]);
+    pair.exchange();
+    pair.ends[0].want_answer(pair.now);
+    pair.ends[0].want_answer(pair.now);
+    pair.transmit(0, usize::MAX);
+    assert_eq!(polls(&pair, 0), [true]);
+    pair.exchange();
+    assert_eq!(pair.ends[0].unacknowledged(), 0);
+    pair.ends[0].want_answer(pair.now);
+    assert!(pair.ends[0].poll_transmit(pair.now).is_none(), "there is nothing to be answered");
+}
+
+#[test]
+fn a_second_wait_while_a_poll_is_under_way_is_answered_too() {
+    let mut pair = Pair::connected(&ConnectionConfig::default());
+    pair.send(0, [0]);
+    pair.ends[0].want_answer(pair.now);
+    pair.transmit(0, usize::MAX);
+    pair.send(0, [1]);
+    pair.ends[0].want_answer(pair.now);
+    pair.transmit(0, usize::MAX);
+    assert_eq!(polls(&pair, 0), [true, false]);
+    pair.exchange();
+    assert_eq!(pair.ends[0].unacknowledged(), 0, "no time has passed");
+}
+
+#[test]
+fn what_was_lost_is_asked_for_again() {
+    let mut pair = Pair::connected(&ConnectionConfig::default());
+    pair.send(0, 0..3);
+    pair.ends[0].want_answer(pair.now);
+    pair.transmit(0, usize::MAX);
+    pair.wires[0].pop_front();
+    pair.exchange();
+    assert_eq!(pair.received[1], [0, 1, 2]);
+    assert_eq!(pair.ends[0].unacknowledged(), 0, "no time has passed");
+}
+
 #[test]
 fn every_sixteenth_pdu_is_acknowledged_at_once() {
     let mut pair = Pair::connected(&ConnectionConfig::default());

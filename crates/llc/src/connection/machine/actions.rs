@@ -20,7 +20,7 @@ impl Machine {
             Qualifier::DataFlag2 => self.data_flag == 2,
             Qualifier::RemoteReady => !self.remote_busy,
             Qualifier::PeerHeard => !self.is_held,
-            Qualifier::LastOfShrunkWindow => self.closes_shrunk_window(),
+            Qualifier::AnswerDue => self.is_answer_due(),
             Qualifier::DoubtConfirmed => self.is_doubt_confirmed(),
             Qualifier::Untouched => !self.touched && self.sent == self.base,
         }

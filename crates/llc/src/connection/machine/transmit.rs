@@ -42,6 +42,12 @@ impl Machine {
         self.pending & Pending::ANY != 0 || self.may_send_data()
     }
 
+    /// Whether an answer with F = 1 is to be sent, for which the peer waits.
+    #[inline]
+    pub fn owes_answer(&self) -> bool {
+        self.pending & Pending::FINAL != 0
+    }
+
     /// The next PDU to send, and the index of the token that it carries.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<(Header, Option<u32>)> {
@@ -52,12 +58,13 @@ impl Machine {
             return Some((self.transmit_supervisory(Pending::PLAIN, now), None));
         }
         if self.may_send_data() {
-            let poll = !self.p_flag && self.closes_shrunk_window();
+            let poll = !self.p_flag && self.is_answer_due();
             let (header, index) = self.transmit_information(poll, now);
             if !self.timer_runs(Timer::Ack) {
                 self.start_ack_timer(now);
             }
             if poll {
+                self.is_answer_wanted &= (self.next.wrapping_sub(self.wanted) as i32) < 0;
                 self.polls.sent(now);
                 self.start_poll_timer(now);
             }
@@ -159,9 +166,12 @@ impl Machine {
             && self.state.is_in(SENDING)
     }
 
-    /// The next I PDU is the last that a window shrunk by loss admits: its answer should not wait.
+    /// The next I PDU is the last that a window shrunk by loss admits, or the last for whose acknowledgement the user
+    /// waits: its answer should not wait.
     #[inline]
-    pub(super) fn closes_shrunk_window(&self) -> bool {
-        self.window < self.parameters.window && self.next.wrapping_sub(self.acknowledged) + 1 == u32::from(self.window)
+    pub(super) fn is_answer_due(&self) -> bool {
+        let closes_shrunk_window = self.window < self.parameters.window
+            && self.next.wrapping_sub(self.acknowledged) + 1 == u32::from(self.window);
+        closes_shrunk_window || self.is_answer_wanted && self.next.wrapping_add(1) == self.wanted
     }
 }

@@ -15,6 +15,7 @@ enum Operation {
     Receive(usize),
     Lose(usize),
     Repeat(usize),
+    WantAnswer(usize),
     Busy(usize, bool),
     Sleep,
 }
@@ -27,6 +28,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         20 => end.clone().prop_map(Operation::Receive),
         1 => end.clone().prop_map(Operation::Lose),
         1 => end.clone().prop_map(Operation::Repeat),
+        2 => end.clone().prop_map(Operation::WantAnswer),
         1 => (end, any::<bool>()).prop_map(|(end, busy)| Operation::Busy(end, busy)),
         2 => Just(Operation::Sleep),
     ]
@@ -50,6 +52,7 @@ impl Pair {
                 let place = wire.len().min(most.min(8));
                 wire.front().cloned().into_iter().for_each(|frame| wire.insert(place, frame));
             }
+            Operation::WantAnswer(end) => self.ends[end].want_answer(self.now),
             Operation::Busy(end, is_busy) => self.ends[end].set_busy(is_busy, self.now),
             // Who sends nothing that is due cannot sleep: only the stall timer would wake it.
             Operation::Sleep => {
