@@ -77,6 +77,33 @@ def test_messages_arrive_whole_while_a_helper_thread_makes_progress(name: str, p
         assert 0 <= line["wait_us"] <= line["both_us"] and min(line["alone_us"], line["computation_us"]) > 0
 
 
+# No operation may take as long as an acknowledgement waits for company here: 2000 times as long as it does by default.
+DELAY_US = 100_000
+
+
+@pytest.mark.parametrize("name", OFTEN)
+def test_no_operation_waits_for_a_timer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for an acknowledgement gets it at once: sends of each mode and size, collectives, one-sided."""
+    needs("barewire")
+    monkeypatch.setenv("FI_BAREWIRE_ACKNOWLEDGE_DELAY", str(DELAY_US))
+    monkeypatch.setenv("FI_BAREWIRE_ACKNOWLEDGE_EVERY", "31")
+    done = barewire("run", "-n", "2", "--lab", "pair", "--", program(name, "timers"))
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len({line["operation"] for line in lines}) == 19 and len(lines) == 7 * 17 + 2
+    assert [line for line in lines if line["us"] > DELAY_US / 2] == []
+
+
+@pytest.mark.parametrize("name", WITH_LIBFABRIC)
+def test_sends_to_a_peer_outside_mpi_do_not_block(name: str) -> None:
+    """Nearly as many as the provider advertises, of each size; and buffered sends find their memory again."""
+    needs("barewire")
+    done = barewire("run", "-n", "2", "--lab", "pair", "--", program(name, "away"))
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(lines) == 6
+
+
 @pytest.mark.parametrize(("source", "loss"), [("messages", "0.1%"), ("collectives", "1%")])
 def test_results_are_right_where_frames_are_lost(source: str, loss: str) -> None:
     """Some six of the 6400 frames, and some fourteen of the 1400: three ranks on two hosts."""

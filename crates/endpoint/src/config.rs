@@ -76,7 +76,10 @@ impl Config {
         self.connection.window = tuning.window as u8;
         self.connection.receive_window = tuning.window as u8;
         self.connection.acknowledge_every = tuning.acknowledge_every as u8;
-        self.connection.acknowledge_delay = Duration::from_micros(tuning.acknowledge_delay_us as u64);
+        let delay = Duration::from_micros(tuning.acknowledge_delay_us as u64);
+        self.connection.acknowledge_delay = delay;
+        // An acknowledgement that waits must not look like a loss.
+        self.connection.t1_min = self.connection.t1_min.max(4 * delay).min(self.connection.t1_max);
         if let Some(local) = &mut self.local {
             local.ring_bytes = tuning.pipe_ring_bytes;
         }

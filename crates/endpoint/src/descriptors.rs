@@ -25,6 +25,8 @@ pub(crate) struct Descriptor {
     pub is_cut: bool,
     /// A frame of it was given up.
     pub is_lost: bool,
+    /// Somebody waits for its acknowledgement.
+    pub asks: bool,
     /// The memory that it or a part of it lies in, if that was lent.
     pub lent: Option<Lent>,
     /// That memory, if it was taken over from the caller.
@@ -53,11 +55,13 @@ impl Content {
 pub(crate) struct Descriptors {
     entries: Vec<Option<Descriptor>>,
     free: Vec<DescriptorId>,
+    /// Those whose end somebody waits for: for their memory, or because they asked for it.
+    awaited: u16,
 }
 
 impl Descriptors {
     pub fn new(most: u16) -> Self {
-        Self { entries: vec![None; usize::from(most)], free: (0..most).rev().collect() }
+        Self { entries: vec![None; usize::from(most)], free: (0..most).rev().collect(), awaited: 0 }
     }
 
     pub fn is_full(&self) -> bool {
@@ -69,10 +73,17 @@ impl Descriptors {
         self.free.len() <= self.entries.len() / 4
     }
 
+    /// Whether somebody waits for the end of one.
     #[inline]
-    pub fn add(&mut self, context: u64, channel: Option<u16>, content: Content) -> Option<DescriptorId> {
+    pub fn has_awaited(&self) -> bool {
+        self.awaited > 0
+    }
+
+    #[inline]
+    pub fn add(&mut self, context: u64, channel: Option<u16>, content: Content, asks: bool) -> Option<DescriptorId> {
         let id = self.free.pop()?;
         let lent = if let Content::Lent { body, .. } = &content { Some(*body) } else { None };
+        self.awaited += u16::from(asks || lent.is_some());
         self.entries[usize::from(id)] = Some(Descriptor {
             context,
             channel,
@@ -80,6 +91,7 @@ impl Descriptors {
             outstanding: 0,
             is_cut: false,
             is_lost: false,
+            asks,
             lent,
             copy: None,
         });
@@ -95,6 +107,7 @@ impl Descriptors {
     pub fn remove(&mut self, id: DescriptorId) -> Option<Descriptor> {
         let descriptor = self.entries[usize::from(id)].take()?;
         self.free.push(id);
+        self.awaited -= u16::from(descriptor.asks || descriptor.lent.is_some());
         Some(descriptor)
     }
 

@@ -27,6 +27,8 @@ use crate::sink::Sink;
 use crate::tuning::Tuning;
 use crate::waiting::Patience;
 
+pub use send::Acknowledge;
+
 /// What an endpoint has to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -311,6 +313,14 @@ impl<L: Link> Endpoint<L> {
         self.unheard += u32::from(was_parked || of_frames);
         let received = (!self.neighbours.is_empty() && self.take_local(sink)) || was_parked || of_frames;
         self.busy_turns += u32::from(received);
+        // Whoever asked for an acknowledgement waits for it, while what was received may keep the caller busy for long.
+        if received && self.port.station.owes_answer() {
+            self.port.transmit()?;
+        }
+        // What was received may show that a message has arrived: whoever is told of the one is told of the other.
+        if of_frames && self.descriptors.has_awaited() {
+            self.hear(sink);
+        }
         // A message is handed over first; what else there is to do can wait for a quieter moment, but not for ever: the
         // acknowledgement that it brought may be what a sender waits for, who sleeps next.
         is_news |= self.has_slept;
@@ -380,6 +390,10 @@ impl<L: Link> Endpoint<L> {
         self.port.tell_time();
         self.has_slept = true;
         self.looked_round = Instant::from_nanos(0);
+        let now = self.port.now();
+        for handle in self.channels.connections() {
+            self.port.station.want_answer(handle, now);
+        }
         self.progress(sink)?;
         self.hear(sink);
         self.pump()?;

@@ -145,6 +145,12 @@ impl Slots {
         self.heads
     }
 
+    /// Slots that are not under way.
+    #[inline]
+    pub(crate) fn free_slots(&self) -> usize {
+        self.free.len()
+    }
+
     /// Whether nothing is under way.
     #[must_use]
     pub fn are_all_free(&self) -> bool {

@@ -6,7 +6,7 @@ mod common;
 use std::ptr;
 use std::time::Duration;
 
-use barewire_endpoint::{Address, ChannelId, Ending, SendError};
+use barewire_endpoint::{Acknowledge, Address, ChannelId, Ending, SendError};
 use common::*;
 
 #[test]
@@ -160,7 +160,7 @@ fn messages_to_a_dead_peer_fail_and_their_memory_is_free() {
         let pages: Vec<Pages> = (0..10).map(|_| Pages::new()).collect();
         for (context, pages) in (0..).zip(&pages) {
             // SAFETY: unmapped after the events.
-            unsafe { a.endpoint.send_lent(to_b, b"head", pages.bytes(), context) }.unwrap();
+            unsafe { a.endpoint.send_lent(to_b, b"head", pages.bytes(), context, Acknowledge::Eventually) }.unwrap();
         }
         until(&mut [&mut a, &mut b], "some are on their way", |sides| sides[1].inbox.is_empty().eq(&false));
         drop(b);

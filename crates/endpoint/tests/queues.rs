@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use barewire_endpoint::{ChannelId, Config, Ending, Inbox, InboxConfig, Piece, SendError, Sink, Tuning};
+use barewire_endpoint::{Acknowledge, ChannelId, Config, Ending, Inbox, InboxConfig, Piece, SendError, Sink, Tuning};
 use common::*;
 
 #[test]
@@ -58,7 +58,7 @@ fn messages_in_the_background_let_others_pass() {
         }
         a.endpoint.send(to_b, &[], b"one", 100).unwrap();
         a.lend(to_b, &[], b"two".to_vec(), 101).unwrap();
-        a.endpoint.send_in_background(to_b, &[], b"last", 102).unwrap();
+        a.endpoint.send_in_background(to_b, &[], b"last", 102, Acknowledge::Eventually).unwrap();
         until(&mut [&mut a, &mut b], "all arrive", |sides| sides[1].received.len() == parts as usize + 3);
         let got = b.from(to_a);
         let place = |text: &[u8]| got.iter().position(|got| *got == text).unwrap();

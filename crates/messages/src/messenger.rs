@@ -19,12 +19,13 @@ use crate::completion::{Completion, Counts, Failure, Operation, Outcome, PostErr
 use crate::config::Config;
 use crate::header::Header;
 use crate::matching::Matcher;
-use crate::peers::{BACKGROUND, Out, PeerId, Peers, USUAL};
+use crate::peers::{BACKGROUND, Out, PeerId, Peers, QUEUED, USUAL};
 use crate::regions::Regions;
 use crate::slab::{Key, Slab};
 pub use access::AtomicParts;
 pub use leaving::Removal;
 pub use receive::{Claim, ReceiveOptions, Wanted};
+pub(crate) use send::Message;
 pub use send::{Reaches, SendOptions};
 
 /// The context of a message of the endpoint's that belongs to no send: this, and the peer's number.
@@ -59,6 +60,8 @@ struct State {
     config: Config,
     peers: Peers,
     sends: Slab<send::Send>,
+    /// Messages in the queues of all peers.
+    queued: usize,
     receives: Slab<receive::Receive>,
     tagged: Matcher<Key, Key>,
     untagged: Matcher<Key, Key>,
@@ -89,6 +92,7 @@ impl<L: Link> Messenger<L> {
             config,
             peers: Peers::new(),
             sends: Slab::new(),
+            queued: 0,
             receives: Slab::new(),
             tagged: Matcher::new(),
             untagged: Matcher::new(),
@@ -168,8 +172,14 @@ impl<L: Link> Messenger<L> {
     /// When the link no longer works; then nothing does.
     #[inline]
     pub fn progress(&mut self) -> Result<bool, EndpointError> {
+        let told = self.state.completions.len();
         self.endpoint.progress(&mut self.state)?;
+        let received = self.state.completions.len();
         self.follow_up();
+        // What was received may show that a send has ended, so the program is told of that first.
+        if received > told && self.state.completions.len() > received {
+            self.state.completions.make_contiguous()[told..].rotate_left(received - told);
+        }
         Ok(self.has_completions())
     }
 
@@ -211,7 +221,7 @@ impl<L: Link> Messenger<L> {
     pub fn settle(&mut self) -> Result<bool, EndpointError> {
         let is_settled = self.endpoint.settle(&mut self.state)?;
         self.follow_up();
-        let is_handed_over = self.state.sends.len() == 0 && self.state.served.len() == 0;
+        let is_handed_over = self.state.sends.len() == 0 && self.state.queued == 0 && self.state.served.len() == 0;
         Ok(is_settled && self.state.turns.is_empty() && is_handed_over && self.state.accesses.len() == 0)
     }
 
@@ -280,13 +290,20 @@ impl<L: Link> Messenger<L> {
     /// False if something is left.
     fn send_due_to(&mut self, peer: PeerId) -> bool {
         // Each of them may have room that the other has not.
-        let [is_usual_done, is_data_done] = [USUAL, BACKGROUND].map(|class| self.send_class_to(peer, class));
-        is_usual_done && is_data_done
+        [USUAL, BACKGROUND, QUEUED].map(|class| self.send_class_to(peer, class)) == [true; 3]
     }
 
     fn send_class_to(&mut self, peer: PeerId, class: usize) -> bool {
         while let Some(out) = self.state.peers.at(peer).outgoing[class].pop_front() {
+            let out = match out {
+                Out::Message(message) => match self.send_queued(peer, message) {
+                    Ok(()) => continue,
+                    Err(message) => Out::Message(message),
+                },
+                out => out,
+            };
             let is_done = match &out {
+                Out::Message(_) => false,
                 Out::Control(header) => {
                     let is_sent = self.send_copied(peer, header, &[]);
                     if is_sent && matches!(header, Header::Done { .. }) {
@@ -305,6 +322,14 @@ impl<L: Link> Messenger<L> {
             }
         }
         true
+    }
+
+    /// Hands a message on that had to wait, or gives it back.
+    fn send_queued(&mut self, to: PeerId, message: Message) -> Result<(), Message> {
+        let Ok(channel) = self.room_for(to) else { return Err(message) };
+        self.hand_over(to, channel, message)?;
+        self.state.queued -= 1;
+        Ok(())
     }
 
     /// Sends a message that belongs to no send.
@@ -326,7 +351,8 @@ impl State {
     /// Lets something wait for the endpoint.
     fn enqueue(&mut self, to: PeerId, out: Out) {
         // Whoever is gone needs no answer.
-        if self.peers.get(to).is_none_or(|peer| peer.channel.is_none() || peer.is_broken) {
+        let is_gone = |peer: &crate::peers::Peer| peer.channel.is_none() || peer.is_broken;
+        if out.class() != QUEUED && self.peers.get(to).is_none_or(is_gone) {
             return;
         }
         let peer = self.peers.at(to);

@@ -7,13 +7,19 @@ use barewire_endpoint::{Address, ChannelId, Ending};
 
 use crate::completion::PostError;
 use crate::header::Header;
+use crate::messenger::Message;
 use crate::regions::Refusal;
 use crate::slab::Key;
 
-/// The classes of messages to a peer: what keeps its order, and data that was asked for, which lets it pass.
+/// The classes of messages to a peer that the endpoint has: what keeps its order, and data that was asked for, which lets
+/// it pass.
 pub(crate) const USUAL: usize = 0;
 pub(crate) const BACKGROUND: usize = 1;
 const CLASSES: usize = 2;
+/// The class of messages that wait for the endpoint in the order in which they were posted. Answers are of the usual class,
+/// and go first: peers wait for them.
+pub(crate) const QUEUED: usize = 2;
+pub(crate) const QUEUES: usize = 3;
 
 /// Names a peer of a messenger, for as long as that lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,7 +55,7 @@ pub(crate) struct Peer {
     /// Messages that the endpoint has of ours for it, in each class.
     pub under_way: [u16; CLASSES],
     /// What waits for the endpoint, in each class.
-    pub outgoing: [VecDeque<Out>; CLASSES],
+    pub outgoing: [VecDeque<Out>; QUEUES],
     pub in_turn: bool,
     /// Where the message goes of which pieces are to come.
     pub arriving: Arriving,
@@ -133,6 +139,8 @@ pub(crate) struct Writing {
 
 /// What waits for the endpoint to have room.
 pub(crate) enum Out {
+    /// A message of which nothing was handed on.
+    Message(Message),
     Control(Header),
     /// Bytes of a send that were asked for.
     Data(Key),
@@ -149,7 +157,11 @@ pub(crate) enum Out {
 
 impl Out {
     pub fn class(&self) -> usize {
-        if matches!(self, Self::Data(_) | Self::Served(_)) { BACKGROUND } else { USUAL }
+        match self {
+            Self::Message(_) => QUEUED,
+            Self::Data(_) | Self::Served(_) => BACKGROUND,
+            Self::Control(_) | Self::Write(_) | Self::Found { .. } => USUAL,
+        }
     }
 }
 
@@ -229,6 +241,10 @@ impl Peers {
     #[inline]
     pub fn get_mut(&mut self, peer: PeerId) -> Option<&mut Peer> {
         self.entries.get_mut(peer.0 as usize)?.as_deref_mut()
+    }
+
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
+        self.entries.iter_mut().flatten().map(|peer| &mut **peer)
     }
 
     pub fn all(&self) -> impl Iterator<Item = (PeerId, Address)> {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use barewire_endpoint::{Ending, Endpoint, Event, Inbox, InboxConfig, SendError};
+use barewire_endpoint::{Acknowledge, Ending, Endpoint, Event, Inbox, InboxConfig, SendError};
 use barewire_messages::{Access, Config, Failure, Label, Outcome, Part, Reaches, Remote, SendOptions, Wanted};
 use common::*;
 
@@ -64,7 +64,7 @@ fn what_a_peer_invents_ends_its_channel_and_nothing_else() {
             let channel = hostile.connect(addresses[0]).unwrap();
             let body = bytes([0, 1, 200, 3000][generator.usize(..4)], 3);
             // SAFETY: both sides are driven until it is sent or failed, before `body` is dropped.
-            let sent = unsafe { hostile.send_lent(channel, &head(&mut generator), &body, 0) };
+            let sent = unsafe { hostile.send_lent(channel, &head(&mut generator), &body, 0, Acknowledge::Eventually) };
             let mut is_under_way = sent != Err(SendError::Ended);
             for round in 0..1000 {
                 hostile.progress(&mut inbox).unwrap();

@@ -9,7 +9,7 @@ use common::*;
 /// Its neighbour takes all of it, and may have something to say meanwhile.
 #[test]
 fn whoever_makes_no_progress_is_refused_before_long() {
-    let mut pair = host(Config::default());
+    let mut pair = host(Config { sends: 256, ..Config::default() });
     let [to, _] = introduce(&mut pair);
     drive(&mut pair, |pair| pair[0].inject(to, tagged(1), b"first").is_ok());
     drive(&mut pair, |pair| pair[1].unexpected_bytes() > 0);

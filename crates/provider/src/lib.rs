@@ -14,7 +14,7 @@ mod edge;
 mod endpoint;
 mod fork;
 mod info;
-mod leisure;
+mod backoff;
 mod libfabric;
 mod link;
 mod lock;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use barewire_endpoint::{JobToken, Waiting};
 
+use crate::backoff::Competition;
 use crate::bindings::FI_PARAM_STRING;
 use crate::libfabric::Libfabric;
 
@@ -44,8 +45,9 @@ const ALL: [(&CStr, &str); 10] = [
     ),
     (
         YIELD,
-        "1: other processes want this core, so questions that find nothing give it away, and after some hundred of them \
-             sleep for a millisecond at most (default: 0; `barewire run` sets it where ranks share cores)",
+        "1: other processes want this core, so polls that find nothing yield it, and after some hundred of them \
+             sleep for a millisecond at most; 0: nobody else wants it (default: found out, by being preempted; \
+             `barewire run` says 1 where there are more ranks than cores)",
     ),
     (
         PATIENCE,
@@ -88,7 +90,7 @@ pub(crate) struct Parameters {
     pub token: Option<JobToken>,
     pub waiting: Waiting,
     pub broker: Option<PathBuf>,
-    pub gives_way: bool,
+    pub competition: Competition,
     pub patience: Option<Duration>,
     pub peers: Option<u16>,
     pub link: LinkKind,
@@ -152,7 +154,7 @@ impl Parameters {
             token: parse(TOKEN, read(TOKEN), "1 to 16 hexadecimal digits", token)?,
             waiting: parse(WAIT, read(WAIT), "spin, adaptive or block", waiting)?.unwrap_or_default(),
             broker: read(BROKER).map(PathBuf::from),
-            gives_way: parse(YIELD, read(YIELD), "0 or 1", flag)?.unwrap_or_default(),
+            competition: parse(YIELD, read(YIELD), "0 or 1", competition)?.unwrap_or_default(),
             patience: parse(PATIENCE, read(PATIENCE), "a number of seconds, 0.001 to 3600", seconds)?,
             peers: parse(PEERS, read(PEERS), "a number from 1 to 32768", peers)?,
             link: parse(LINK, read(LINK), "packet or xdp", link)?.unwrap_or_default(),
@@ -190,10 +192,10 @@ fn waiting(value: &str) -> Option<Waiting> {
     }
 }
 
-fn flag(value: &str) -> Option<bool> {
+fn competition(value: &str) -> Option<Competition> {
     match value {
-        "0" => Some(false),
-        "1" => Some(true),
+        "0" => Some(Competition::None),
+        "1" => Some(Competition::Crowded),
         _ => None,
     }
 }
@@ -235,7 +237,7 @@ mod tests {
     fn nothing_set_is_the_default_and_values_are_read() {
         assert_eq!(Parameters::of(|_| None).unwrap(), Parameters::default());
         assert_eq!(one(WAIT, "block").unwrap().waiting, Waiting::Block);
-        assert!(one(YIELD, "1").unwrap().gives_way);
+        assert!(one(YIELD, "1").unwrap().competition == Competition::Crowded);
         assert_eq!(one(TOKEN, "ff").unwrap().token, Some(JobToken::new(255)));
         assert_eq!(one(PATIENCE, "0.5").unwrap().patience, Some(Duration::from_millis(500)));
         assert_eq!(one(c"eager", "0").unwrap().tuned, [("eager_bytes", 0)]);

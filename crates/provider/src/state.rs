@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use barewire_endpoint::Patience;
 use barewire_link::Interface;
 
+use crate::backoff::{self, Backoff, Pause};
 use crate::bell::Bell;
 use crate::counter::Counter;
 use crate::edge::{Errno, Result};
 use crate::endpoint::Endpoint;
-use crate::leisure::{self, Leisure, Pause};
 use crate::lock::{Guard, Lock};
 use crate::parameters::Parameters;
 use crate::queue::{Entry, Queue};
@@ -40,8 +40,8 @@ pub(crate) struct State {
     pub regions: Table<Region>,
     /// Grows whenever the program asks what has come: then it makes progress by itself.
     pub asked: u64,
-    /// Since when questions find nothing.
-    pub leisure: Leisure,
+    /// Since when polls find nothing.
+    pub backoff: Backoff,
     /// There was progress, or a neighbour's message without, since the last question that was answered without a look.
     has_looked: bool,
     /// A thread of the program's has slept, or was told that it may.
@@ -57,7 +57,7 @@ impl State {
             vectors: Table::new(),
             regions: Table::new(),
             asked: 0,
-            leisure: Leisure::default(),
+            backoff: Backoff::default(),
             has_looked: false,
             has_sleepers: false,
         }
@@ -176,22 +176,26 @@ impl State {
 }
 
 impl Shared {
-    /// A question has found nothing: lets others have the core, if they want it and this happens again and again. Most
-    /// programs give it away between two questions by themselves, but some never do.
+    /// A poll has found nothing: lets others have the core, if they want it and this happens again and again. Most
+    /// programs yield between two polls by themselves, but some never do.
     #[inline(always)]
-    pub fn give_way(&self, state: Guard<'_, State>, bell: impl Fn(&State) -> &Bell) -> Result<()> {
-        if self.parameters.gives_way { self.pause(state, bell) } else { Ok(()) }
+    pub fn give_way(&self, mut state: Guard<'_, State>, bell: impl Fn(&State) -> &Bell) -> Result<()> {
+        match state.backoff.pause(self.parameters.competition, Instant::now, backoff::preemptions) {
+            Pause::Nothing => Ok(()),
+            pause => self.pause(state, pause, bell),
+        }
     }
 
-    fn pause(&self, mut state: Guard<'_, State>, bell: impl Fn(&State) -> &Bell) -> Result<()> {
-        match state.leisure.pause(Instant::now) {
+    #[cold]
+    fn pause(&self, state: Guard<'_, State>, pause: Pause, bell: impl Fn(&State) -> &Bell) -> Result<()> {
+        match pause {
             Pause::Nothing => {}
             Pause::Yield => {
                 drop(state);
                 std::thread::yield_now();
             }
             Pause::Sleep => {
-                self.sleep(state, Some(leisure::SLEEP), bell, &mut Vec::new())?;
+                self.sleep(state, Some(backoff::SLEEP), bell, &mut Vec::new())?;
             }
         }
         Ok(())

@@ -21,12 +21,22 @@ use crate::waiting_messages::Order;
 const FRAMES_PER_TRANSMIT: u32 = 8;
 /// Frames that a channel may send before it is another's turn.
 const FRAMES_PER_TURN: u32 = 64;
+/// When a message is to be acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acknowledge {
+    /// Nobody waits for it: with what the peer sends next, with others, or after a delay.
+    Eventually,
+    /// As soon as the peer has it, which is asked for it with the last frame.
+    AtOnce,
+}
+
 /// What a message is sent with.
 #[derive(Clone, Copy)]
 struct Posting {
     to: ChannelId,
     context: u64,
     order: Order,
+    acknowledge: Acknowledge,
 }
 
 /// How far a message could be handed on.
@@ -65,7 +75,100 @@ impl<L: Link> Endpoint<L> {
     /// # Errors
     /// [`SendError`]; nothing was taken then.
     pub fn send(&mut self, to: ChannelId, head: &[u8], body: &[u8], context: u64) -> Result<(), SendError> {
-        self.copy(Posting { to, context, order: Order::Usual { frames: 1 } }, head, body)
+        let order = Order::Usual { frames: 1 };
+        self.copy(Posting { to, context, order, acknowledge: Acknowledge::Eventually }, head, body)
+    }
+
+    /// As [`send`](Self::send), of a message for whose [`Event::Sent`] somebody waits.
+    ///
+    /// # Errors
+    /// As of `send`.
+    pub fn send_awaited(&mut self, to: ChannelId, head: &[u8], body: &[u8], context: u64) -> Result<(), SendError> {
+        let order = Order::Usual { frames: 1 };
+        self.copy(Posting { to, context, order, acknowledge: Acknowledge::AtOnce }, head, body)
+    }
+
+    /// Whether [`send_copied`](Self::send_copied) takes messages of so many bytes to this peer; not to a process of this
+    /// host, and not what there never are enough slots for.
+    #[must_use]
+    pub fn takes_copies(&mut self, to: ChannelId, bytes: usize) -> bool {
+        let most = usize::from(self.config.slots.min(self.config.connection.queue)) / 2;
+        let fits = self.frames_of(bytes) <= most;
+        let way = self.channels.get(to).map(|channel| &channel.way);
+        fits && matches!(way, Some(Way::Wire { .. } | Way::Pending))
+    }
+
+    /// Sends a message of several frames, all of which are copied: its memory is the caller's again at once.
+    /// [`Event::Sent`] tells of `context`.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was taken then. [`SendError::Full`] also while the peer has not answered yet.
+    pub fn send_copied(&mut self, to: ChannelId, head: &[u8], body: &[u8], context: u64) -> Result<(), SendError> {
+        let frames = self.frames_of(head.len() + body.len());
+        let order = Order::Usual { frames: frames as u32 };
+        self.check_events()?;
+        self.check_descriptors(order)?;
+        let channel = self.channels.get(to).filter(|channel| channel.takes_messages()).ok_or(SendError::Ended)?;
+        let Way::Wire { handle, is_open: true } = channel.way else { return Err(SendError::Full) };
+        let Some(connection) = self.port.station.connection(handle) else { return Err(SendError::Ended) };
+        // Nobody has more slots than are free: so peers that take nothing leave some to the others.
+        let (own, free) = (connection.unacknowledged(), self.port.slots.free_slots());
+        let has_slots = frames <= free && (own == 0 || own + frames <= free);
+        if !channel.queue.lets_pass(order) || connection.room() < frames || !has_slots {
+            return Err(SendError::Full);
+        }
+        channel.queue.note_passing(order);
+        let message = self.descriptors.add(context, Some(to.index), Content::Gone, false).expect("there is a descriptor");
+        // What goes wrong with the link shows in the next progress.
+        let _ = self.copy_to_engine(message, handle, head, body);
+        Ok(())
+    }
+
+    /// Frames that a message of so many bytes takes.
+    fn frames_of(&self, bytes: usize) -> usize {
+        let behind_first = bytes.saturating_sub(self.room - FIRST_HEADER);
+        1 + behind_first.div_ceil(self.room - OTHER_HEADER)
+    }
+
+    /// Cuts a message into slots, for which there is room, and sends them.
+    fn copy_to_engine(
+        &mut self,
+        message: DescriptorId,
+        handle: ConnectionHandle,
+        head: &[u8],
+        body: &[u8],
+    ) -> Result<(), EndpointError> {
+        let Self { port, descriptors, owners, room, .. } = self;
+        let Some(descriptor) = descriptors.at(message) else { return Ok(()) };
+        descriptor.is_cut = true;
+        let now = port.now();
+        let mut sent = Ok(());
+        let (mut cutter, mut next) = begin(head.len() + body.len(), *room);
+        while let Some(fragment) = next {
+            let (start, end) = (fragment.start as usize, fragment.end as usize);
+            let part = &body[start.saturating_sub(head.len())..end - head.len()];
+            let front;
+            let first = if start == 0 {
+                front = Front::new(fragment.header(), head);
+                front.bytes()
+            } else {
+                fragment.header()
+            };
+            let slot = port.slots.fill(first, part).expect("there are slots");
+            owners[usize::from(slot)] = message;
+            if port.station.send(handle, slot, now).is_err() {
+                debug_assert!(false, "there is room in the connection's queue");
+                port.slots.free(slot);
+                break;
+            }
+            descriptor.outstanding += 1;
+            next = cutter.next();
+            if descriptor.outstanding % FRAMES_PER_TRANSMIT == 0 && next.is_some() {
+                // The rest is handed to the engine, too, whatever the link says.
+                sent = sent.and(port.transmit());
+            }
+        }
+        Ok(sent.and(port.transmit())?)
     }
 
     /// Sends a message that fits one frame to a neighbour of this host whose pipe has room; both parts are copied, and
@@ -87,13 +190,14 @@ impl<L: Link> Endpoint<L> {
         head: &[u8],
         body: &[u8],
         context: u64,
+        acknowledge: Acknowledge,
     ) -> Result<(), SendError> {
-        self.copy(Posting { to, context, order: Order::Background }, head, body)
+        self.copy(Posting { to, context, order: Order::Background, acknowledge }, head, body)
     }
 
     #[inline]
     fn copy(&mut self, posting: Posting, head: &[u8], body: &[u8]) -> Result<(), SendError> {
-        let Posting { to, context, order } = posting;
+        let Posting { to, context, order, .. } = posting;
         let bytes = head.len() + body.len();
         if head.len() > HEAD_MAX || bytes > self.copied_max() {
             return Err(SendError::TooLong { bytes, most: self.copied_max() });
@@ -107,9 +211,17 @@ impl<L: Link> Endpoint<L> {
         self.check_descriptors(order)?;
         let front = Front::new(&whole(bytes as u32), head);
         let slot = self.port.slots.fill(front.bytes(), body).ok_or(SendError::Full)?;
-        let added = self.descriptors.add(context, Some(to.index), Content::Slot(slot));
-        self.enqueue(to.index, added.expect("there is a descriptor"), order);
+        let message = self.add(posting, Content::Slot(slot));
+        self.enqueue(to.index, message, order);
         Ok(())
+    }
+
+    /// A new descriptor, of which there is one.
+    #[inline]
+    fn add(&mut self, posting: Posting, content: Content) -> DescriptorId {
+        let asks = posting.acknowledge == Acknowledge::AtOnce;
+        let added = self.descriptors.add(posting.context, Some(posting.to.index), content, asks);
+        added.expect("there is a descriptor")
     }
 
     /// Sends a message of any length up to 4 GiB from where it lies; only the head is copied.
@@ -120,10 +232,17 @@ impl<L: Link> Endpoint<L> {
     /// # Safety
     /// `body` must stay valid and unchanged until [`Event::Sent`] or [`Event::Failed`] has told of `context`, or the
     /// endpoint is dropped.
-    pub unsafe fn send_lent(&mut self, to: ChannelId, head: &[u8], body: &[u8], context: u64) -> Result<(), SendError> {
-        let order = Order::Usual { frames: 1 + (body.len() / self.room) as u32 };
+    pub unsafe fn send_lent(
+        &mut self,
+        to: ChannelId,
+        head: &[u8],
+        body: &[u8],
+        context: u64,
+        acknowledge: Acknowledge,
+    ) -> Result<(), SendError> {
+        let order = Order::Usual { frames: self.frames_of(head.len() + body.len()) as u32 };
         // SAFETY: the caller's promise.
-        unsafe { self.lend(Posting { to, context, order }, head, body) }
+        unsafe { self.lend(Posting { to, context, order, acknowledge }, head, body) }
     }
 
     /// As [`send_lent`](Self::send_lent); while it waits, messages that are sent later pass it, but for those in the
@@ -140,9 +259,10 @@ impl<L: Link> Endpoint<L> {
         head: &[u8],
         body: &[u8],
         context: u64,
+        acknowledge: Acknowledge,
     ) -> Result<(), SendError> {
         // SAFETY: the caller's promise.
-        unsafe { self.lend(Posting { to, context, order: Order::Background }, head, body) }
+        unsafe { self.lend(Posting { to, context, order: Order::Background, acknowledge }, head, body) }
     }
 
     /// Bytes of a body that fill so many frames, behind a head.
@@ -154,7 +274,7 @@ impl<L: Link> Endpoint<L> {
     /// # Safety
     /// As of `send_lent`.
     unsafe fn lend(&mut self, posting: Posting, head: &[u8], body: &[u8]) -> Result<(), SendError> {
-        let Posting { to, context, order } = posting;
+        let Posting { to, order, .. } = posting;
         let bytes = head.len() + body.len();
         if head.len() > HEAD_MAX || u32::try_from(bytes).is_err() {
             return Err(SendError::TooLong { bytes, most: u32::MAX as usize });
@@ -167,8 +287,8 @@ impl<L: Link> Endpoint<L> {
         // SAFETY: the caller's promise.
         let body = unsafe { Lent::new(body) };
         let content = Content::Lent { head: copy, head_bytes: head.len() as u8, body, cut: None };
-        let added = self.descriptors.add(context, Some(to.index), content);
-        self.enqueue(to.index, added.expect("there is a descriptor"), order);
+        let message = self.add(posting, content);
+        self.enqueue(to.index, message, order);
         Ok(())
     }
 
@@ -334,6 +454,9 @@ impl<L: Link> Endpoint<L> {
                     return Ok(Handed::Stuck);
                 }
                 (descriptor.content, descriptor.outstanding, descriptor.is_cut) = (Content::Gone, 1, true);
+                if descriptor.asks {
+                    port.station.want_answer(handle, now);
+                }
                 port.transmit_one()?;
                 return Ok(Handed::All);
             }
@@ -375,6 +498,9 @@ impl<L: Link> Endpoint<L> {
         let is_untouched = next.is_some_and(|fragment| fragment.start == 0);
         if is_done {
             (descriptor.content, descriptor.is_cut) = (Content::Gone, true);
+            if descriptor.asks {
+                port.station.want_answer(handle, now);
+            }
         } else if is_untouched {
             *cut = None;
         }
@@ -456,7 +582,7 @@ impl<L: Link> Endpoint<L> {
             self.port.slots.free(slot);
             return Err(SendError::Full);
         }
-        let added = self.descriptors.add(context, None, Content::Gone);
+        let added = self.descriptors.add(context, None, Content::Gone, true);
         self.owners[usize::from(slot)] = added.expect("there is a descriptor");
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use barewire_endpoint::{
+use barewire_endpoint::{Acknowledge, 
     Address, ChannelId, Config, Ending, Endpoint, Event, Framing, Inbox, InboxConfig, JobToken, Origin, SendError,
 };
 use barewire_link::Link;
@@ -71,7 +71,7 @@ impl<L: Link> Side<L> {
     pub fn lend(&mut self, to: ChannelId, head: &[u8], body: Vec<u8>, context: u64) -> Result<(), SendError> {
         let body = body.into_boxed_slice();
         // SAFETY: kept in `lent` until the event comes, or until after the endpoint is dropped.
-        unsafe { self.endpoint.send_lent(to, head, &body, context) }?;
+        unsafe { self.endpoint.send_lent(to, head, &body, context, Acknowledge::Eventually) }?;
         assert!(self.lent.insert(context, body).is_none());
         Ok(())
     }
@@ -80,7 +80,7 @@ impl<L: Link> Side<L> {
     pub fn lend_in_background(&mut self, to: ChannelId, body: Vec<u8>, context: u64) -> Result<(), SendError> {
         let body = body.into_boxed_slice();
         // SAFETY: as of `lend`.
-        unsafe { self.endpoint.send_lent_in_background(to, &[], &body, context) }?;
+        unsafe { self.endpoint.send_lent_in_background(to, &[], &body, context, Acknowledge::Eventually) }?;
         assert!(self.lent.insert(context, body).is_none());
         Ok(())
     }

@@ -330,6 +330,13 @@ impl<T> Connection<T> {
         self.machine.remote_busy
     }
 
+    /// PDUs that the send queue has room for.
+    #[inline]
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.queue.room(self.machine.queued)
+    }
+
     /// PDUs in the send queue and under way, not acknowledged yet.
     #[must_use]
     pub fn unacknowledged(&self) -> usize {

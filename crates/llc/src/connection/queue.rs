@@ -18,7 +18,13 @@ impl<T> Queue<T> {
 
     #[inline]
     pub fn has_room(&self, queued: u32) -> bool {
-        queued.wrapping_sub(self.drained) < self.slots.len() as u32
+        self.room(queued) > 0
+    }
+
+    /// Tokens that there is room for.
+    #[inline]
+    pub fn room(&self, queued: u32) -> usize {
+        self.slots.len() - queued.wrapping_sub(self.drained) as usize
     }
 
     #[inline]

@@ -4,7 +4,7 @@
 //! A write goes as it is, long ones from where they lie; the peer says when all of it is in its place. A read and an
 //! atomic operation are asked for, and what comes back goes into this side's memory.
 
-use barewire_endpoint::{ChannelId, HEAD_MAX};
+use barewire_endpoint::{Acknowledge, ChannelId, HEAD_MAX};
 use barewire_link::Link;
 
 use super::{Messenger, OF_ACCESS, SendOptions, State, of_no_send};
@@ -264,7 +264,8 @@ impl<L: Link> Messenger<L> {
     }
 
     fn room_to_access(&mut self, to: PeerId) -> Result<ChannelId, PostError> {
-        let channel = self.room_to_post(to)?;
+        // It would have to wait behind messages that do.
+        let channel = self.room_to_post(to)?.ok_or(PostError::Full)?;
         let is_full = self.state.accesses.len() >= self.state.config.sends;
         if is_full || self.state.peers.at(to).accesses >= ACCESSES_MAX { Err(PostError::Full) } else { Ok(channel) }
     }
@@ -318,7 +319,10 @@ impl<L: Link> Messenger<L> {
                 let part = &part[..part.len().min(self.state.config.cut_bytes as usize)];
                 // SAFETY: whoever posted the write promised that its memory stays until it is completed; it is not
                 // before the endpoint has told of all its messages.
-                (unsafe { self.endpoint.send_lent(channel, head, part, OF_ACCESS | access) }, part.len())
+                let sent = unsafe {
+                    self.endpoint.send_lent(channel, head, part, OF_ACCESS | access, Acknowledge::Eventually)
+                };
+                (sent, part.len())
             } else {
                 self.packed.resize(copied_max.min(rest.try_into().unwrap_or(usize::MAX)), 0);
                 let bytes = origin.copy(*handed, &mut self.packed);

@@ -3,10 +3,11 @@
 
 use barewire_endpoint::{ChannelId, Ending};
 
+use super::send::SendOptions;
 use super::State;
 use super::receive::{Content, Stage};
 use crate::completion::{Failure, Operation};
-use crate::peers::PeerId;
+use crate::peers::{Out, PeerId, QUEUED};
 
 impl State {
     /// The endpoint has told of all messages of this channel before.
@@ -15,6 +16,7 @@ impl State {
         if self.peers.get(id).is_none_or(|peer| peer.channel != Some(channel)) {
             return;
         }
+        self.fail_queued(id, ending);
         let peer = self.peers.at(id);
         let ending = if peer.is_broken && !peer.is_leaving { Ending::Violation } else { ending };
         let lost = (peer.has_lost && ending != Ending::Closed).then_some(ending);
@@ -31,10 +33,29 @@ impl State {
         self.lose_messages(id, ending);
     }
 
+    /// What waited to be handed on, and what was completed before all of it was.
+    fn fail_queued(&mut self, id: PeerId, ending: Ending) {
+        let queue = std::mem::take(&mut self.peers.at(id).outgoing[QUEUED]);
+        let mut has_lost = self.sends.keys_where(|send| send.peer == id && send.is_completed).into_iter().next().is_some();
+        for out in queue {
+            let Out::Message(message) = out else { continue };
+            self.queued -= 1;
+            has_lost |= message.is_completed;
+            if !message.is_completed {
+                let SendOptions { context, note, .. } = message.options;
+                self.fail(context, note, Operation::Send, Failure::Peer { peer: id, ending });
+            }
+        }
+        self.peers.at(id).has_lost |= has_lost;
+    }
+
     fn fail_sends(&mut self, peer: PeerId, ending: Ending) {
         for key in self.sends.keys_where(|send| send.peer == peer) {
             let Some(send) = self.sends.remove(key) else { continue };
             debug_assert_eq!(send.under_way, 0, "the endpoint tells of messages before their channel");
+            if send.is_completed {
+                continue;
+            }
             self.fail(send.options.context, send.options.note, Operation::Send, Failure::Peer { peer, ending });
         }
     }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Messages out: eager or announced, copied or from where they lie.
 
-use barewire_endpoint::{ChannelId, HEAD_MAX};
+use barewire_endpoint::{Acknowledge, ChannelId, HEAD_MAX};
 use barewire_link::Link;
 
 use super::{Messenger, OF_ACCESS, OF_DATA, OF_NO_SEND, OF_SERVED, State, WAS_COMPLETED, of_no_send};
 use crate::completion::{Failure, Operation, Outcome, PostError};
 use crate::header::{Header, Label};
 use crate::memory::{Origin, Part};
-use crate::peers::{BACKGROUND, Out, PeerId, USUAL};
+use crate::peers::{BACKGROUND, Out, PeerId, QUEUED, USUAL};
 use crate::slab::Key;
 
 /// How far a message must have got when its send is completed.
@@ -51,12 +51,15 @@ const CUT_FRAMES_MAX: usize = 4096;
 pub(super) struct Send {
     pub peer: PeerId,
     pub options: SendOptions,
+    label: Label,
     origin: Origin,
     pub stage: Stage,
     /// Messages of it that the endpoint has.
     pub under_way: u32,
     /// The receiver is to say that it has it.
     pub awaits_delivery: bool,
+    /// It was completed when it was copied: only its loss is told.
+    pub is_completed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,13 +85,19 @@ impl Send {
 }
 
 /// What is to be sent, before it is known how.
-struct Message {
+pub(crate) struct Message {
     label: Label,
     origin: Origin,
-    options: SendOptions,
+    pub options: SendOptions,
+    /// As of a send.
+    pub is_completed: bool,
 }
 
+/// The endpoint has no room for a message now.
+struct Full;
+
 /// A message that is copied.
+#[derive(Clone, Copy)]
 struct Short<'a> {
     label: Label,
     body: &'a [u8],
@@ -120,8 +129,11 @@ impl<L: Link> Messenger<L> {
     ) -> Result<(), PostError> {
         // SAFETY: the caller's promise; the origin is dropped when the send is completed.
         let origin = unsafe { Origin::new(parts) };
-        let channel = self.room_to_post(to)?;
-        self.post(to, channel, Message { label, origin, options })
+        let message = Message { label, origin, options, is_completed: false };
+        match self.room_to_post(to)? {
+            Some(channel) => self.hand_over(to, channel, message).or_else(|message| self.queue(to, message)),
+            None => self.queue(to, message),
+        }
     }
 
     /// Sends a short message that is copied; only a failure of the peer's tells of it, with the next operation, or as one
@@ -141,24 +153,43 @@ impl<L: Link> Messenger<L> {
     /// [`PostError`]; nothing was begun then.
     #[inline(always)]
     pub fn send_copy(&mut self, to: PeerId, label: Label, bytes: &[u8], options: SendOptions) -> Result<(), PostError> {
-        let channel = self.room_to_post(to)?;
         let message = Short { label, body: bytes, options };
-        if bytes.len() > self.short_max() || self.state.peers.at(to).wants_announcements {
-            return self.send_long_copy(to, channel, &message);
+        if let Some(channel) = self.room_to_post(to)?
+            && bytes.len() <= self.short_max()
+            && !self.state.peers.at(to).wants_announcements
+            && self.copy(to, channel, &message, false).is_ok()
+        {
+            return Ok(());
         }
-        self.copy(to, channel, &message)
+        self.send_long_copy(to, &message)
     }
 
-    /// The same of one that is longer than a frame, or has to be announced.
-    fn send_long_copy(&mut self, to: PeerId, channel: ChannelId, message: &Short<'_>) -> Result<(), PostError> {
+    /// The same of one that is longer than a frame, or has to be announced, or to wait.
+    #[cold]
+    fn send_long_copy(&mut self, to: PeerId, message: &Short<'_>) -> Result<(), PostError> {
         let Short { label, body, options } = *message;
         let most = self.inject_max();
         if body.len() > most {
             return Err(PostError::TooLong { bytes: body.len(), most });
         }
-        let message = Message { label, origin: Origin::copy_of(body), options };
-        let must_announce = self.state.peers.at(to).wants_announcements;
-        if must_announce { self.request(to, channel, message) } else { self.lend(to, channel, message) }
+        let completes = options.reaches == Reaches::Nowhere;
+        let channel = self.room_to_post(to)?;
+        if let Some(channel) = channel
+            && completes
+            && !self.state.peers.at(to).wants_announcements
+            && self.copy_frames(to, channel, message, false).is_ok()
+        {
+            return Ok(());
+        }
+        let message = Message { label, origin: Origin::copy_of(body), options, is_completed: completes };
+        let posted = match channel {
+            Some(channel) => self.hand_over(to, channel, message).or_else(|message| self.queue(to, message)),
+            None => self.queue(to, message),
+        };
+        if completes && posted.is_ok() {
+            self.state.complete(options.context, options.note, Outcome::Sent, options.is_silent);
+        }
+        posted
     }
 
     /// Bytes of the longest message that goes in one frame.
@@ -169,8 +200,13 @@ impl<L: Link> Messenger<L> {
     /// Takes a send back of which nothing has been handed on, because its peer is not there yet or takes nothing: then it
     /// fails as cancelled, and the peer never hears of it. False: there is none with this context, or it is under way.
     pub fn cancel_send(&mut self, context: u64) -> bool {
+        if let Some(message) = self.state.take_from_queue(context) {
+            self.state.fail(context, message.options.note, Operation::Send, Failure::Cancelled);
+            return true;
+        }
         let is_meant = |send: &Send| {
             send.options.context == context
+                && !send.is_completed
                 && send.under_way == 1
                 && matches!(send.stage, Stage::Eager | Stage::Requested { .. })
         };
@@ -214,15 +250,22 @@ impl<L: Link> Messenger<L> {
         Some((channel, PARTS_UNDER_WAY.saturating_sub(background)))
     }
 
-    /// And for one more operation.
+    /// And for one more operation: the channel, or `None` if it has to wait behind others or for room.
     #[inline]
-    pub(super) fn room_to_post(&mut self, to: PeerId) -> Result<ChannelId, PostError> {
+    pub(super) fn room_to_post(&mut self, to: PeerId) -> Result<Option<ChannelId>, PostError> {
         let peer = self.state.peers.get_mut(to).filter(|peer| !peer.is_leaving).ok_or(PostError::NoSuchPeer)?;
         peer.tell_of_loss()?;
         if self.state.sends.len() >= self.state.config.sends || peer.is_broken || peer.has_backlog {
             return Err(PostError::Full);
         }
-        self.room_for(to)
+        if !peer.outgoing[QUEUED].is_empty() {
+            return Ok(None);
+        }
+        match self.room_for(to) {
+            Ok(channel) => Ok(Some(channel)),
+            Err(PostError::Full) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     pub(super) fn connect(&mut self, to: PeerId) -> Result<ChannelId, PostError> {
@@ -235,37 +278,71 @@ impl<L: Link> Messenger<L> {
         Ok(channel)
     }
 
+    /// Lets a message wait until there is room for it; those of one peer in their order.
+    fn queue(&mut self, to: PeerId, message: Message) -> Result<(), PostError> {
+        if self.state.queued >= self.state.config.sends {
+            return Err(PostError::Full);
+        }
+        self.state.queued += 1;
+        self.state.enqueue(to, Out::Message(message));
+        Ok(())
+    }
+
+    /// Hands a message to the endpoint, which has room for some message to this peer, or gives it back.
     #[inline]
-    fn post(&mut self, to: PeerId, channel: ChannelId, message: Message) -> Result<(), PostError> {
+    pub(super) fn hand_over(&mut self, to: PeerId, channel: ChannelId, message: Message) -> Result<(), Message> {
         let length = message.origin.bytes();
         let eager_max = self.state.config.eager_bytes as u64;
         if length > eager_max || self.state.peers.at(to).wants_announcements {
             return self.request(to, channel, message);
         }
-        let with_head = length as usize + EAGER_HEAD_MAX;
-        let Message { label, ref origin, options } = message;
-        let body = origin.contiguous(0);
-        if body.len() as u64 == length {
-            return if with_head <= self.endpoint.copied_best() {
-                self.copy(to, channel, &Short { label, body, options })
-            } else {
-                self.lend(to, channel, message)
-            };
+        let body = message.origin.contiguous(0);
+        if body.len() as u64 != length {
+            return self.hand_over_parts(to, channel, message, length as usize);
         }
-        if with_head > self.endpoint.copied_max() {
+        let Message { label, options, is_completed, .. } = message;
+        let bytes = length as usize + EAGER_HEAD_MAX;
+        let short = Short { label, body, options };
+        let copied = if bytes <= self.endpoint.copied_best() {
+            self.copy(to, channel, &short, is_completed)
+        } else if options.reaches == Reaches::Nowhere && self.endpoint.takes_copies(channel, bytes) {
+            self.copy_frames(to, channel, &short, is_completed)
+        } else {
+            return self.lend(to, channel, message);
+        };
+        copied.map_err(|Full| message)
+    }
+
+    /// The same of one that lies in several parts.
+    fn hand_over_parts(
+        &mut self,
+        to: PeerId,
+        channel: ChannelId,
+        message: Message,
+        length: usize,
+    ) -> Result<(), Message> {
+        let Message { label, ref origin, options, is_completed } = message;
+        let bytes = length + EAGER_HEAD_MAX;
+        let is_short = bytes <= self.endpoint.copied_max();
+        if !is_short && (options.reaches != Reaches::Nowhere || !self.endpoint.takes_copies(channel, bytes)) {
             return self.request(to, channel, message);
         }
         let mut packed = std::mem::take(&mut self.packed);
-        packed.resize(length as usize, 0);
+        packed.resize(length, 0);
         origin.copy(0, &mut packed);
-        let posted = self.copy(to, channel, &Short { label, body: &packed, options });
+        let short = Short { label, body: &packed, options };
+        let copied = if is_short {
+            self.copy(to, channel, &short, is_completed)
+        } else {
+            self.copy_frames(to, channel, &short, is_completed)
+        };
         self.packed = packed;
-        posted
+        copied.map_err(|Full| message)
     }
 
     /// Sends an eager message that fits a frame.
     #[inline(always)]
-    fn copy(&mut self, to: PeerId, channel: ChannelId, message: &Short<'_>) -> Result<(), PostError> {
+    fn copy(&mut self, to: PeerId, channel: ChannelId, message: &Short<'_>, is_completed: bool) -> Result<(), Full> {
         let Short { label, body, options } = *message;
         if options.reaches != Reaches::Nowhere {
             return self.copy_and_hear(to, channel, message);
@@ -278,48 +355,76 @@ impl<L: Link> Messenger<L> {
         if may_go && self.endpoint.send_at_once(channel, head, body) {
             self.at_once += 1;
         } else {
-            self.endpoint.send(channel, head, body, of_no_send(to) | WAS_COMPLETED).map_err(|_| PostError::Full)?;
+            self.endpoint.send(channel, head, body, of_no_send(to) | WAS_COMPLETED).map_err(|_| Full)?;
             self.state.peers.at(to).under_way[USUAL] += 1;
         }
-        self.state.complete(options.context, options.note, Outcome::Sent, options.is_silent);
+        if !is_completed {
+            self.state.complete(options.context, options.note, Outcome::Sent, options.is_silent);
+        }
+        Ok(())
+    }
+
+    /// The same of one that takes several.
+    fn copy_frames(
+        &mut self,
+        to: PeerId,
+        channel: ChannelId,
+        message: &Short<'_>,
+        is_completed: bool,
+    ) -> Result<(), Full> {
+        let Short { label, body, options } = *message;
+        let mut head = [0; HEAD_MAX];
+        let head_bytes = Header::Eager { label, confirm: None }.encode(&mut head);
+        let context = of_no_send(to) | WAS_COMPLETED;
+        self.endpoint.send_copied(channel, &head[..head_bytes], body, context).map_err(|_| Full)?;
+        self.state.peers.at(to).under_way[USUAL] += 1;
+        if !is_completed {
+            self.state.complete(options.context, options.note, Outcome::Sent, options.is_silent);
+        }
         Ok(())
     }
 
     /// The same of one that is to reach the peer.
-    fn copy_and_hear(&mut self, to: PeerId, channel: ChannelId, message: &Short<'_>) -> Result<(), PostError> {
+    fn copy_and_hear(&mut self, to: PeerId, channel: ChannelId, message: &Short<'_>) -> Result<(), Full> {
         let Short { label, body, options } = *message;
         let mut head = [0; HEAD_MAX];
         let awaits_delivery = options.reaches == Reaches::Receive;
         // What it was copied from is not needed any more.
         // SAFETY: there is nothing to be valid.
-        let nothing = unsafe { Origin::new(&[]) };
-        let send = self.state.sends.add(Send::new(to, options, nothing, Stage::Eager, awaits_delivery));
+        let origin = unsafe { Origin::new(&[]) };
+        let message = Message { label, origin, options, is_completed: false };
+        let send = self.state.sends.add(Send::new(to, message, Stage::Eager, awaits_delivery));
         let head_bytes = Header::Eager { label, confirm: awaits_delivery.then_some(send) }.encode(&mut head);
-        let sent = self.endpoint.send(channel, &head[..head_bytes], body, send);
-        self.posted(to, send, sent.is_ok())
+        let head = &head[..head_bytes];
+        // Its delivery is told of in a message, which acknowledges it.
+        let sent = if awaits_delivery {
+            self.endpoint.send(channel, head, body, send)
+        } else {
+            self.endpoint.send_awaited(channel, head, body, send)
+        };
+        self.posted(to, send, sent.is_ok()).map_err(|_| Full)
     }
 
     /// Sends an eager message from where it lies.
-    fn lend(&mut self, to: PeerId, channel: ChannelId, message: Message) -> Result<(), PostError> {
-        let Message { label, origin, options } = message;
-        let body: *const [u8] = origin.contiguous(0);
-        let awaits_delivery = options.reaches == Reaches::Receive;
-        let send = self.state.sends.add(Send::new(to, options, origin, Stage::Eager, awaits_delivery));
+    fn lend(&mut self, to: PeerId, channel: ChannelId, message: Message) -> Result<(), Message> {
+        let label = message.label;
+        let body: *const [u8] = message.origin.contiguous(0);
+        let awaits_delivery = message.options.reaches == Reaches::Receive;
+        let send = self.state.sends.add(Send::new(to, message, Stage::Eager, awaits_delivery));
         let mut head = [0; HEAD_MAX];
         let head_bytes = Header::Eager { label, confirm: awaits_delivery.then_some(send) }.encode(&mut head);
+        let acknowledge = if awaits_delivery { Acknowledge::Eventually } else { Acknowledge::AtOnce };
         // SAFETY: whoever posted the send promised that its memory stays until it is completed, or the send has a copy; it
         // is not completed before the endpoint has told of `send`.
-        let sent = unsafe { self.endpoint.send_lent(channel, &head[..head_bytes], &*body, send) };
+        let sent = unsafe { self.endpoint.send_lent(channel, &head[..head_bytes], &*body, send, acknowledge) };
         self.posted(to, send, sent.is_ok())
     }
 
     /// Announces a message.
-    fn request(&mut self, to: PeerId, channel: ChannelId, message: Message) -> Result<(), PostError> {
-        let Message { label, origin, options } = message;
-        let length = origin.bytes();
-        let confirm = options.reaches == Reaches::Receive;
-        let stage = Stage::Requested { length };
-        let send = self.state.sends.add(Send::new(to, options, origin, stage, confirm));
+    fn request(&mut self, to: PeerId, channel: ChannelId, message: Message) -> Result<(), Message> {
+        let (label, length) = (message.label, message.origin.bytes());
+        let confirm = message.options.reaches == Reaches::Receive;
+        let send = self.state.sends.add(Send::new(to, message, Stage::Requested { length }, confirm));
         let mut head = [0; HEAD_MAX];
         let head_bytes = Header::Request { label, number: send, length, confirm }.encode(&mut head);
         let sent = self.endpoint.send(channel, &head[..head_bytes], &[], send);
@@ -327,20 +432,20 @@ impl<L: Link> Messenger<L> {
     }
 
     /// The endpoint has taken a new send's first message, or has not: then there is no such send.
-    fn posted(&mut self, to: PeerId, send: Key, is_taken: bool) -> Result<(), PostError> {
-        if !is_taken {
-            self.state.sends.remove(send);
-            return Err(PostError::Full);
+    fn posted(&mut self, to: PeerId, send: Key, is_taken: bool) -> Result<(), Message> {
+        if is_taken {
+            self.state.handed(to, send, USUAL);
+            return Ok(());
         }
-        self.state.handed(to, send, USUAL);
-        Ok(())
+        let Some(send) = self.state.sends.remove(send) else { return Ok(()) };
+        Err(Message { label: send.label, origin: send.origin, options: send.options, is_completed: send.is_completed })
     }
 
     /// Sends what the receiver wants. False if something is left.
     pub(super) fn send_data(&mut self, to: PeerId, send: Key) -> bool {
         loop {
             let Some((channel, parts_left)) = self.room_in_background(to) else { return false };
-            let Some(Send { origin, stage: Stage::Answered { receive, wanted, handed }, .. }) =
+            let Some(Send { origin, awaits_delivery, stage: Stage::Answered { receive, wanted, handed }, .. }) =
                 self.state.sends.get(send)
             else {
                 return true;
@@ -356,6 +461,12 @@ impl<L: Link> Messenger<L> {
             let part = origin.contiguous(*handed);
             let part = &part[..rest.min(part.len() as u64) as usize];
             let copied_max = self.endpoint.copied_max() - head_bytes;
+            let context = OF_DATA | send;
+            // The last of it completes the send, unless its delivery is told of.
+            let acknowledge = |bytes: usize| match *awaits_delivery {
+                false if bytes as u64 == rest => Acknowledge::AtOnce,
+                _ => Acknowledge::Eventually,
+            };
             let (sent, bytes) = if part.len() > copied_max.min(self.endpoint.copied_best()) {
                 if parts_left == 0 {
                     return false;
@@ -363,14 +474,17 @@ impl<L: Link> Messenger<L> {
                 let frames = self.state.config.cut_frames.clamp(1, CUT_FRAMES_MAX);
                 let most = self.endpoint.body_of_frames(frames, head_bytes);
                 let part = &part[..part.len().min(most)];
+                let acknowledge = acknowledge(part.len());
                 // SAFETY: as of an eager message that is lent; a send that was asked for is completed only when the
                 // endpoint has told of all its messages.
-                (unsafe { self.endpoint.send_lent_in_background(channel, head, part, OF_DATA | send) }, part.len())
+                let sent = unsafe { self.endpoint.send_lent_in_background(channel, head, part, context, acknowledge) };
+                (sent, part.len())
             } else {
                 // Parts that are short go together in one frame.
                 self.packed.resize(copied_max.min(rest.try_into().unwrap_or(usize::MAX)), 0);
                 let bytes = origin.copy(*handed, &mut self.packed);
-                (self.endpoint.send_in_background(channel, head, &self.packed[..bytes], OF_DATA | send), bytes)
+                let (body, acknowledge) = (&self.packed[..bytes], acknowledge(bytes));
+                (self.endpoint.send_in_background(channel, head, body, context, acknowledge), bytes)
             };
             if sent.is_err() {
                 return false;
@@ -382,12 +496,31 @@ impl<L: Link> Messenger<L> {
 }
 
 impl Send {
-    fn new(peer: PeerId, options: SendOptions, origin: Origin, stage: Stage, awaits_delivery: bool) -> Self {
-        Self { peer, options, origin, stage, under_way: 0, awaits_delivery }
+    fn new(peer: PeerId, message: Message, stage: Stage, awaits_delivery: bool) -> Self {
+        let Message { label, origin, options, is_completed } = message;
+        Self { peer, options, label, origin, stage, under_way: 0, awaits_delivery, is_completed }
     }
 }
 
 impl State {
+    /// Takes a message with this context out of its peer's queue, unless it has been completed.
+    fn take_from_queue(&mut self, context: u64) -> Option<Message> {
+        if self.queued == 0 {
+            return None;
+        }
+        let message = self.peers.all_mut().find_map(|peer| {
+            let queue = &mut peer.outgoing[QUEUED];
+            let is_meant = |out: &Out| matches!(out, Out::Message(m) if m.options.context == context && !m.is_completed);
+            let place = queue.iter().position(is_meant)?;
+            match queue.remove(place) {
+                Some(Out::Message(message)) => Some(message),
+                _ => None,
+            }
+        })?;
+        self.queued -= 1;
+        Some(message)
+    }
+
     /// The endpoint has one more message of a send's.
     #[inline]
     fn handed(&mut self, to: PeerId, send: Key, class: usize) {
@@ -449,6 +582,7 @@ impl State {
     pub(super) fn complete_if_done(&mut self, key: Key) {
         if self.sends.get(key).is_some_and(|send| send.is_done())
             && let Some(send) = self.sends.remove(key)
+            && !send.is_completed
         {
             self.complete(send.options.context, send.options.note, Outcome::Sent, send.options.is_silent);
         }

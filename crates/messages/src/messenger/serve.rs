@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Access to peers' registered memory: the part of the one whose memory it is.
 
-use barewire_endpoint::HEAD_MAX;
+use barewire_endpoint::{Acknowledge, HEAD_MAX};
 use barewire_link::Link;
 
 use super::access::ACCESSES_MAX;
@@ -46,7 +46,8 @@ impl<L: Link> Messenger<L> {
                 let refused = Header::Done { number, result: Err(Refusal::Deregistered) };
                 let mut head = [0; HEAD_MAX];
                 let head_bytes = refused.encode(&mut head);
-                let sent = self.endpoint.send_in_background(channel, &head[..head_bytes], &[], OF_SERVED | key);
+                let (head, context) = (&head[..head_bytes], OF_SERVED | key);
+                let sent = self.endpoint.send_in_background(channel, head, &[], context, Acknowledge::Eventually);
                 if sent.is_ok() {
                     self.state.returned_part(to, key, 0);
                     self.state.answered_read(key);
@@ -68,11 +69,15 @@ impl<L: Link> Messenger<L> {
             let (sent, bytes) = if is_lent {
                 // SAFETY: registered memory stays until it is deregistered, and then the endpoint copies what it still
                 // has of it.
-                (unsafe { self.endpoint.send_lent_in_background(channel, head, part, context) }, part.len())
+                let sent = unsafe {
+                    self.endpoint.send_lent_in_background(channel, head, part, context, Acknowledge::Eventually)
+                };
+                (sent, part.len())
             } else {
                 self.packed.resize(copied_max.min(usize::try_from(rest).unwrap_or(usize::MAX)), 0);
                 region.origin.copy(from, &mut self.packed);
-                (self.endpoint.send_in_background(channel, head, &self.packed, context), self.packed.len())
+                let (body, acknowledge) = (&self.packed, Acknowledge::Eventually);
+                (self.endpoint.send_in_background(channel, head, body, context, acknowledge), body.len())
             };
             if sent.is_err() {
                 return false;

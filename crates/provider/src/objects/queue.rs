@@ -153,7 +153,7 @@ unsafe fn read_now(queue: &QueueFid, to: *mut c_void, most: usize, sources: *mut
         && let Some(entry) = state.receive_next(queue.number)
     {
         state.asked += 1;
-        state.leisure.end();
+        state.backoff.end();
         // SAFETY: the caller's promise.
         return Ok(unsafe { state.queues[queue.number].hand_over(&entry, to.cast(), sources) });
     }
@@ -162,7 +162,7 @@ unsafe fn read_now(queue: &QueueFid, to: *mut c_void, most: usize, sources: *mut
         queue.shared.give_way(state, |state| &state.queues[queue.number].bell)?;
         return Err(Errno::AGAIN);
     }
-    state.leisure.end();
+    state.backoff.end();
     if most == 0 {
         return Ok(0);
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use barewire_endpoint::{Address, ChannelId, Class, Endpoint, Event, INLINE_BYTES, Inbox, InboxConfig, Piece, Sink};
+use barewire_endpoint::{Acknowledge, Address, ChannelId, Class, Endpoint, Event, INLINE_BYTES, Inbox, InboxConfig, Piece, Sink};
 use barewire_link::Link;
 use barewire_llc::message::FIRST_HEADER;
 
@@ -230,7 +230,7 @@ impl<L: Link> Transport for Window<L> {
             let sent = if lends {
                 // SAFETY: the caller keeps the message as it is until `borrowed`, which the endpoint's events bring
                 // down, has made room for so many others.
-                unsafe { self.endpoint.send_lent(channel, &[], message, LENT) }
+                unsafe { self.endpoint.send_lent(channel, &[], message, LENT, Acknowledge::Eventually) }
             } else {
                 self.endpoint.send(channel, &[], message, COPIED)
             };
