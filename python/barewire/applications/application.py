@@ -112,20 +112,20 @@ class Holds:
 class Application:
     """One entry of the catalogue.
 
-    `command` may have {folder}, {ranks}; it runs in a fresh folder with its inputs: the files of inputs/NAME, of which
-    those that end in .j2 are Jinja templates of `ranks`, `processes` (1 in the serial run), `rows` and `columns`, and
-    what `generate` writes. `prepare` are commands run there first, once, without MPI's launcher.
+    `command` is started in a fresh folder with its inputs: the files of inputs/NAME, of which those that end in .j2 are
+    Jinja templates of `ranks`, `processes` (1 in the serial run), `rows` and `columns`, and what `generate` writes.
+    `prepare` are lines for a shell, run there first, once, without MPI's launcher.
     """
 
     name: str
     what: str
     pattern: str
     packages: tuple[str, ...]
-    command: tuple[str, ...]
+    command: str
     figures: tuple[Figure, ...]
     checks: tuple[Check, ...]
     generate: Callable[[Path], None] | None = None
-    prepare: tuple[tuple[str, ...], ...] = ()
+    prepare: tuple[str, ...] = ()
     # The file in its folder that it reports to, where that is not its output.
     report: str | None = None
 
@@ -137,7 +137,7 @@ class Application:
     @property
     def programs(self) -> list[str]:
         """What must be on this machine."""
-        return list(dict.fromkeys([self.command[0], *(command[0] for command in self.prepare)]))
+        return list(dict.fromkeys(line.split()[0] for line in (self.command, *self.prepare)))
 
     def judge(self, outcome: Outcome, serial: Outcome | None) -> dict[str, float]:
         """Check a launch and return its figures; CheckFailed says what is wrong with it."""

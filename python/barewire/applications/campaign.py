@@ -86,7 +86,7 @@ def find_programs(applications: Iterable[Application]) -> tuple[list[Application
             skipped.append(Skipped(application.name, f"no {', '.join(missing)}: {fix}"))
             continue
         try:
-            library_of_program(application.command[0], None, os.environ)
+            library_of_program(application.command.split()[0], None, os.environ)
         except WrongUse as error:
             skipped.append(Skipped(application.name, f"{error}: apt install {' '.join(application.packages)}"))
             continue
@@ -140,9 +140,7 @@ class Campaign:
             figures = application.judge(outcome, self._serial.get((application.name, site.ranks)))
             return Launch(site.name, application.name, fabric, number, outcome.wall_s, figures)
         except MeasurementFailed as error:
-            return Launch(
-                site.name, application.name, fabric, number, time.monotonic() - began, error=_reason(error)
-            )
+            return Launch(site.name, application.name, fabric, number, time.monotonic() - began, error=_reason(error))
         finally:
             shutil.rmtree(folder)
 
@@ -154,8 +152,8 @@ class Campaign:
         began = time.monotonic()
         try:
             put_inputs(application, folder, ranks=site.ranks, processes=site.ranks)
-            for command in application.prepare:
-                _run_here(command, folder)
+            for line in application.prepare:
+                _run_here(line, folder)
             if application.needs_serial:
                 self._solve_alone(application, site.ranks)
         except MeasurementFailed as error:
@@ -192,8 +190,7 @@ class Campaign:
         processes = sum(count for _, count in shares)
         if processes != ranks:
             put_inputs(application, folder, ranks=ranks, processes=processes)
-        words = {"folder": str(folder), "ranks": str(ranks)}
-        command = [word.format_map(words) for word in application.command]
+        command = application.command.split()
         library, _ = library_of_program(command[0], None, os.environ)
         # All hosts of a lab see this folder, and a launcher takes no variable along but those that it is told.
         program = ["env", f"--chdir={folder}", *_ONE_THREAD, *command]
@@ -227,10 +224,10 @@ def _wait(process: "subprocess.Popen[bytes]", limit_s: float) -> int | None:
         os.close(handle)
 
 
-def _run_here(command: Sequence[str], folder: Path) -> None:
+def _run_here(line: str, folder: Path) -> None:
     try:
         done = subprocess.run(
-            ["env", *_ONE_THREAD, *command],
+            ["env", *_ONE_THREAD, "sh", "-c", line],
             cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -240,10 +237,10 @@ def _run_here(command: Sequence[str], folder: Path) -> None:
             timeout=_PREPARE_LIMIT_S,
         )
     except subprocess.TimeoutExpired:
-        raise MeasurementFailed(f"{' '.join(command)} hangs: no end after {_PREPARE_LIMIT_S:g} s") from None
+        raise MeasurementFailed(f"{line} hangs: no end after {_PREPARE_LIMIT_S:g} s") from None
     if done.returncode != 0:
         said = _last_lines(done.stdout + done.stderr)
-        raise MeasurementFailed(f"{' '.join(command)} ended with code {done.returncode}:\n{said}")
+        raise MeasurementFailed(f"{line} ended with code {done.returncode}:\n{said}")
 
 
 def _last_lines(output: str) -> str:

@@ -8,8 +8,8 @@ from barewire.applications.application import CheckFailed, Outcome
 
 GRID_SIDE = 200
 PARTS = 16
-_TAXA = 16
-_SITES = 1200
+_TAXA = 12
+_SITES = 500
 _SUBSTITUTIONS = 0.06
 # What PT-Scotch allows a part to be larger than the average.
 _IMBALANCE = 1.06

@@ -11,6 +11,7 @@ from barewire.mpi.fabrics import PROVIDER, Wishes
 from barewire.mpi.placement import LOCAL_HOST
 
 _GIGABIT = 1_000_000_000
+_PLAIN = LinkSpec()
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Site:
     what: str
     ranks: int
     topology: str | None = None
-    link: LinkSpec = LinkSpec()
+    link: LinkSpec = _PLAIN
     rival: str = "tcp"
 
     @property
