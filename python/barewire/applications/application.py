@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from barewire.errors import MeasurementFailed
 
@@ -24,7 +24,7 @@ class Outcome:
 class Check(Protocol):
     """Compares a launch with what must hold; CheckFailed says what does not."""
 
-    needs_serial: bool
+    needs_serial: ClassVar[bool]
 
     def __call__(self, outcome: Outcome, serial: Outcome | None) -> None:
         """`serial` is the same problem solved by one rank, for checks that need it."""
@@ -62,7 +62,7 @@ class Agrees:
     tolerance: float
     # Chaotic motion is compared for its first values only.
     first: int | None = None
-    needs_serial: bool = True
+    needs_serial: ClassVar[bool] = True
 
     def __call__(self, outcome: Outcome, serial: Outcome | None) -> None:
         """Compare number by number, in the order in which they are printed."""
@@ -85,7 +85,7 @@ class Says:
     pattern: str
     times: int = 1
     never: str | None = None
-    needs_serial: bool = False
+    needs_serial: ClassVar[bool] = False
 
     def __call__(self, outcome: Outcome, serial: Outcome | None) -> None:
         """Count matches."""
@@ -101,7 +101,7 @@ class Holds:
     """A check by a function of ours, of files that the program wrote."""
 
     function: Callable[[Outcome], None]
-    needs_serial: bool = False
+    needs_serial: ClassVar[bool] = False
 
     def __call__(self, outcome: Outcome, serial: Outcome | None) -> None:
         """Ask the function."""
