@@ -70,9 +70,6 @@ def test_a_wrong_result_and_a_hang_are_failures_and_end_a_programs_launches(tmp_
     [
         (["lamps"], "unknown application 'lamps'; there are: lammps"),
         (["--hosts", "triple"], "unknown --hosts 'triple'; there are: pair"),
-        (["--launches", "0"], "--launches is at least 1"),
-        (["--busy", "-1"], "--busy is a number of processes"),
-        (["--limit", "0"], "--limit is a number of seconds"),
     ],
 )
 def test_wrong_use_is_told_before_anything_is_launched(arguments: list[str], said: str) -> None:
