@@ -37,6 +37,8 @@ def _spinning(core: int) -> Iterator[None]:
 
 def _spin(core: int, parent: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # An interrupt is for whoever measures, who ends this process then.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.sched_setaffinity(0, {core})
     # Whoever started this may have ended before the line above.
     if os.getppid() == parent:
