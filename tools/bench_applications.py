@@ -9,6 +9,7 @@ all launches ended well with right results, 1 if not, 2 for wrong use, 3 if this
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,8 @@ from barewire.measure.environment import describe_machine
 def main() -> int:
     """Measure and print."""
     options = _options()
+    # As an interrupt: what runs is ended, what was measured is printed, and nothing is left behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return _list(options) if options.list else _measure(options)
     except BarewireError as error:
