@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint bench benchmpi kernels matrix sim fuzz huge fabtests ci lock
+.PHONY: help setup build demo test lint bench benchmpi kernels applications matrix sim fuzz huge fabtests ci lock
 help: ## list these targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 setup: ## install what building and running need
 	@setup/setup.sh run
 build: setup ## build the native programs
@@ -19,6 +19,9 @@ benchmpi: build ## those of MPI over Barewire; needs the MPI libraries of `make 
 	@.venv/bin/python tools/bench_mpi.py
 kernels: build ## the promises of the FFT and the radix sort; half an hour
 	@.venv/bin/python tools/bench_kernels.py
+applications: build ## ten and more unmodified programs of Debian's over Barewire and over TCP, with their own checks
+	@setup/setup.sh applications
+	@.venv/bin/python tools/bench_applications.py --hosts all
 sim: build ## 100,000 simulated worlds of the protocol engine
 	@cargo run --release --quiet -p barewire-sim -- --seeds 0..100000
 fuzz: ## search the protocol engine for inputs that break it, guided by coverage, for hours

@@ -3,12 +3,16 @@
 # Installs what the lists beside this file name and this machine lacks.
 #   setup.sh run    what building and running need
 #   setup.sh test   that, and what only tests and lints need
+#   setup.sh applications  what building and running need, and the programs of `make applications`
 #   setup.sh intel  Intel MPI, which nothing else installs: 130 MB under Intel's own licence
 # A second call finds everything in place and returns at once.
 set -euo pipefail
 
 purpose=${1:-run}
-case $purpose in run | test | intel) ;; *) echo "setup.sh: say run, test or intel, not '$purpose'" >&2; exit 2 ;; esac
+case $purpose in run | test | applications | intel) ;; *)
+    echo "setup.sh: say run, test, applications or intel, not '$purpose'" >&2
+    exit 2 ;;
+esac
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
 venv=$root/.venv
@@ -26,10 +30,11 @@ cargo_is_new_enough() {
 
 install_debian_packages() {
     local lists=("$here/apt.txt") wanted missing=() sudo=()
-    [ "$purpose" = run ] || lists+=("$here/apt-test.txt")
+    [ "$purpose" != test ] || lists+=("$here/apt-test.txt")
+    [ "$purpose" != applications ] || lists+=("$here/apt-applications.txt")
     if ! cargo_is_new_enough; then
         lists+=("$here/apt-rust.txt")
-        [ "$purpose" = run ] || lists+=("$here/apt-rust-test.txt")
+        [ "$purpose" != test ] || lists+=("$here/apt-rust-test.txt")
     fi
     mapfile -t wanted < <(packages_of "${lists[@]}")
     for package in "${wanted[@]}"; do
@@ -116,6 +121,11 @@ unpack_cluster_packages() {
 if [ "$purpose" = intel ]; then
     "$here/setup.sh" run >/dev/null
     install_mpi_library intel
+    exit
+fi
+if [ "$purpose" = applications ]; then
+    "$here/setup.sh" run
+    install_debian_packages
     exit
 fi
 install_debian_packages

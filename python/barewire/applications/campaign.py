@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Launches programs in turns over both fabrics, in one lab for each site, and keeps what each launch gave."""
+
+import os
+import random
+import select
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from barewire.applications.application import Application, CheckFailed, Outcome
+from barewire.applications.busy import busy_cores
+from barewire.applications.inputs import put_inputs
+from barewire.applications.sites import Site
+from barewire.errors import MeasurementFailed, WrongUse
+from barewire.lab import Lab
+from barewire.mpi import Wishes, library_of_program, start
+from barewire.mpi.placement import LOCAL_HOST
+from barewire.mpi.prepare import prepare
+
+# What stands for the fabric where inputs are made and the problem is solved by one rank.
+ONE_RANK = "one rank"
+_ONE_THREAD = ("OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1")
+_LINES_SHOWN = 12
+_PREPARE_LIMIT_S = 120.0
+# A program that failed so often at a site is not launched there again.
+_FAILURES_MAX = 2
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A program that this machine lacks, and how to get it."""
+
+    application: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch: its figures by name, or why there are none. Round 0 is the warm-up."""
+
+    site: str
+    application: str
+    fabric: str
+    round: int
+    wall_s: float
+    figures: dict[str, float] = field(default_factory=dict)
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is launched, how often, and with what beside it."""
+
+    applications: tuple[Application, ...]
+    sites: tuple[Site, ...]
+    launches: int = 7
+    seed: int = 1
+    # Busy processes on each core.
+    busy: int = 0
+    # A launch that takes longer hangs.
+    limit_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be measured."""
+        if self.launches < 1:
+            raise WrongUse(f"--launches is at least 1, not {self.launches}")
+        if self.busy < 0:
+            raise WrongUse(f"--busy is a number of processes on each core, 0 or more, not {self.busy}")
+        if not self.limit_s > 0:
+            raise WrongUse(f"--limit is a number of seconds above 0, not {self.limit_s}")
+
+
+def find_programs(applications: Iterable[Application]) -> tuple[list[Application], list[Skipped]]:
+    """Divide applications into those whose programs are here, and those that must be skipped."""
+    found: list[Application] = []
+    skipped: list[Skipped] = []
+    for application in applications:
+        missing = [program for program in application.programs if shutil.which(program) is None]
+        if missing:
+            fix = f"apt install {' '.join(application.packages)}"
+            skipped.append(Skipped(application.name, f"no {', '.join(missing)}: {fix}"))
+            continue
+        try:
+            library_of_program(application.command.split()[0], None, os.environ)
+        except WrongUse as error:
+            skipped.append(Skipped(application.name, f"{error}: apt install {' '.join(application.packages)}"))
+            continue
+        found.append(application)
+    return found, skipped
+
+
+class Campaign:
+    """All launches of a plan, inside a scratch folder."""
+
+    def __init__(self, plan: Plan, folder: Path, tell: Callable[[str], None] = lambda line: None) -> None:
+        """`tell` is called with a line about each launch."""
+        self.plan, self.folder, self._tell = plan, folder, tell
+        self.launches: list[Launch] = []
+        self._serial: dict[tuple[str, int], Outcome] = {}
+
+    def run(self) -> list[Launch]:
+        """Launch everything; failures are kept, not raised."""
+        for site in self.plan.sites:
+            for application in self.plan.applications:
+                self._prepare(site, application)
+            with site.standing() as lab, busy_cores(self.plan.busy):
+                for number in range(self.plan.launches + 1):
+                    self._round(site, lab, number)
+        return self.launches
+
+    def _round(self, site: Site, lab: Lab | None, number: int) -> None:
+        """Each program over each fabric once, in an order drawn from the seed."""
+        orders = [(application, fabric) for application in self.plan.applications for fabric in site.fabrics]
+        random.Random(f"{self.plan.seed} {site.name} {number}").shuffle(orders)
+        for application, fabric in orders:
+            failed = [one for one in self._of(site, application) if one.error is not None]
+            if len(failed) >= _FAILURES_MAX or any(one.fabric == ONE_RANK for one in failed):
+                continue
+            launch = self._launch(site, lab, application, fabric, number)
+            self.launches.append(launch)
+            said = launch.error or ", ".join(f"{name} {value:g}" for name, value in launch.figures.items())
+            turn = "warm-up" if number == 0 else f"{number}/{self.plan.launches}"
+            self._tell(f"{site.name} {turn} {application.name} {fabric}: {said}")
+
+    def _of(self, site: Site, application: Application) -> list[Launch]:
+        return [one for one in self.launches if (one.site, one.application) == (site.name, application.name)]
+
+    def _launch(self, site: Site, lab: Lab | None, application: Application, fabric: str, number: int) -> Launch:
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        began = time.monotonic()
+        try:
+            outcome = self._execute(
+                application, folder, site.ranks, lab, site.wishes(fabric), site.shares(lab), self.plan.limit_s
+            )
+            figures = application.judge(outcome, self._serial.get((application.name, site.ranks)))
+            return Launch(site.name, application.name, fabric, number, outcome.wall_s, figures)
+        except MeasurementFailed as error:
+            return Launch(site.name, application.name, fabric, number, time.monotonic() - began, error=_reason(error))
+        finally:
+            shutil.rmtree(folder)
+
+    def _prepare(self, site: Site, application: Application) -> None:
+        """Make the inputs once, and solve the problem with one rank where checks need that; a failure is kept."""
+        folder = self._inputs(application, site.ranks)
+        if folder.exists():
+            return
+        began = time.monotonic()
+        try:
+            put_inputs(application, folder, ranks=site.ranks, processes=site.ranks)
+            for line in application.prepare:
+                _run_here(line, folder)
+            if application.needs_serial:
+                self._solve_alone(application, site.ranks)
+        except MeasurementFailed as error:
+            took_s = time.monotonic() - began
+            self.launches.append(Launch(site.name, application.name, ONE_RANK, 0, took_s, error=_reason(error)))
+            self._tell(f"{application.name} with one rank: {_reason(error)}")
+
+    def _solve_alone(self, application: Application, ranks: int) -> None:
+        alone = Path(tempfile.mkdtemp(dir=self.folder))
+        limit_s = max(_PREPARE_LIMIT_S, self.plan.limit_s)
+        try:
+            outcome = self._execute(application, alone, ranks, None, Wishes("shm"), [(LOCAL_HOST, 1)], limit_s)
+        finally:
+            shutil.rmtree(alone)
+        application.judge(outcome, outcome)
+        self._serial[application.name, ranks] = outcome
+        self._tell(f"{application.name} with one rank: {outcome.wall_s:.1f} s")
+
+    def _inputs(self, application: Application, ranks: int) -> Path:
+        return self.folder / f"{application.name}-{ranks}"
+
+    def _execute(
+        self,
+        application: Application,
+        folder: Path,
+        ranks: int,
+        lab: Lab | None,
+        wishes: Wishes,
+        shares: Sequence[tuple[str, int]],
+        limit_s: float,
+    ) -> Outcome:
+        """Launch once in a folder of its own; MeasurementFailed if that hangs or ends with another code than 0."""
+        shutil.copytree(self._inputs(application, ranks), folder, dirs_exist_ok=True)
+        processes = sum(count for _, count in shares)
+        if processes != ranks:
+            put_inputs(application, folder, ranks=ranks, processes=processes)
+        command = application.command.split()
+        library, _ = library_of_program(command[0], None, os.environ)
+        # All hosts of a lab see this folder, and a launcher takes no variable along but those that it is told.
+        program = ["env", f"--chdir={folder}", *_ONE_THREAD, *command]
+        job = prepare(library, wishes, shares, program, lab, pinned=True)
+        with tempfile.TemporaryFile("w+", errors="replace") as said:
+            began = time.monotonic()
+            with start.running(job, lab, said) as process:
+                code = _wait(process, limit_s)
+                wall_s = time.monotonic() - began
+            said.seek(0)
+            output = said.read()
+        if code != 0:
+            what = f"hangs: no end after {limit_s:g} s" if code is None else f"ended with code {code}"
+            raise MeasurementFailed(f"{what}. What was said last:\n{_last_lines(output)}")
+        if application.report is not None:
+            try:
+                output = (folder / application.report).read_text(errors="replace")
+            except OSError as error:
+                raise CheckFailed(f"it left no {application.report}: {error.strerror}") from error
+        return Outcome(output, folder, wall_s)
+
+
+def _wait(process: "subprocess.Popen[bytes]", limit_s: float) -> int | None:
+    """Sleep until the process ends; None if it does not. Popen.wait would look every few milliseconds."""
+    handle = os.pidfd_open(process.pid)
+    try:
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        return process.wait() if poll.poll(limit_s * 1e3) else None
+    finally:
+        os.close(handle)
+
+
+def _run_here(line: str, folder: Path) -> None:
+    try:
+        done = subprocess.run(
+            ["env", *_ONE_THREAD, "sh", "-c", line],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=_PREPARE_LIMIT_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise MeasurementFailed(f"{line} hangs: no end after {_PREPARE_LIMIT_S:g} s") from None
+    if done.returncode != 0:
+        said = _last_lines(done.stdout + done.stderr)
+        raise MeasurementFailed(f"{line} ended with code {done.returncode}:\n{said}")
+
+
+def _last_lines(output: str) -> str:
+    lines = [line.rstrip() for line in output.splitlines() if line.strip()]
+    return "\n".join(f"  {line[:200]}" for line in lines[-_LINES_SHOWN:]) or "  nothing"
+
+
+def _reason(error: MeasurementFailed) -> str:
+    return f"WRONG RESULT: {error}" if isinstance(error, CheckFailed) else str(error)

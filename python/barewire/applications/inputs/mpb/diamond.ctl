@@ -1,0 +1,10 @@
+; A diamond lattice of air spheres in silicon: five bands at four k-points.
+(set! geometry-lattice (make lattice (basis-size (sqrt 0.5) (sqrt 0.5) (sqrt 0.5))
+                         (basis1 0 1 1) (basis2 1 0 1) (basis3 1 1 0)))
+(set! default-material (make dielectric (epsilon 11.56)))
+(set! geometry (list (make sphere (center 0.125 0.125 0.125) (radius 0.25) (material air))
+                     (make sphere (center -0.125 -0.125 -0.125) (radius 0.25) (material air))))
+(set! k-points (list (vector3 0 0.5 0.5) (vector3 0 0.625 0.375) (vector3 0 0.5 0) (vector3 0 0 0)))
+(set! resolution 16)
+(set! num-bands 5)
+(run)

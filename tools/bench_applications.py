@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Unmodified MPI programs of Debian's over Barewire and over TCP, launched in turns; each checks its own result.
+
+    bench_applications.py [--hosts SITE,…] [--launches N] [--busy N] [APPLICATION …]
+
+Prints a table, the slowest row first; docs/applications.md says what runs and how its result is checked. Exit code 0 if
+all launches ended well with right results, 1 if not, 2 for wrong use, 3 if this machine has none of the programs.
+"""
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+# Before the package: it makes it known to Python.
+from promises import ROOT  # noqa: F401
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from barewire.applications import APPLICATIONS, SITES, Application, Campaign, Plan, Results, Skipped, find_programs
+from barewire.applications.results import geometric_means, markdown, number, ratio_text
+from barewire.errors import BarewireError, MachineCannot, WrongUse
+from barewire.measure.environment import describe_machine
+
+
+def main() -> int:
+    """Measure and print."""
+    options = _options()
+    # As an interrupt: what runs is ended, what was measured is printed, and nothing is left behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return _list(options) if options.list else _measure(options)
+    except BarewireError as error:
+        print(f"bench_applications: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("applications", nargs="*", metavar="APPLICATION", help=f"of {', '.join(APPLICATIONS)}; or all")
+    parser.add_argument("--hosts", default="pair", help=f"some of {', '.join(SITES)}, or all (default: pair)")
+    parser.add_argument("--launches", type=int, default=7, help="of each program over each fabric, after one warm-up")
+    parser.add_argument("--seed", type=int, default=1, help="of the order of launches")
+    parser.add_argument("--busy", type=int, default=0, help="busy processes beside, on each core")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds after which a launch hangs (default: 120)")
+    parser.add_argument("--list", action="store_true", help="list the programs, and whether they are installed")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--output", type=Path, help="folder for results.json and table.md")
+    return parser.parse_args()
+
+
+def _measure(options: argparse.Namespace) -> int:
+    applications = _chosen(options.applications, APPLICATIONS, "application")
+    names = options.hosts.split(",") if options.hosts != "all" else list(SITES)
+    sites = _chosen(names, SITES, "--hosts")
+    found, skipped = find_programs(applications)
+    plan = Plan(tuple(found), tuple(sites), options.launches, options.seed, options.busy, options.limit)
+    for one in skipped:
+        print(f"SKIPPED {one.application}: {one.reason}", file=sys.stderr)
+    if not found:
+        raise MachineCannot("none of these programs is installed: `setup/setup.sh applications` installs all")
+    if options.output is not None:
+        _make_folder(options.output)
+    with tempfile.TemporaryDirectory(prefix="barewire-applications-") as folder:
+        campaign = Campaign(plan, Path(folder), lambda line: print(line, file=sys.stderr, flush=True))
+        try:
+            campaign.run()
+            stopped = False
+        except KeyboardInterrupt:
+            print("interrupted; what was measured follows", file=sys.stderr)
+            stopped = True
+    results = Results(plan, describe_machine(), tuple(campaign.launches), tuple(skipped), _versions(found))
+    if options.output is not None:
+        (options.output / "results.json").write_text(json.dumps(results.document(), indent=1) + "\n")
+        (options.output / "table.md").write_text(markdown(results))
+    if options.json:
+        print(json.dumps(results.document()))
+    else:
+        _print(results)
+    return int(stopped or bool(results.failures))
+
+
+def _chosen(names: list[str], known: Mapping[str, Any], what: str) -> list[Any]:
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise WrongUse(f"unknown {what} '{unknown[0]}'; there are: {', '.join(known)}")
+    return [known[name] for name in dict.fromkeys(names)] or list(known.values())
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WrongUse(f"--output {folder} cannot be made: {error.strerror}") from error
+
+
+def _versions(applications: Sequence[Application]) -> dict[str, str]:
+    packages = sorted({package for one in applications for package in one.packages} | {"libopenmpi3"})
+    command = ["dpkg-query", "-W", "-f", "${Package} ${Version}\n", *packages]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return {}
+    return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+
+
+def _print(results: Results) -> None:
+    console = Console(width=max(120, Console().width), highlight=False)
+    table = Table()
+    for heading in ("program", "figure", "hosts", "other fabric", "Barewire", "ratio of times", "verdict"):
+        table.add_column(heading)
+    for row in results.rows:
+        ours, theirs = (f"{number(value)} {row.unit}" for value in row.medians)
+        colour = "red" if row.ratio > 1.02 else "green" if row.ratio < 0.98 else "default"
+        ratio = f"[{colour}]{escape(ratio_text(row))}[/]"
+        table.add_row(row.application, row.figure, row.site, f"{theirs} ({row.rival})", ours, ratio, row.verdict)
+    console.print(table)
+    for site, mean in geometric_means(results.rows).items():
+        programs = len({row.application for row in results.rows if row.site == site})
+        console.print(f"{site}: geometric mean over {programs} programs {mean:.3f}")
+    for launch in results.failures:
+        round_name = "warm-up" if launch.round == 0 else f"launch {launch.round}"
+        said = f"FAILED {launch.site} {launch.application} {launch.fabric} ({round_name}): {launch.error}"
+        console.print(escape(said), style="red")
+    if results.skipped:
+        names = ", ".join(one.application for one in results.skipped)
+        console.print(f"{len(results.skipped)} programs SKIPPED, because they are not installed: {names}")
+
+
+def _list(options: argparse.Namespace) -> int:
+    applications = _chosen(options.applications, APPLICATIONS, "application")
+    _, skipped = find_programs(applications)
+    missing = {one.application: one for one in skipped}
+    if options.json:
+        print(json.dumps([_entry(one, missing.get(one.name)) for one in applications]))
+        return 0
+    table = Table()
+    for heading in ("program", "what it is", "how it communicates", "installed"):
+        table.add_column(heading, overflow="fold")
+    for one in applications:
+        state = missing[one.name].reason if one.name in missing else "yes"
+        table.add_row(one.name, one.what, one.pattern, escape(state))
+    Console(width=max(120, Console().width), highlight=False).print(table)
+    return 0
+
+
+def _entry(one: Application, missing: Skipped | None) -> dict[str, object]:
+    return {
+        "name": one.name,
+        "what": one.what,
+        "pattern": one.pattern,
+        "packages": list(one.packages),
+        "figures": [figure.name for figure in one.figures],
+        "missing": None if missing is None else missing.reason,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
