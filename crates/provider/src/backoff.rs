@@ -14,16 +14,22 @@ const POLLS_ONLY: Duration = Duration::from_micros(20);
 /// Stretches of nothing but polls after which a crowded thread sleeps.
 const STRETCHES: u32 = 32;
 /// The longest sleep: the program may have other things to make progress with, of which the provider does not know.
-pub(crate) const SLEEP: Duration = Duration::from_millis(1);
+const SLEEP: Duration = Duration::from_millis(1);
 
-/// Polls in vain between two looks for preemption, so that a look costs nothing that can be measured.
+/// Polls in vain between two looks for competitors, so that a look costs nothing that can be measured.
 const LOOK_EVERY: u32 = 64;
-/// A gap between two looks from which on the thread may have been preempted: less than the scheduler's shortest slice.
-const GAP: Duration = Duration::from_micros(500);
-/// A thread that was preempted takes its core for contended for so long: a wrong guess costs a preemption, of 1 to 4 ms.
+/// A thread finds out for so long, at least, how much of the time it has its core: some slices of the scheduler's.
+const WINDOW: Duration = Duration::from_millis(25);
+/// The core is contended if the thread was without it for more than one part in so many, though it never slept, and was
+/// preempted as often as it takes to be no accident. One competitor takes half.
+const OFF_CORE_PART: u32 = 8;
+const PREEMPTIONS: u64 = 2;
+/// For how long the core is taken for contended then: a thread that sleeps while it waits is not preempted any more.
 const CONTENDED_FOR: Duration = Duration::from_secs(1);
-/// How long it polls on a contended core before it sleeps: about what sleeping and waking costs.
-const POLLING_CONTENDED: Duration = Duration::from_micros(20);
+/// How long it polls on a contended core before it sleeps: about what sleeping and waking costs. A program that computes a
+/// little between its polls loses by each sleep that nothing ends, so the next comes after twice the time, up to a limit.
+const POLLING_MIN: Duration = Duration::from_micros(20);
+const POLLING_MAX: Duration = Duration::from_millis(50);
 
 /// Whether others want the core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,14 +53,24 @@ pub(crate) struct Backoff {
     watch: Watch,
 }
 
-/// Looks for preemption.
+/// Looks for competitors.
 #[derive(Default)]
 struct Watch {
     polls: u32,
-    looked: Option<Instant>,
-    /// Involuntary context switches at the last look.
-    switches: u64,
+    /// When the window began, and what had been used until then.
+    began: Option<(Instant, Usage)>,
+    /// Of the window, what it slept.
+    slept: Duration,
     contended_until: Option<Instant>,
+    /// How long it polls before the next sleep, beyond the least.
+    polling: Duration,
+}
+
+/// What a thread has used of its core so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    cpu: Duration,
+    preemptions: u64,
 }
 
 /// What is to be done now.
@@ -62,8 +78,8 @@ struct Watch {
 pub(crate) enum Pause {
     Nothing,
     Yield,
-    /// Until something comes, or for [`SLEEP`].
-    Sleep,
+    /// Until something comes, or for so long.
+    Sleep(Duration),
 }
 
 impl Backoff {
@@ -73,9 +89,17 @@ impl Backoff {
         (self.polls, self.stretches) = (0, 0);
     }
 
-    /// A poll found nothing. `switches` tells how often the thread was preempted so far.
+    /// It slept for so long, of `longest` at most.
+    pub fn slept(&mut self, time: Duration, longest: Duration) {
+        let watch = &mut self.watch;
+        watch.slept += time;
+        watch.polling = if time < longest { Duration::ZERO } else { (2 * watch.polling).max(POLLING_MIN).min(POLLING_MAX) };
+        self.polls = 0;
+    }
+
+    /// A poll found nothing. `usage` is the thread's.
     #[inline(always)]
-    pub fn pause(&mut self, competition: Competition, now: impl Fn() -> Instant, switches: impl Fn() -> u64) -> Pause {
+    pub fn pause(&mut self, competition: Competition, now: impl Fn() -> Instant, usage: impl Fn() -> Usage) -> Pause {
         match competition {
             Competition::None => Pause::Nothing,
             Competition::Crowded => self.pause_crowded(now),
@@ -84,17 +108,17 @@ impl Backoff {
                 if self.watch.polls < LOOK_EVERY && self.watch.contended_until.is_none() {
                     return Pause::Nothing;
                 }
-                self.pause_watching(now, switches)
+                self.pause_watching(now, usage)
             }
         }
     }
 
     /// On a core that others may want.
     #[cold]
-    fn pause_watching(&mut self, now: impl Fn() -> Instant, switches: impl Fn() -> u64) -> Pause {
+    fn pause_watching(&mut self, now: impl Fn() -> Instant, usage: impl Fn() -> Usage) -> Pause {
         if self.watch.polls >= LOOK_EVERY {
             self.watch.polls = 0;
-            self.watch.look(now(), switches);
+            self.watch.look(now(), usage);
         }
         if self.watch.contended_until.is_none() {
             return Pause::Nothing;
@@ -104,8 +128,8 @@ impl Backoff {
             1 => self.began = Some(now()),
             polls if polls.is_multiple_of(STRETCH) => {
                 let polling = self.began.map_or(Duration::ZERO, |began| now().duration_since(began));
-                if polling >= POLLING_CONTENDED {
-                    return Pause::Sleep;
+                if polling >= POLLING_MIN + self.watch.polling {
+                    return Pause::Sleep(SLEEP);
                 }
             }
             _ => {}
@@ -129,33 +153,40 @@ impl Backoff {
             return Pause::Yield;
         }
         self.stretches = STRETCHES;
-        Pause::Sleep
+        Pause::Sleep(SLEEP)
     }
 }
 
 impl Watch {
-    fn look(&mut self, now: Instant, switches: impl Fn() -> u64) {
-        if self.looked.is_some_and(|looked| now.duration_since(looked) >= GAP) {
-            let switches = switches();
-            if switches > self.switches {
-                self.switches = switches;
-                self.contended_until = Some(now + CONTENDED_FOR);
-            }
-        } else if self.looked.is_none() {
-            self.switches = switches();
-        }
-        self.looked = Some(now);
+    fn look(&mut self, now: Instant, usage: impl Fn() -> Usage) {
         self.contended_until = self.contended_until.filter(|until| now < *until);
+        let Some((began, before)) = self.began else {
+            self.began = Some((now, usage()));
+            return;
+        };
+        let time = now.duration_since(began);
+        if time < WINDOW {
+            return;
+        }
+        let usage = usage();
+        let off_core = time.saturating_sub(usage.cpu.saturating_sub(before.cpu) + self.slept);
+        if usage.preemptions - before.preemptions >= PREEMPTIONS && off_core * OFF_CORE_PART > time {
+            self.contended_until = Some(now + CONTENDED_FOR);
+        }
+        (self.began, self.slept) = (Some((now, usage)), Duration::ZERO);
     }
 }
 
-/// How often this thread was preempted so far.
-pub(crate) fn preemptions() -> u64 {
+/// What this thread has used of its core so far.
+pub(crate) fn usage() -> Usage {
     // SAFETY: plain numbers, for which zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: `usage` is valid to be written to.
     unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
-    usage.ru_nivcsw.unsigned_abs()
+    let time = |time: libc::timeval| {
+        Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_micros(time.tv_usec.unsigned_abs())
+    };
+    Usage { cpu: time(usage.ru_utime) + time(usage.ru_stime), preemptions: usage.ru_nivcsw.unsigned_abs() }
 }
 
 #[cfg(test)]
@@ -164,34 +195,45 @@ mod tests {
 
     use super::*;
 
-    /// Pauses of so many polls that are so far apart, on a thread that is preempted at each n-th of them for 3 ms.
-    fn pauses(competition: Competition, polls: u32, apart: Duration, preempted_each: u32) -> Vec<Pause> {
-        let (clock, switches) = (Cell::new(Instant::now()), Cell::new(7));
+    /// Pauses of so many polls that are so far apart, on a thread that is preempted at each n-th of them for so long.
+    fn pauses(
+        competition: Competition,
+        polls: u32,
+        apart: Duration,
+        (each, preempted): (u32, Duration),
+    ) -> Vec<Pause> {
+        let (clock, used) = (Cell::new(Instant::now()), Cell::new(Usage { cpu: Duration::ZERO, preemptions: 7 }));
         let mut backoff = Backoff::default();
         let poll = |number: u32| {
             clock.set(clock.get() + apart);
-            if number.is_multiple_of(preempted_each) {
-                clock.set(clock.get() + Duration::from_millis(3));
-                switches.set(switches.get() + 1);
+            let Usage { mut cpu, mut preemptions } = used.get();
+            cpu += apart;
+            if number.is_multiple_of(each) {
+                clock.set(clock.get() + preempted);
+                preemptions += 1;
             }
-            backoff.pause(competition, || clock.get(), || switches.get())
+            used.set(Usage { cpu, preemptions });
+            backoff.pause(competition, || clock.get(), || used.get())
         };
         (1..=polls).map(poll).filter(|pause| *pause != Pause::Nothing).collect()
     }
 
+    const NEVER: (u32, Duration) = (u32::MAX, Duration::ZERO);
+    /// A competitor that computes: it has half of the core.
+    const HALF: (u32, Duration) = (10_000, Duration::from_millis(3));
     const SHORT: Duration = Duration::from_nanos(300);
 
     #[test]
     fn a_crowded_thread_that_only_polls_yields_for_a_while_and_then_sleeps() {
-        let pauses = pauses(Competition::Crowded, STRETCH * (STRETCHES + 10), SHORT, u32::MAX);
+        let pauses = pauses(Competition::Crowded, STRETCH * (STRETCHES + 10), SHORT, NEVER);
         let yields = pauses.iter().take_while(|pause| **pause == Pause::Yield).count();
         assert_eq!(yields, STRETCHES as usize - 1);
-        assert!(pauses[yields..].iter().all(|pause| *pause == Pause::Sleep) && pauses.len() > yields);
+        assert!(pauses[yields..].iter().all(|pause| *pause == Pause::Sleep(SLEEP)) && pauses.len() > yields);
     }
 
     #[test]
     fn a_crowded_thread_that_computes_between_polls_never_sleeps() {
-        let pauses = pauses(Competition::Crowded, STRETCH * STRETCHES * 10, Duration::from_micros(10), u32::MAX);
+        let pauses = pauses(Competition::Crowded, STRETCH * STRETCHES * 10, Duration::from_micros(10), NEVER);
         assert!(pauses.iter().all(|pause| *pause == Pause::Yield));
     }
 
@@ -200,29 +242,45 @@ mod tests {
         let now = Instant::now();
         let mut backoff = Backoff { stretches: STRETCHES, ..Backoff::default() };
         backoff.end();
-        let pauses: Vec<Pause> = (0..STRETCH).map(|_| backoff.pause(Competition::Crowded, || now, || 0)).collect();
+        let pauses: Vec<Pause> = (0..STRETCH).map(|_| backoff.pause(Competition::Crowded, || now, Usage::default)).collect();
         assert_eq!(pauses.last(), Some(&Pause::Yield));
     }
 
     #[test]
     fn a_thread_that_has_its_core_polls_on() {
-        assert!(pauses(Competition::Unknown, 1_000_000, SHORT, u32::MAX).is_empty());
-        assert!(pauses(Competition::None, 1_000_000, SHORT, 100).is_empty());
+        assert!(pauses(Competition::Unknown, 1_000_000, SHORT, NEVER).is_empty());
+        assert!(pauses(Competition::None, 1_000_000, SHORT, HALF).is_empty());
+    }
+
+    #[test]
+    fn a_thread_that_is_preempted_for_moments_or_seldom_polls_on() {
+        let moments = (1000, Duration::from_micros(20));
+        assert!(pauses(Competition::Unknown, 1_000_000, SHORT, moments).is_empty());
+        let seldom = (200_000, Duration::from_millis(3));
+        assert!(pauses(Competition::Unknown, 10_000_000, SHORT, seldom).is_empty());
     }
 
     #[test]
     fn a_thread_that_computes_between_polls_is_not_taken_for_preempted() {
-        assert!(pauses(Competition::Unknown, 10_000, Duration::from_millis(1), u32::MAX).is_empty());
+        assert!(pauses(Competition::Unknown, 10_000, Duration::from_millis(1), NEVER).is_empty());
     }
 
     #[test]
     fn a_preempted_thread_sleeps_when_it_has_polled_for_a_while_and_forgets_it_after_a_second() {
-        let pauses = pauses(Competition::Unknown, 5_000_000, SHORT, 10_000);
-        assert!(pauses.len() > 1000 && pauses.iter().all(|pause| *pause == Pause::Sleep));
-        let mut backoff = Backoff::default();
+        let pauses = pauses(Competition::Unknown, 5_000_000, SHORT, HALF);
+        assert!(pauses.len() > 1000 && pauses.iter().all(|pause| *pause == Pause::Sleep(SLEEP)));
         let start = Instant::now();
-        backoff.watch = Watch { contended_until: Some(start + CONTENDED_FOR), ..Watch::default() };
-        backoff.watch.look(start + CONTENDED_FOR, || 0);
-        assert_eq!(backoff.watch.contended_until, None);
+        let mut watch = Watch { contended_until: Some(start + CONTENDED_FOR), ..Watch::default() };
+        watch.look(start + CONTENDED_FOR, Usage::default);
+        assert_eq!(watch.contended_until, None);
+    }
+
+    #[test]
+    fn sleeps_that_nothing_ends_become_rare() {
+        let mut backoff = Backoff::default();
+        (0..20).for_each(|_| backoff.slept(SLEEP, SLEEP));
+        assert_eq!(backoff.watch.polling, POLLING_MAX);
+        backoff.slept(SLEEP / 2, SLEEP);
+        assert_eq!(backoff.watch.polling, Duration::ZERO);
     }
 }

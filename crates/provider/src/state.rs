@@ -105,6 +105,7 @@ impl State {
         if self.has_sleepers {
             self.wake_sleepers();
         }
+        self.backoff.end();
         posted.map(|()| 0)
     }
 
@@ -180,7 +181,7 @@ impl Shared {
     /// programs yield between two polls by themselves, but some never do.
     #[inline(always)]
     pub fn give_way(&self, mut state: Guard<'_, State>, bell: impl Fn(&State) -> &Bell) -> Result<()> {
-        match state.backoff.pause(self.parameters.competition, Instant::now, backoff::preemptions) {
+        match state.backoff.pause(self.parameters.competition, Instant::now, backoff::usage) {
             Pause::Nothing => Ok(()),
             pause => self.pause(state, pause, bell),
         }
@@ -194,8 +195,11 @@ impl Shared {
                 drop(state);
                 std::thread::yield_now();
             }
-            Pause::Sleep => {
-                self.sleep(state, Some(backoff::SLEEP), bell, &mut Vec::new())?;
+            Pause::Sleep(longest) => {
+                let began = Instant::now();
+                if self.sleep(state, Some(longest), bell, &mut Vec::new())?.is_some() {
+                    self.state.lock().backoff.slept(began.elapsed(), longest);
+                }
             }
         }
         Ok(())
