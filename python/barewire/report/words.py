@@ -65,7 +65,7 @@ TEST_EXPLANATIONS = {
     "what is left of the smallest message's EEL without both overheads.",
     "availability": "Post, work, wait: the share of a message's time in which the program works as if alone.",
     "beff": "All ranks exchange with both neighbours in a ring: the better of two methods, as HPC Challenge counts it.",
-    "collective": "One operation, each rank being the root in turn: the time of the slowest rank, in µs; less is better.",
+    "collective": "One operation, each rank being the root in turn: time of the slowest rank, in µs; less is better.",
     "nonblocking": "The call and the wait for it: the time of the slowest rank, in µs; and the share of it that a "
     "computation as long hides.",
     "neighbourhood": "A block to each neighbour on a grid or a graph: the time of the slowest rank, in µs.",
