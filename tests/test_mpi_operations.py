@@ -52,7 +52,7 @@ SIZES_OF = {"datatype": DIVIDED, "partitioned": DIVIDED, "incast": SHORT, "burst
 LAUNCHES = [
     ("collective", "openmpi", "barewire", 3),
     ("nonblocking", "mpich-5", "barewire", 2),
-    ("neighbourhood", "mpich", "tcp", 3),
+    ("neighbourhood", "mpich", "tcp", 2),
     ("onesided", "mpich-5", "barewire", 2),
     ("burst", "openmpi", "barewire", 2),
     ("datatype", "openmpi-5", "barewire", 2),
