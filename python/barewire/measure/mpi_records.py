@@ -36,7 +36,7 @@ def read_mpi_records(path: Path, launch: int, subject: str) -> LaunchRecords:
     end: dict[str, Any] = {}
     columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
     counts: dict[tuple[Any, ...], int] = {}
-    choices: list[dict[str, Any]] = []
+    told: dict[str, list[dict[str, Any]]] = {"choice": [], "left_out": []}
     for record in records_in(path):
         match record.get("record"):
             case "start":
@@ -45,12 +45,13 @@ def read_mpi_records(path: Path, launch: int, subject: str) -> LaunchRecords:
                     raise MeasurementFailed(f"{path} has the schema {record.get('schema')}, not {MPI_RECORDS_SCHEMA}")
             case "samples":
                 _append(columns, counts, start["test"], record)
-            case "choice":
-                choices.append({name: value for name, value in record.items() if name != "record"})
+            case "choice" | "left_out" as kind:
+                told[kind].append({name: value for name, value in record.items() if name != "record"})
             case "end":
                 end = record
     same = {"launch": launch, "test": start.get("test", ""), "subject": subject, "ranks": start.get("ranks", 0)}
-    return LaunchRecords(sample_frame(columns, **same), start, end, choices=tuple(choices))
+    samples = sample_frame(columns, **same)
+    return LaunchRecords(samples, start, end, choices=tuple(told["choice"]), left_out=tuple(told["left_out"]))
 
 
 def _append(
