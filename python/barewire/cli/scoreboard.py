@@ -35,6 +35,8 @@ from barewire.results.bounds import judge
 from barewire.results.store import write_atomically
 
 PAGE, DOCUMENT = "scoreboard.html", "scoreboard.json"
+# The report of a run of the probe's, which tools/demo.sh puts beside the testbeds.
+_TRANSPORTS = Path("transports") / "report.html"
 _QUICK_LAUNCHES, _FULL_LAUNCHES = 3, 6
 # Building, labs and the page come on top: six minutes in all.
 _QUICK_BUDGET_S = 320.0
@@ -102,6 +104,7 @@ def scoreboard(
         )
         if directory.exists() and any(directory.iterdir()):
             raise WrongUse(f"{directory} is not empty; a scoreboard needs a directory of its own")
+        parse_libraries(library)
         plan.write(directory)
         stopped = _measure(plan, directory, quiet=as_json)
     try:
@@ -191,8 +194,9 @@ def _site(testbed: Testbed) -> Iterator[tuple[MpiSite, dict[str, Any] | None]]:
 
 def _write(board: Board, directory: Path, to_markdown: Path | None) -> None:
     """The page and the document beside the runs, and a page of documentation where it is wanted."""
+    below = str(_TRANSPORTS) if (directory / _TRANSPORTS).exists() else None
     written = {
-        directory / PAGE: render_board(board),
+        directory / PAGE: render_board(board, more=below),
         directory / DOCUMENT: json.dumps(_document(board), indent=1, allow_nan=False, ensure_ascii=False) + "\n",
     }
     if to_markdown is not None:
