@@ -128,7 +128,10 @@ def _measure(plan: BoardPlan, directory: Path, *, quiet: bool) -> BaseException 
     try:
         for number, testbed in enumerate(testbeds):
             left = None if plan.budget_s is None else plan.budget_s - (time.monotonic() - began)
-            share = None if left is None else max(left, 0.0) / (len(testbeds) - number)
+            if left is not None and left <= 0:
+                typer.echo(f"barewire: {testbed.title} and what follows are left out: --budget is used up", err=True)
+                return None
+            share = None if left is None else left / (len(testbeds) - number)
             try:
                 _measure_testbed(plan, testbed, libraries, share, directory, quiet=quiet)
             except MachineCannot as error:

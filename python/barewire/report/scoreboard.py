@@ -51,7 +51,7 @@ def headlines(board: Scoreboard) -> list[str]:
     above = sum(row.ratio > SLOWER for row in board.rows)
     surely = sum(row.verdict == "slower" for row in board.rows)
     said.append(
-        f"{above} of {len(board.rows)} rows are slower by more than {SLOWER - 1:.0%}, {surely} of them beyond doubt."
+        f"{above} of {len(board.rows)} rows are slower by more than {100 * SLOWER - 100:.0f} %, {surely} of them beyond doubt."
     )
     return said
 

@@ -14,7 +14,7 @@ from barewire.report.scoreboard import (
     provenance,
     ratio_interval,
 )
-from barewire.report.words import message_size, quantity
+from barewire.report.words import message_size, quantity, test_title
 from barewire.results.bounds import judge
 from barewire.results.quantities import has_own_sizes, is_kernel
 from barewire.results.scoreboard import SHORT_BYTES, SLOWER, ScoreRow
@@ -31,7 +31,7 @@ def render_board(board: Board, *, more: str | None = None) -> str:
         testbeds={name: TITLES[name] for name in board.runs},
         libraries=sorted({row.library for row in scores.rows}),
         tests=list(dict.fromkeys(row.test for row in sorted(scores.rows, key=lambda row: row.test))),
-        programs=[_program(row) for row in sorted(programs(scores), key=lambda row: (row.testbed, row.library))],
+        programs=[_program(row) for row in sorted(programs(scores), key=_program_order)],
         summaries=scores.summaries(),
         bounds=judge(scores),
         rows=[_row(row) for row in scores.rows],
@@ -77,11 +77,16 @@ def _cell(row: ScoreRow) -> dict[str, Any]:
     }
 
 
+def _program_order(row: ScoreRow) -> tuple[str, ...]:
+    return row.testbed, row.test, row.variant, row.library
+
+
 def _program(row: ScoreRow) -> dict[str, Any]:
     """Two bars: as long as the times, the longer one full."""
     longest = max(row.ours, row.theirs)
     return {
-        "title": f"{pattern_name(row)}, {TITLES[row.testbed]}",
+        "title": f"{test_title(row.test)}, {row.variant}",
+        "testbed": TITLES[row.testbed],
         "library": row.library,
         "best": row.best,
         "ours": quantity(row.ours, row.unit),
