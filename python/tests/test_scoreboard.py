@@ -211,6 +211,9 @@ def test_no_round_begins_that_would_not_end_in_time() -> None:
     plan = replace(campaign().plan, seconds=100.0)
     now = iter((0.0, 0.0, 40.0, 80.0, 120.0))
     assert len(list(campaign(plan, clock=lambda: next(now)).rounds())) == 2
+    now = iter((0.0, 1.0, 200.0))
+    first = campaign(replace(plan, seconds=0.1), clock=lambda: next(now))
+    assert len(list(first.rounds())) == 1, "the first is always made"
 
 
 def test_a_launch_that_fails_is_told_of_and_the_others_go_on(tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ from barewire.results import Run, Series, series_from_samples
 
 # The program that measures several patterns in one start of MPI.
 SEVERAL = "several"
-_PATIENCE_S = 60.0
 # A round that takes as long as the one before, and somewhat more, must fit.
 _LONGER_ROUND = 1.1
 
@@ -38,10 +37,12 @@ class Effort:
     samples: int
     seconds: float
     warmup: int
+    # A launch without a new record for so long hangs.
+    patience_s: float
 
 
-QUICK = Effort(samples=20, seconds=0.01, warmup=1)
-FULL = Effort(samples=50, seconds=0.03, warmup=2)
+QUICK = Effort(samples=20, seconds=0.01, warmup=1, patience_s=30.0)
+FULL = Effort(samples=50, seconds=0.03, warmup=2, patience_s=120.0)
 
 
 @dataclass(frozen=True)
@@ -116,9 +117,9 @@ class ScoreCampaign:
         plan, generator = self.plan, random.Random(self.plan.seed)
         numbers = itertools.count()
         began = last = self.clock()
-        for _ in range(plan.launches):
+        for number in range(plan.launches):
             now = self.clock()
-            if plan.seconds is not None and now - began + _LONGER_ROUND * (now - last) > plan.seconds:
+            if number and plan.seconds is not None and now - began + _LONGER_ROUND * (now - last) > plan.seconds:
                 return
             last = now
             cells = list(itertools.product(plan.groups(), plan.subjects))
@@ -134,9 +135,10 @@ class ScoreCampaign:
         shares = self.site.shares(order.ranks)
         job = prepare(order.subject.library, order.subject.wishes, shares, program, self.site.lab, pinned=True)
         with tempfile.TemporaryFile("w+") as said:
-            code = start.run_watched(job, self.site.lab, said, records, _PATIENCE_S)
+            patience_s = self.plan.effort.patience_s
+            code = start.run_watched(job, self.site.lab, said, records, patience_s)
             try:
-                raise_failure(code, order.test, f"launch {order.number} ({order.doing})", said, _PATIENCE_S)
+                raise_failure(code, order.test, f"launch {order.number} ({order.doing})", said, patience_s)
             except MeasurementFailed as failure:
                 self.failures.append(str(failure))
 
@@ -213,7 +215,6 @@ def _parameters(site: MpiSite, plan: ScorePlan) -> dict[str, Any]:
         "effort": asdict(plan.effort),
         "launches": plan.launches,
         "seconds": plan.seconds,
-        "patience_s": _PATIENCE_S,
         "rate_bit_s": site.link.rate_bit_s,
         "mtu": site.link.mtu,
     }

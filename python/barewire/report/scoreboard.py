@@ -50,8 +50,9 @@ def headlines(board: Scoreboard) -> list[str]:
         said.append(f"{TITLES[testbed]}: {short}{number(one.all_sizes)} over all sizes.")
     above = sum(row.ratio > SLOWER for row in board.rows)
     surely = sum(row.verdict == "slower" for row in board.rows)
+    percent = round(100 * (SLOWER - 1))
     said.append(
-        f"{above} of {len(board.rows)} rows are slower by more than {100 * SLOWER - 100:.0f} %, {surely} of them beyond doubt."
+        f"{above} of {len(board.rows)} rows are slower by more than {percent} %, {surely} of them beyond doubt."
     )
     return said
 
@@ -74,7 +75,8 @@ def notes(whole: Board) -> list[str]:
             warned[warning].append(testbed)
     for warning, testbeds in warned.items():
         on = "" if testbeds == [*whole.runs] else f"{', '.join(TITLES[name] for name in testbeds)}: "
-        said.append(f"{on}{warning}")
+        # What a launch said last follows its first line.
+        said.append(f"{on}{warning.splitlines()[0].removesuffix(' What was said last:')}")
     if board.missing:
         first = board.missing[0]
         said.append(
@@ -127,7 +129,7 @@ def markdown(whole: Board, *, source: str) -> str:
         *_table(_ROW_HEADINGS, 3),
         *(_line(_row_cells(row)) for row in board.rows[:_ROWS_IN_DOCS]),
         "",
-        *(f"- {sentence.splitlines()[0]}" for sentence in notes(whole)),
+        *(f"- {sentence}" for sentence in notes(whole)),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
