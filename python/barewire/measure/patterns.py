@@ -8,7 +8,7 @@ from barewire.errors import WrongUse
 from barewire.lab import LinkSpec
 
 _KIB, _MIB = 1 << 10, 1 << 20
-SIZES_FULL = (8, 64, 512, *(kib * _KIB for kib in (1, 2, 4, 8, 16, 32, 64, 256)), _MIB, 4 * _MIB)
+SIZES_FULL = (8, 128, *(kib * _KIB for kib in (1, 2, 4, 8, 16, 32, 64, 256)), _MIB, 4 * _MIB)
 SIZES_QUICK = (8, _KIB, 4 * _KIB, 16 * _KIB, 64 * _KIB, _MIB)
 _GBIT = 10**9
 
@@ -54,11 +54,12 @@ PATTERNS = (
     Pattern("exchange", ("sendrecv",), on="many", options=("--pairs", "0")),
     Pattern("stream", quick=("blocking-receive",), on="two"),
     Pattern("bidirectional", quick=("nonblocking-send",), on="two"),
-    Pattern("bandwidth", quick=("queue-4",), on="two"),
+    Pattern("bandwidth", ("blocking", "queue-2", "queue-4", "queue-8"), quick=("queue-4",), on="two"),
     Pattern("rate", quick=("window",), on="two", largest=64 * _KIB),
-    Pattern("alltoall", ("collective", "pairwise-sendrecv", "irecv-isend"), quick=("collective",), largest=_MIB),
+    Pattern("alltoall", ("collective", "pairwise-sendrecv"), quick=("collective",), largest=_MIB),
     Pattern("halo", quick=("irecv-isend",), largest=_MIB),
-    Pattern("radix", ("original", "non-blocking"), quick=("original",), alone=True, has_sizes=False),
+    # The original variant hangs under MPICH 5 over UCX.
+    Pattern("radix", ("non-blocking",), quick=("non-blocking",), alone=True, has_sizes=False),
 )
 
 

@@ -116,17 +116,17 @@ def markdown(whole: Board, *, source: str) -> str:
         "",
         "Geometric means of the time over Barewire by the time of the best other; below 1 is faster.",
         "",
-        *_table(("testbed", "library", "rows", "up to 8 KiB", "all sizes", "above 1.05", "beyond doubt", "worst"), 2),
+        *_table(("testbed", "library", "rows", "up to 8 KiB", "all sizes", "above 1.05", "beyond doubt", "worst")),
         *(_line(_summary_cells(one)) for one in board.summaries()),
         "",
         "## Bounds",
         "",
-        *_table(("bound", "at most", "found", "rows above", "beyond doubt", ""), 1),
+        *_table(("bound", "at most", "found", "rows above", "beyond doubt", "")),
         *(_line(_bound_cells(one)) for one in judge(board)),
         "",
         f"## The worst {min(_ROWS_IN_DOCS, len(board.rows))} of {len(board.rows)} rows",
         "",
-        *_table(_ROW_HEADINGS, 3),
+        *_table(_ROW_HEADINGS),
         *(_line(_row_cells(row)) for row in board.rows[:_ROWS_IN_DOCS]),
         "",
         *(f"- {sentence}" for sentence in notes(whole)),
@@ -162,6 +162,7 @@ def _provenance(whole: Board) -> list[str]:
 
 
 _ROW_HEADINGS = ("ratio", "interval", "", "testbed", "pattern", "size", "library", "Barewire", "best other", "which")
+_WORDS = ("", "testbed", "library", "pattern", "which", "bound")
 _WIDTH_MIN = 150
 
 
@@ -212,7 +213,7 @@ def _summary_table(summaries: Sequence[Summary]) -> Table:
 def _rows_table(rows: Sequence[ScoreRow]) -> Table:
     table = Table(title="Worst first", box=SIMPLE_HEAD, title_justify="left")
     for heading in _ROW_HEADINGS:
-        table.add_column(heading, justify="right" if heading in ("ratio", "interval", "size") else "left")
+        table.add_column(heading, justify="left" if heading in _WORDS else "right")
     styles = {"slower": "red", "undecided": "yellow", "not slower": None}
     for row in rows:
         table.add_row(*map(escape, _row_cells(row)), style=styles[row.verdict])
@@ -231,9 +232,9 @@ def _bounds_table(judged: Sequence[Judged]) -> Table:
     return table
 
 
-def _table(headings: Sequence[str], words: int) -> tuple[str, str]:
-    """The first two lines of a table of Markdown, of which so many columns are words and the others numbers."""
-    return _line(headings), _line(["---" if number < words else "---:" for number in range(len(headings))])
+def _table(headings: Sequence[str]) -> tuple[str, str]:
+    """The first two lines of a table of Markdown; words stand to the left, numbers to the right."""
+    return _line(headings), _line(["---" if heading in _WORDS else "---:" for heading in headings])
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -77,8 +77,8 @@ def _cell(row: ScoreRow) -> dict[str, Any]:
     }
 
 
-def _program_order(row: ScoreRow) -> tuple[str, ...]:
-    return row.testbed, row.test, row.variant, row.library
+def _program_order(row: ScoreRow) -> tuple[object, ...]:
+    return [*TITLES].index(row.testbed), row.test, row.variant, row.library
 
 
 def _program(row: ScoreRow) -> dict[str, Any]:

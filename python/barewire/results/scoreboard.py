@@ -96,19 +96,18 @@ class Summary:
 
 @dataclass(frozen=True)
 class Scoreboard:
-    """All rows, worst first, and those that have no ratio."""
+    """All rows, worst first, and those that have no ratio; the testbeds in the order of their runs."""
 
     rows: tuple[ScoreRow, ...]
     missing: tuple[Missing, ...] = ()
+    testbeds: tuple[str, ...] = ()
 
     def summaries(self) -> list[Summary]:
-        """For each testbed, in the order of the rows' runs: each library, then all of them where there are several."""
-        by_testbed: defaultdict[str, list[ScoreRow]] = defaultdict(list)
-        for row in sorted(self.rows, key=lambda row: row.library):
-            by_testbed[row.testbed].append(row)
+        """For each testbed that has rows: each library, then all of them where there are several."""
         found = []
-        for testbed, rows in by_testbed.items():
-            libraries = list(dict.fromkeys(row.library for row in rows))
+        for testbed in self.testbeds:
+            rows = [row for row in self.rows if row.testbed == testbed]
+            libraries = sorted({row.library for row in rows})
             found += [_summary(testbed, name, [row for row in rows if row.library == name]) for name in libraries]
             if len(libraries) > 1:
                 found.append(_summary(testbed, "", rows))
@@ -134,10 +133,12 @@ def scoreboard(runs: Iterable[tuple[str, Sequence[Series], Collection[str]]]) ->
     """Make a scoreboard of the series of runs, each by its testbed and with its competitors' fabrics."""
     rows: list[ScoreRow] = []
     missing: list[Missing] = []
+    testbeds = []
     for testbed, series, competitors in runs:
+        testbeds.append(testbed)
         for (place, row), at_point in _points(series).items():
             _compare(testbed, place, row, at_point, competitors, rows, missing)
-    return Scoreboard(tuple(worst_first(rows)), tuple(missing))
+    return Scoreboard(tuple(worst_first(rows)), tuple(missing), tuple(testbeds))
 
 
 def worst_first(rows: Iterable[ScoreRow]) -> list[ScoreRow]:
