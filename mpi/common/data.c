@@ -39,14 +39,28 @@ uint64_t key_of(int from, int to, uint64_t number) {
   return draw(&state);
 }
 
+static inline uint64_t next_word(const struct contents *contents) {
+  uint64_t sum = draw(&contents->keys[0]);
+  for (int number = 1; number < contents->count; number++) {
+    uint64_t word = draw(&contents->keys[number]), low = 0x7f7f7f7f7f7f7f7fu;
+    // No carry from one byte into the next.
+    sum = contents->bytewise ? ((sum & low) + (word & low)) ^ ((sum ^ word) & ~low) : sum + word;
+  }
+  return sum;
+}
+
 void fill(void *data, size_t bytes, uint64_t key) {
+  fill_with(data, bytes, (struct contents){.keys = &key, .count = 1});
+}
+
+void fill_with(void *data, size_t bytes, struct contents contents) {
   unsigned char *to = data;
   size_t whole = bytes / 8 * 8;
   for (size_t at = 0; at < whole; at += 8) {
-    uint64_t word = draw(&key);
+    uint64_t word = next_word(&contents);
     memcpy(to + at, &word, 8);
   }
-  uint64_t word = draw(&key);
+  uint64_t word = next_word(&contents);
   memcpy(to + whole, &word, bytes - whole);
 }
 
@@ -60,16 +74,20 @@ __attribute__((noreturn)) static void differs(const unsigned char *got, size_t a
 }
 
 void check(const void *data, size_t bytes, uint64_t key, const char *what) {
+  check_for(data, bytes, (struct contents){.keys = &key, .count = 1}, what);
+}
+
+void check_for(const void *data, size_t bytes, struct contents contents, const char *what) {
   static uint64_t checked;
   // The memory is ours and writable, whatever the caller promises not to do to it.
   if (bytes && ++checked == settings.corrupt) ((unsigned char *)(uintptr_t)data)[bytes / 2] ^= 1;
   const unsigned char *got = data;
   size_t whole = bytes / 8 * 8;
   for (size_t at = 0; at < whole; at += 8) {
-    uint64_t expected = draw(&key), word;
+    uint64_t expected = next_word(&contents), word;
     memcpy(&word, got + at, 8);
     if (word != expected) differs(got, at, bytes, expected, what);
   }
-  uint64_t expected = draw(&key);
+  uint64_t expected = next_word(&contents);
   if (memcmp(got + whole, &expected, bytes - whole)) differs(got, whole, bytes, expected, what);
 }

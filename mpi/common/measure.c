@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "statistic.h"
+
 enum {
   TRIALS = 3,       // stretches of each count that is tried
   GROWTH_MAX = 16,  // of the count from one try to the next, because the first ones are slow
@@ -25,9 +27,11 @@ static uint64_t filling;
 // Operations since the last filling.
 static uint64_t used;
 
-static void join(int idle) {
-  MPI_Comm_split(MPI_COMM_WORLD, idle ? MPI_UNDEFINED : 0, rank, &together);
-  if (!idle) MPI_Comm_size(together, &together_count);
+void measure_among(int takes_part) {
+  if (together_count) MPI_Comm_free(&together);
+  together_count = 0;
+  MPI_Comm_split(MPI_COMM_WORLD, takes_part ? 0 : MPI_UNDEFINED, rank, &together);
+  if (takes_part) MPI_Comm_size(together, &together_count);
 }
 
 struct pair join_pairs(void) {
@@ -38,7 +42,7 @@ struct pair join_pairs(void) {
   if (pair.steady) pair.count = pairs_wanted ? (int)pairs_wanted : half;
   pair.partner = pair.first ? rank + half : rank - half;
   pair.idle = rank % half >= pair.count;
-  join(pair.idle);
+  measure_among(!pair.idle);
   return pair;
 }
 
@@ -65,12 +69,30 @@ static uint64_t key_in(const struct messages *messages, size_t buffer, int block
 }
 
 static unsigned char *block_of(const struct messages *messages, size_t buffer, int block) {
-  return messages->buffers.memory + buffer * messages->buffers.stride + (size_t)block * messages->bytes;
+  size_t offset = messages->offsets ? (size_t)messages->offsets[block] : (size_t)block * messages->bytes;
+  return messages->buffers.memory + buffer * messages->buffers.stride + offset;
+}
+
+static size_t length_of(const struct messages *messages, int block) {
+  return messages->lengths ? (size_t)messages->lengths[block] : messages->bytes;
+}
+
+// What a block shall hold; valid until the next call.
+static struct contents contents_of(const struct messages *messages, size_t buffer, int block, int from, int to) {
+  static uint64_t *keys;
+  if (!keys) keys = allocate((size_t)ranks * sizeof *keys);
+  struct contents contents = {
+      .keys = keys, .count = messages->summed ? messages->summed : 1, .bytewise = messages->bytewise};
+  for (int number = 0; number < contents.count; number++) {
+    keys[number] = key_in(messages, buffer, block, messages->summed ? number : from, messages->to_all ? ranks : to);
+    skip(&keys[number], messages->skipped_words);
+  }
+  return contents;
 }
 
 // Every byte is another one than the message's, so that none can be taken for received.
-static void spoil(unsigned char *data, size_t bytes, uint64_t key) {
-  fill(data, bytes, key);
+static void spoil(unsigned char *data, size_t bytes, struct contents contents) {
+  fill_with(data, bytes, contents);
   for (size_t at = 0; at < bytes; at++) data[at] = (unsigned char)~data[at];
 }
 
@@ -79,10 +101,11 @@ static void prepare_one(struct messages *messages, int outgoing) {
     for (int block = 0; block < messages->blocks; block++) {
       unsigned char *data = block_of(messages, buffer, block);
       int peer = messages->peers[block];
+      if (peer == NOBODY) continue;
       if (outgoing) {
-        fill(data, messages->bytes, key_in(messages, buffer, block, rank, peer));
+        fill_with(data, length_of(messages, block), contents_of(messages, buffer, block, rank, peer));
       } else {
-        spoil(data, messages->bytes, key_in(messages, buffer, block, peer, rank));
+        spoil(data, length_of(messages, block), contents_of(messages, buffer, block, peer, rank));
       }
     }
   messages->buffers.next = 0;
@@ -104,12 +127,14 @@ static void inspect(const struct pattern *pattern) {
     uint64_t times = used / in->buffers.count + (buffer < used % in->buffers.count);
     for (int block = 0; block < in->blocks; block++) {
       int peer = in->peers[block];
+      if (peer == NOBODY) continue;
       // What was exchanged in place an even number of times is back where it came from.
       int back = in == pattern->out && times % 2 == 0;
-      uint64_t key = key_in(in, buffer, block, back ? rank : peer, back ? peer : rank);
+      struct contents contents = contents_of(in, buffer, block, back ? rank : peer, back ? peer : rank);
       char what[128];
-      snprintf(what, sizeof what, "%s, message from rank %d", pattern->point.variant, peer);
-      check(block_of(in, buffer, block), in->bytes, key, what);
+      if (in->summed) snprintf(what, sizeof what, "%s, sum of %d ranks", pattern->point.variant, in->summed);
+      else snprintf(what, sizeof what, "%s, message from rank %d", pattern->point.variant, peer);
+      check_for(block_of(in, buffer, block), length_of(in, block), contents, what);
     }
   }
 }
@@ -155,15 +180,18 @@ static void series(const struct pattern *pattern, int count, double *stretches_n
   wait_for_all(pattern->idle);
 }
 
-static void write_series(const struct pattern *pattern, enum phase phase, int count, const double *stretches_ns,
-                         int number) {
+// Returns the median of this rank's values.
+static double write_series(const struct pattern *pattern, enum phase phase, int count, const double *stretches_ns,
+                           int number) {
   struct point point = pattern->point;
   point.inner = count;
   int mine = pattern->timed && !pattern->idle ? number : 0;
   double *values = allocate((size_t)mine * sizeof *values);
   for (int done = 0; done < mine; done++) values[done] = stretches_ns[done] / count / pattern->divide_by;
   record(&point, phase, values, mine);
+  double middle_ns = mine ? median(values, mine) : 0;
   free(values);
+  return middle_ns;
 }
 
 static double smallest_of_all(const struct pattern *pattern, double mine_ns) {
@@ -200,8 +228,8 @@ static int find_count(const struct pattern *pattern, double *stretch_ns) {
   }
 }
 
-void measure(const struct pattern *pattern) {
-  if (!together_count && !pattern->idle) join(0);
+double measure(const struct pattern *pattern) {
+  if (!together_count && !pattern->idle) measure_among(1);
   double stretch_ns;
   int count = find_count(pattern, &stretch_ns), warmup = settings.warmup;
   for (;;) {
@@ -214,9 +242,9 @@ void measure(const struct pattern *pattern) {
     // A disturbance while the count was looked for can make it too small. What was measured with it stays on record.
     int again = shortest_ns < (double)(RESOLUTIONS_MIN * clock_resolution_ns) && count <= COUNT_MAX;
     write_series(pattern, WARMUP, count, stretches_ns, again ? warmup + number : warmup);
-    if (!again) write_series(pattern, MEASURE, count, stretches_ns + warmup, number);
+    double middle_ns = again ? 0 : write_series(pattern, MEASURE, count, stretches_ns + warmup, number);
     free(stretches_ns);
-    if (!again) return;
+    if (!again) return middle_ns;
     count = longer(pattern, count, 2);
     stretch_ns *= 2;
   }

@@ -10,8 +10,19 @@ struct messages {
   struct buffers buffers;
   size_t bytes;        // of one message
   int blocks;          // messages of one operation that lie in one buffer
-  const int *peers;    // for each block: to whom, or from whom
+  const int *peers;    // for each block: to whom, or from whom; NOBODY: the block is not used
   const int *numbers;  // for each block: tells it from others between the same two ranks; NULL: there are none
+  // Where each block lies in its buffer and how many bytes it has; NULL: at multiples of `bytes`, so many.
+  const int *offsets, *lengths;
+  int to_all;  // a rank sends all others the same contents
+  // What is received is the sum of what the ranks below this number send to all: of 64-bit words or, where the message
+  // of the operation is no whole number of them, of bytes; 0: no sum.
+  int summed;
+  int bytewise;
+  size_t skipped_words;  // what is received begins so many words into that sum
+};
+enum {
+  NOBODY = -1
 };
 // Buffers for at least `least` messages that are under way at once, for each block.
 struct messages messages_for(size_t bytes, int blocks, const int *peers, size_t least);
@@ -43,8 +54,10 @@ enum {
   STEADY_NS = 4000000  // with its lead-in, well above the 0.5 ms of burst that a shaped link lets through
 };
 
-// Measures and records. Collective over all ranks.
-void measure(const struct pattern *pattern);
+// Measures and records. Collective over all ranks. Returns the median of this rank's values; 0 where it has none.
+double measure(const struct pattern *pattern);
+// Which ranks take part from now on, if not all. Collective.
+void measure_among(int takes_part);
 
 // Pairs of ranks: the first half with the second, `count` of which measure at once while the others sleep.
 struct pair {

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +116,20 @@ void record_choice(const struct point *point, const char *chosen, const char *re
   fprintf(file,
           "{\"record\": \"choice\", \"variant\": \"%s\", \"message_bytes\": %zu, \"chosen\": \"%s\", \"reason\": ",
           point->variant, point->message_bytes, chosen);
+  write_text(reason);
+  fputs("}\n", file);
+  fflush(file);
+}
+
+void leave_out(const char *variant, size_t message_bytes, const char *format, ...) {
+  if (rank) return;
+  char reason[256];
+  va_list values;
+  va_start(values, format);
+  vsnprintf(reason, sizeof reason, format, values);
+  va_end(values);
+  fprintf(file, "{\"record\": \"left_out\", \"variant\": \"%s\", \"message_bytes\": %zu, \"reason\": ", variant,
+          message_bytes);
   write_text(reason);
   fputs("}\n", file);
   fflush(file);

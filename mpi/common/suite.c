@@ -21,6 +21,7 @@ enum {
 int rank, ranks, programs_to_come;
 struct settings settings;
 uint64_t clock_resolution_ns;
+int64_t memory_most = INT64_C(512) << 20;
 
 static const struct settings usual = {
     .sizes = {8, 1024, 65536, 1048576}, .size_count = 4, .samples = 200, .seconds = 0.5, .warmup = 5, .seed = 1};
@@ -212,7 +213,9 @@ void begin(int argc, char **argv, const struct program *described) {
   if (is_later) {
     MPI_Query_thread(&provided);
   } else {
+    uint64_t start_ns = now_ns();
     MPI_Init_thread(&argc, &argv, asked, &provided);
+    if (program->started) program->started(start_ns);
   }
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -257,6 +260,13 @@ int wanted(const char *variant) {
   for (int number = 0; number < chosen_count; number++)
     if (!strcmp(chosen[number], variant)) return 1;
   return chosen_count == 0;
+}
+
+int fits(const char *variant, size_t message_bytes, uint64_t needed_bytes) {
+  if (needed_bytes <= (uint64_t)memory_most) return 1;
+  leave_out(variant, message_bytes, "needs %" PRIu64 " MiB on each rank, and --memory allows %" PRId64,
+            needed_bytes >> 20, memory_most >> 20);
+  return 0;
 }
 
 void finish(void) {

@@ -38,6 +38,8 @@ struct program {
   int sizeless;                 // its messages follow from other options: --sizes and --walk are wrong use
   int ranks_min;
   int ranks_even;  // whether the number of ranks must be even
+  // Called with the time right before MPI was started, before anything else is done with MPI; or NULL.
+  void (*started)(uint64_t start_ns);
 };
 
 // What the common options say.
@@ -115,6 +117,20 @@ void record(const struct point *point, enum phase phase, const double *values, i
 // Writes what a variant that chooses between others has chosen for a point, and why. Only rank 0's is written.
 void record_choice(const struct point *point, const char *chosen, const char *reason);
 
+// Writes that a variant is not measured, with messages of this size, and why. Only rank 0's is written.
+__attribute__((format(printf, 3, 4))) void leave_out(const char *variant, size_t message_bytes, const char *format,
+                                                     ...);
+
+// The most that a rank's messages of one point may take: points that need more are left out.
+extern int64_t memory_most;
+#define MEMORY_OPTION                                                                        \
+  {                                                                                          \
+    "memory", COUNT, &memory_most,                                                           \
+        "bytes of messages of a rank, at most; points that need more are left out (512 MiB)" \
+  }
+// Whether so many bytes are allowed; if not, the point is left out. The same on all ranks.
+int fits(const char *variant, size_t message_bytes, uint64_t needed_bytes);
+
 // Memory, aligned to a page, touched; ends the job when there is none.
 void *allocate(size_t bytes);
 
@@ -141,9 +157,19 @@ static inline uint64_t draw(uint64_t *state) {
   z = (z ^ z >> 27) * 0x94d049bb133111ebu;
   return z ^ z >> 31;
 }
+// As if so many numbers had been drawn.
+static inline void skip(uint64_t *state, uint64_t numbers) { *state += numbers * 0x9e3779b97f4a7c15u; }
 // Fixes the contents of message `number` from one rank to another.
 uint64_t key_of(int from, int to, uint64_t number);
 void fill(void *data, size_t bytes, uint64_t key);
+// The sum of the contents of `count` keys: of their 64-bit words or, bytewise, of their bytes.
+struct contents {
+  uint64_t *keys;  // used up by whoever reads the contents
+  int count;
+  int bytewise;
+};
+void fill_with(void *data, size_t bytes, struct contents contents);
 // Ends the job by wrong_result, with the first byte that differs. Each rank counts the messages it checks that are not
 // empty; of number `settings.corrupt` it flips a byte first.
 void check(const void *data, size_t bytes, uint64_t key, const char *what);
+void check_for(const void *data, size_t bytes, struct contents contents, const char *what);
