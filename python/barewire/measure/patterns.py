@@ -58,6 +58,14 @@ PATTERNS = (
     Pattern("rate", quick=("window",), on="two", largest=64 * _KIB),
     Pattern("alltoall", ("collective", "pairwise-sendrecv"), quick=("collective",), largest=_MIB),
     Pattern("halo", quick=("irecv-isend",), largest=_MIB),
+    Pattern("collective", quick=("barrier", "bcast", "allreduce"), largest=_MIB, largest_many=64 * _KIB),
+    Pattern(
+        "nonblocking",
+        ("barrier", "bcast", "allreduce", "alltoall"),
+        quick=("allreduce",),
+        largest=_MIB,
+        largest_many=64 * _KIB,
+    ),
     # The original variant hangs under MPICH 5 over UCX.
     Pattern("radix", ("non-blocking",), quick=("non-blocking",), alone=True, has_sizes=False),
 )
