@@ -131,7 +131,7 @@ def _measure(plan: BoardPlan, directory: Path, *, quiet: bool) -> BaseException 
             if left is not None and left <= 0:
                 typer.echo(f"barewire: {testbed.title} and what follows are left out: --budget is used up", err=True)
                 return None
-            share = None if left is None else left / (len(testbeds) - number)
+            share = None if left is None else left * testbed.weight / sum(one.weight for one in testbeds[number:])
             try:
                 _measure_testbed(plan, testbed, libraries, share, directory, quiet=quiet)
             except MachineCannot as error:
@@ -153,7 +153,7 @@ def _measure_testbed(
     quiet: bool,
 ) -> None:
     began = time.monotonic()
-    found, reasons = find_subjects(libraries, testbed)
+    found, reasons = find_subjects(libraries, testbed, quick=plan.quick)
     scores = ScorePlan(
         testbed, found, plan.chosen_patterns(), plan.quick, plan.seed, plan.launches, seconds, plan.sizes
     )

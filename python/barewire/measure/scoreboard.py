@@ -66,7 +66,7 @@ class ScorePlan:
 
     def groups(self) -> dict[str, tuple[Pattern, ...]]:
         """Patterns by the program that measures them in one launch."""
-        chosen = [one for one in self.patterns if one.is_for(self.testbed.ranks) and (one.quick or not self.quick)]
+        chosen = [one for one in self.patterns if one.is_for(self.testbed.ranks, quick=self.quick)]
         together = tuple(one for one in chosen if not one.alone)
         alone = {one.test: (one,) for one in chosen if one.alone}
         return ({SEVERAL: together} if together else {}) | alone
