@@ -73,6 +73,15 @@ PATTERNS = (
         largest=_MIB,
         largest_many=64 * _KIB,
     ),
+    Pattern("neighbourhood", largest=_MIB, largest_many=64 * _KIB),
+    Pattern("incast", on="many", largest_many=64 * _KIB),
+    Pattern("persistent", on="two", largest=256 * _KIB),
+    Pattern("datatype", on="two", largest=_MIB),
+    Pattern("burst", on="two", largest=256 * _KIB),
+    Pattern("partitioned", on="two", largest=_MIB),
+    # A library may lack a synchronisation over a fabric, which ends its launch.
+    Pattern("onesided", on="two", largest=_MIB, alone=True),
+    Pattern("startup", alone=True, has_sizes=False),
     # The original variant hangs under MPICH 5 over UCX.
     Pattern("radix", ("non-blocking",), quick=("non-blocking",), quick_on="two", alone=True, has_sizes=False),
 )

@@ -20,6 +20,7 @@ from barewire.results.scoreboard import SHORT_BYTES, SLOWER, Scoreboard, ScoreRo
 TITLES = {one.name: one.title for one in TESTBEDS}
 _MARKS = {"slower": "slower", "undecided": "undecided", "not slower": ""}
 _ROWS_IN_DOCS = 30
+_SEVERAL_QUANTITIES = ("burst",)
 
 
 def print_board(console: Console, whole: Board, rows_shown: int) -> None:
@@ -94,9 +95,10 @@ def ratio_interval(row: ScoreRow) -> str:
 
 
 def pattern_name(row: ScoreRow) -> str:
-    """Test, variant, and a parameter if it has one."""
+    """Test, variant, what of it where a test tells several things, and a parameter if it has one."""
+    what = f", {row.quantity}" if row.test in _SEVERAL_QUANTITIES else ""
     more = "" if row.parameter_value is None else f", {row.parameter} {row.parameter_value:g}"
-    return f"{row.pattern}{more}"
+    return f"{row.pattern}{what}{more}"
 
 
 def markdown(whole: Board, *, source: str) -> str:

@@ -28,6 +28,11 @@ _OF_RANKS = {
     ("alltoall", "alltoall"): Quantity("us", "slowest"),
     ("halo", "halo"): Quantity("us", "slowest"),
     ("collective", "time"): Quantity("us", "slowest"),
+    ("neighbourhood", "time"): Quantity("us", "slowest"),
+    ("persistent", "exchange"): Quantity("us", "slowest"),
+    ("startup", "first_barrier"): Quantity("ms", "slowest"),
+    ("startup", "init"): Quantity("ms", "slowest"),
+    ("startup", "next_barrier"): Quantity("us", "slowest"),
     ("nonblocking", "time"): Quantity("us", "slowest"),
     ("nonblocking", "beside"): Quantity("us", "slowest"),
     ("nonblocking", "computation"): Quantity("us", "slowest"),
@@ -37,7 +42,7 @@ KERNEL_TOTAL = "total"
 # More of it is better, though it is a time.
 _HIDING = ("hidden", "opportunity")
 # Beside a computation, too: each subject's is as long as its own operation, so such times do not compare.
-_DETAILS = ("computation", "beside", "uncomputed", "added", "hidden", "opportunity")
+_DETAILS = ("init", "next_barrier", "computation", "beside", "uncomputed", "added", "hidden", "opportunity")
 
 
 def is_kernel(test: str) -> bool:
