@@ -2,6 +2,7 @@
 """`barewire mpi scoreboard`: every pattern beside the best TCP, worst row first."""
 
 import json
+import os
 import secrets
 import sys
 import time
@@ -40,6 +41,8 @@ _TRANSPORTS = Path("transports") / "report.html"
 _QUICK_LAUNCHES, _FULL_LAUNCHES = 3, 6
 # Building, labs and the page come on top: six minutes in all.
 _QUICK_BUDGET_S = 320.0
+# Of each core, over the last minute; a command that ran just before is less.
+_BUSY_LOAD = 0.75
 _TESTBEDS = ", ".join(one.name for one in TESTBEDS)
 _PATTERNS = ", ".join(dict.fromkeys(one.test for one in PATTERNS))
 
@@ -123,6 +126,7 @@ def scoreboard(
 def _measure(plan: BoardPlan, directory: Path, *, quiet: bool) -> BaseException | None:
     """Measure the testbeds that have no complete run yet; what ended that early is returned, with all kept on disk."""
     libraries = parse_libraries(plan.libraries) or tuple(installed_libraries())
+    busy = _busy()
     testbeds = [one for one in plan.chosen_testbeds() if not is_measured(directory, one.name)]
     began = time.monotonic()
     try:
@@ -133,7 +137,7 @@ def _measure(plan: BoardPlan, directory: Path, *, quiet: bool) -> BaseException 
                 return None
             share = None if left is None else left * testbed.weight / sum(one.weight for one in testbeds[number:])
             try:
-                _measure_testbed(plan, testbed, libraries, share, directory, quiet=quiet)
+                _measure_testbed(plan, testbed, libraries, share, directory, busy, quiet=quiet)
             except MachineCannot as error:
                 if plan.testbeds is not None:
                     raise
@@ -149,6 +153,7 @@ def _measure_testbed(
     libraries: Sequence[Library],
     seconds: float | None,
     directory: Path,
+    busy: Sequence[str],
     *,
     quiet: bool,
 ) -> None:
@@ -166,7 +171,7 @@ def _measure_testbed(
         programs.update({(library.name, name): path for name, path in suite.build(library, groups).items()})
 
     subjects, unbuilt = without(found, build, named=plan.libraries is not None)
-    warnings = (*reasons, *unbuilt)
+    warnings = (*busy, *reasons, *unbuilt)
     if not quiet:
         typer.echo(f"{testbed.title}: {len(subjects)} subjects", err=True)
     for told in warnings:
@@ -182,6 +187,14 @@ def _measure_testbed(
             warnings=warnings,
             progress=shown,
         )
+
+
+def _busy() -> tuple[str, ...]:
+    """A warning if other programs use this machine before anything is measured."""
+    load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    if load <= cores * _BUSY_LOAD:
+        return ()
+    return (f"the machine was busy before this began (load {load:.1f} on {cores} cores): do not rely on these rows",)
 
 
 @contextmanager
