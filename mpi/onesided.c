@@ -29,7 +29,7 @@ static void get(void) { MPI_Get(local, (int)bytes, MPI_BYTE, TARGET, 0, (int)byt
 static void accumulate(void) {
   MPI_Datatype type = bytes % WORD ? MPI_UINT8_T : MPI_UINT64_T;
   int count = (int)(bytes % WORD ? bytes : bytes / WORD);
-  MPI_Accumulate(local, count, type, TARGET, 0, count, type, MPI_SUM, window);
+  MPI_Accumulate(local, count, type, TARGET, 0, count, type, bytes % WORD ? MPI_BXOR : MPI_SUM, window);
 }
 
 static void fetch_and_op(void) { MPI_Fetch_and_op(local, fetched, MPI_UINT64_T, TARGET, 0, MPI_SUM, window); }

@@ -19,13 +19,13 @@ static void started(uint64_t start_ns) {
 int main(int argc, char **argv) {
   static const char *const variants[] = {"barrier", NULL};
   begin(argc, argv,
-        &(struct program){.name = "startup",
-                          .summary = "from MPI_Init to the end of a first barrier; one value a launch",
-                          .variants = variants,
-                          .sizeless = 1,
-                          .threads = MPI_THREAD_SINGLE,
-                          .ranks_min = 1,
-                          .started = started});
+        &(struct program){
+            .name = "startup",
+            .summary = "from MPI_Init to the end of a first barrier; one value a launch, whatever the sizes",
+            .variants = variants,
+            .threads = MPI_THREAD_SINGLE,
+            .ranks_min = 1,
+            .started = started});
   struct point point = {.variant = variants[0], .quantity = "first_barrier", .inner = 1};
   record(&point, MEASURE, &first_barrier_ns, 1);
   point.quantity = "init";

@@ -27,16 +27,16 @@ static void bcast(const struct layout *at, int root, unsigned char *out, unsigne
 }
 
 static void reduce(const struct layout *at, int root, unsigned char *out, unsigned char *in, MPI_Request *request) {
-  EITHER(MPI_Reduce, MPI_Ireduce, out, in, at->count, at->type, MPI_SUM, root);
+  EITHER(MPI_Reduce, MPI_Ireduce, out, in, at->count, at->type, at->operation, root);
 }
 
 static void allreduce(const struct layout *at, int root, unsigned char *out, unsigned char *in, MPI_Request *request) {
-  EITHER(MPI_Allreduce, MPI_Iallreduce, out, in, at->count, at->type, MPI_SUM);
+  EITHER(MPI_Allreduce, MPI_Iallreduce, out, in, at->count, at->type, at->operation);
 }
 
 static void reduce_scatter(const struct layout *at, int root, unsigned char *out, unsigned char *in,
                            MPI_Request *request) {
-  EITHER(MPI_Reduce_scatter, MPI_Ireduce_scatter, out, in, at->counts, at->type, MPI_SUM);
+  EITHER(MPI_Reduce_scatter, MPI_Ireduce_scatter, out, in, at->counts, at->type, at->operation);
 }
 
 static void gather(const struct layout *at, int root, unsigned char *out, unsigned char *in, MPI_Request *request) {
@@ -74,7 +74,7 @@ static void alltoallv(const struct layout *at, int root, unsigned char *out, uns
 }
 
 static void scan(const struct layout *at, int root, unsigned char *out, unsigned char *in, MPI_Request *request) {
-  EITHER(MPI_Scan, MPI_Iscan, out, in, at->count, at->type, MPI_SUM);
+  EITHER(MPI_Scan, MPI_Iscan, out, in, at->count, at->type, at->operation);
 }
 
 const struct collective collectives[COLLECTIVES] = {
@@ -171,6 +171,7 @@ int open_collective(const struct collective *collective, size_t bytes) {
   in.bytes = bytes;
   out.bytewise = bytes % 8 != 0;
   layout.type = out.bytewise ? MPI_UINT8_T : MPI_UINT64_T;
+  layout.operation = out.bytewise ? MPI_BXOR : MPI_SUM;
   layout.count = out.bytewise ? (int)bytes : (int)(bytes / 8);
   out.to_all = current->sends == ALL;
   if (out.to_all) out.bytes = differ ? (size_t)layout.lengths[rank] : bytes;

@@ -11,7 +11,8 @@ struct layout {
   int *offsets;       // of those
   int count;          // of `type`, in m bytes
   MPI_Datatype type;  // that is summed
-  int *counts;        // of `type`, in each rank's part of m bytes
+  MPI_Op operation;
+  int *counts;  // of `type`, in each rank's part of m bytes
 };
 
 // Begins one collective, or does it at once if `request` is NULL.

@@ -42,9 +42,8 @@ uint64_t key_of(int from, int to, uint64_t number) {
 static inline uint64_t next_word(const struct contents *contents) {
   uint64_t sum = draw(&contents->keys[0]);
   for (int number = 1; number < contents->count; number++) {
-    uint64_t word = draw(&contents->keys[number]), low = 0x7f7f7f7f7f7f7f7fu;
-    // No carry from one byte into the next.
-    sum = contents->bytewise ? ((sum & low) + (word & low)) ^ ((sum ^ word) & ~low) : sum + word;
+    uint64_t word = draw(&contents->keys[number]);
+    sum = contents->bytewise ? sum ^ word : sum + word;
   }
   return sum;
 }

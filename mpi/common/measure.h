@@ -16,7 +16,7 @@ struct messages {
   const int *offsets, *lengths;
   int to_all;  // a rank sends all others the same contents
   // What is received is the sum of what the ranks below this number send to all: of 64-bit words or, where the message
-  // of the operation is no whole number of them, of bytes; 0: no sum.
+  // of the operation is no whole number of them, the exclusive or of bytes; 0: neither.
   int summed;
   int bytewise;
   size_t skipped_words;  // what is received begins so many words into that sum

@@ -162,7 +162,8 @@ static inline void skip(uint64_t *state, uint64_t numbers) { *state += numbers *
 // Fixes the contents of message `number` from one rank to another.
 uint64_t key_of(int from, int to, uint64_t number);
 void fill(void *data, size_t bytes, uint64_t key);
-// The sum of the contents of `count` keys: of their 64-bit words or, bytewise, of their bytes.
+// The sum of the contents of `count` keys: of their 64-bit words or, bytewise, the exclusive or of their bytes (Open
+// MPI 4.1 sums bytes with saturation).
 struct contents {
   uint64_t *keys;  // used up by whoever reads the contents
   int count;

@@ -100,3 +100,19 @@ def test_a_curve_that_gives_nothing_is_a_problem_with_its_name_and_hinders_no_ot
 def test_a_test_without_derivation_is_refused():
     with pytest.raises(ValueError, match="known: overlap"):
         derived("pingpong", [])
+
+
+@pytest.mark.parametrize(("beside", "share"), [(1000, 1.0), (1500, 0.5), (2000, 0.0), (2600, 0.0), (900, 1.0)])
+def test_nonblocking_gives_the_share_of_a_collective_that_a_computation_hides(beside, share):
+    """Of the slowest rank: the other one, half as slow, counts for nothing."""
+    times = {"time": 1000, "beside": beside, "computation": 1000}
+    points = [
+        Point("bcast", quantity, 8, rank, None, [ns / (1 + rank)] * 3)
+        for quantity, ns in times.items()
+        for rank in range(2)
+    ]
+    assert derived("nonblocking", points).value("bcast", "hidden_share", 8) == pytest.approx(share)
+
+
+def test_nonblocking_without_its_computation_gives_nothing():
+    assert derived("nonblocking", [Point("bcast", "time", 8, 0, None, [1.0])]).values == []

@@ -147,8 +147,8 @@ class MpiCampaign:
         return series_from_samples(frame, self.site.link, hosts=self.site.hosts)
 
     def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
-        """What could not be derived from a launch's curves."""
-        return replace(run, warnings=(*run.warnings, *derived_samples(frame)[1]))
+        """What the programs left out, and what could not be derived from a launch's curves."""
+        return replace(run, warnings=(*run.warnings, *left_out(run), *derived_samples(frame)[1]))
 
     def _arguments(self, order: MpiOrder, records: Path) -> list[str]:
         plan = self.plan
@@ -192,6 +192,21 @@ def measure_mpi(
         warnings=warnings,
     )
     return run_campaign(campaign, directory, run, progress)
+
+
+def left_out(run: Run) -> tuple[str, ...]:
+    """One sentence for each point that a program did not measure, the same for all launches."""
+    told = [
+        f"{launch.test} {launch.subject}: {_point(one['variant'], one['message_bytes'])} is left out: {one['reason']}"
+        for launch in run.launches
+        for one in launch.details.get("left_out", ())
+    ]
+    return tuple(dict.fromkeys(told))
+
+
+def _point(variant: str, message_bytes: int) -> str:
+    """A variant and, where it has one, its size."""
+    return f"{variant}, {message_bytes} bytes" if message_bytes else variant
 
 
 def _parameters(site: MpiSite, plan: MpiPlan) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def read_mpi_records(path: Path, launch: int, subject: str) -> LaunchRecords:
     ends: list[dict[str, Any]] = []
     columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
     counts: dict[tuple[Any, ...], int] = {}
-    choices: list[dict[str, Any]] = []
+    told: dict[str, list[dict[str, Any]]] = {"choice": [], "left_out": []}
     for record in records_in(path):
         match record.get("record"):
             case "start":
@@ -48,13 +48,14 @@ def read_mpi_records(path: Path, launch: int, subject: str) -> LaunchRecords:
                     raise MeasurementFailed(f"{path} has the schema {record.get('schema')}, not {MPI_RECORDS_SCHEMA}")
             case "samples":
                 _append(columns, counts, starts[-1], record)
-            case "choice":
-                choices.append({name: value for name, value in record.items() if name != "record"})
+            case "choice" | "left_out" as kind:
+                told[kind].append({name: value for name, value in record.items() if name != "record"})
             case "end":
                 ends.append(record)
     start = starts[0] if starts else {}
     end = ends[-1] if len(ends) == len(starts) > 0 else {}
-    return LaunchRecords(sample_frame(columns, launch=launch, subject=subject), start, end, choices=tuple(choices))
+    samples = sample_frame(columns, launch=launch, subject=subject)
+    return LaunchRecords(samples, start, end, choices=tuple(told["choice"]), left_out=tuple(told["left_out"]))
 
 
 def _append(

@@ -25,6 +25,8 @@ class LaunchRecords:
     corrupt_messages: int = 0
     # What a program says of its own decisions.
     choices: tuple[dict[str, Any], ...] = ()
+    # What a program did not measure, and why.
+    left_out: tuple[dict[str, Any], ...] = ()
 
 
 def read_records(path: Path, launch: int, test: str, subject: str, pairs: int) -> LaunchRecords:

@@ -14,7 +14,7 @@ import polars as pl
 
 from barewire.errors import MeasurementFailed
 from barewire.measure.environment import describe_environment
-from barewire.measure.mpi import MpiSite, raise_failure
+from barewire.measure.mpi import MpiSite, left_out, raise_failure
 from barewire.measure.mpi_records import read_mpi_records
 from barewire.measure.mpi_subjects import MpiSubject
 from barewire.measure.patterns import Pattern, Testbed
@@ -151,8 +151,8 @@ class ScoreCampaign:
         return series_from_samples(frame, self.site.link, hosts=self.site.hosts)
 
     def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
-        """Which launches failed."""
-        return replace(run, warnings=(*run.warnings, *self.failures))
+        """Which launches failed, and what programs left out."""
+        return replace(run, warnings=(*run.warnings, *self.failures, *left_out(run)))
 
     def _arguments(self, order: ScoreOrder, records: Path) -> list[str]:
         plan, arguments = self.plan, list[str]()

@@ -223,6 +223,8 @@ class Session(Generic[OrderT]):
         }
         if records.choices:
             details["choices"] = list(records.choices)
+        if records.left_out:
+            details["left_out"] = list(records.left_out)
         self.launches.append(
             Launch(
                 index=order.number,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What one launch's records of overlap, overhead, logp, availability and beff come to.
+"""What one launch's records of overlap, overhead, logp, availability, beff and nonblocking come to.
 
 A launch is the experimental unit: its curves are fitted here, and statistics over launches are made of the results.
 """
@@ -62,6 +62,7 @@ def derived(test: str, points: Iterable[Point]) -> Findings:
     logp: `eel`, `gap`, `os`, `or`, `opportunity`, and of the smallest size `latency`.
     availability: of send and receive `uncomputed`, `overhead`, `availability` (a share).
     beff: of natural and random `latency` (ns) and `bandwidth` (B/s, of each process).
+    nonblocking: of each variant `hidden_share` (of its time without computation).
     """
     if test not in _DERIVATIONS:
         raise ValueError(f"nothing is derived from {test}; known: {', '.join(_DERIVATIONS)}")
@@ -152,6 +153,21 @@ def _beff(points: list[Point], findings: Findings) -> None:
             findings.values.append(Derived(ring, "bandwidth", size, beff.bandwidth_byte_s(size, latency_ns), "B/s"))
 
 
+def _nonblocking(points: list[Point], findings: Findings) -> None:
+    times: dict[tuple[str, int], dict[str, list[Sequence[float]]]] = {}
+    for one in points:
+        times.setdefault((one.variant, one.message_bytes), {}).setdefault(one.quantity, []).append(one.values)
+    for (variant, size), quantities in times.items():
+        if not {"time", "beside", "computation"} <= quantities.keys():
+            continue
+        # What all ranks did at once took as long as the slowest of them.
+        alone_ns, beside_ns, computation_ns = (
+            float(np.median(np.max(np.array(quantities[name]), axis=0))) for name in ("time", "beside", "computation")
+        )
+        share = (alone_ns + computation_ns - beside_ns) / alone_ns
+        findings.values.append(Derived(variant, "hidden_share", size, min(max(share, 0.0), 1.0), "1"))
+
+
 def _curves(points: list[Point], findings: Findings) -> list[tuple[str, int, HiddenComputation]]:
     """Every curve of time against computation, fitted; those that cannot be become problems."""
     curves: dict[tuple[str, int], list[tuple[float, float]]] = {}
@@ -178,7 +194,10 @@ _DERIVATIONS: dict[str, Callable[[list[Point], Findings], None]] = {
     "logp": _logp,
     "availability": _availability,
     "beff": _beff,
+    "nonblocking": _nonblocking,
 }
 
 # Of which something is derived.
-DERIVED_TESTS = tuple(_DERIVATIONS)
+WITH_DERIVED = tuple(_DERIVATIONS)
+# Of which nothing else is compared: their records are curves, or parts of what is derived.
+DERIVED_TESTS = tuple(test for test in WITH_DERIVED if test != "nonblocking")

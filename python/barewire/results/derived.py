@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from barewire.models.derived import DERIVED_TESTS, Findings, Point, derived
+from barewire.models.derived import WITH_DERIVED, Findings, Point, derived
 from barewire.models.logp import POINTS_MIN
 from barewire.results.store import sample_frame
 
@@ -72,7 +72,7 @@ def curves(frame: pl.DataFrame, test: str, ranks: int) -> list[Curve]:
 
 
 def _launches(frame: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
-    of_tests = frame.filter(pl.col("test").cast(pl.String).is_in(DERIVED_TESTS) & (pl.col("phase") == "measure"))
+    of_tests = frame.filter(pl.col("test").cast(pl.String).is_in(WITH_DERIVED) & (pl.col("phase") == "measure"))
     for key, launch in of_tests.partition_by(_SAME, as_dict=True, maintain_order=True).items():
         yield dict(zip(_SAME, key, strict=True)), launch
 

@@ -8,7 +8,7 @@ TIME_UNITS = ("us", "ns", "ms", "s")
 
 Over = Literal["each", "total", "slowest", "mean"]
 # What people compare; in any other unit a sample is beside the point, and no part of a series.
-COMPARED_UNITS = (*TIME_UNITS, "Mbit/s", "messages/s", "MB/s", "%")
+COMPARED_UNITS = (*TIME_UNITS, "Mbit/s", "messages/s", "MB/s", "%", "KiB")
 
 
 class Quantity(NamedTuple):
@@ -28,21 +28,27 @@ _OF_RANKS = {
     ("alltoall", "alltoall"): Quantity("us", "slowest"),
     ("halo", "halo"): Quantity("us", "slowest"),
     ("collective", "time"): Quantity("us", "slowest"),
-    ("neighbourhood", "time"): Quantity("us", "slowest"),
-    ("persistent", "exchange"): Quantity("us", "slowest"),
-    ("startup", "first_barrier"): Quantity("ms", "slowest"),
-    ("startup", "init"): Quantity("ms", "slowest"),
-    ("startup", "next_barrier"): Quantity("us", "slowest"),
     ("nonblocking", "time"): Quantity("us", "slowest"),
     ("nonblocking", "beside"): Quantity("us", "slowest"),
     ("nonblocking", "computation"): Quantity("us", "slowest"),
+    ("neighbourhood", "time"): Quantity("us", "slowest"),
+    ("persistent", "exchange"): Quantity("us", "slowest"),
+    ("incast", "arrival_interval"): Quantity("messages/s", "total"),
+    ("startup", "first_barrier"): Quantity("ms", "slowest"),
+    ("startup", "init"): Quantity("ms", "slowest"),
+    ("startup", "next_barrier"): Quantity("us", "slowest"),
 }
 _KERNELS = ("fft", "radix")
 KERNEL_TOTAL = "total"
 # More of it is better, though it is a time.
 _HIDING = ("hidden", "opportunity")
 # Beside a computation, too: each subject's is as long as its own operation, so such times do not compare.
-_DETAILS = ("init", "next_barrier", "computation", "beside", "uncomputed", "added", "hidden", "opportunity")
+_DETAILS = (
+    *("uncomputed", "added", "hidden", "opportunity"),
+    *("beside", "computation", "init", "next_barrier", "resident"),
+)
+# Memory, of which less is better.
+_MEMORY_UNIT = "KiB"
 
 
 def is_kernel(test: str) -> bool:
@@ -66,8 +72,13 @@ def is_detail(test: str, quantity: str) -> bool:
 
 
 def is_lower_better(quantity: str, unit: str) -> bool:
-    """True for times that are spent; False for rates, shares and what is hidden."""
-    return unit in TIME_UNITS and quantity not in _HIDING
+    """True for times that are spent and memory; False for rates, shares and what is hidden."""
+    return unit in (*TIME_UNITS, _MEMORY_UNIT) and quantity not in _HIDING
+
+
+def may_be_zero(quantity: str) -> bool:
+    """Whether 0 and less are values as others: of shares, and of what may also shrink."""
+    return quantity in ("hidden_share", "growth")
 
 
 def converted(

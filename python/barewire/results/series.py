@@ -13,10 +13,12 @@ from barewire.models.naming import FLOOR, PACKET, is_floor, read_subject
 from barewire.models.verdict import floor_verdict, fraction_of_limit, protocol_of, wire_verdict
 from barewire.models.wire import Link, Test, wire_limit
 from barewire.results.derived import derived_samples
-from barewire.results.quantities import COMPARED_UNITS, TIME_UNITS, over_all
+from barewire.results.quantities import COMPARED_UNITS, TIME_UNITS, may_be_zero, over_all
 from barewire.results.run import Place, Row, Series, Stop
 from barewire.stats import is_precise, mean_interval, median_interval
 
+# What a program says of its own computation and clock, under this variant, is no result.
+CALIBRATION = "calibration"
 TEST_ORDER = ("pingpong", "stream", "bidirectional")
 # A subject not listed follows, the floor is last.
 SUBJECT_ORDER = ("tcp", "udp", "raw", "xdp", "llc1", "llc2", "llc3", "endpoint", "messages", "libfabric")
@@ -64,7 +66,7 @@ def series_from_samples(
 def _comparable(measured: pl.DataFrame) -> pl.DataFrame:
     """What people compare: what was measured, or what follows from it."""
     derived, _ = derived_samples(measured)
-    own = ~pl.col("test").cast(pl.String).is_in(DERIVED_TESTS)
+    own = ~pl.col("test").cast(pl.String).is_in(DERIVED_TESTS) & (pl.col("variant").cast(pl.String) != CALIBRATION)
     return pl.concat([measured.filter(pl.col("unit").cast(pl.String).is_in(COMPARED_UNITS) & own), derived])
 
 
@@ -89,7 +91,9 @@ def _summary(key: dict[str, Any], part: pl.DataFrame) -> Series:
     whole = combined(part)
     lossy = pl.col("lost") > 0 if units[0] not in TIME_UNITS else pl.lit(False)
     # What follows from a curve may be nothing, or less: an overhead that hides in the noise.
-    right = pl.col("value").is_finite() & ((pl.col("value") > 0) | pl.lit(key["test"] in DERIVED_TESTS))
+    right = pl.col("value").is_finite() & (
+        (pl.col("value") > 0) | pl.lit(key["test"] in DERIVED_TESTS or may_be_zero(key["quantity"]))
+    )
     used = whole.filter(~lossy & right)
     per_launch = used.group_by("launch").agg(
         pl.col("value").median().alias("median"), pl.col("value").mean().alias("mean")
