@@ -8,14 +8,14 @@ run=runs/demo-$(date +%Y%m%d-%H%M%S)
 
 echo "MPI over frames and over TCP, under every MPI library that is installed:"
 status=0
-bin/barewire mpi scoreboard --quick --testbeds pair,host --patterns pingpong,exchange,stream,collective,radix \
+bin/barewire mpi scoreboard --quick --testbeds pair,host --patterns pingpong,exchange,bandwidth,collective,radix \
     --budget 180 --output "$run" >/dev/null || status=$?
 # 1 is a launch that failed: the page says which.
 [ $status -le 1 ] || exit $status
 
 echo "The transports below MPI:"
 bin/barewire bench pingpong,stream --transport tcp,udp,raw,llc2,endpoint --sizes 64,1400,8KiB,64KiB --launches 6 --budget 40 \
-    --output "$run/transports"
+    --output "$run/transports" || status=$?
 bin/barewire report "$run/transports" >/dev/null
 echo
 bin/barewire mpi scoreboard "$run" --rows 10 || status=$?
