@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint bench benchmpi kernels applications matrix sim fuzz huge fabtests ci lock
+.PHONY: help setup build demo test lint bench benchmpi scoreboard kernels applications matrix sim fuzz huge fabtests ci lock
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 setup: ## install what building and running need
 	@setup/setup.sh run
 build: setup ## build the native programs
 	@tools/build.sh
-demo: build ## measure TCP, UDP and raw Ethernet in the lab; write the report
+demo: build ## MPI over frames beside MPI over TCP in the lab, and the transports below; write the page
 	@tools/demo.sh
 test: ## install what tests need, lint, run every test
 	@tools/test.sh
@@ -17,6 +17,8 @@ bench: build ## the performance promises, as ratios from interleaved runs
 	@.venv/bin/python tools/bench.py
 benchmpi: build ## those of MPI over Barewire; needs the MPI libraries of `make test`
 	@.venv/bin/python tools/bench_mpi.py
+scoreboard: build ## every MPI pattern beside the best TCP, worst first; hours; writes docs/scoreboard.md
+	@bin/barewire mpi scoreboard --markdown docs/scoreboard.md
 kernels: build ## the promises of the FFT and the radix sort; half an hour
 	@.venv/bin/python tools/bench_kernels.py
 applications: build ## ten and more unmodified programs of Debian's over Barewire and over TCP, with their own checks

@@ -1,12 +1,25 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# The main job in the lab: what plain Ethernet, LLC on it, and endpoints, give a program beside what TCP and UDP give. Leaves a report.
+# The main job in the lab: MPI programs over Ethernet frames beside the same over TCP, as a short scoreboard; below that,
+# what plain Ethernet, LLC on it, and endpoints give beside TCP and UDP. Leaves a page.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 run=runs/demo-$(date +%Y%m%d-%H%M%S)
 
-bin/barewire bench pingpong,stream --transport tcp,udp,raw,llc1,llc2,llc3,endpoint --sizes 64,1400,8KiB,64KiB --budget 60 --output "$run"
-report=$(bin/barewire report "$run")
+echo "MPI over frames and over TCP, under every MPI library that is installed:"
+status=0
+bin/barewire mpi scoreboard --quick --testbeds pair,host --patterns pingpong,exchange,bandwidth,collective,radix \
+    --budget 180 --output "$run" >/dev/null || status=$?
+# 1 is a launch that failed: the page says which.
+[ $status -le 1 ] || exit $status
+
+echo "The transports below MPI:"
+bin/barewire bench pingpong,stream --transport tcp,udp,raw,llc2,endpoint --sizes 64,1400,8KiB,64KiB --launches 6 --budget 40 \
+    --output "$run/transports" || status=$?
+bin/barewire report "$run/transports" >/dev/null
 echo
-echo "Report: $report"
-echo "Open it in a browser; it needs no network. 'bin/barewire compare $run' says how sure the differences are."
+bin/barewire mpi scoreboard "$run" --rows 10 || status=$?
+echo
+echo "Report: $run/scoreboard.html"
+echo "Open it in a browser; it needs no network. 'bin/barewire mpi scoreboard' measures all of it, in hours."
+exit $status

@@ -16,13 +16,13 @@ enum {
   COUNT_MAX = INT_MAX / (2 * GROWTH_MAX)
 };
 
-int64_t pairs_wanted = -1;  // not given
+int64_t pairs_wanted = PAIRS_NOT_GIVEN;
 
 // The ranks that measure.
 static MPI_Comm together;
 static int together_count;
 
-// Counts up with each filling, so that no message has the contents of an earlier one.
+// Counts up with each filling, on the ranks that measure, so that no message has the contents of an earlier one.
 static uint64_t filling;
 // Operations since the last filling.
 static uint64_t used;
@@ -44,6 +44,15 @@ struct pair join_pairs(void) {
   pair.idle = rank % half >= pair.count;
   measure_among(!pair.idle);
   return pair;
+}
+
+void disband(void) {
+  static uint64_t disbanded;
+  if (together_count) MPI_Comm_free(&together);
+  together_count = 0;
+  pairs_wanted = PAIRS_NOT_GIVEN;
+  // The same on all ranks again, of which some were idle.
+  filling = ++disbanded << 24;
 }
 
 struct messages messages_for(size_t bytes, int blocks, const int *peers, size_t least) {

@@ -67,7 +67,12 @@ struct pair {
   int steady;
 };
 extern int64_t pairs_wanted;
+enum {
+  PAIRS_NOT_GIVEN = -1
+};
 #define PAIRS_OPTION \
   { "pairs", COUNT, &pairs_wanted, "so many pairs at once, rank r with r + ranks/2; 0: all, a bisection (one pair)" }
 // Collective, after begin; wrong use if there are not so many.
 struct pair join_pairs(void);
+// Forgets the ranks and pairs that measured, for the next program of the same start of MPI.
+void disband(void);

@@ -16,8 +16,8 @@
 
 static FILE *file;
 
-int open_output(const char *path) {
-  file = strcmp(path, "-") ? fopen(path, "w") : stdout;
+int open_output(const char *path, int append) {
+  file = strcmp(path, "-") ? fopen(path, append ? "a" : "w") : stdout;
   return file ? 0 : errno;
 }
 

@@ -3,7 +3,7 @@
 #pragma once
 
 // Returns 0, or the errno for which the file cannot be opened. Rank 0 only.
-int open_output(const char *path);
+int open_output(const char *path, int append);
 // Collective: gathers who takes part.
 void write_start(const char *test, int argc, char **argv);
 // Closes the file. Returns 0 if something could not be written.

@@ -18,12 +18,13 @@ enum {
   VARIANTS_MAX = 64
 };
 
-int rank, ranks;
-struct settings settings = {
-    .sizes = {8, 1024, 65536, 1048576}, .size_count = 4, .samples = 200, .seconds = 0.5, .warmup = 5, .seed = 1};
+int rank, ranks, programs_to_come;
+struct settings settings;
 uint64_t clock_resolution_ns;
 int64_t memory_most = INT64_C(512) << 20;
 
+static const struct settings usual = {
+    .sizes = {8, 1024, 65536, 1048576}, .size_count = 4, .samples = 200, .seconds = 0.5, .warmup = 5, .seed = 1};
 static const struct program *program;
 static const char *chosen[VARIANTS_MAX];
 static int chosen_count;
@@ -204,11 +205,18 @@ static uint64_t measure_resolution(void) {
 
 void begin(int argc, char **argv, const struct program *described) {
   program = described;
-  int provided;
+  settings = usual;
+  chosen_count = 0;
+  int provided, is_later;
+  MPI_Initialized(&is_later);
   int asked = program->threads_liked > program->threads ? program->threads_liked : program->threads;
-  uint64_t start_ns = now_ns();
-  MPI_Init_thread(&argc, &argv, asked, &provided);
-  if (program->started) program->started(start_ns);
+  if (is_later) {
+    MPI_Query_thread(&provided);
+  } else {
+    uint64_t start_ns = now_ns();
+    MPI_Init_thread(&argc, &argv, asked, &provided);
+    if (program->started) program->started(start_ns);
+  }
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   const char *output = read_options(argc, argv);
@@ -225,7 +233,7 @@ void begin(int argc, char **argv, const struct program *described) {
         levels[level]);
   }
   clock_resolution_ns = measure_resolution();
-  int reason = rank == 0 ? open_output(output) : 0;
+  int reason = rank == 0 ? open_output(output, is_later) : 0;
   MPI_Bcast(&reason, 1, MPI_INT, 0, MPI_COMM_WORLD);
   if (reason) cannot("cannot write %s: %s; name another file by --output", output, strerror(reason));
   write_start(program->name, argc, argv);
@@ -266,7 +274,7 @@ void finish(void) {
   int written = write_end();
   MPI_Bcast(&written, 1, MPI_INT, 0, MPI_COMM_WORLD);
   if (!written) cannot("the records could not be written to their end: is the disk full?");
-  MPI_Finalize();
+  if (!programs_to_come) MPI_Finalize();
 }
 
 int samples_within(double stretch_ns) {

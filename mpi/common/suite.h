@@ -56,6 +56,8 @@ struct settings {
 
 extern int rank, ranks;  // in MPI_COMM_WORLD
 extern struct settings settings;
+// Programs that follow in the same start of MPI (several/several.c): `begin` finds MPI started, `finish` leaves it so.
+extern int programs_to_come;
 extern uint64_t clock_resolution_ns;  // smallest step seen, the same on all ranks: the largest of theirs
 
 // Starts MPI, reads options, writes the start record. Wrong use: rank 0 says what to do, all ranks exit with 2. A

@@ -22,6 +22,7 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
     "bench host": ("host", "host"),
     "bench budget": ("budget", "budget"),
     "mpi": ("mpi", "mpi"),
+    "mpi scoreboard": ("scoreboard", "scoreboard"),
     "run": ("run", "run", _COMMAND_FOLLOWS),
     "tune": ("tune", "tune"),
     "compare": ("compare", "compare"),
@@ -31,7 +32,7 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
 
 
 class _Commands(TyperGroup):
-    """`bench` takes tests as arguments, but `bench host` and `bench budget` have options of their own."""
+    """`bench` and `mpi` take tests as arguments, but commands such as `bench host` have options of their own."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(_COMMANDS)

@@ -148,7 +148,7 @@ class MpiCampaign:
 
     def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
         """What the programs left out, and what could not be derived from a launch's curves."""
-        return replace(run, warnings=(*run.warnings, *_left_out(run), *derived_samples(frame)[1]))
+        return replace(run, warnings=(*run.warnings, *left_out(run), *derived_samples(frame)[1]))
 
     def _arguments(self, order: MpiOrder, records: Path) -> list[str]:
         plan = self.plan
@@ -194,7 +194,7 @@ def measure_mpi(
     return run_campaign(campaign, directory, run, progress)
 
 
-def _left_out(run: Run) -> tuple[str, ...]:
+def left_out(run: Run) -> tuple[str, ...]:
     """One sentence for each point that a program did not measure, the same for all launches."""
     told = [
         f"{launch.test} {launch.subject}: {_point(one['variant'], one['message_bytes'])} is left out: {one['reason']}"

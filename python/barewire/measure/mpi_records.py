@@ -11,6 +11,8 @@ from barewire.results.quantities import converted
 
 MPI_RECORDS_SCHEMA = "barewire-mpi/1"
 _COLUMNS = (
+    "test",
+    "ranks",
     "variant",
     "quantity",
     "parameter",
@@ -30,35 +32,39 @@ _KNOWN = {"record", "variant", "quantity", "unit", "message_bytes", "pairs", "ra
 def read_mpi_records(path: Path, launch: int, subject: str) -> LaunchRecords:
     """Read one launch's file; MeasurementFailed for a file of another schema.
 
+    Of several measurements in one launch, `start` is the first one's and `end` the last one's, if all have theirs.
     `block` counts a rank's values of one point and phase: what ranks did at once has the same number.
     """
-    start: dict[str, Any] = {}
-    end: dict[str, Any] = {}
+    starts: list[dict[str, Any]] = []
+    ends: list[dict[str, Any]] = []
     columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
     counts: dict[tuple[Any, ...], int] = {}
     told: dict[str, list[dict[str, Any]]] = {"choice": [], "left_out": []}
     for record in records_in(path):
         match record.get("record"):
             case "start":
-                start = record
+                starts.append(record)
                 if record.get("schema") != MPI_RECORDS_SCHEMA:
                     raise MeasurementFailed(f"{path} has the schema {record.get('schema')}, not {MPI_RECORDS_SCHEMA}")
             case "samples":
-                _append(columns, counts, start["test"], record)
+                _append(columns, counts, starts[-1], record)
             case "choice" | "left_out" as kind:
                 told[kind].append({name: value for name, value in record.items() if name != "record"})
             case "end":
-                end = record
-    same = {"launch": launch, "test": start.get("test", ""), "subject": subject, "ranks": start.get("ranks", 0)}
-    samples = sample_frame(columns, **same)
+                ends.append(record)
+    start = starts[0] if starts else {}
+    end = ends[-1] if len(ends) == len(starts) > 0 else {}
+    samples = sample_frame(columns, launch=launch, subject=subject)
     return LaunchRecords(samples, start, end, choices=tuple(told["choice"]), left_out=tuple(told["left_out"]))
 
 
 def _append(
-    columns: dict[str, list[Any]], counts: dict[tuple[Any, ...], int], test: str, record: dict[str, Any]
+    columns: dict[str, list[Any]], counts: dict[tuple[Any, ...], int], start: dict[str, Any], record: dict[str, Any]
 ) -> None:
     parameter, value = next(((name, value) for name, value in record.items() if name not in _KNOWN), ("", None))
-    same = {name: record[name] for name in ("variant", "quantity", "message_bytes", "pairs", "rank", "phase")}
+    test = start["test"]
+    same = {"test": test, "ranks": start.get("ranks", 0)}
+    same |= {name: record[name] for name in ("variant", "quantity", "message_bytes", "pairs", "rank", "phase")}
     same |= {"parameter": parameter, "parameter_value": value}
     values, unit = converted(test, record["quantity"], record["unit"], record["message_bytes"], record["values"])
     point = tuple(same.values())

@@ -68,7 +68,16 @@ def build(library: Library, names: Sequence[str]) -> dict[str, str]:
         with (folder.parent / f"{library.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             _forget_another(folder, f"{library}\n{library.file.resolve()}\n{compiler}\n")
-            command = [make, "-C", str(SOURCES), f"MPICC={compiler}", f"OUT={folder}", *map(str, programs.values())]
+            jobs = f"-j{len(os.sched_getaffinity(0))}"
+            command = [
+                make,
+                jobs,
+                "-C",
+                str(SOURCES),
+                f"MPICC={compiler}",
+                f"OUT={folder}",
+                *map(str, programs.values()),
+            ]
             environment = dict(os.environ) | {"I_MPI_ROOT": str(library.prefix)}
             done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     except OSError as error:

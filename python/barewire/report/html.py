@@ -126,7 +126,8 @@ def _host_test(test: str, run: Run, measures: Sequence[Measure]) -> dict[str, An
     }
 
 
-def _page(template: str, **content: Any) -> str:
+def page(template: str, **content: Any) -> str:
+    """A page from its template in assets/, with the style that all have."""
     environment = Environment(
         loader=FileSystemLoader(_ASSETS),
         autoescape=True,
@@ -135,14 +136,14 @@ def _page(template: str, **content: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters["inline_json"] = _inline_json
-    return environment.get_template(template).render(
-        **content,
-        dark=DARK,
-        words=words,
-        style=Markup((_ASSETS / "report.css").read_text(encoding="utf-8")),
-        script=Markup((_ASSETS / "report.js").read_text(encoding="utf-8")),
-        plotly=_plotly(),
-    )
+    environment.globals["asset"] = lambda name: Markup((_ASSETS / name).read_text(encoding="utf-8"))
+    style = Markup((_ASSETS / "report.css").read_text(encoding="utf-8"))
+    return environment.get_template(template).render(**content, words=words, style=style)
+
+
+def _page(template: str, **content: Any) -> str:
+    script = Markup((_ASSETS / "report.js").read_text(encoding="utf-8"))
+    return page(template, **content, dark=DARK, script=script, plotly=_plotly())
 
 
 def _tests(run: Run, frame: pl.DataFrame, comparisons: Sequence[Versus]) -> list[dict[str, Any]]:

@@ -42,6 +42,7 @@ _KERNELS = ("fft", "radix")
 KERNEL_TOTAL = "total"
 # More of it is better, though it is a time.
 _HIDING = ("hidden", "opportunity")
+# Beside a computation, too: each subject's is as long as its own operation, so such times do not compare.
 _DETAILS = (
     *("uncomputed", "added", "hidden", "opportunity"),
     *("beside", "computation", "init", "next_barrier", "resident"),

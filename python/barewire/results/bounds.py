@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What the scoreboard must reach, as a table; and whether it does."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from barewire.results.scoreboard import SHORT_BYTES, Scoreboard, ScoreRow
+from barewire.stats.best import geometric_mean
+
+_KIB = 1024
+
+State = Literal["kept", "missed", "undecided"]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A largest ratio: of the geometric mean, or of each row; for the rows that it is about."""
+
+    what: str
+    most: float
+    of: Literal["mean", "rows"]
+    is_about: Callable[[ScoreRow], bool]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A bound, the mean or the largest ratio that was found, and how many rows are above it, surely or perhaps."""
+
+    what: str
+    most: float
+    found: float
+    above: int
+    surely_above: int
+    state: State
+
+
+def _on_pair(row: ScoreRow) -> bool:
+    return row.testbed.startswith("pair") and row.testbed != "pair-1gbit"
+
+
+BOUNDS = (
+    Bound("pair, up to 8 KiB: mean", 0.5, "mean", lambda row: _on_pair(row) and row.message_bytes <= SHORT_BYTES),
+    Bound("pair, all sizes: mean", 0.85, "mean", _on_pair),
+    Bound("pair, up to 32 KiB: each row", 1.05, "rows", lambda row: _on_pair(row) and row.message_bytes <= 32 * _KIB),
+    Bound("pair, above 32 KiB: each row", 1.15, "rows", lambda row: _on_pair(row) and row.message_bytes > 32 * _KIB),
+    Bound("1 Gb/s: each row", 1.02, "rows", lambda row: "1gbit" in row.testbed),
+    Bound("one host: mean", 1.1, "mean", lambda row: row.testbed == "host"),
+    Bound("one host: each row", 1.5, "rows", lambda row: row.testbed == "host"),
+)
+
+
+def judge(board: Scoreboard) -> list[Judged]:
+    """Judge the bounds for which there are rows; of rows only those count as surely above whose whole interval is."""
+    judged = []
+    for bound in BOUNDS:
+        rows = [row for row in board.rows if bound.is_about(row)]
+        if rows:
+            judged.append(_judge(bound, rows))
+    return judged
+
+
+def _judge(bound: Bound, rows: list[ScoreRow]) -> Judged:
+    if bound.of == "mean":
+        mean = geometric_mean([row.ratio for row in rows])
+        return Judged(bound.what, bound.most, mean, 0, 0, "kept" if mean <= bound.most else "missed")
+    above = sum(row.ratio > bound.most for row in rows)
+    surely = sum(row.is_surely_above(bound.most) for row in rows)
+    perhaps = any(max(row.ratio, row.interval[1]) > bound.most for row in rows)
+    state: State = "missed" if surely else "undecided" if perhaps else "kept"
+    return Judged(bound.what, bound.most, max(row.ratio for row in rows), above, surely, state)

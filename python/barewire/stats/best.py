@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""One subject's time against the best of several others."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from barewire.stats.intervals import CONFIDENCE, LAUNCHES_FOR_INTERVAL, finite
+
+# An end of the interval then moves by less than 1 % of its width between seeds; a scoreboard has thousands of rows.
+_RESAMPLES = 1999
+
+
+@dataclass(frozen=True)
+class BestRatio:
+    """Median time by the smallest of the others' medians, and whose that is; above 1 is slower.
+
+    `interval` is a 95 % bootstrap interval; with fewer than 6 launches of any subject it is the range of what the
+    launches allow, which is wider, and `is_range` says so.
+    """
+
+    ratio: float
+    interval: tuple[float, float]
+    best: str
+    is_range: bool
+
+
+def ratio_to_best(times: Sequence[float], others: Mapping[str, Sequence[float]], *, seed: int = 0) -> BestRatio:
+    """Compare a subject's launches with those of others, by name; all are times above 0 in one unit.
+
+    In the bootstrap the best is chosen anew in each resample: that another one of about the same speed may be the best
+    is part of the uncertainty. ValueError where anything is missing or not above 0.
+    """
+    if not others:
+        raise ValueError("there is no other to compare with")
+    ours, theirs = _positive(times), {name: _positive(values) for name, values in others.items()}
+    medians = {name: float(np.median(values)) for name, values in theirs.items()}
+    best = min(medians, key=lambda name: medians[name])
+    is_range = min(len(values) for values in (ours, *theirs.values())) < LAUNCHES_FOR_INTERVAL
+    interval = _range(ours, theirs) if is_range else _bootstrap(ours, theirs, seed)
+    return BestRatio(float(np.median(ours)) / medians[best], interval, best, is_range)
+
+
+def geometric_mean(ratios: Sequence[float]) -> float:
+    """Return the geometric mean of ratios above 0; ValueError for none."""
+    return float(np.exp(np.log(_positive(ratios)).mean()))
+
+
+def _range(ours: NDArray[np.float64], theirs: Mapping[str, NDArray[np.float64]]) -> tuple[float, float]:
+    slowest_best = min(float(values.max()) for values in theirs.values())
+    fastest_best = min(float(values.min()) for values in theirs.values())
+    return float(ours.min()) / slowest_best, float(ours.max()) / fastest_best
+
+
+def _bootstrap(ours: NDArray[np.float64], theirs: Mapping[str, NDArray[np.float64]], seed: int) -> tuple[float, float]:
+    generator = np.random.default_rng(seed)
+    above, *below = (
+        np.median(generator.choice(values, (_RESAMPLES, len(values))), axis=1) for values in (ours, *theirs.values())
+    )
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(above / np.min(below, axis=0), [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def _positive(values: Sequence[float]) -> NDArray[np.float64]:
+    array = finite(values)
+    if not (array > 0).all():
+        raise ValueError("times and ratios are above 0")
+    return array
