@@ -23,6 +23,8 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
     "bench budget": ("budget", "budget"),
     "mpi": ("mpi", "mpi"),
     "run": ("run", "run", _COMMAND_FOLLOWS),
+    "try": ("trial", "trial", _COMMAND_FOLLOWS),
+    "profile": ("profile", "profile", _COMMAND_FOLLOWS),
     "tune": ("tune", "tune"),
     "compare": ("compare", "compare"),
     "report": ("report", "report"),

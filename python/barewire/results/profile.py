@@ -44,11 +44,6 @@ class CallRow:
         """Whether calls of this kind wait for others."""
         return self.kind in WAITING
 
-    @property
-    def waiting_s(self) -> float:
-        """Time beyond what the shortest of these calls took, each; 0 for calls that wait for nobody."""
-        return max(0.0, self.time_s - self.calls * self.shortest_s) if self.waits else 0.0
-
 
 @dataclass(frozen=True)
 class Wait:
@@ -64,10 +59,10 @@ class Wait:
 
 @dataclass(frozen=True)
 class Inside:
-    """A call that a thread was in when its process ended, and for how long at least."""
+    """A call that a thread was in when its process ended; it began `at_s` after the begin of MPI_Init."""
 
     call: str
-    since_s: float
+    at_s: float
 
 
 @dataclass(frozen=True)
@@ -117,11 +112,6 @@ class RankProfile:
         return sum(row.time_s for row in self.calls)
 
     @property
-    def waiting_s(self) -> float:
-        """Of it, time spent waiting."""
-        return sum(row.waiting_s for row in self.calls)
-
-    @property
     def asking_s(self) -> float:
         """Of it, time in calls that ask whether something is there."""
         return sum(row.time_s for row in self.calls if row.kind == ASKING)
@@ -130,11 +120,6 @@ class RankProfile:
     def count(self) -> int:
         """How many calls."""
         return sum(row.calls for row in self.calls)
-
-    @property
-    def cost_s(self) -> float:
-        """What recording has cost, by what one call cost at the start."""
-        return self.count * self.cost_per_call_s
 
 
 def read_profiles(folder: Path) -> list[RankProfile]:
@@ -162,7 +147,7 @@ def read_profile(data: bytes, name: str) -> RankProfile:
         for at in range(0 if light else known)
     ]
     begin, loaded = times["init_begin"], times["loaded"]
-    last = max((one.last for one in blocks), default=0)
+    last = max((max(one.last, one.since if one.call_inside else 0) for one in blocks), default=0)
     bin_s, merged = _merged_bins(blocks)
     return RankProfile(
         rank=rank,
@@ -184,7 +169,7 @@ def read_profile(data: bytes, name: str) -> RankProfile:
         last_call_s=(last - loaded) / _GIGA if last else None,
         calls=tuple(_summed(row for one in blocks for row in one.rows())),
         longest=tuple(sorted((w for one in blocks for w in one.waits(rank, begin)), key=lambda wait: -wait.time_s)),
-        inside=tuple(one.inside(last) for one in blocks if one.call_inside),
+        inside=tuple(one.inside(begin) for one in blocks if one.call_inside),
         bin_s=bin_s,
         bins=merged,
     )
@@ -229,8 +214,8 @@ class _Block:
                 at_s = (since - begin) / _GIGA
                 yield Wait(self.call_of(key)[1], rank, known, peer if peer >= 0 else None, at_s, time / _GIGA)
 
-    def inside(self, last: int) -> Inside:
-        return Inside(self.call_of(self.call_inside << 8)[1], max(0, last - self.since) / _GIGA)
+    def inside(self, begin: int) -> Inside:
+        return Inside(self.call_of(self.call_inside << 8)[1], (self.since - begin) / _GIGA)
 
 
 def _summed(rows: Iterator[CallRow]) -> list[CallRow]:
