@@ -20,12 +20,13 @@ from barewire.mpi.profiler import build_profiler, with_profiler
 from barewire.mpi.start import run_limited
 from barewire.report.profile import print_profile
 from barewire.report.profile_page import profile_page
-from barewire.results.job_profile import JobProfile, summed_up
+from barewire.results.job_profile import JobProfile, RankParts, summed_up
 from barewire.results.profile import SUFFIX, RankProfile, read_profiles
 from barewire.results.store import write_atomically
 
 REPORT_FILE, PROFILE_FILE, RANKS_FOLDER = "report.html", "profile.json", "ranks"
 _FAILED = 1
+_RANKS_NAMED = 8
 
 
 def profile(
@@ -114,18 +115,25 @@ def notes_of(summary: JobProfile, code: int | None, limit: float | None) -> list
     elif len(launched) < summary.expected_ranks:
         notes.append(f"Only {len(launched)} of {summary.expected_ranks} ranks left a profile")
     if len(summary.ranks) > len(launched):
-        notes.append(f"{len(summary.ranks) - len(launched)} processes were spawned by the program")
+        notes.append(f"Spawned by the program: {len(summary.ranks) - len(launched)}")
     if code is None:
         notes.append(f"The program was ended after {limit:g} s: numbers are up to each rank's last call")
     elif code:
         notes.append(f"The program ended with exit code {code}")
-    for one in summary.unfinished[:8]:
-        calls = ", ".join(f"in {call.call} since {call.at_s:.3g} s after MPI_Init began" for call in one.inside)
-        how = {"aborted": "called MPI_Abort"}.get(one.state, "did not come to the end of MPI_Finalize")
-        notes.append(f"Rank {one.rank} on {one.host} {how}{', and was ' + calls if calls else ''}")
+    notes += [_unfinished(one) for one in summary.unfinished[:_RANKS_NAMED]]
+    if len(summary.unfinished) > _RANKS_NAMED:
+        notes.append(f"So it is with {len(summary.unfinished) - _RANKS_NAMED} more ranks")
     if summary.threads_unrecorded:
         notes.append(f"{summary.threads_unrecorded} threads beyond the profiler's 128 at once were not recorded")
     return notes
+
+
+def _unfinished(one: RankParts) -> str:
+    how = "called MPI_Abort" if one.state == "aborted" else "did not come to the end of MPI_Finalize"
+    calls = " and ".join(f"in {call.call} since {call.at_s:.3g} s after MPI_Init began" for call in one.inside)
+    if not calls and one.last_call_s is not None:
+        calls = f"outside MPI since {one.last_call_s:.3g} s after MPI_Init began"
+    return f"Rank {one.rank} on {one.host} {how}{', and was ' + calls if calls else ''}"
 
 
 def write_result(directory: Path, name: str, document: dict[str, Any]) -> None:

@@ -73,9 +73,9 @@ def trial(
 ) -> None:
     """Find out whether Barewire would make an MPI program faster than TCP does.
 
-    Runs the program over both in turns, in two emulated hosts unless --lab or --hosts says where; checks that exit codes
-    and output agree; says who is faster, by how much, how sure; and, by one profiled launch of each, where the time
-    goes. Leaves a directory with a page (report.html), all numbers and all output.
+    Runs the program over both in turns, in two emulated hosts unless --lab or --hosts says where; checks that exit
+    codes and output agree; says who is faster, by how much, how sure; and, by one profiled launch of each, where the
+    time goes. Leaves a directory with a page (report.html), all numbers and all output.
     """
     jobs.check_limit(limit)
     if fabric == against:

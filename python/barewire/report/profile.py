@@ -31,14 +31,15 @@ class Words:
     rows: tuple[tuple[str, ...], ...]
 
 
-def seconds(value: float | None) -> str:
-    """A time with a unit that suits it."""
+def seconds(value: float | None, interval: tuple[float, float] | None = None) -> str:
+    """A time with a unit that suits it, and its interval in the same unit."""
     if value is None:
         return _DASH
-    for factor, unit in ((1.0, "s"), (1e3, "ms")):
-        if value * factor >= 1:
-            return f"{number(value * factor)} {unit}"
-    return f"{number(value * 1e6)} µs" if value else "0 s"
+    if value == 0:
+        return "0 s"
+    factor, unit = next(((f, u) for f, u in ((1.0, "s"), (1e3, "ms")) if value * f >= 1), (1e6, "µs"))
+    spread = "" if interval is None else f" [{number(interval[0] * factor)}, {number(interval[1] * factor)}]"
+    return f"{number(value * factor)} {unit}{spread}"
 
 
 def percent(share: float) -> str:
@@ -98,9 +99,11 @@ def calls_table(profile: JobProfile, most: int | None = None) -> Words:
 def ranks_table(profile: JobProfile, most: int | None = None) -> Words:
     """Where each rank's time goes, and how even they are."""
     chosen = profile.ranks[:most]
-    headings = ("rank", "host", "MPI_Init", "after it", "outside MPI", "waiting", "asking", "moving", "MPI_Finalize")
+    headings = ("rank", "host", "init", "main", "outside", "waiting", "asking", "moving", "finalize")
     left = len(profile.ranks) - len(chosen)
-    caption = "After it: from MPI_Init's end to MPI_Finalize." + (f" {left} more are in profile.json." if left else "")
+    caption = "Main: from MPI_Init's end to MPI_Finalize, of which outside: outside MPI." + (
+        f" {left} more are in profile.json." if left else ""
+    )
     return Words("Ranks", caption, headings, tuple(_rank_row(one) for one in chosen))
 
 
@@ -135,17 +138,18 @@ def print_profile(console: Console, profile: JobProfile, fabric: str, notes: Seq
     )
     for words in tables:
         if words.rows:
-            console.print(rich_table(words))
+            console.print(rich_table(words, without="mean"))
     console.print(f"The profiler: {cost_sentence(profile)}", markup=False)
 
 
-def rich_table(words: Words) -> Table:
-    """A table for the terminal."""
+def rich_table(words: Words, *, without: str = "") -> Table:
+    """A table for the terminal, which may have no room for one of the columns."""
+    shown = [at for at, heading in enumerate(words.headings) if heading != without]
     table = Table(title=words.title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title_style="bold")
-    for at, heading in enumerate(words.headings):
-        table.add_column(heading, justify="left" if at == 0 else "right", overflow="fold")
+    for at in shown:
+        table.add_column(words.headings[at], justify="left" if at == 0 else "right", overflow="fold")
     for row in words.rows:
-        table.add_row(*(escape(cell).replace(" ", _NO_BREAK) for cell in row))
+        table.add_row(*(escape(row[at]).replace(" ", _NO_BREAK) for at in shown))
     return table
 
 

@@ -97,9 +97,7 @@ def times_table(outcome: Outcome) -> Words:
     headings = ("time of", *(fabric_name(name) for name in outcome.fabrics), "ratio", "95 % interval", "is")
     table = []
     for one in outcome.contests:
-        medians = [
-            f"{seconds(value)}{_spread(bounds)}" for value, bounds in zip(one.medians(), one.intervals(), strict=True)
-        ]
+        medians = [seconds(value, bounds) for value, bounds in zip(one.medians(), one.intervals(), strict=True)]
         is_what = words.VERDICT_WORDS[one.result.verdict]
         ratio = words.number(one.result.ratio)
         table.append((one.what, *medians, ratio, words.bounds(one.result.ratio_ci95) or _DASH, is_what))
@@ -182,10 +180,6 @@ def _bound(profile: JobProfile, fabric: str) -> str:
     if of_late > 0.01:
         said += f" {percent(of_late)} of that time ranks wait for others that compute longer, over any network."
     return said
-
-
-def _spread(bounds: tuple[float, float] | None) -> str:
-    return "" if bounds is None else f" [{words.number(bounds[0])}, {words.number(bounds[1])}]"
 
 
 def _points(one: Contest, outcome: Outcome) -> Figure:

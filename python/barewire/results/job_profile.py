@@ -42,6 +42,8 @@ class RankParts:
     parts: Parts
     peers_late_s: float
     inside: tuple[Inside, ...]
+    # After the begin of MPI_Init; None without any call.
+    last_call_s: float | None
 
 
 @dataclass(frozen=True)
@@ -188,4 +190,5 @@ def _rank(one: RankProfile, parts: Parts, late_s: float) -> RankParts:
         parts=parts,
         peers_late_s=late_s,
         inside=one.inside,
+        last_call_s=None if one.last_call_s is None else one.last_call_s - (times["init_begin"] or 0.0),
     )
