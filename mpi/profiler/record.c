@@ -72,7 +72,7 @@ static int64_t ranks_of(slot comm, enum language language) {
 
 // How long the message is that the arguments of a call that succeeded describe; -1 if they do not say.
 static int64_t bytes_of(const struct call *call, enum language language, const slot *arguments) {
-  if (!call->type) return call->requests ? -1 : 0;
+  if (!call->type) return -1;
   slot type = ARGUMENT(call->type);
   int64_t count = 1;
   if (call->counts) {

@@ -10,8 +10,8 @@
 static struct { number handle, message; } rows[ROWS];
 
 static slot keyed(slot handle, enum language language) {
-  // The handle 0 means something in no library, and of Fortran's numbers none is as large.
-  return handle + 1 + (language == FORTRAN ? (slot)1 << 63 : 0);
+  // The handle 0 means something in no library. Open MPI numbers Fortran's requests by themselves, others do not.
+  return handle + 1 + (language == FORTRAN && is_open_mpi() ? (slot)1 << 63 : 0);
 }
 
 static unsigned row_of(slot key) { return (unsigned)(key * 0x9E3779B97F4A7C15u >> 52) % ROWS; }

@@ -14,12 +14,10 @@ from rich.console import Console
 from barewire.cli import jobs
 from barewire.cli.lab import OnOff
 from barewire.errors import MeasurementFailed
-from barewire.measure.environment import describe_machine
 from barewire.mpi.fabrics import FABRICS, PROVIDER, Wishes
 from barewire.mpi.profiler import build_profiler, with_profiler
 from barewire.mpi.start import run_limited
 from barewire.report.profile import print_profile
-from barewire.report.profile_page import profile_page
 from barewire.results.job_profile import JobProfile, RankParts, summed_up
 from barewire.results.profile import SUFFIX, RankProfile, read_profiles
 from barewire.results.store import write_atomically
@@ -64,6 +62,10 @@ def profile(
         started = datetime.now(UTC).isoformat(timespec="seconds")
         profiled = with_profiler(job, profiler, directory / RANKS_FOLDER)
         code = run_limited(profiled, running, limit, **({"stdout": sys.stderr} if as_json else {}))
+    # Here, because loading these takes half a second that a program need not wait.
+    from barewire.measure.environment import describe_machine
+    from barewire.report.profile_page import profile_page
+
     summary = summed_up(keep_ranks(directory / RANKS_FOLDER), asked.ranks)
     notes = notes_of(summary, code, limit)
     facts = {

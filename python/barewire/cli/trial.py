@@ -2,6 +2,7 @@
 """`barewire try`: would Barewire help my program?"""
 
 import json
+import os
 import secrets
 import shlex
 import sys
@@ -33,6 +34,8 @@ from barewire.results.trial import MAIN, WHOLE, Outcome, contest
 
 TRY_FILE = "try.json"
 _LINES_SHOWN = 12
+# Load of each core, over the last minute, beyond which a machine is not idle.
+_BUSY = 0.5
 
 
 def trial(
@@ -122,6 +125,12 @@ def _facts(asked: jobs.Asked, lab: Lab | None, fabrics: tuple[str, str], plan: T
     notes = []
     if is_crowded(asked.shares, lab):
         notes.append("There are more ranks than cores: every time includes the scheduler's")
+    load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    if load > _BUSY * cores:
+        notes.append(
+            f"The machine was busy before the first launch (load {load:.1f} on {cores} cores): what else runs takes "
+            "part in every time"
+        )
     return {
         "schema": "barewire-try/1",
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -101,7 +101,7 @@ def times_table(outcome: Outcome) -> Words:
         is_what = words.VERDICT_WORDS[one.result.verdict]
         ratio = words.number(one.result.ratio)
         table.append((one.what, *medians, ratio, words.bounds(one.result.ratio_ci95) or _DASH, is_what))
-    caption = f"Medians of launches with 95 % intervals; ratio of {outcome.fabrics[0]} to {outcome.fabrics[1]}."
+    caption = "Medians of launches with 95 % intervals; ratio of the first to the second."
     return Words("Times", caption, headings, tuple(table))
 
 
@@ -130,25 +130,30 @@ def print_trial(console: Console, outcome: Outcome, notes: Sequence[str]) -> Non
 
 def trial_page(outcome: Outcome, facts: Mapping[str, Any], command: str, notes: Sequence[str]) -> str:
     """The page of a trial."""
-    colours = {name: colour_of(name) for name in outcome.fabrics}
+    colours = {fabric_name(name): colour_of(name) for name in outcome.fabrics}
+    profiles = {fabric_name(name): one for name, one in outcome.profiles.items()}
     parts = [
         {
             "id": "times",
             "title": "Who is faster",
             "explanation": "Every launch is a point; launches took turns in an order drawn from the seed.",
             "figures": [
-                {"title": one.what.capitalize(), "caption": "Bar: the median.", "figure": _points(one, outcome)}
+                {
+                    "title": one.what[:1].upper() + one.what[1:],
+                    "caption": "Bar: the median.",
+                    "figure": _points(one, outcome),
+                }
                 for one in outcome.contests
             ],
             "tables": [("All times", times_table(outcome))],
         },
-        *profile_parts(outcome.profiles, colours),
+        *profile_parts(profiles, colours),
     ]
     tried, other = outcome.fabrics
     return page(
         "trial.html.j2",
         run=Head(
-            f"{outcome.program}: {tried} or {other}?",
+            f"{outcome.program}: {fabric_name(tried)} or {fabric_name(other)}?",
             facts["created"],
             f"{facts['created']} · {facts['timed_launches']} timed launches after a warm-up of each · "
             f"seed {facts['seed']}",
@@ -157,7 +162,7 @@ def trial_page(outcome: Outcome, facts: Mapping[str, Any], command: str, notes: 
         warnings=warnings(outcome, notes),
         parts=parts,
         agreement=agreement_sentence(outcome.agreement),
-        costs=[f"Over {name}: {cost_sentence(one)}" for name, one in outcome.profiles.items() if one.ranks],
+        costs=[f"Over {name}: {cost_sentence(one)}" for name, one in profiles.items() if one.ranks],
         few=LAUNCHES_FOR_INTERVAL,
         resamples=RESAMPLES,
         margin_percent=round(outcome.contests[0].result.margin * 100),
