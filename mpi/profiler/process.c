@@ -74,7 +74,6 @@ static void copy_text(char *into, const char *text) { snprintf(into, TEXT_BYTES,
 static void describe(void) {
   static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", NULL};
   static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", NULL};
-  memcpy(header->magic, PROFILE_MAGIC, sizeof PROFILE_MAGIC);
   header->names = CALLS;
   header->block_offset = BLOCK_OFFSET;
   header->block_bytes = BLOCK_BYTES;
@@ -94,6 +93,8 @@ static void describe(void) {
     snprintf(names[at].kind, sizeof names[at].kind, "%s", kinds[calls[at].kind]);
     snprintf(names[at].text, sizeof names[at].text, "%s", calls[at].name);
   }
+  // Last: without it the file tells nothing.
+  memcpy(header->magic, PROFILE_MAGIC, sizeof PROFILE_MAGIC);
 }
 
 static struct header *map_file(const char *directory) {

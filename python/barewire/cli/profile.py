@@ -52,11 +52,12 @@ def profile(
     a page (report.html) and everything as JSON. The exit code is the program's.
     """
     jobs.check_limit(limit)
+    wishes = Wishes(fabric, interface)
     where = jobs.where_of(lab, rate, mtu, loss, offloads, hosts, hostfile)
     asked = jobs.asked_for(program, library, where, ranks)
     profiler = build_profiler()
     with where.entered() as running:
-        job = asked.job(Wishes(fabric, interface), running)
+        job = asked.job(wishes, running)
         directory = jobs.new_directory(output, "profile")
         (directory / RANKS_FOLDER).mkdir()
         started = datetime.now(UTC).isoformat(timespec="seconds")

@@ -83,13 +83,14 @@ def trial(
     jobs.check_limit(limit)
     if fabric == against:
         raise WrongUse(f"{fabric} is compared with itself: give another --fabric or --against")
+    wishes = {name: Wishes(name, interface) for name in (fabric, against)}
     plan = _plan(launches, precision, budget, limit, secrets.randbits(32) if seed is None else seed)
     nowhere = lab is None and hosts is None and hostfile is None
     where = jobs.where_of("pair" if nowhere else lab, rate, mtu, loss, offloads, hosts, hostfile)
     asked = jobs.asked_for(program, library, where, ranks)
     profiler = build_profiler() if profiled else None
     with where.entered() as running:
-        made = {name: asked.job(Wishes(name, interface), running) for name in (fabric, against)}
+        made = {name: asked.job(wish, running) for name, wish in wishes.items()}
         directory = jobs.new_directory(output, "try")
         facts = _facts(asked, running, (fabric, against), plan)
         with progress_bar(quiet=as_json) as shown:

@@ -123,8 +123,12 @@ class RankProfile:
 
 
 def read_profiles(folder: Path) -> list[RankProfile]:
-    """Read what the processes of one job left, by job, world and rank. ValueError for a file that is no profile."""
-    found = [read_profile(file.read_bytes(), file.name) for file in sorted(folder.glob(f"*{SUFFIX}"))]
+    """Read what the processes of one job left, by job, world and rank. ValueError for a file that is no profile.
+
+    A process that was killed before it had described itself has left nothing.
+    """
+    files = {file.name: file.read_bytes() for file in sorted(folder.glob(f"*{SUFFIX}"))}
+    found = [read_profile(data, name) for name, data in files.items() if data[: len(_MAGIC)].strip(b"\0")]
     return sorted(found, key=lambda one: (one.spawned, one.job, one.rank, one.pid))
 
 
