@@ -123,5 +123,5 @@ def test_tables_are_in_words() -> None:
     assert row[0] == "MPI_Barrier" and row[1] == "–" and row[2] == "3" and row[3] == "350 ms" and row[4] == "35 %"
     assert [seconds(value) for value in (None, 0, 2e-7, 0.0015, 12.0)] == ["–", "0 s", "0.200 µs", "1.50 ms", "12.0 s"]
     assert seconds(0.25, (0.2, 0.3)) == "250 ms [200, 300]"
-    assert [percent(value) for value in (0, 0.004, 0.5)] == ["0 %", "0.4 %", "50 %"]
+    assert [percent(value) for value in (0, 0.0001, 0.004, 0.5)] == ["0 %", "<0.1 %", "0.4 %", "50 %"]
     assert size_class(4096, 8192) == "4–8 KiB" and size_class(512, 1024) == "512 B–1 KiB" and size_class(0, 1) == "0 B"

@@ -18,6 +18,7 @@ RANKS_SHOWN = 16
 WAITS_SHOWN = 5
 # Less than this is not worth a sentence.
 _WORTH_SAYING = 0.02
+_LEAST_SHARE = 0.0005
 _DASH, _NO_BREAK = "–", "\u00a0"
 
 
@@ -44,6 +45,8 @@ def seconds(value: float | None, interval: tuple[float, float] | None = None) ->
 
 def percent(share: float) -> str:
     """A share, 0 to 1, as a whole or a tenth of a percent."""
+    if 0 < share < _LEAST_SHARE:
+        return "<0.1 %"
     return f"{share * 100:.0f} %" if share >= 0.0995 or share == 0 else f"{share * 100:.1f} %"
 
 
