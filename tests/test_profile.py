@@ -173,16 +173,25 @@ def test_what_others_ask_of_dlsym_is_answered_as_without(tmp_path: Path) -> None
     )
     other = tmp_path / "next.so"
     subprocess.run(["gcc", "-shared", "-fPIC", str(tmp_path / "next.c"), "-o", str(other)], check=True)
-    environment = dict(os.environ) | {"LD_PRELOAD": f"{build_profiler()}:{other}"}
+    environment = dict(os.environ) | {"LD_PRELOAD": f"{build_profiler(library('mpich-5'))}:{other}"}
     command = ["python3", "-c", "import os; print(os.getppid())"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=20)
     assert done.returncode == 0 and done.stdout.strip() == str(os.getpid()), done.stderr
 
 
+def test_a_function_that_the_library_lacks_is_lacking_in_the_profiler_too() -> None:
+    """mpi4py looks whether there is an MPI_Send_c, which Open MPI has not, and calls what it finds."""
+    look = "import ctypes; own = ctypes.CDLL(None); print(*(hasattr(own, name) for name in ('MPI_Send', 'MPI_Send_c')))"
+    for name, seen in (("openmpi", "True False"), ("mpich-5", "True True")):
+        environment = dict(os.environ) | {"LD_PRELOAD": str(build_profiler(library(name)))}
+        done = subprocess.run(["python3", "-c", look], capture_output=True, text=True, env=environment, check=False)
+        assert done.stdout.strip() == seen, done.stderr
+
+
 def test_a_folder_that_cannot_be_written_is_said_and_harms_nothing(tmp_path: Path) -> None:
     built = program("mpich-5", "profiled")
     environment = dict(os.environ) | {
-        "LD_PRELOAD": str(build_profiler()),
+        "LD_PRELOAD": str(build_profiler(library("mpich-5"))),
         "BAREWIRE_PROFILE": str(tmp_path / "none"),
     }
     done = launched(*HERE, "--", built, "requests", env=environment)

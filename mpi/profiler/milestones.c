@@ -45,6 +45,7 @@ EXPORTED int MPI_Abort(slot comm, int code) {
   return library(comm, code);
 }
 
+#ifdef SESSIONS
 // Without MPI_Init there is no MPI_COMM_WORLD to ask: the rank is the launcher's word.
 static unsigned sessions;
 
@@ -66,6 +67,8 @@ EXPORTED int MPI_Session_finalize(slot session) {
   if (last && result == 0) finalised();
   return result;
 }
+
+#endif
 
 #define FORTRAN_INIT(symbol)                                    \
   EXPORTED void symbol(int32_t *);                              \

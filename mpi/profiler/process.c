@@ -38,7 +38,7 @@ const struct call calls[CALLS] = {
 #define CALL(called, slots, of_kind, ...) {.name = "MPI_" #called, .arguments = slots, .kind = of_kind, __VA_ARGS__},
 #define CALL_BOTH(called, lower, slots, fortran, of_kind, ...) \
   {.name = "MPI_" #called, .arguments = slots, .kind = of_kind, __VA_ARGS__},
-#include "calls.def"
+#include "present.def"
 #undef CALL
 #undef CALL_BOTH
 };

@@ -40,7 +40,7 @@ enum language {
 enum {
 #define CALL(name, ...) CALL_##name,
 #define CALL_BOTH(name, ...) CALL_##name,
-#include "calls.def"
+#include "present.def"
 #undef CALL
 #undef CALL_BOTH
   CALLS,

@@ -113,10 +113,14 @@ static const struct {
 } ours[] = {
 #define CALL(name, ...) {"MPI_" #name},
 #define CALL_BOTH(name, lower, ...) {"MPI_" #name}, {"mpi_" #lower "_"}, {"mpi_" #lower "_f08_"},
-#include "calls.def"
+#include "present.def"
 #undef CALL
 #undef CALL_BOTH
-    {"MPI_Init"}, {"MPI_Init_thread"}, {"MPI_Finalize"}, {"MPI_Abort"}, {"MPI_Session_init"}, {"MPI_Session_finalize"}};
+    {"MPI_Init"},         {"MPI_Init_thread"},      {"MPI_Finalize"}, {"MPI_Abort"},
+#ifdef SESSIONS
+    {"MPI_Session_init"}, {"MPI_Session_finalize"},
+#endif
+};
 
 static bool is_recorded(const char *name) {
   for (unsigned at = 0; at < sizeof ours / sizeof *ours; at++)

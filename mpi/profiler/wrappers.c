@@ -70,4 +70,4 @@
   IN_C(name, slots)                                 \
   IN_FORTRAN(name, mpi_##lower##_, slots, fortran)  \
   IN_FORTRAN(name, mpi_##lower##_f08_, slots, fortran)
-#include "calls.def"
+#include "present.def"

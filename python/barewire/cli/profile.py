@@ -55,7 +55,7 @@ def profile(
     wishes = Wishes(fabric, interface)
     where = jobs.where_of(lab, rate, mtu, loss, offloads, hosts, hostfile)
     asked = jobs.asked_for(program, library, where, ranks)
-    profiler = build_profiler()
+    profiler = build_profiler(asked.library)
     with where.entered() as running:
         job = asked.job(wishes, running)
         directory = jobs.new_directory(output, "profile")

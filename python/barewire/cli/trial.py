@@ -88,7 +88,7 @@ def trial(
     nowhere = lab is None and hosts is None and hostfile is None
     where = jobs.where_of("pair" if nowhere else lab, rate, mtu, loss, offloads, hosts, hostfile)
     asked = jobs.asked_for(program, library, where, ranks)
-    profiler = build_profiler() if profiled else None
+    profiler = build_profiler(asked.library) if profiled else None
     with where.entered() as running:
         made = {name: asked.job(wish, running) for name, wish in wishes.items()}
         directory = jobs.new_directory(output, "try")

@@ -2,6 +2,7 @@
 """The profiler in mpi/profiler: built on demand, and preloaded into a job's ranks."""
 
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 from barewire.errors import MachineCannot, MeasurementFailed
 from barewire.mpi.fabrics import Setting
 from barewire.mpi.job import Job
+from barewire.mpi.libraries import Library
 
 _ROOT = Path(__file__).resolve().parents[3]
 SOURCES = _ROOT / "mpi" / "profiler"
@@ -23,29 +25,31 @@ _PRELOAD = "LD_PRELOAD"
 _LINES_SHOWN = 8
 
 
-def build_profiler() -> Path:
-    """Build the profiler as far as it is not built yet, and return its file.
+def build_profiler(library: Library) -> Path:
+    """Build the profiler for a library as far as it is not built yet, and return its file.
 
-    One serves every MPI library (mpi/profiler/profiler.h says why), so it needs a C compiler and no mpicc.
+    It needs a C compiler and no mpicc: the sources know no library's types, only which functions this one has.
     MachineCannot if there is none.
     """
     make = shutil.which("make")
-    if make is None or shutil.which("cc") is None:
+    if make is None or shutil.which("cc") is None or shutil.which("nm") is None:
         raise MachineCannot("make and a C compiler are missing, which build the profiler: apt install make gcc")
+    file = library.file.resolve()
+    # Names are a user's words; two folders may have libraries of one name.
+    folder = BUILT / f"{library.name}-{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
     try:
-        BUILT.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         # Two commands may build at once.
-        with (BUILT / "lock").open("w") as lock:
+        with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            done = subprocess.run(
-                [make, "-C", str(SOURCES), f"OUT={BUILT}"], capture_output=True, text=True, check=False
-            )
+            command = [make, "-C", str(SOURCES), f"LIBRARY={file}", f"OUT={folder}"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise MeasurementFailed(f"cannot build in {error.filename or BUILT}: {error.strerror}") from error
+        raise MeasurementFailed(f"cannot build in {error.filename or folder}: {error.strerror}") from error
     if done.returncode != 0:
         said = "\n".join(done.stderr.strip().splitlines()[-_LINES_SHOWN:])
         raise MachineCannot(f"the profiler in {SOURCES} does not build:\n{said}")
-    return BUILT / PROFILER_FILE
+    return folder / PROFILER_FILE
 
 
 def with_profiler(job: Job, profiler: Path, folder: Path, *, light: bool = False) -> Job:
