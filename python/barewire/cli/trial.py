@@ -94,7 +94,7 @@ def trial(
         directory = jobs.new_directory(output, "try")
         facts = _facts(asked, running, (fabric, against), plan)
         with progress_bar(quiet=as_json) as shown:
-            done = Trial(made, running, profiler, directory, plan, shown)
+            done = Trial(made, running, profiler, directory, plan, shown, _tell_user)
             try:
                 done.run()
             finally:
@@ -103,6 +103,10 @@ def trial(
     if done.failed:
         raise _failure(done, (fabric, against), as_json, facts)
     _tell(done, facts, asked.ranks, any_output, as_json)
+
+
+def _tell_user(sentence: str) -> None:
+    typer.echo(f"barewire: {sentence}", err=True)
 
 
 class _ProgramFailed(BarewireError):

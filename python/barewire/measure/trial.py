@@ -18,6 +18,9 @@ from barewire.stats import is_precise
 WARM_UP, TIMED, PROFILED = "warm-up", "timed", "profiled"
 OUTPUT_FOLDER = "output"
 
+# What a user who waits shall be told of before.
+_LONG_S = 60.0
+
 Progress = Callable[[int, int, str], None]
 
 
@@ -57,6 +60,8 @@ class Trial:
     directory: Path
     plan: TrialPlan
     progress: Progress
+    # Takes a sentence for the user who waits.
+    tell: Callable[[str], None]
     launches: list[TrialLaunch] = field(default_factory=list)
     profiles: dict[str, list[RankProfile]] = field(default_factory=dict)
 
@@ -65,6 +70,7 @@ class Trial:
         (self.directory / OUTPUT_FOLDER).mkdir()
         order = random.Random(self.plan.seed)
         self._round(WARM_UP, order)
+        self._tell_how_long()
         began = time.monotonic()
         while not self.failed and not self._is_enough(time.monotonic() - began):
             self._round(TIMED, order)
@@ -88,6 +94,13 @@ class Trial:
         """What launches over a fabric printed on standard output; also the one that warmed up, and the profiled one."""
         files = [self.directory / one.stdout for one in self.launches if one.fabric == fabric]
         return [file.read_text(errors="replace") for file in files]
+
+    def _tell_how_long(self) -> None:
+        rounds = self.plan.launches_min + (self.profiler is not None)
+        expected_s = sum(one.wall_s for one in self.launches) * rounds
+        if expected_s > _LONG_S and not self.failed:
+            took = " and ".join(f"{one.wall_s:.0f} s over {one.fabric}" for one in self.launches)
+            self.tell(f"a launch takes {took}: all of them will take {expected_s / 60:.0f} minutes or more")
 
     def _timed(self, fabric: str) -> list[TrialLaunch]:
         return [one for one in self.launches if one.fabric == fabric and one.phase == TIMED]

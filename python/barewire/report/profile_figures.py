@@ -40,7 +40,8 @@ def calls_bars(profiles: Mapping[str, JobProfile], colours: Mapping[str, str]) -
     by_label: dict[str, dict[str, float]] = {}
     for name, profile in profiles.items():
         for one in profile.calls:
-            label = f"{one.row.call}, {size_class(one.row.bytes_from, one.row.bytes_below)}"
+            sized = "" if one.row.bytes_from is None else f", {size_class(one.row.bytes_from, one.row.bytes_below)}"
+            label = one.row.call + sized
             time = one.row.time_s / max(1, len(profile.ranks))
             totals[label] = totals.get(label, 0.0) + time
             by_label.setdefault(name, {})[label] = time
