@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """A profile's numbers follow from what the ranks left: sizes, waiting, imbalance, when; and bad files are refused."""
 
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -104,7 +105,7 @@ def test_a_rank_that_died_says_in_which_call() -> None:
 def test_the_page_holds_the_numbers_and_escapes_names() -> None:
     page = profile_page(uneven(), FACTS, "barewire profile", ["Rank 1 <i>"])
     assert "solve&lt;b&gt; over tcp" in page and "Rank 1 &lt;i&gt;" in page and "MPI_Barrier" in page
-    assert cost_sentence(uneven()) in page
+    assert escape(cost_sentence(uneven())) in page
 
 
 def test_figures_have_a_bar_for_each_part_and_a_share_for_each_time() -> None:
