@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ROOT, barewire
@@ -44,15 +45,15 @@ def needs(fabric: str) -> None:
         pytest.skip(f"no {PROVIDER_FILE}: make build")
 
 
-def launched(*arguments: str) -> "subprocess.CompletedProcess[str]":
+def launched(*arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
     """Run a program without MPI by `barewire run`; on a busy machine MPICH's launcher is now and then ended by a broken
     pipe, and then it is run again, twice at most."""
     for _ in range(2):
-        done = barewire("run", *arguments)
+        done = barewire("run", *arguments, **options)
         if done.returncode != 128 + signal.SIGPIPE:
             return done
         print("ended by a broken pipe, and run again:", done)
-    return barewire("run", *arguments)
+    return barewire("run", *arguments, **options)
 
 
 @functools.cache

@@ -24,6 +24,8 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
     "mpi": ("mpi", "mpi"),
     "mpi scoreboard": ("scoreboard", "scoreboard"),
     "run": ("run", "run", _COMMAND_FOLLOWS),
+    "try": ("trial", "trial", _COMMAND_FOLLOWS),
+    "profile": ("profile", "profile", _COMMAND_FOLLOWS),
     "tune": ("tune", "tune"),
     "compare": ("compare", "compare"),
     "report": ("report", "report"),

@@ -43,6 +43,11 @@ class Job:
         added = tuple(Setting(name, value, "for the report") for name, value in more.items())
         return replace(self, program=tuple(program), settings=self.settings + added)
 
+    def with_mark(self, mark: str) -> "Job":
+        """Return the same job with a variable NAME=VALUE in its processes' environment, to know them by."""
+        name, _, value = mark.partition("=")
+        return replace(self, settings=(*self.settings, Setting(name, value, "to know the job's processes by")))
+
     def environment(self) -> dict[str, str]:
         """Return the variables that the launcher must have."""
         own = {setting.name: setting.value for setting in self.settings}

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Starts MPI jobs: in a lab or on real hosts, as the user's program or as witnesses of the path."""
 
+import contextlib
 import os
+import secrets
 import select
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from barewire.lab import Lab
 from barewire.mpi.explain import Evidence, read_evidence
 from barewire.mpi.fabrics import report_settings
 from barewire.mpi.job import Job
+from barewire.mpi.leftovers import JOB_MARK, end_marked
 
 _WITNESS = Path(__file__).with_name("witness.py")
 _WITNESS_TIMEOUT_S = 60.0
@@ -79,6 +82,26 @@ def run_watched(job: Job, lab: Lab | None, said: IO[str], records: Path, patienc
     finally:
         _end(process)
     return code if code >= 0 else _SIGNALLED - code
+
+
+def run_limited(job: Job, lab: Lab | None, limit_s: float | None, **streams: Any) -> int | None:
+    """Run a job to its end and return its exit code as `run` does; None if it was ended because it took longer.
+
+    Then, and if this is interrupted, all of its processes on this machine are ended: known by a mark that they have
+    in their environment, also where they outlive their launcher. On other hosts the launcher ends them. `streams` are
+    stdin, stdout and stderr as Popen takes them; what is not given is this process's own.
+    """
+    mark = f"{JOB_MARK}={secrets.token_hex(16)}"
+    process = _start(job.with_mark(mark), lab, **streams)
+    code: int | None = None
+    try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = process.wait(limit_s)
+    finally:
+        _end(process)
+        if code is None:
+            end_marked(mark)
+    return code if code is None or code >= 0 else _SIGNALLED - code
 
 
 @contextmanager

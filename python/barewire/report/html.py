@@ -48,7 +48,7 @@ def render(run: Run, frame: pl.DataFrame, *, baseline: str = "tcp") -> str:
     if has_baseline(run, baseline):
         # The floor is a reference, not a contestant.
         comparisons = [one for one in compare_in_run(run, baseline) if not is_floor(one.a.subject)]
-    return _page(
+    return page(
         "report.html.j2",
         run=run,
         headlines=budget.headlines(run) or headlines(run, comparisons),
@@ -60,8 +60,8 @@ def render(run: Run, frame: pl.DataFrame, *, baseline: str = "tcp") -> str:
         laws=mpi.law_tables(run),
         baseline=words.baseline_name(baseline, {one.subject for one in run.series}),
         command=shlex.join(run.command),
-        environment=_rows({**run.environment, **({"lab": run.lab} if run.lab else {})}),
-        parameters=_rows(run.parameters),
+        environment=rows({**run.environment, **({"lab": run.lab} if run.lab else {})}),
+        parameters=rows(run.parameters),
         launches=len(run.launches),
         measured=int((frame["phase"] == "measure").sum()),
         warmup=int((frame["phase"] == "warmup").sum()),
@@ -76,7 +76,7 @@ def render_host(run: Run, frame: pl.DataFrame, reference: Reference | None) -> s
     """The page of a run that characterises a machine; `frame` holds its raw samples, columns of `SAMPLE_SCHEMA`."""
     measures, crossovers = host_measures(run, reference), host_crossovers(frame)
     compared = host.chosen_for_bars(measures)
-    return _page(
+    return page(
         "host.html.j2",
         run=run,
         headlines=host.headlines(measures, crossovers, reference),
@@ -86,8 +86,8 @@ def render_host(run: Run, frame: pl.DataFrame, reference: Reference | None) -> s
         tests=[_host_test(test, run, measures) for test in HOST_TEST_ORDER if any(s.test == test for s in run.series)],
         crossovers=[(one.name, host.sentence(one), one.launches) for one in crossovers],
         command=shlex.join(run.command),
-        environment=_rows(run.environment),
-        parameters=_rows(run.parameters),
+        environment=rows(run.environment),
+        parameters=rows(run.parameters),
         launches=len(run.launches),
         measured=int((frame["phase"] == "measure").sum()),
         warmup=int((frame["phase"] == "warmup").sum()),
@@ -98,7 +98,7 @@ def render_host(run: Run, frame: pl.DataFrame, reference: Reference | None) -> s
 def render_sdn(run: Run, frame: pl.DataFrame) -> str:
     """The page of an experiment on switches; `frame` holds its raw samples, columns of `SAMPLE_SCHEMA`."""
     summary = summarised(run, frame)
-    return _page(
+    return page(
         "sdn.html.j2",
         run=run,
         headlines=sdn.headlines(run, summary),
@@ -107,8 +107,8 @@ def render_sdn(run: Run, frame: pl.DataFrame) -> str:
         legend=sdn.LEGEND,
         calibration=sdn.calibration(run),
         command=shlex.join(run.command),
-        environment=_rows({**run.environment, **({"lab": run.lab} if run.lab else {})}),
-        parameters=_rows(run.parameters),
+        environment=rows({**run.environment, **({"lab": run.lab} if run.lab else {})}),
+        parameters=rows(run.parameters),
         launches=len(run.launches),
         measured=int((frame["phase"] == "measure").sum()),
     )
@@ -127,7 +127,7 @@ def _host_test(test: str, run: Run, measures: Sequence[Measure]) -> dict[str, An
 
 
 def page(template: str, **content: Any) -> str:
-    """A page from its template in assets/, with the style that all have."""
+    """Fill a template in `assets`, with what every page has: style, script, plotly, words."""
     environment = Environment(
         loader=FileSystemLoader(_ASSETS),
         autoescape=True,
@@ -262,7 +262,8 @@ def _compared(comparisons: Sequence[Versus]) -> list[tuple[str, str, Figure]]:
     return [(f"Compared with {base}", caption, chosen_from(figures, "Variant"))]
 
 
-def _rows(data: dict[str, Any]) -> list[tuple[str, str]]:
+def rows(data: dict[str, Any]) -> list[tuple[str, str]]:
+    """Nested facts as rows of a table: dotted keys and values in words."""
     flat = {key: "–" if value is None else value for key, value in flatten(data).items()}
     return [
         (key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)) for key, value in flat.items()

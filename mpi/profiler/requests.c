@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Which message a request stands for: a table of fixed size for the whole process. A request that shares its row with
+// a younger one is forgotten, and its wait has no size; nobody waits for a lock.
+#include "profiler.h"
+
+#define ROWS 4096
+#define PEER_BITS 24
+#define BYTES_MAX ((1LL << (64 - PEER_BITS - 1)) - 1)
+
+static struct { number handle, message; } rows[ROWS];
+
+static slot keyed(slot handle, enum language language) {
+  // The handle 0 means something in no library. Open MPI numbers Fortran's requests by themselves, others do not.
+  return handle + 1 + (language == FORTRAN && is_open_mpi() ? (slot)1 << 63 : 0);
+}
+
+static unsigned row_of(slot key) { return (unsigned)(key * 0x9E3779B97F4A7C15u >> 52) % ROWS; }
+
+slot request_at(const void *requests, int64_t index, enum language language) {
+  if (language == FORTRAN || !handles_are_pointers()) return ((const uint32_t *)requests)[index];
+  return ((const slot *)requests)[index];
+}
+
+void remember_request(slot handle, enum language language, int64_t bytes, int32_t peer) {
+  slot key = keyed(handle, language);
+  unsigned row = row_of(key);
+  uint64_t kept = (uint64_t)(bytes > BYTES_MAX ? BYTES_MAX : bytes) << PEER_BITS | ((uint32_t)peer & 0xFFFFFF);
+  atomic_store_explicit(&rows[row].handle, 0, memory_order_relaxed);
+  atomic_store_explicit(&rows[row].message, kept, memory_order_release);
+  atomic_store_explicit(&rows[row].handle, key, memory_order_release);
+}
+
+static bool find_request(slot handle, enum language language, int64_t *bytes, int32_t *peer) {
+  slot key = keyed(handle, language);
+  unsigned row = row_of(key);
+  if (atomic_load_explicit(&rows[row].handle, memory_order_acquire) != key) return false;
+  uint64_t kept = atomic_load_explicit(&rows[row].message, memory_order_relaxed);
+  *bytes = (int64_t)(kept >> PEER_BITS);
+  *peer = (int32_t)((uint32_t)kept << 8) >> 8;
+  return true;
+}
+
+int64_t bytes_of_requests(const void *requests, int64_t count, enum language language, int32_t *peer) {
+  int64_t sum = 0, bytes = 0;
+  bool any = false;
+  for (int64_t at = 0; at < count; at++) {
+    if (!find_request(request_at(requests, at, language), language, &bytes, peer)) continue;
+    any = true;
+    sum += bytes;
+  }
+  if (count != 1) *peer = -1;
+  return any ? sum : -1;
+}

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""A user's program over two fabrics in turns: launches in rounds of random order, after one of each that warms up."""
+
+import random
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from barewire.lab import Lab
+from barewire.mpi.job import Job
+from barewire.mpi.profiler import with_profiler
+from barewire.mpi.start import run_limited
+from barewire.results.profile import SUFFIX, RankProfile, read_profiles
+from barewire.stats import is_precise
+
+WARM_UP, TIMED, PROFILED = "warm-up", "timed", "profiled"
+OUTPUT_FOLDER = "output"
+
+# What a user who waits shall be told of before.
+_LONG_S = 60.0
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class TrialPlan:
+    """When enough launches were made, and how long one may take."""
+
+    launches_min: int
+    launches_max: int
+    precision: float
+    budget_s: float
+    limit_s: float | None
+    seed: int
+
+
+@dataclass(frozen=True)
+class TrialLaunch:
+    """One launch; `code` is None if it was ended for taking too long. Times of what never happened are None."""
+
+    number: int
+    fabric: str
+    phase: str
+    code: int | None
+    wall_s: float
+    main_s: float | None
+    stdout: str
+    stderr: str
+
+
+@dataclass
+class Trial:
+    """Launches of one program over two fabrics, as far as they have come; files go to `directory`."""
+
+    jobs: dict[str, Job]
+    lab: Lab | None
+    profiler: Path | None
+    directory: Path
+    plan: TrialPlan
+    progress: Progress
+    # Takes a sentence for the user who waits.
+    tell: Callable[[str], None]
+    launches: list[TrialLaunch] = field(default_factory=list)
+    profiles: dict[str, list[RankProfile]] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Warm up, time, profile; stops after the first round in which a launch fails."""
+        (self.directory / OUTPUT_FOLDER).mkdir()
+        order = random.Random(self.plan.seed)
+        self._round(WARM_UP, order)
+        self._tell_how_long()
+        began = time.monotonic()
+        while not self.failed and not self._is_enough(time.monotonic() - began):
+            self._round(TIMED, order)
+        if not self.failed and self.profiler is not None:
+            self._round(PROFILED, order)
+
+    @property
+    def failed(self) -> bool:
+        """Whether any launch did."""
+        return any(one.code != 0 for one in self.launches)
+
+    def walls(self, fabric: str) -> list[float]:
+        """Wall times of the timed launches over a fabric, in seconds."""
+        return [one.wall_s for one in self._timed(fabric)]
+
+    def mains(self, fabric: str) -> list[float]:
+        """Times from MPI_Init's end to MPI_Finalize of the same launches, in seconds; as far as they are known."""
+        return [one.main_s for one in self._timed(fabric) if one.main_s is not None]
+
+    def outputs(self, fabric: str) -> list[str]:
+        """What launches over a fabric printed on standard output; also the one that warmed up, and the profiled one."""
+        files = [self.directory / one.stdout for one in self.launches if one.fabric == fabric]
+        return [file.read_text(errors="replace") for file in files]
+
+    def _tell_how_long(self) -> None:
+        rounds = self.plan.launches_min + (self.profiler is not None)
+        expected_s = sum(one.wall_s for one in self.launches) * rounds
+        if expected_s > _LONG_S and not self.failed:
+            took = " and ".join(f"{one.wall_s:.0f} s over {one.fabric}" for one in self.launches)
+            self.tell(f"a launch takes {took}: all of them will take {expected_s / 60:.0f} minutes or more")
+
+    def _timed(self, fabric: str) -> list[TrialLaunch]:
+        return [one for one in self.launches if one.fabric == fabric and one.phase == TIMED]
+
+    def _is_enough(self, elapsed_s: float) -> bool:
+        plan, walls = self.plan, [self.walls(fabric) for fabric in self.jobs]
+        made = min(map(len, walls))
+        if made < plan.launches_min:
+            return False
+        if made >= plan.launches_max or elapsed_s > plan.budget_s:
+            return True
+        return all(is_precise(values, plan.precision) for values in walls)
+
+    def _round(self, phase: str, order: random.Random) -> None:
+        fabrics = list(self.jobs)
+        order.shuffle(fabrics)
+        for fabric in fabrics:
+            total = max(len(self.launches) + 1, 2 * (self.plan.launches_min + 2))
+            self.progress(len(self.launches), total, f"{phase}, {fabric}")
+            self._launch(phase, fabric)
+
+    def _launch(self, phase: str, fabric: str) -> None:
+        number = len(self.launches)
+        ranks = self.directory / f".ranks-{number}"
+        ranks.mkdir()
+        job = self.jobs[fabric]
+        if self.profiler is not None:
+            job = with_profiler(job, self.profiler, ranks, light=phase != PROFILED)
+        names = [f"{OUTPUT_FOLDER}/{number:03d}-{fabric}-{phase}.{kind}" for kind in ("out", "err")]
+        with (self.directory / names[0]).open("wb") as out, (self.directory / names[1]).open("wb") as err:
+            began = time.monotonic()
+            code = run_limited(job, self.lab, self.plan.limit_s, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+            wall_s = time.monotonic() - began
+        profiles = read_profiles(ranks)
+        if phase == PROFILED:
+            self.profiles[fabric] = profiles
+        for file in ranks.glob(f"*{SUFFIX}"):
+            file.unlink()
+        ranks.rmdir()
+        self.launches.append(TrialLaunch(number, fabric, phase, code, wall_s, _main_of(profiles, job.ranks), *names))
+
+
+def _main_of(profiles: Sequence[RankProfile], ranks: int) -> float | None:
+    """The longest rank's time between MPI_Init and MPI_Finalize; None unless all ranks came so far."""
+    launched = [one for one in profiles if not one.spawned]
+    times = [one.main_s for one in launched if one.state == "finalised" and one.main_s is not None]
+    return max(times) if len(times) == ranks else None

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Pictures of where a program's time goes: parts of each rank, calls, and when."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from barewire.report.figures import INK, Figure, layout_of, plain_axis, shortened
+from barewire.report.profile import size_class
+from barewire.results.job_profile import JobProfile, Parts
+
+PART_COLOURS = {
+    "outside MPI": "#0072B2",
+    "moving messages": "#009E73",
+    "asking": "#CC79A7",
+    "waiting": "#D55E00",
+}
+_CALLS_DRAWN = 10
+
+
+def parts_of(parts: Parts) -> dict[str, float]:
+    """Parts by their names."""
+    values = (parts.outside_s, parts.moving_s, parts.asking_s, parts.waiting_s)
+    return dict(zip(PART_COLOURS, values, strict=True))
+
+
+def stacked(parts: Mapping[str, Parts]) -> Figure:
+    """A bar for each label: where its time goes, in seconds."""
+    labels = list(parts)
+    traces = []
+    for name, colour in PART_COLOURS.items():
+        values = [parts_of(one)[name] for one in parts.values()]
+        traces.append(_bar(labels, values, name, colour))
+    layout = layout_of(plain_axis("seconds"), {**plain_axis(""), "autorange": "reversed", "type": "category"})
+    return {"data": traces, "layout": layout | {"barmode": "stack"}, "height_px": 110 + 26 * len(labels)}
+
+
+def calls_bars(profiles: Mapping[str, JobProfile], colours: Mapping[str, str]) -> Figure:
+    """Time of the mean rank by call and size, beside each other for each of the profiles."""
+    totals: dict[str, float] = {}
+    by_label: dict[str, dict[str, float]] = {}
+    for name, profile in profiles.items():
+        for one in profile.calls:
+            sized = "" if one.row.bytes_from is None else f", {size_class(one.row.bytes_from, one.row.bytes_below)}"
+            label = one.row.call + sized
+            time = one.row.time_s / max(1, len(profile.ranks))
+            totals[label] = totals.get(label, 0.0) + time
+            by_label.setdefault(name, {})[label] = time
+    labels = sorted(totals, key=lambda label: -totals[label])[:_CALLS_DRAWN]
+    traces = [
+        _bar(labels, [by_label.get(name, {}).get(label, 0.0) for label in labels], name, colours[name])
+        for name in profiles
+    ]
+    layout = layout_of(plain_axis("seconds of the mean rank"), {**plain_axis(""), "autorange": "reversed"})
+    height = 110 + 22 * len(labels) * max(1, len(profiles))
+    return {"data": traces, "layout": layout | {"barmode": "group"}, "height_px": height}
+
+
+def over_time(profile: JobProfile) -> Figure:
+    """Share of time in MPI over the run: the mean rank, and the least and the most of any rank."""
+    columns = _columns(profile.bins)
+    width = max((width for width, _ in profile.bins), default=0.0)
+    x = [shortened((at + 0.5) * width) for at in range(len(columns))]
+    looks = (("most", max, "#D55E00", "dot"), ("mean", _mean, "#0072B2", "solid"), ("least", min, "#009E73", "dot"))
+    traces = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": name,
+            "x": x,
+            "y": [shortened(100 * pick(column)) for column in columns],
+            "line": {"color": colour, "dash": dash, "width": 2},
+            "hovertemplate": f"{name}: %{{y:.3g}} % at %{{x:.3g}} s<extra></extra>",
+        }
+        for name, pick, colour, dash in looks
+        if name == "mean" or len(profile.bins) > 1
+    ]
+    layout = layout_of(plain_axis("seconds after the begin of MPI_Init"), plain_axis("% of time in MPI"))
+    return {"data": traces, "layout": layout, "height_px": 240}
+
+
+def _columns(bins: Sequence[tuple[float, tuple[float, ...]]]) -> list[list[float]]:
+    """For each stretch of time each rank's share of it, 0 to 1 for each thread."""
+    width = max((width for width, _ in bins), default=0.0)
+    if width == 0:
+        return []
+    rows = []
+    for own, values in bins:
+        ratio = round(width / own) if own else 1
+        rows.append([sum(values[at : at + ratio]) / width for at in range(0, len(values), ratio)])
+    length = max(map(len, rows))
+    return [[row[at] if at < len(row) else 0.0 for row in rows] for at in range(length)]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _bar(labels: Sequence[str], values: Sequence[float], name: str, colour: str) -> dict[str, Any]:
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "x": [shortened(value) for value in values],
+        "y": list(labels),
+        "marker": {"color": colour, "line": {"color": INK, "width": 0.5}},
+        "hovertemplate": f"{name}: %{{x:.4g}} s<extra></extra>",
+    }

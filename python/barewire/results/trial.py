@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What came out of a trial: who is faster, whether exit codes and output agree, where the time goes; pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from barewire.results.agreement import Agreement
+from barewire.results.job_profile import JobProfile
+from barewire.stats import Comparison, compare_over_sizes, median_interval
+
+WHOLE, MAIN = "whole launch", "MPI_Init to MPI_Finalize"
+
+
+@dataclass(frozen=True)
+class Contest:
+    """The same time of launches over both fabrics, in seconds, compared."""
+
+    what: str
+    first: tuple[float, ...]
+    second: tuple[float, ...]
+    result: Comparison
+
+    def medians(self) -> tuple[float, float]:
+        """Of either."""
+        return float(np.median(self.first)), float(np.median(self.second))
+
+    def intervals(self) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
+        """95 % of the medians; None below 6 launches."""
+        return median_interval(self.first), median_interval(self.second)
+
+    def to_json(self) -> dict[str, Any]:
+        """One JSON object."""
+        medians, intervals = self.medians(), self.intervals()
+        return {
+            "what": self.what,
+            "unit": "s",
+            "first": list(self.first),
+            "second": list(self.second),
+            "medians": list(medians),
+            "ci95": list(intervals),
+            **asdict(self.result),
+        }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A trial that came to its end. `fabrics` are the one that is tried and the one it is compared with."""
+
+    program: str
+    fabrics: tuple[str, str]
+    contests: tuple[Contest, ...]
+    agreement: Agreement
+    profiles: Mapping[str, JobProfile]
+
+
+def contest(what: str, first: Sequence[float], second: Sequence[float], *, seed: int) -> Contest:
+    """Compare times; ValueError if there are none, or any is not above 0."""
+    (result,) = compare_over_sizes([(first, second)], lower_is_better=True, seed=seed)
+    return Contest(what, tuple(first), tuple(second), result)

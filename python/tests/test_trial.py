@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What two fabrics' outputs have in common, and what a trial says: pure parts of `barewire try`."""
+
+import pytest
+
+from barewire.report.trial import headlines, trial_page, warnings
+from barewire.results.agreement import Agreement, compare_outputs
+from barewire.results.job_profile import summed_up
+from barewire.results.trial import MAIN, WHOLE, Outcome, contest
+
+NOTHING = Agreement(0, 0, 0, ())
+
+
+def printed(energy: str, seconds: float, steps: int = 100) -> str:
+    return f"step {steps} energy {energy}\nLoop time of {seconds} on 2 procs\nrank 0 done\nrank 1 done\n"
+
+
+def test_times_that_differ_from_launch_to_launch_are_no_difference() -> None:
+    found = compare_outputs([printed("-4.6", 1.1), printed("-4.6", 1.2)], [printed("-4.6", 1.9), printed("-4.6", 2.0)])
+    assert found.agree and found.varying == 1 and found.lines == 3
+
+
+def test_a_result_that_follows_the_fabric_is_a_difference() -> None:
+    found = compare_outputs([printed("-4.6", 1.1), printed("-4.6", 1.2)], [printed("-4.5", 1.9), printed("-4.5", 2.0)])
+    assert [(one.line, one.first, one.second) for one in found.differences] == [("step # energy #", "-4.6", "-4.5")]
+
+
+def test_a_result_that_differs_from_launch_to_launch_tells_nothing_of_fabrics() -> None:
+    found = compare_outputs([printed("-4.61", 1), printed("-4.62", 1)], [printed("-4.60", 1), printed("-4.60", 1)])
+    assert found.agree and found.varying == 1
+
+
+def test_one_launch_of_each_takes_what_looks_like_a_time_for_one() -> None:
+    found = compare_outputs(["took 12.5 seconds\n"], ["took 17.5 seconds\n"])
+    assert found.agree and found.timings == 1
+    assert not compare_outputs(["took 12 iterations\n"], ["took 17 iterations\n"]).agree
+
+
+def test_ranks_may_print_in_any_order_and_columns_in_any_width() -> None:
+    assert compare_outputs(["rank 0:  1.5\nrank 1: 10.5\n"], ["rank 1: 10.5\nrank 0: 1.5\n"]).agree
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [("converged\n", "converged\nNOT converged\n", ("never", "once")), ("a\na\n", "a\n", ("2 times", "once"))],
+)
+def test_a_line_too_many_is_a_difference(first: str, second: str, said: tuple[str, str]) -> None:
+    (one,) = compare_outputs([first, first], [second, second]).differences
+    assert (one.first, one.second) == said
+
+
+def test_no_output_cannot_be_compared() -> None:
+    assert compare_outputs([""], [""]).agree
+    with pytest.raises(ValueError, match="at least one launch"):
+        compare_outputs([], ["a"])
+
+
+def outcome(first: list[float], second: list[float], *, inner: bool = True, agreement: Agreement = NOTHING) -> Outcome:
+    contests = [contest(WHOLE, first, second, seed=1)]
+    if inner:
+        contests.append(contest(MAIN, [value / 4 for value in first], [value / 4 for value in second], seed=1))
+    profiles = {name: summed_up([], 2) for name in ("barewire", "tcp")}
+    return Outcome("solve", ("barewire", "tcp"), tuple(contests), agreement, profiles)
+
+
+def around(value: float, count: int = 8) -> list[float]:
+    return [value * (1 + 0.002 * at) for at in range(count)]
+
+
+def test_who_is_faster_is_said_with_ratio_and_interval() -> None:
+    first, start_up = headlines(outcome(around(1.0), around(1.5)))
+    assert (
+        first.startswith("Barewire is faster: solve takes 1.50 times as long over TCP") and "8 launches each" in first
+    )
+    assert "ratio 0.667 [0.6" in first and "Much of a launch is start and end" in start_up
+    assert headlines(outcome(around(1.5), around(1.0)))[0].startswith("TCP is faster: solve takes 1.50 times as long")
+
+
+def test_no_difference_and_undecided_are_answers() -> None:
+    assert "No difference" in headlines(outcome(around(1.0), around(1.001)))[0]
+    few = outcome(around(1.0, 3), [1.0, 1.4, 0.9])
+    assert "Undecided" in headlines(few)[0] and "too few for an interval" in warnings(few, [])[0]
+
+
+def test_the_page_shows_a_difference_of_results_first() -> None:
+    differs = compare_outputs(["energy -5\n"], ["energy -4 <b>\n"])
+    facts = {"created": "now", "timed_launches": 16, "seed": 1, "environment": {}, "library": "MPI", "lab": None}
+    facts |= {"command": ["./solve"], "shares": [], "limit_s": None}
+    page = trial_page(outcome(around(1.0), around(1.5), agreement=differs), facts, "barewire try", ["busy"])
+    assert "THE OUTPUT DIFFERS" in page and "energy # &lt;b&gt;" in page and "solve: Barewire or TCP?" in page
