@@ -93,7 +93,8 @@ impl Backoff {
     pub fn slept(&mut self, time: Duration, longest: Duration) {
         let watch = &mut self.watch;
         watch.slept += time;
-        watch.polling = if time < longest { Duration::ZERO } else { (2 * watch.polling).max(POLLING_MIN).min(POLLING_MAX) };
+        watch.polling =
+            if time < longest { Duration::ZERO } else { (2 * watch.polling).max(POLLING_MIN).min(POLLING_MAX) };
         self.polls = 0;
     }
 
@@ -196,12 +197,7 @@ mod tests {
     use super::*;
 
     /// Pauses of so many polls that are so far apart, on a thread that is preempted at each n-th of them for so long.
-    fn pauses(
-        competition: Competition,
-        polls: u32,
-        apart: Duration,
-        (each, preempted): (u32, Duration),
-    ) -> Vec<Pause> {
+    fn pauses(competition: Competition, polls: u32, apart: Duration, (each, preempted): (u32, Duration)) -> Vec<Pause> {
         let (clock, used) = (Cell::new(Instant::now()), Cell::new(Usage { cpu: Duration::ZERO, preemptions: 7 }));
         let mut backoff = Backoff::default();
         let poll = |number: u32| {
@@ -242,7 +238,8 @@ mod tests {
         let now = Instant::now();
         let mut backoff = Backoff { stretches: STRETCHES, ..Backoff::default() };
         backoff.end();
-        let pauses: Vec<Pause> = (0..STRETCH).map(|_| backoff.pause(Competition::Crowded, || now, Usage::default)).collect();
+        let pauses: Vec<Pause> =
+            (0..STRETCH).map(|_| backoff.pause(Competition::Crowded, || now, Usage::default)).collect();
         assert_eq!(pauses.last(), Some(&Pause::Yield));
     }
 

@@ -7,6 +7,7 @@
 //! messenger (`barewire-messages`), and what has ended, in queues and counters.
 
 mod address;
+mod backoff;
 mod bell;
 mod counter;
 mod device;
@@ -14,7 +15,6 @@ mod edge;
 mod endpoint;
 mod fork;
 mod info;
-mod backoff;
 mod libfabric;
 mod link;
 mod lock;

@@ -118,7 +118,8 @@ impl<L: Link> Endpoint<L> {
             return Err(SendError::Full);
         }
         channel.queue.note_passing(order);
-        let message = self.descriptors.add(context, Some(to.index), Content::Gone, false).expect("there is a descriptor");
+        let message =
+            self.descriptors.add(context, Some(to.index), Content::Gone, false).expect("there is a descriptor");
         // What goes wrong with the link shows in the next progress.
         let _ = self.copy_to_engine(message, handle, head, body);
         Ok(())

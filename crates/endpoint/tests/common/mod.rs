@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use barewire_endpoint::{Acknowledge, 
-    Address, ChannelId, Config, Ending, Endpoint, Event, Framing, Inbox, InboxConfig, JobToken, Origin, SendError,
+use barewire_endpoint::{
+    Acknowledge, Address, ChannelId, Config, Ending, Endpoint, Event, Framing, Inbox, InboxConfig, JobToken, Origin,
+    SendError,
 };
 use barewire_link::Link;
 use barewire_llc::{ConnectionConfig, Lsap};

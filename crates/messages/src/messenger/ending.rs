@@ -3,9 +3,9 @@
 
 use barewire_endpoint::{ChannelId, Ending};
 
-use super::send::SendOptions;
 use super::State;
 use super::receive::{Content, Stage};
+use super::send::SendOptions;
 use crate::completion::{Failure, Operation};
 use crate::peers::{Out, PeerId, QUEUED};
 
@@ -36,7 +36,8 @@ impl State {
     /// What waited to be handed on, and what was completed before all of it was.
     fn fail_queued(&mut self, id: PeerId, ending: Ending) {
         let queue = std::mem::take(&mut self.peers.at(id).outgoing[QUEUED]);
-        let mut has_lost = self.sends.keys_where(|send| send.peer == id && send.is_completed).into_iter().next().is_some();
+        let mut has_lost =
+            self.sends.keys_where(|send| send.peer == id && send.is_completed).into_iter().next().is_some();
         for out in queue {
             let Out::Message(message) = out else { continue };
             self.queued -= 1;

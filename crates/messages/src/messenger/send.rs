@@ -510,7 +510,8 @@ impl State {
         }
         let message = self.peers.all_mut().find_map(|peer| {
             let queue = &mut peer.outgoing[QUEUED];
-            let is_meant = |out: &Out| matches!(out, Out::Message(m) if m.options.context == context && !m.is_completed);
+            let is_meant =
+                |out: &Out| matches!(out, Out::Message(m) if m.options.context == context && !m.is_completed);
             let place = queue.iter().position(is_meant)?;
             match queue.remove(place) {
                 Some(Out::Message(message)) => Some(message),

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use barewire_endpoint::{Acknowledge, Address, ChannelId, Class, Endpoint, Event, INLINE_BYTES, Inbox, InboxConfig, Piece, Sink};
+use barewire_endpoint::{
+    Acknowledge, Address, ChannelId, Class, Endpoint, Event, INLINE_BYTES, Inbox, InboxConfig, Piece, Sink,
+};
 use barewire_link::Link;
 use barewire_llc::message::FIRST_HEADER;
 
