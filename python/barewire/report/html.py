@@ -126,8 +126,8 @@ def _host_test(test: str, run: Run, measures: Sequence[Measure]) -> dict[str, An
     }
 
 
-def page(template: str, **content: Any) -> str:
-    """Fill a template in `assets`, with what every page has: style, script, plotly, words."""
+def fill(template: str, **content: Any) -> str:
+    """Fill a template in `assets`, with what every page has: style and words."""
     environment = Environment(
         loader=FileSystemLoader(_ASSETS),
         autoescape=True,
@@ -141,9 +141,10 @@ def page(template: str, **content: Any) -> str:
     return environment.get_template(template).render(**content, words=words, style=style)
 
 
-def _page(template: str, **content: Any) -> str:
+def page(template: str, **content: Any) -> str:
+    """Fill a template in `assets` that has figures: also with script and plotly."""
     script = Markup((_ASSETS / "report.js").read_text(encoding="utf-8"))
-    return page(template, **content, dark=DARK, script=script, plotly=_plotly())
+    return fill(template, **content, dark=DARK, script=script, plotly=_plotly())
 
 
 def _tests(run: Run, frame: pl.DataFrame, comparisons: Sequence[Versus]) -> list[dict[str, Any]]:

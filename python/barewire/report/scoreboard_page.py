@@ -4,7 +4,7 @@
 from typing import Any
 
 from barewire.measure.scoreboard_runs import Board
-from barewire.report.html import page
+from barewire.report.html import fill
 from barewire.report.scoreboard import (
     TITLES,
     headlines,
@@ -23,7 +23,7 @@ from barewire.results.scoreboard import SHORT_BYTES, SLOWER, ScoreRow
 def render_board(board: Board, *, more: str | None = None) -> str:
     """The page of a scoreboard; `more` is a page beside it to link to."""
     scores = board.scores
-    return page(
+    return fill(
         "scoreboard.html.j2",
         headlines=headlines(scores),
         notes=notes(board),
