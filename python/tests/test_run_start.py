@@ -17,6 +17,8 @@ from typer.testing import CliRunner
 from barewire.cli import run as cli_run
 from barewire.cli.commands import app
 from barewire.cli.run_arguments import OPTIONS, Request, parse
+from barewire.mpi.libraries import identify
+from barewire.mpi.remembered import recall, remember
 
 ROOT = Path(__file__).resolve().parents[2]
 # Each takes from a tenth of a second to several, or belongs to other commands.
@@ -118,3 +120,34 @@ def test_every_option_that_typer_declares_is_known() -> None:
     run = group.get_command(None, "run")
     declared = {name for parameter in run.params if parameter.param_type_name == "option" for name in parameter.opts}
     assert declared - {"--help"} == set(OPTIONS)
+
+
+def test_a_library_is_asked_once_until_its_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file = tmp_path / "libmpi.so.40"
+    file.write_bytes(b"first")
+    assert recall(file) is None
+    remember(file, "Open MPI v5.0.11, package: any")
+    assert recall(file) == "Open MPI v5.0.11, package: any"
+    # It cannot be loaded, so this answer is the remembered one.
+    assert str(identify(file)) == "Open MPI 5.0.11"
+    file.write_bytes(b"second")
+    assert recall(file) is None
+    assert identify(file) is None
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"FILE": 3}', '{"FILE": [[], 1]}', '{"FILE": ["a", "b", "c"]}'])
+def test_a_broken_cache_costs_time_only(content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    file = tmp_path / "libmpi.so.40"
+    file.write_bytes(b"first")
+    cache = tmp_path / "barewire" / "mpi-libraries.json"
+    cache.parent.mkdir()
+    cache.write_text(content.replace("FILE", str(file)))
+    assert recall(file) is None
+    remember(file, "said")
+    assert recall(file) == "said"
+    # One that can be neither read nor written is as none.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(file))
+    remember(file, "said")
+    assert recall(file) is None
