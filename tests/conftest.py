@@ -15,6 +15,7 @@ import pytest
 
 from barewire.errors import MachineCannot
 from barewire.lab import Lab, LinkSpec
+from barewire.mpi.leftovers import JOB_MARK
 from barewire.topology import Network
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,6 +57,11 @@ def processes_with(marker: str) -> list[str]:
                 if marker.encode() in (process / "environ").read_bytes():
                     found.append(process.name)
     return found
+
+
+def jobs_left_over() -> set[str]:
+    """Processes of jobs that this test process started; another one's are at work at the same time."""
+    return set(processes_with(f"{JOB_MARK}=")) & set(processes_with(os.environ["XDG_RUNTIME_DIR"]))
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:

@@ -53,6 +53,7 @@ def test_a_program_is_launched_over_both_fabrics_and_its_result_agrees_with_one_
     assert row.figure == "loop time" and row.ratio == row.medians[0] / row.medians[1] > 0
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("lab_allowed")
 def test_a_wrong_result_and_a_hang_are_failures_and_end_a_programs_launches(tmp_path: Path) -> None:
     """A check that no run can pass; a limit that none can keep. No row is made of either."""

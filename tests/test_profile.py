@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, barewire, processes_with
+from conftest import ROOT, barewire, jobs_left_over
 from mpi_libraries import SOURCES, WITH_LIBFABRIC, launched, library, program
 
 from barewire.errors import MachineCannot
-from barewire.mpi.leftovers import JOB_MARK
 from barewire.mpi.profiler import build_profiler
 
 pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
@@ -83,7 +82,7 @@ def fortran(name: str, source: str, folder: Path) -> str:
     ("name", "source"),
     [
         ("openmpi", "with_mpif"),
-        ("openmpi", "with_f08"),
+        pytest.param("openmpi", "with_f08", marks=pytest.mark.matrix),
         ("mpich", "with_f08"),
         pytest.param("mpich", "with_mpif", marks=pytest.mark.matrix),
     ],
@@ -162,7 +161,7 @@ def test_a_program_that_never_ends_is_ended_and_says_where_it_was(tmp_path: Path
     assert done.returncode == 1 and "had not ended after 4 s" in done.stderr
     notes = " ".join(document["notes"])
     assert "Rank 1" in notes and "in MPI_Recv since" in notes and "outside MPI since" in notes
-    assert document["exit_code"] is None and processes_with(f"{JOB_MARK}=") == []
+    assert document["exit_code"] is None and jobs_left_over() == set()
 
 
 def test_what_others_ask_of_dlsym_is_answered_as_without(tmp_path: Path) -> None:
@@ -255,7 +254,8 @@ def test_the_table_of_calls_is_what_the_librarys_header_declares(name: str) -> N
         for role, position in re.findall(r"\.(\w+) = (\d+)", roles):
             assert _ROLES[role](names[int(position) - 1]), (call, role, names)
         compared += 1
-    assert compared > 180
+    # Open MPI 4.1 has those of MPI 3.1.
+    assert compared > 165
 
 
 def _header_of(name: str) -> str:

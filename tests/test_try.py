@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import barewire, processes_with
+from conftest import barewire, jobs_left_over
 from mpi_libraries import library, needs, program
 
-from barewire.mpi.leftovers import JOB_MARK
 
 pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
 
@@ -75,7 +74,7 @@ def test_a_program_that_never_ends_is_ended(tmp_path: Path) -> None:
     built = program("mpich-5", "profiled")
     done = barewire("try", "-o", str(tmp_path / "try"), "--limit", "2", *ONCE, "--", built, "hangs")
     assert done.returncode == 1 and "had not ended after 2 s (--limit)" in done.stderr, done.stderr
-    assert processes_with(f"{JOB_MARK}=") == []
+    assert jobs_left_over() == set()
 
 
 @pytest.mark.parametrize(

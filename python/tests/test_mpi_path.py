@@ -100,6 +100,8 @@ def test_each_library_is_told_of_barewire_in_its_own_words() -> None:
         assert (told["OMPI_MCA_pml"], told["OMPI_MCA_mtl"]) == ("cm", "ofi")
         assert told["OMPI_MCA_mtl_ofi_provider_include"] == told["FI_PROVIDER"] == "barewire"
         assert told["OMPI_MCA_btl"] == layers, "with tcp there, one-sided operations would take it"
+    alone = {name: settings(OPEN_MPI_5, name, one_host=True)["OMPI_MCA_btl"] for name in ("barewire", "ofi-tcp")}
+    assert alone == {"barewire": "sm,self", "ofi-tcp": "ofi,sm,self"}, "btl ofi sleeps a second at its end"
     assert settings(MPICH, "barewire") == {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "barewire"}
     assert settings(INTEL, "barewire")["I_MPI_FABRICS"] == "shm:ofi"
 

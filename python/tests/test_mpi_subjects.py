@@ -9,8 +9,8 @@ import pytest
 from synthetic_mpi import LIBRARIES, subject
 from typer.testing import CliRunner
 
-from barewire.cli import app
 from barewire.cli import mpi as cli_mpi
+from barewire.cli.commands import app
 from barewire.errors import BarewireError, MachineCannot, WrongUse
 from barewire.measure import mpi_subjects
 from barewire.measure.mpi_subjects import Choice, parse_libraries, subjects_of, without

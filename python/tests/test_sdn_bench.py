@@ -14,7 +14,7 @@ import pytest
 from synthetic_sdn import RATE, TREE, plan_of, synthetic_sdn
 from typer.testing import CliRunner
 
-from barewire.cli import app
+from barewire.cli.commands import app
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.lab.kernel import Process
 from barewire.measure.sdn_records import SCHEMA, read_sdn_records

@@ -9,7 +9,7 @@ from statistics import mean
 import pytest
 from typer.testing import CliRunner
 
-from barewire.cli import app
+from barewire.cli.commands import app
 from barewire.errors import WrongUse
 from barewire.sdn.flow import Pattern
 from barewire.sdn.published import ring_mbyte_s

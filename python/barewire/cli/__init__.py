@@ -1,76 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The command line: one module per command, all errors turned into a message and an exit code here."""
+"""The command line: all errors are turned into a message and an exit code here."""
 
 import signal
 import sys
-from importlib import import_module
-from typing import Any
-
-import typer
-from rich.console import Console
-from typer.core import TyperGroup
 
 from barewire.errors import BarewireError
-
-_COMMAND_FOLLOWS = {"allow_interspersed_args": False, "ignore_unknown_options": False}
-# Each command's module and function, or group, and its settings if it has any; in the order of the help. A module is
-# imported when its command is asked for: together they take half a second.
-_COMMANDS: dict[str, tuple[Any, ...]] = {
-    "doctor": ("doctor", "doctor"),
-    "lab": ("lab", "app"),
-    "bench": ("bench", "bench"),
-    "bench host": ("host", "host"),
-    "bench budget": ("budget", "budget"),
-    "mpi": ("mpi", "mpi"),
-    "mpi scoreboard": ("scoreboard", "scoreboard"),
-    "run": ("run", "run", _COMMAND_FOLLOWS),
-    "try": ("trial", "trial", _COMMAND_FOLLOWS),
-    "profile": ("profile", "profile", _COMMAND_FOLLOWS),
-    "tune": ("tune", "tune"),
-    "compare": ("compare", "compare"),
-    "report": ("report", "report"),
-    "sdn": ("sdn", "app"),
-}
-
-
-class _Commands(TyperGroup):
-    """`bench` and `mpi` take tests as arguments, but commands such as `bench host` have options of their own."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in _COMMANDS:
-            return None
-        module_name, attribute, *settings = _COMMANDS[cmd_name]
-        found = getattr(import_module(f"barewire.cli.{module_name}"), attribute)
-        if not isinstance(found, typer.Typer):
-            alone = typer.Typer(add_completion=False)
-            alone.command(cmd_name, context_settings=settings[0] if settings else None)(found)
-            found = alone
-        command = typer.main.get_command(found)
-        command.name = cmd_name
-        return command
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        both = " ".join(args[:2])
-        if both in _COMMANDS:
-            return both, self.get_command(ctx, both), args[2:]
-        return super().resolve_command(ctx, args)
-
-
-app = typer.Typer(
-    cls=_Commands,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="MPI over plain Ethernet frames: carry it, measure it, route it.",
-    epilog="Exit codes: 0 done, 1 the measured thing failed, 2 wrong use, 3 this machine cannot, 130 interrupted.",
-)
-
-
-@app.callback()
-def _all() -> None: ...
 
 
 def main() -> None:
@@ -78,9 +12,26 @@ def main() -> None:
     # A terminated run must clean up like an interrupted one.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        app(prog_name="barewire")
+        sys.exit(_command(sys.argv[1:]))
     except BarewireError as error:
+        from rich.console import Console
+
         Console(stderr=True, highlight=False, soft_wrap=True).print(f"barewire: {error}", markup=False)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _command(arguments: list[str]) -> int:
+    """Run one command. `run` stands before every launch of a program, so it does without typer, which takes 0.2 s."""
+    if arguments[:1] == ["run"]:
+        from barewire.cli.run_arguments import parse
+
+        if (request := parse(arguments[1:])) is not None:
+            from barewire.cli.launch import launch
+
+            return launch(request)
+    from barewire.cli.commands import app
+
+    app(arguments, prog_name="barewire")
+    return 0

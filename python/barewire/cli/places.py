@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Where ranks may go: hosts that the command line names, checked before anything is started."""
 
-import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from barewire.errors import WrongUse
-from barewire.lab import Topology
 from barewire.mpi.placement import LOCAL_HOST, Place, parse_hostfile, parse_hosts
 
+if TYPE_CHECKING:
+    from barewire.lab import Topology
 
-def places_of(hosts: str | None, hostfile: Path | None, topology: Topology | None) -> list[Place]:
+
+def places_of(hosts: str | None, hostfile: Path | None, topology: "Topology | None") -> list[Place]:
     """Hosts by `--hosts`, or a file of them; a lab's, but for servers, or this machine, where neither is given."""
     places = None
     if hosts is not None:
@@ -25,6 +27,8 @@ def places_of(hosts: str | None, hostfile: Path | None, topology: Topology | Non
             raise WrongUse(f"the lab has no host '{unknown[0]}'; there are: {', '.join(topology.hosts)}")
         return places or [Place(name) for name in topology.workers]
     for place in places or []:
+        import socket
+
         try:
             socket.getaddrinfo(place.host, None)
         except OSError as error:

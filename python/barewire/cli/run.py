@@ -1,38 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""`barewire run`: an MPI program over a fabric of one's choice, in a lab or on real hosts."""
+"""`barewire run` as typer knows it: its options, for help, errors and whatever `run_arguments` does not read."""
 
-import json
-import os
-import socket
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from barewire.cli.lab import OnOff
-from barewire.cli.labs import LAB_HELP, choose_lab
-from barewire.cli.places import places_of
-from barewire.cli.sdn_client import Sdn, SdnToken, client_if_wanted
-from barewire.errors import MachineCannot, WrongUse
-from barewire.lab import Lab, LinkSpec, parse_loss, parse_rate
-from barewire.mpi import explain, start
-from barewire.mpi.announcement import announcement
-from barewire.mpi.fabrics import FABRICS, PROVIDER, TOKEN, Wishes
-from barewire.mpi.job import Job
-from barewire.mpi.libraries import find_library, library_of_program
-from barewire.mpi.placement import spread
-from barewire.mpi.prepare import prepare
-from barewire.sdn.api.client import Announced, Client
+from barewire.cli.labs import LAB_HELP
+from barewire.cli.launch import launch
+from barewire.cli.run_arguments import Request
+from barewire.cli.sdn_client import Sdn, SdnToken
+from barewire.mpi.fabrics import FABRICS, PROVIDER
 
 _LAB = "In a lab"
 _HOSTS = "On real hosts"
 _PATH = "The path"
-_LINES_SHOWN = 12
 
 
 def run(
@@ -84,71 +67,26 @@ def run(
     library's own launcher. The exit code is the program's. On a network with Barewire's controller, say --sdn: the
     job is announced there while it runs.
     """
-    command = program[1:] if program[0] == "--" else program
-    wishes = Wishes(fabric, interface, link, wait, progress)
-    chosen = None if library is None else find_library(library)
-    used, reason = library_of_program(command[0], chosen, os.environ)
-    if lab is None and (rate, mtu, loss, offloads) != ("unshaped", 1500, "0", OnOff.off):
-        raise WrongUse("--rate, --mtu, --loss and --offloads are of a lab's links: give --lab, too")
-    if hosts is not None and hostfile is not None:
-        raise WrongUse("--hosts and --hostfile both say where: give one of them")
-    controller = client_if_wanted(sdn, sdn_token)
-    links = LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss))
-    chosen_lab = None if lab is None else choose_lab(lab, links)
-    places = places_of(hosts, hostfile, None if chosen_lab is None else chosen_lab.topology)
-    with nullcontext() if chosen_lab is None else chosen_lab.entered() as running:
-        job = prepare(used, wishes, spread(ranks, places), command, running, carried=chosen is not None)
-        if dry:
-            _print_dry(job, wishes, reason, running, explained, as_json)
-            return
-        if explained:
-            _explain(job, wishes, reason, running, as_json)
-        with _announced(job, fabric, controller):
-            raise typer.Exit(start.run(job, running))
-
-
-def _announced(job: Job, fabric: str, controller: Client | None) -> AbstractContextManager[object]:
-    if controller is None:
-        return nullcontext()
-    return Announced(
-        controller, announcement(job, fabric, socket.gethostname()), lambda text: typer.echo(text, err=True)
+    request = Request(
+        program=tuple(program[1:] if program[0] == "--" else program),
+        ranks=ranks,
+        fabric=fabric,
+        library=library,
+        interface=interface,
+        link=link,
+        wait=wait,
+        progress=progress,
+        lab=lab,
+        rate=rate,
+        mtu=mtu,
+        loss=loss,
+        offloads=offloads is OnOff.on,
+        hosts=hosts,
+        hostfile=hostfile,
+        sdn=sdn,
+        sdn_token=sdn_token,
+        explained=explained,
+        dry=dry,
+        as_json=as_json,
     )
-
-
-def _print_dry(job: Job, wishes: Wishes, reason: str, lab: Lab | None, explained: bool, as_json: bool) -> None:
-    if as_json:
-        document = {
-            "command": job.command(os.environ),
-            "environment": {name: value for name, value in job.environment().items() if name != TOKEN},
-            "path": [asdict(row) for row in explain.rows(job, wishes, reason, None)],
-        }
-        typer.echo(json.dumps(document))
-        return
-    if explained:
-        _print_table(explain.rows(job, wishes, reason, None))
-    typer.echo(job.shell_line(os.environ))
-    if lab is not None:
-        typer.echo("# inside the first host of a lab that this run would make, or of the one that stands")
-
-
-def _explain(job: Job, wishes: Wishes, reason: str, lab: Lab | None, as_json: bool) -> None:
-    evidence, output = start.witness(job, lab)
-    table = explain.rows(job, wishes, reason, evidence)
-    if as_json:
-        typer.echo(json.dumps({"path": [asdict(row) for row in table]}), err=True)
-    else:
-        _print_table(table)
-    wrong = [f"{row.what}: {row.wrong}" for row in table if row.wrong]
-    if wrong:
-        said = "\n".join(f"  {line}" for line in output.strip().splitlines()[-_LINES_SHOWN:])
-        raise MachineCannot(f"the path is not the one asked for: {'; '.join(wrong)}. What was said last:\n{said}")
-
-
-def _print_table(rows: list[explain.Row]) -> None:
-    table = Table()
-    for heading in ("what", "path taken", "decided by", "known by"):
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        seen = f"[red]NOT as asked: {escape(row.wrong)}[/]" if row.wrong else escape(row.seen)
-        table.add_row(row.what, escape(row.taken), escape(row.source), seen)
-    Console(stderr=True, highlight=False).print(table)
+    raise typer.Exit(launch(request))

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from barewire.cli.run_arguments import SDN_URL
 from barewire.errors import WrongUse
 from barewire.sdn.api.client import Client
 from barewire.sdn.api.token import default_token_file
 
-URL, TOKEN_FILE = "BAREWIRE_SDN", "BAREWIRE_SDN_TOKEN"
+URL, TOKEN_FILE = SDN_URL, "BAREWIRE_SDN_TOKEN"
 DEFAULT_API = "127.0.0.1:8181"
 
 Sdn = Annotated[

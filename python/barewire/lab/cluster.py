@@ -207,7 +207,7 @@ class Lab:
     def remote_shell(self) -> tuple[str, dict[str, str]]:
         """Return a program that stands for ssh inside the lab, for launchers, and the environment that it needs."""
         hosts = {host.name: [host.inner_pid, list(host.cpus)] for host in self._state.hosts}
-        return agent.__file__, {agent.VARIABLE: json.dumps(hosts, separators=(",", ":"))}
+        return str(self._remote_shell_file()), {agent.VARIABLE: json.dumps(hosts, separators=(",", ":"))}
 
     def popen(self, host_name: str, command: Sequence[str], **popen_arguments: Any) -> "subprocess.Popen[Any]":
         """Start a command inside a host, on its cores.
@@ -263,6 +263,21 @@ class Lab:
             if not ended:
                 raise MachineCannot(f"process {keeper} of lab {self.id} cannot be killed; it may be stuck in a driver")
             state.forget(self.id)
+
+    def _remote_shell_file(self) -> Path:
+        """The agent as one program, for launchers take a path alone, started by this very Python without its packages.
+
+        `env python3` would search the PATH, and version managers put scripts there which take longer than the agent.
+        """
+        if os.statvfs(self.directory).f_flag & os.ST_NOEXEC:
+            return Path(agent.__file__)
+        file = self.directory / "agent"
+        if not file.exists():
+            mine = file.with_name(f"agent.{os.getpid()}")
+            mine.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, "-I", "-S", agent.__file__])} "$@"\n')
+            mine.chmod(0o700)
+            mine.replace(file)
+        return file
 
     @property
     def _plan(self) -> Plan:

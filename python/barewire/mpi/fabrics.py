@@ -82,6 +82,9 @@ def fabric_settings(library: Library, wishes: Wishes, *, one_host: bool, lab: bo
         chosen[f"FI_{chosen['FI_PROVIDER'].upper()}_IFACE"] = wishes.interface
     if any(name.startswith("UCX_") for name in chosen) and wishes.interface is not None and wishes.fabric != "shm":
         chosen["UCX_NET_DEVICES"] = wishes.interface
+    if one_host and wishes.fabric == PROVIDER and chosen.get("OMPI_MCA_btl") == "ofi,sm,self":
+        # Within a host shared memory carries one-sided operations, faster; and btl ofi sleeps a second at its end.
+        chosen["OMPI_MCA_btl"] = "sm,self"
     if lab and chosen.get("UCX_TLS") == "tcp,self,sm":
         # The hosts of a lab are one machine to UCX, which would send between them through shared memory.
         chosen["UCX_TLS"] = "tcp,self"

@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from barewire.errors import MachineCannot, WrongUse
+from barewire.mpi.remembered import recall, remember
 
 _ROOT = Path(__file__).resolve().parents[3]
 _IDENTIFY = Path(__file__).with_name("identify.py")
@@ -119,12 +120,17 @@ def find_library(text: str) -> Library:
 
 def identify(file: Path) -> Library | None:
     """Ask a file which library it is; None if it cannot be loaded or is none that is known."""
+    if (remembered := recall(file)) is not None and (library := read_version(remembered, file)) is not None:
+        return library
     command = [sys.executable, "-I", "-S", str(_IDENTIFY), str(file)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
         return None
-    return read_version(done.stdout, file) if done.returncode == 0 else None
+    library = read_version(done.stdout, file) if done.returncode == 0 else None
+    if library is not None:
+        remember(file, done.stdout)
+    return library
 
 
 def read_version(text: str, file: Path) -> Library | None:

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from barewire.lab import Lab
 from barewire.mpi.fabrics import (
     PROVIDER,
     Setting,
@@ -25,6 +25,9 @@ from barewire.mpi.job import Job
 from barewire.mpi.libraries import Library, library_path
 from barewire.mpi.placement import LOCAL_HOST
 
+if TYPE_CHECKING:
+    from barewire.lab import Lab
+
 BUILT_PROVIDER = Path(__file__).resolve().parents[3] / "target" / "release" / "libfabric"
 _TOKEN_BYTES = 8
 
@@ -34,7 +37,7 @@ def prepare(
     wishes: Wishes,
     shares: Sequence[tuple[str, int]],
     program: Sequence[str],
-    lab: Lab | None,
+    lab: "Lab | None",
     *,
     carried: bool = False,
     pinned: bool = False,
@@ -76,7 +79,7 @@ def prepare(
     )
 
 
-def is_crowded(shares: Sequence[tuple[str, int]], lab: Lab | None) -> bool:
+def is_crowded(shares: Sequence[tuple[str, int]], lab: "Lab | None") -> bool:
     """Whether ranks must share a core; of real machines only this one's cores are known."""
     if lab is not None:
         return lab.oversubscribed or any(count > len(lab.host(host).cpus) for host, count in shares)
@@ -84,7 +87,7 @@ def is_crowded(shares: Sequence[tuple[str, int]], lab: Lab | None) -> bool:
     return any(host == LOCAL_HOST and count > cores for host, count in shares)
 
 
-def _temporary_folder(lab: Lab) -> Path:
+def _temporary_folder(lab: "Lab") -> Path:
     """Launchers name their folders after process numbers, which every lab counts anew: in /tmp they would collide."""
     folder = lab.directory / "tmp"
     folder.mkdir(mode=0o700, exist_ok=True)

@@ -10,14 +10,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from barewire.errors import MachineCannot
-from barewire.lab import Lab
-from barewire.mpi.explain import Evidence, read_evidence
 from barewire.mpi.fabrics import report_settings
 from barewire.mpi.job import Job
 from barewire.mpi.leftovers import JOB_MARK, end_marked
+
+if TYPE_CHECKING:
+    from barewire.lab import Lab
+    from barewire.mpi.explain import Evidence
 
 _WITNESS = Path(__file__).with_name("witness.py")
 _WITNESS_TIMEOUT_S = 60.0
@@ -26,7 +28,7 @@ _END_TIMEOUT_S = 5.0
 _SIGNALLED = 128
 
 
-def run(job: Job, lab: Lab | None) -> int:
+def run(job: Job, lab: "Lab | None") -> int:
     """Run a job to its end and return its exit code; a signal's number counts from 128, as in shells."""
     process = _start(job, lab)
     try:
@@ -36,8 +38,10 @@ def run(job: Job, lab: Lab | None) -> int:
     return code if code >= 0 else _SIGNALLED - code
 
 
-def witness(job: Job, lab: Lab | None) -> tuple[Evidence, str]:
+def witness(job: Job, lab: "Lab | None") -> "tuple[Evidence, str]":
     """Run witnesses in the place of the job's program; return what they saw, and all that was printed."""
+    from barewire.mpi.explain import read_evidence
+
     python = sys.executable if lab is not None else job.python
     program = [python, "-I", "-S", str(_WITNESS), str(job.library.file)]
     witnesses = job.with_program(program, report_settings(job.library))
@@ -58,7 +62,7 @@ def witness(job: Job, lab: Lab | None) -> tuple[Evidence, str]:
     return read_evidence(text), text
 
 
-def run_watched(job: Job, lab: Lab | None, said: IO[str], records: Path, patience_s: float) -> int | None:
+def run_watched(job: Job, lab: "Lab | None", said: IO[str], records: Path, patience_s: float) -> int | None:
     """Run a job to its end and return its exit code as `run` does; None if it was ended because it hung.
 
     It hangs if `records`, a file that it writes, does not change for so long. What it prints goes to `said`. Until it
@@ -105,7 +109,7 @@ def run_limited(job: Job, lab: Lab | None, limit_s: float | None, **streams: Any
 
 
 @contextmanager
-def running(job: Job, lab: Lab | None, said: IO[str]) -> "Iterator[subprocess.Popen[bytes]]":
+def running(job: Job, lab: "Lab | None", said: IO[str]) -> "Iterator[subprocess.Popen[bytes]]":
     """Start a job that runs beside the block, and is ended with it; what it prints goes to `said`."""
     process = _start(job, lab, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
     try:
@@ -122,7 +126,7 @@ def _state_of(file: Path) -> tuple[int, int] | None:
     return found.st_size, found.st_mtime_ns
 
 
-def _start(job: Job, lab: Lab | None, **arguments: Any) -> "subprocess.Popen[bytes]":
+def _start(job: Job, lab: "Lab | None", **arguments: Any) -> "subprocess.Popen[bytes]":
     environment = dict(os.environ) | job.environment()
     command = job.command(os.environ)
     if lab is not None:

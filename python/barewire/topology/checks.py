@@ -3,8 +3,6 @@
 
 import re
 
-import networkx as nx
-
 from barewire.errors import WrongUse
 from barewire.topology.network import Network
 
@@ -24,6 +22,8 @@ def check(network: Network) -> None:
         switch_number(switch)
     for host in network.hosts:
         _check_host(network, host)
+    import networkx as nx
+
     reached = nx.node_connected_component(nx.Graph(network.graph), network.switches[0])
     rest = [name for name in (*network.switches, *network.hosts) if name not in reached]
     if rest:
@@ -45,6 +45,8 @@ def is_server(host: str) -> bool:
 
 def find_loop(network: Network) -> list[str]:
     """Return the nodes of a loop, the first again at the end; [] if there is none."""
+    import networkx as nx
+
     links: nx.MultiGraph[str] = nx.MultiGraph()
     links.add_edges_from((port.node, peer.node) for port, peer in network.peers.items() if port < peer)
     try:

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from statistics import median
-
-import networkx as nx
+from typing import TYPE_CHECKING
 
 from barewire.errors import WrongUse
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @dataclass(frozen=True, order=True)
@@ -68,6 +69,9 @@ class Network:
     @cached_property
     def graph(self) -> "nx.MultiDiGraph[str]":
         """Each direction of each link as an edge, whose key is its sending port."""
+        # Here, not above: it takes 0.2 s, and a lab without switches, so most of `barewire run`, has no graph.
+        import networkx as nx
+
         graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
         graph.add_nodes_from((*self.switches, *self.hosts))
         for port, peer in self.peers.items():
@@ -82,6 +86,8 @@ class Network:
     @cached_property
     def usual_rate_bit_s(self) -> float:
         """What a direction without a known rate counts as: the median of the known ones, 1 Gb/s where none is known."""
+        from statistics import median
+
         return float(median(self.rates_bit_s.values())) if self.rates_bit_s else 1e9
 
     def rate_byte_s(self, port: Port) -> float:
@@ -99,6 +105,8 @@ def shortest_paths(network: Network, source: str, destination: str) -> list[Path
 
     They come in the order of their nodes' and ports' numbers, in every run, so `the first path` means something.
     """
+    import networkx as nx
+
     switches = network.graph.subgraph([*network.switches, source, destination])
     known = source in switches and destination in switches and source != destination
     if not known or not nx.has_path(switches, source, destination):

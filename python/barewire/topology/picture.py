@@ -4,8 +4,6 @@
 from collections.abc import Mapping, Sequence
 from html import escape
 
-import networkx as nx
-
 from barewire.topology.checks import is_server
 from barewire.topology.network import Network, natural
 from barewire.topology.rate import format_rate
@@ -21,6 +19,8 @@ _STYLE = (
 
 def layers(network: Network) -> list[list[str]]:
     """Return the nodes from the bottom to the top: hosts, switches by distance from the nearest host, servers."""
+    import networkx as nx
+
     servers = [host for host in network.hosts if is_server(host)]
     hosts = [host for host in network.hosts if host not in servers]
     if not hosts:

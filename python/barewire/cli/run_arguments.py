@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The arguments of `barewire run`, read at once where they are plainly right; typer reads all others.
+
+typer and what it imports take longer than all else that comes before an MPI launcher. `run.py` stays the declaration:
+help, errors and unusual spellings are typer's, and a test holds the two together.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from barewire.models.naming import OWN_PROVIDER
+
+# Names the network's controller where --sdn does not.
+SDN_URL = "BAREWIRE_SDN"
+_COUNT = re.compile(r"[1-9][0-9]{0,8}")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What `barewire run` was asked for; the defaults are the command line's."""
+
+    program: tuple[str, ...]
+    ranks: int
+    fabric: str = OWN_PROVIDER
+    library: str | None = None
+    interface: str | None = None
+    link: str | None = None
+    wait: str | None = None
+    progress: str | None = None
+    lab: str | None = None
+    rate: str = "unshaped"
+    mtu: int = 1500
+    loss: str = "0"
+    offloads: bool = False
+    hosts: str | None = None
+    hostfile: Path | None = None
+    sdn: str | None = None
+    sdn_token: Path | None = None
+    explained: bool = False
+    dry: bool = False
+    as_json: bool = False
+
+
+_FLAGS = {"--explain": "explained", "--dry-run": "dry", "--json": "as_json"}
+_TEXTS = {
+    f"--{name}": name
+    for name in ("fabric", "library", "interface", "link", "wait", "progress", "lab", "rate", "loss", "hosts", "sdn")
+}
+_COUNTS = {"-n": "ranks", "--ranks": "ranks", "--mtu": "mtu"}
+_FILES = {"--hostfile": "hostfile", "--sdn-token": "sdn_token"}
+_SWITCHES = {"--offloads": "offloads"}
+OPTIONS = _FLAGS | _TEXTS | _COUNTS | _FILES | _SWITCHES
+
+
+def parse(arguments: Sequence[str]) -> Request | None:
+    """Return what the arguments after `run` ask for; None if they are for typer to read or to refuse."""
+    values: dict[str, Any] = {}
+    rest = list(arguments)
+    while rest and rest[0].startswith("-"):
+        name = rest.pop(0)
+        if name == "--":
+            break
+        if name in _FLAGS:
+            values[_FLAGS[name]] = True
+            continue
+        name, has_value, text = name.partition("=")
+        if not has_value:
+            if not rest:
+                return None
+            text = rest.pop(0)
+        value = _value(name, text)
+        if value is None or (has_value and not name.startswith("--")):
+            return None
+        values[OPTIONS[name]] = value
+    if not rest or "ranks" not in values:
+        return None
+    return Request(tuple(rest), **values)
+
+
+def _value(name: str, text: str) -> str | int | bool | Path | None:
+    if not text or text.startswith("-"):
+        return None
+    if name in _TEXTS:
+        return text
+    if name in _FILES:
+        return Path(text)
+    if name in _COUNTS and _COUNT.fullmatch(text):
+        return int(text)
+    return text == "on" if name in _SWITCHES and text in ("on", "off") else None
