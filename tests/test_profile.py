@@ -45,7 +45,7 @@ def calls(document: dict[str, Any]) -> dict[str, tuple[int, int]]:
     return found
 
 
-@pytest.mark.parametrize("name", THREE)
+@pytest.mark.parametrize("name", ["mpich-5", *(pytest.param(name, marks=pytest.mark.matrix) for name in THREE[:2])])
 def test_calls_are_counted_once_with_their_sizes_and_waits(name: str, tmp_path: Path) -> None:
     """The program's own numbers: 50 messages of 1 KiB, 50 exchanges of 16 B, and a rank that is 0.1 s late."""
     done, document = profiled(tmp_path, *HERE, "--", program(name, "profiled"), "requests")

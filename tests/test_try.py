@@ -9,7 +9,6 @@ import pytest
 from conftest import barewire, jobs_left_over
 from mpi_libraries import library, needs, program
 
-
 pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
 
 ONCE = ("--launches", "1", "--json")

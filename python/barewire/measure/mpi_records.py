@@ -32,8 +32,8 @@ _KNOWN = {"record", "variant", "quantity", "unit", "message_bytes", "pairs", "ra
 def read_mpi_records(path: Path, launch: int, subject: str) -> LaunchRecords:
     """Read one launch's file; MeasurementFailed for a file of another schema.
 
-    Of several measurements in one launch, `start` is the first one's and `end` the last one's, if all have theirs; a job
-    that is no measurement of MPI has an end alone.
+    Of several measurements in one launch, `start` is the first one's and `end` the last one's, if all have theirs; a
+    job that is no measurement of MPI has an end alone.
     `block` counts a rank's values of one point and phase: what ranks did at once has the same number.
     """
     starts: list[dict[str, Any]] = []
