@@ -11,7 +11,7 @@ import pytest
 from synthetic_mpi import sample_record, subject
 from typer.testing import CliRunner
 
-from barewire.cli import app
+from barewire.cli.commands import app
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.measure.mpi import MpiSite
 from barewire.measure.patterns import PATTERNS, SIZES_FULL, TESTBEDS, Pattern, parse_patterns, parse_testbeds

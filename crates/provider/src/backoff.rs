@@ -5,6 +5,7 @@
 //! thread finds out by itself whether others compete for its core: if it was preempted, it sleeps soon for a while, so that
 //! they run while it waits and it is due when its message comes.
 
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 /// Polls in vain between two looks at the clock, or between two yields.
@@ -59,6 +60,8 @@ struct Watch {
     polls: u32,
     /// When the window began, and what had been used until then.
     began: Option<(Instant, Usage)>,
+    /// Whose it is: a program's threads may take turns with polling, and each has a core and a usage of its own.
+    thread: Option<ThreadId>,
     /// Of the window, what it slept.
     slept: Duration,
     contended_until: Option<Instant>,
@@ -161,8 +164,9 @@ impl Backoff {
 impl Watch {
     fn look(&mut self, now: Instant, usage: impl Fn() -> Usage) {
         self.contended_until = self.contended_until.filter(|until| now < *until);
-        let Some((began, before)) = self.began else {
-            self.began = Some((now, usage()));
+        let thread = thread::current().id();
+        let (Some((began, before)), true) = (self.began, self.thread == Some(thread)) else {
+            *self = Self { began: Some((now, usage())), thread: Some(thread), ..Self::default() };
             return;
         };
         let time = now.duration_since(began);
@@ -171,7 +175,7 @@ impl Watch {
         }
         let usage = usage();
         let off_core = time.saturating_sub(usage.cpu.saturating_sub(before.cpu) + self.slept);
-        if usage.preemptions - before.preemptions >= PREEMPTIONS && off_core * OFF_CORE_PART > time {
+        if usage.preemptions.saturating_sub(before.preemptions) >= PREEMPTIONS && off_core * OFF_CORE_PART > time {
             self.contended_until = Some(now + CONTENDED_FOR);
         }
         (self.began, self.slept) = (Some((now, usage)), Duration::ZERO);
@@ -270,6 +274,23 @@ mod tests {
         let mut watch = Watch { contended_until: Some(start + CONTENDED_FOR), ..Watch::default() };
         watch.look(start + CONTENDED_FOR, Usage::default);
         assert_eq!(watch.contended_until, None);
+    }
+
+    #[test]
+    fn threads_that_take_turns_are_not_taken_for_one() {
+        let start = Instant::now();
+        let mut watch = Watch::default();
+        let preempted = |preemptions| move || Usage { cpu: Duration::ZERO, preemptions };
+        watch.look(start, preempted(100));
+        thread::scope(|scope| {
+            scope.spawn(|| watch.look(start + 2 * WINDOW, preempted(1000)));
+        });
+        assert_eq!(watch.contended_until, None);
+        watch.look(start + 4 * WINDOW, preempted(100));
+        watch.look(start + 6 * WINDOW, preempted(90));
+        assert_eq!(watch.contended_until, None);
+        watch.look(start + 8 * WINDOW, preempted(100));
+        assert!(watch.contended_until.is_some());
     }
 
     #[test]

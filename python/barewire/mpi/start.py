@@ -88,7 +88,7 @@ def run_watched(job: Job, lab: "Lab | None", said: IO[str], records: Path, patie
     return code if code >= 0 else _SIGNALLED - code
 
 
-def run_limited(job: Job, lab: Lab | None, limit_s: float | None, **streams: Any) -> int | None:
+def run_limited(job: Job, lab: "Lab | None", limit_s: float | None, **streams: Any) -> int | None:
     """Run a job to its end and return its exit code as `run` does; None if it was ended because it took longer.
 
     Then, and if this is interrupted, all of its processes on this machine are ended: known by a mark that they have
