@@ -40,6 +40,7 @@ def short_lammps() -> Application:
     return replace(lammps, command="lmp -in lj.in -v n 4 -v steps 1000 -log none")
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("lab_allowed")
 def test_a_program_is_launched_over_both_fabrics_and_its_result_agrees_with_one_rank(tmp_path: Path) -> None:
     lammps = short_lammps()

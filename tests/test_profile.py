@@ -83,7 +83,7 @@ def fortran(name: str, source: str, folder: Path) -> str:
     [
         ("openmpi", "with_mpif"),
         pytest.param("openmpi", "with_f08", marks=pytest.mark.matrix),
-        ("mpich", "with_f08"),
+        pytest.param("mpich", "with_f08", marks=pytest.mark.matrix),
         pytest.param("mpich", "with_mpif", marks=pytest.mark.matrix),
     ],
 )
@@ -136,7 +136,7 @@ def test_spawned_processes_are_a_world_of_their_own(name: str, tmp_path: Path) -
     ("name", "mode"),
     [
         ("mpich-5", "killed"),
-        ("openmpi", "aborts"),
+        ("mpich-5", "aborts"),
         *(
             pytest.param(name, mode, marks=pytest.mark.matrix)
             for name in THREE
