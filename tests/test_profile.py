@@ -136,7 +136,6 @@ def test_spawned_processes_are_a_world_of_their_own(name: str, tmp_path: Path) -
     ("name", "mode"),
     [
         ("mpich-5", "killed"),
-        ("mpich-5", "aborts"),
         *(
             pytest.param(name, mode, marks=pytest.mark.matrix)
             for name in THREE
