@@ -98,6 +98,12 @@ impl Peer {
         }
     }
 
+    /// Nothing more is said to it. What was posted for it stays, to be told of when its channel ends.
+    pub fn forget_answers(&mut self) {
+        self.outgoing[USUAL].clear();
+        self.outgoing[BACKGROUND].clear();
+    }
+
     /// Its channel is no more, with which perhaps something was lost.
     pub fn disconnected(&mut self, lost: Option<Ending>) {
         let lost = self.lost.or(lost);

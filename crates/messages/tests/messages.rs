@@ -10,7 +10,7 @@ use barewire_link::Faults;
 use barewire_llc::ConnectionConfig;
 use barewire_messages::{
     Completion, Config, Envelope, Failure, Label, Operation, Outcome, Part, Pattern, PostError, Reaches,
-    ReceiveOptions, Received, SendOptions, Wanted,
+    ReceiveOptions, Received, Removal, SendOptions, Wanted,
 };
 use common::*;
 
@@ -553,6 +553,27 @@ fn peers_that_are_not_there_do_not_stop_the_others() {
         send(&mut pair, 0, to, tagged(1), &message, options(2, Reaches::Receive));
         assert_eq!(completion(&mut pair, 0), sent(2));
         assert!(memory == message);
+    }
+}
+
+/// Proves that what waits for room is told of, each once, when its peer is removed; and that there is room again then.
+#[test]
+fn what_waits_in_the_queue_of_a_removed_peer_fails() {
+    const SENDS: usize = 20;
+    for (way, mut pair) in both(Config { sends: SENDS, ..Config::default() }) {
+        let address = Address { sap: sap(0x40), ..pair[1].address() };
+        for round in 0..3 {
+            let nobody = pair[0].peer(address);
+            let mut posted = 0;
+            while pair[0].send_copy(nobody, tagged(1), b"hello?", options(posted, Reaches::Receive)).is_ok() {
+                posted += 1;
+            }
+            assert!(posted as usize >= SENDS, "{way} {round}: {posted}");
+            pair[0].remove_peer(nobody, Removal::AtOnce).unwrap();
+            let mut failed: Vec<u64> = (0..posted).map(|_| completion(&mut pair, 0).context).collect();
+            failed.sort_unstable();
+            assert_eq!(failed, (0..posted).collect::<Vec<_>>(), "{way} {round}");
+        }
     }
 }
 

@@ -40,7 +40,7 @@ impl Sink for State {
         }
         self.begin(peer, piece).unwrap_or_else(|_| {
             self.peers.at(peer).is_broken = true;
-            self.peers.at(peer).outgoing = Default::default();
+            self.peers.at(peer).forget_answers();
             self.broken.push(peer);
             true
         })

@@ -34,7 +34,7 @@ impl State {
     }
 
     /// What waited to be handed on, and what was completed before all of it was.
-    fn fail_queued(&mut self, id: PeerId, ending: Ending) {
+    pub(super) fn fail_queued(&mut self, id: PeerId, ending: Ending) {
         let queue = std::mem::take(&mut self.peers.at(id).outgoing[QUEUED]);
         let mut has_lost =
             self.sends.keys_where(|send| send.peer == id && send.is_completed).into_iter().next().is_some();

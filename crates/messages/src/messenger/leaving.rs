@@ -34,7 +34,7 @@ impl<L: Link> Messenger<L> {
             && let Some(channel) = self.state.peers.at(peer).channel
         {
             let entry = self.state.peers.at(peer);
-            entry.outgoing = Default::default();
+            entry.forget_answers();
             // Nothing of it is looked at any more.
             entry.is_broken = true;
             self.endpoint.abort(channel, barewire_endpoint::Ending::Closed);
@@ -70,6 +70,7 @@ impl State {
 
     /// Its channel has ended, or there never was one.
     fn remove(&mut self, peer: PeerId) {
+        self.fail_queued(peer, barewire_endpoint::Ending::Closed);
         self.fail_receives(peer, barewire_endpoint::Ending::Closed);
         for key in self.held.keys_where(|held| held.envelope.source == peer) {
             self.lose(key, barewire_endpoint::Ending::Closed);
