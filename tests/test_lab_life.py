@@ -222,7 +222,13 @@ def test_the_command_line_makes_uses_and_ends_a_lab() -> None:
     made = json.loads(cli("up", "--rate", "1gbit", "--mtu", "9000", "--json"))
     try:
         assert made["status"] == "running" and made["persistent"]
-        assert made["link"] == {"rate_bit_s": 10**9, "mtu": 9000, "offloads": False, "loss": 0.0}
+        assert made["link"] == {
+            "rate_bit_s": 10**9,
+            "mtu": 9000,
+            "offloads": False,
+            "loss": 0.0,
+            "receive_on": "sender",
+        }
         assert made["id"] in cli("list")
         executed = execute("--lab", made["id"], "h2", "--", "sh", "-c", "hostname; exit 9")
         assert (executed.stdout, executed.returncode) == ("h2\n", 9)

@@ -219,6 +219,18 @@ def test_a_link_loses_the_share_of_frames_that_was_asked_for(rate_bit_s: int | N
                 assert abs(int(counter.communicate(timeout=10)[0]) - 3200) < 152
 
 
+def test_frames_are_received_on_the_receivers_core_if_asked_and_only_root_may_ask() -> None:
+    steered = LinkSpec(receive_on="receiver")
+    if os.geteuid() != 0:
+        with pytest.raises(MachineCannot, match="run as root"):
+            Lab.up("pair", steered)
+        return
+    with stand_up("pair", steered) as lab:
+        for host in lab.hosts:
+            (mask,) = output(lab, host.name, ["cat", "/sys/class/net/eth0/queues/rx-0/rps_cpus"]).split()
+            assert int(mask.replace(",", ""), 16) == sum(1 << cpu for cpu in host.cpus)
+
+
 @pytest.mark.parametrize("offloads", [False, True])
 def test_offloads_are_as_asked_for_at_every_end(offloads: bool) -> None:
     program = (

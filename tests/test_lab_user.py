@@ -13,7 +13,8 @@ NOBODY = 65534
 # All that a user namespace could make different; the rest is pure Python and was tested already.
 SELECTED = (
     "find_each_other and pair or not_ip and pair or mtu and 65535 or offloads or rate_of_a_wire and 200000000 "
-    "or was_down or signal_to_the_handle or keeper_was_killed or process_that_made_it or leaves_no_process "
+    "or receivers_core or was_down or signal_to_the_handle or keeper_was_killed or process_that_made_it "
+    "or leaves_no_process "
     "or interrupt_at_any_moment and 90 or command_line_makes or persistent "
     "or four_hosts_find_each_other or name_needs_no_option or launcher_in_one_host "
     "or fat_tree_stands or only_where_flows_lead or that_is_pulled or without_a_controller_learn"

@@ -59,6 +59,11 @@ def test_links_that_cannot_be_are_refused(bad: dict[str, Any]) -> None:
         LinkSpec(**bad)
 
 
+def test_who_receives_is_the_sender_or_the_receiver() -> None:
+    with pytest.raises(WrongUse, match="there are: sender, receiver"):
+        LinkSpec(receive_on="h1")
+
+
 def test_loss_is_a_percentage_and_goes_without_offloads() -> None:
     assert [parse_loss(text) for text in ("0", "0.1%", "1 %", "100%")] == [0, 0.001, 0.01, 1]
     for text in ("0.1", "", "-1%", "1e3%"):

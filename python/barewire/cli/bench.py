@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from barewire.cli.lab import OnOff
+from barewire.cli import links
 from barewire.cli.measuring import (
     EFFORT,
     LAB,
@@ -34,7 +34,7 @@ from barewire.cli.measuring import (
 )
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
-from barewire.lab import Lab, LinkSpec, parse_loss, parse_rate, parse_topology
+from barewire.lab import Lab, LinkSpec, parse_rate, parse_topology
 from barewire.measure import LabSite, Plan, RemoteSite, Site, measure, parse_processes, parse_subjects, parse_tests
 from barewire.measure.brokers import brokers_in
 from barewire.measure.launch import Effort
@@ -72,15 +72,14 @@ def bench(
         str | None,
         typer.Option(help="processes that measure at once, on each side: 1,2,4,8; each number by itself"),
     ] = None,
-    cache: Annotated[OnOff, typer.Option(help="off: walk a buffer larger than the cache")] = OnOff.on,
+    cache: Annotated[links.OnOff, typer.Option(help="off: walk a buffer larger than the cache")] = links.OnOff.on,
     walk_bytes: Annotated[int | None, typer.Option(min=1, help="size of that buffer")] = None,
     lab: Annotated[str, typer.Option(help="pair or star:N", rich_help_panel=LAB)] = "pair",
-    rate: Annotated[str, typer.Option(help="each link's rate, such as 1gbit; or unshaped")] = "unshaped",
-    mtu: Annotated[int, typer.Option(help="each link's MTU in bytes")] = 1500,
-    offloads: Annotated[OnOff, typer.Option(help="offloads of the lab's links", rich_help_panel=LAB)] = OnOff.off,
-    loss: Annotated[
-        str, typer.Option(help="share of each host's frames lost on their way, such as 0.1%", rich_help_panel=LAB)
-    ] = "0",
+    rate: links.Rate = "unshaped",
+    mtu: links.Mtu = 1500,
+    offloads: links.Offloads = links.OnOff.off,
+    loss: links.Loss = "0",
+    receive_on: links.ReceiveOn = links.CoreOf.sender,
     broker: Annotated[
         bool,
         typer.Option(
@@ -119,7 +118,7 @@ def bench(
         seed=secrets.randbits(32) if seed is None else seed,
         pairs=pairs,
         processes=None if processes is None else parse_processes(processes),
-        cache=cache is OnOff.on,
+        cache=cache is links.OnOff.on,
         walk_bytes=walk_bytes,
         tuned=tuple(_parse_tuned(text) for text in tuned or []),
         effort=Effort(samples, seconds, warmup, blocks),
@@ -127,7 +126,7 @@ def bench(
     )
     place: AbstractContextManager[tuple[Site, dict[str, Any] | None]]
     if hosts is None:
-        place = in_lab(lab, LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss)), broker)
+        place = in_lab(lab, links.read(rate, mtu, offloads, loss, receive_on), broker)
     else:
         if broker:
             raise WrongUse("--broker starts brokers in a lab's hosts: leave it out with --hosts")

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from barewire.cli import links
 from barewire.cli.bench import in_lab
-from barewire.cli.lab import OnOff
 from barewire.cli.measuring import (
     LAB,
     AsJson,
@@ -35,7 +35,7 @@ from barewire.cli.measuring import (
 )
 from barewire.cli.progress import progress_bar
 from barewire.errors import MachineCannot, WrongUse
-from barewire.lab import LinkSpec, parse_loss, parse_rate
+from barewire.lab import parse_rate
 from barewire.measure import LabSite, Plan, RemoteSite, Site
 from barewire.measure.budget import SUBJECTS, TEST, BudgetCampaign, measure_budget, possible
 from barewire.measure.launch import Effort
@@ -61,12 +61,11 @@ def budget(
         str | None, typer.Option(help="MPI libraries by name or folder, or none; all that are installed unless given")
     ] = None,
     lab: Annotated[str, typer.Option(help="pair or star:N", rich_help_panel=LAB)] = "pair",
-    rate: Annotated[str, typer.Option(help="each link's rate, such as 1gbit; or unshaped")] = "unshaped",
-    mtu: Annotated[int, typer.Option(help="each link's MTU in bytes")] = 1500,
-    offloads: Annotated[OnOff, typer.Option(help="offloads of the lab's links", rich_help_panel=LAB)] = OnOff.off,
-    loss: Annotated[
-        str, typer.Option(help="share of each host's frames that are lost, such as 0.1%", rich_help_panel=LAB)
-    ] = "0",
+    rate: links.Rate = "unshaped",
+    mtu: links.Mtu = 1500,
+    offloads: links.Offloads = links.OnOff.off,
+    loss: links.Loss = "0",
+    receive_on: links.ReceiveOn = links.CoreOf.sender,
     hosts: TwoHosts = None,
     interface: RawInterface = None,
     remote_shell: RemoteShell = None,
@@ -98,7 +97,7 @@ def budget(
     directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-budget"
     place: AbstractContextManager[tuple[Site, dict[str, Any] | None]]
     if hosts is None:
-        place = in_lab(lab, LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss)), broker=False)
+        place = in_lab(lab, links.read(rate, mtu, offloads, loss, receive_on), broker=False)
     else:
         remote = RemoteSite.parse(hosts, interface, remote_shell, port=port, rate_bit_s=parse_rate(rate), mtu=mtu)
         place = nullcontext((remote, None))

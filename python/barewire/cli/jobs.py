@@ -11,18 +11,17 @@ from typing import Annotated
 
 import typer
 
-from barewire.cli.lab import OnOff
-from barewire.cli.labs import LAB_HELP, LabChoice, choose_lab
+from barewire.cli.labs import LAB_HELP, LabChoice, lab_if_asked
+from barewire.cli.links import IN_A_LAB
 from barewire.cli.places import places_of
 from barewire.errors import WrongUse
-from barewire.lab import Lab, LinkSpec, parse_loss, parse_rate
+from barewire.lab import Lab, LinkSpec
 from barewire.mpi.fabrics import Wishes
 from barewire.mpi.job import Job
 from barewire.mpi.libraries import Library, find_library, library_of_program
 from barewire.mpi.placement import Place, spread
 from barewire.mpi.prepare import prepare
 
-_LAB = "In a lab"
 _HOSTS = "On real hosts"
 PATH = "The path"
 
@@ -34,16 +33,11 @@ LibraryName = Annotated[
 Interface = Annotated[
     str | None, typer.Option(help="Ethernet interface; unless given the first that is up", rich_help_panel=PATH)
 ]
-LabName = Annotated[str | None, typer.Option(help=LAB_HELP, rich_help_panel=_LAB)]
-Rate = Annotated[str, typer.Option(help="each link's rate, such as 1gbit", rich_help_panel=_LAB)]
-Mtu = Annotated[int, typer.Option(help="each link's MTU in bytes", rich_help_panel=_LAB)]
-Loss = Annotated[str, typer.Option(help="share of frames that are lost, such as 0.1%", rich_help_panel=_LAB)]
-Offloads = Annotated[OnOff, typer.Option(help="offloads of the links", rich_help_panel=_LAB)]
+LabName = Annotated[str | None, typer.Option(help=LAB_HELP, rich_help_panel=IN_A_LAB)]
 Hosts = Annotated[str | None, typer.Option(help="a,b or a:4,b:4; also of a lab; else this one", rich_help_panel=_HOSTS)]
 Hostfile = Annotated[Path | None, typer.Option(help="a file with lines a, a:4 or a slots=4", rich_help_panel=_HOSTS)]
 Limit = Annotated[float | None, typer.Option(help="seconds after which a launch is ended, with all its processes")]
 Directory = Annotated[Path | None, typer.Option("--output", "-o", help="the results' directory; runs/… unless given")]
-UNSHAPED = "unshaped"
 
 
 @dataclass(frozen=True)
@@ -94,22 +88,11 @@ def asked_for(program: list[str], library: str | None, where: Where, ranks: int 
     return Asked(tuple(command), used, chosen is not None, tuple(spread(count, where.places)), where)
 
 
-def where_of(
-    lab: str | None,
-    rate: str,
-    mtu: int,
-    loss: str,
-    offloads: OnOff,
-    hosts: str | None,
-    hostfile: Path | None,
-) -> Where:
+def where_of(lab: str | None, links: LinkSpec, hosts: str | None, hostfile: Path | None) -> Where:
     """Read the options that say where; WrongUse if they do not fit together."""
-    if lab is None and (rate, mtu, loss, offloads) != (UNSHAPED, 1500, "0", OnOff.off):
-        raise WrongUse("--rate, --mtu, --loss and --offloads are of a lab's links: give --lab, too")
     if hosts is not None and hostfile is not None:
         raise WrongUse("--hosts and --hostfile both say where: give one of them")
-    links = LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss))
-    chosen = None if lab is None else choose_lab(lab, links)
+    chosen = lab_if_asked(lab, links)
     return Where(tuple(places_of(hosts, hostfile, None if chosen is None else chosen.topology)), chosen)
 
 

@@ -12,10 +12,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from barewire.cli import links
 from barewire.cli.drawing import drawn_network, save_picture, table
 from barewire.cli.labs import choose_lab
 from barewire.errors import MeasurementFailed, WrongUse
-from barewire.lab import Lab, LinkSpec, format_rate, parse_loss, parse_rate, parse_topology
+from barewire.lab import Lab, LinkSpec, format_rate, parse_topology
 from barewire.lab.state import load
 from barewire.topology import to_json, with_rate
 from barewire.topology.picture import counted
@@ -30,13 +31,6 @@ _LabId = Annotated[str | None, typer.Option("--lab", help="The lab's id; needed 
 _HostName = Annotated[str, typer.Argument(metavar="HOST", help="A host's name, such as h1.")]
 
 
-class OnOff(StrEnum):
-    """A switch with two words."""
-
-    on = "on"
-    off = "off"
-
-
 class UpDown(StrEnum):
     """What a link or a switch can be."""
 
@@ -49,10 +43,11 @@ def up(
     topology: Annotated[
         str, typer.Option(help="pair; star:N for N hosts on one switch; fat-tree:K or FILE.toml.")
     ] = "pair",
-    rate: Annotated[str, typer.Option(help="Each link's rate, such as 100mbit or 1gbit; or unshaped.")] = "unshaped",
-    mtu: Annotated[int, typer.Option(help="Each link's MTU in bytes, 68 to 65535.")] = 1500,
-    offloads: Annotated[OnOff, typer.Option(help="Segmentation, checksum and receive offloads.")] = OnOff.off,
-    loss: Annotated[str, typer.Option(help="Share of each host's frames lost on their way, such as 0.1%.")] = "0",
+    rate: links.Rate = "unshaped",
+    mtu: links.Mtu = 1500,
+    offloads: links.Offloads = links.OnOff.off,
+    loss: links.Loss = "0",
+    receive_on: links.ReceiveOn = links.CoreOf.sender,
     standalone: Annotated[
         bool, typer.Option(help="Switches learn by themselves, without a controller; not in loops.")
     ] = False,
@@ -62,7 +57,7 @@ def up(
     as_json: _Json = False,
 ) -> None:
     """Make a lab that stays until `barewire lab down`."""
-    link = LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss))
+    link = links.read(rate, mtu, offloads, loss, receive_on)
     shape = parse_topology(topology)
     if shape.network is None and (standalone or static_neighbours):
         raise WrongUse(f"--standalone and --static-neighbours are for networks of switches; {topology} is none")
@@ -217,8 +212,9 @@ def lab_document(lab: Lab) -> dict[str, Any]:
 
 
 def _describe(link: LinkSpec) -> str:
-    loss = f", loss {100 * link.loss:g} %" if link.loss else ""
-    return f"{format_rate(link.rate_bit_s)}, MTU {link.mtu}, offloads {'on' if link.offloads else 'off'}{loss}"
+    more = f", loss {100 * link.loss:g} %" if link.loss else ""
+    more += f", received on the {link.receive_on}'s core" if link.receive_on != LinkSpec.receive_on else ""
+    return f"{format_rate(link.rate_bit_s)}, MTU {link.mtu}, offloads {'on' if link.offloads else 'off'}{more}"
 
 
 def _chosen_lab(lab_id: str | None) -> Lab:

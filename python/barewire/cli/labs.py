@@ -13,6 +13,7 @@ from barewire.lab.spec import topology_of
 LAB_HELP = "pair, star:N or FILE.toml for this run alone, or the id of a lab that stands"
 _ID = re.compile(r"[0-9a-f]{8}")
 _ANY_LINK = LinkSpec()
+_LINK_OPTIONS = "--rate, --mtu, --loss, --offloads and --receive-on"
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,16 @@ def choose_lab(text: str, link: LinkSpec = _ANY_LINK) -> LabChoice:
     if lab.status != "running":
         raise WrongUse(f"lab {text} is {lab.status}; `barewire lab list` shows those that run")
     if link != _ANY_LINK:
-        raise WrongUse(f"lab {text} stands, with links of its own: leave out --rate, --mtu, --loss and --offloads")
+        raise WrongUse(f"lab {text} stands, with links of its own: leave out {_LINK_OPTIONS}")
     network = lab.network
     topology = parse_topology(lab.topology) if network is None else topology_of(network, lab.topology)
     return LabChoice(topology, lab.link, lab)
+
+
+def lab_if_asked(text: str | None, link: LinkSpec) -> LabChoice | None:
+    """Read `--lab` where it may be missing; links of no lab are refused."""
+    if text is not None:
+        return choose_lab(text, link)
+    if link != _ANY_LINK:
+        raise WrongUse(f"{_LINK_OPTIONS} are of a lab's links: give --lab, too")
+    return None

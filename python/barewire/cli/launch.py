@@ -53,17 +53,17 @@ def launch(request: Request) -> int:
 
 
 def _lab(request: Request) -> "LabChoice | None":
-    links = (request.rate, request.mtu, request.loss, request.offloads)
-    if request.lab is None and links == (Request.rate, Request.mtu, Request.loss, Request.offloads):
+    links = (request.rate, request.mtu, request.loss, request.offloads, request.receive_on)
+    unsaid = (Request.rate, Request.mtu, Request.loss, Request.offloads, Request.receive_on)
+    if request.lab is None and links == unsaid:
         return None
-    from barewire.cli.labs import choose_lab
+    from barewire.cli.labs import lab_if_asked
     from barewire.lab import LinkSpec, parse_loss, parse_rate
 
-    if request.lab is None:
-        raise WrongUse("--rate, --mtu, --loss and --offloads are of a lab's links: give --lab, too")
-    return choose_lab(
-        request.lab, LinkSpec(parse_rate(request.rate), request.mtu, request.offloads, parse_loss(request.loss))
+    link = LinkSpec(
+        parse_rate(request.rate), request.mtu, request.offloads, parse_loss(request.loss), request.receive_on
     )
+    return lab_if_asked(request.lab, link)
 
 
 def _controller(request: Request) -> "Client | None":

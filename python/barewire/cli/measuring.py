@@ -60,6 +60,7 @@ def lab_facts(lab: Lab) -> dict[str, Any]:
         "mtu": lab.link.mtu,
         "offloads": lab.link.offloads,
         "loss": lab.link.loss,
+        "receive_on": lab.link.receive_on,
         "notes": lab.notes,
     }
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from barewire.cli.lab import OnOff
+from barewire.cli import links
 from barewire.cli.labs import LAB_HELP, LabChoice, choose_lab
 from barewire.cli.measuring import (
     EFFORT,
@@ -32,7 +32,7 @@ from barewire.cli.measuring import (
 from barewire.cli.places import places_of
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
-from barewire.lab import LinkSpec, parse_loss, parse_rate
+from barewire.lab import LinkSpec
 from barewire.measure.mpi import MpiCampaign, MpiPlan, MpiSite, measure_mpi
 from barewire.measure.mpi_subjects import Choice, parse_libraries, subjects_of, without
 from barewire.measure.programs import expand_sizes
@@ -98,12 +98,11 @@ def mpi(
     lab: Annotated[
         str | None, typer.Option(help=f"{LAB_HELP}; pair unless --on is given", rich_help_panel=_LAB)
     ] = None,
-    rate: Annotated[
-        str, typer.Option(help="each link's rate, such as 1gbit; of real links for the limit alone")
-    ] = "unshaped",
-    mtu: Annotated[int, typer.Option(help="each link's MTU in bytes")] = 1500,
-    loss: Annotated[str, typer.Option(help="share of frames that are lost, such as 0.1%", rich_help_panel=_LAB)] = "0",
-    offloads: Annotated[OnOff, typer.Option(help="offloads of the links", rich_help_panel=_LAB)] = OnOff.off,
+    rate: links.Rate = "unshaped",
+    mtu: links.Mtu = 1500,
+    loss: links.Loss = "0",
+    offloads: links.Offloads = links.OnOff.off,
+    receive_on: links.ReceiveOn = links.CoreOf.sender,
     on: Annotated[
         str | None,
         typer.Option(
@@ -157,7 +156,7 @@ def mpi(
         links=_optional(link),
         interface=interface,
     )
-    where = _where(lab, on, LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss)))
+    where = _where(lab, on, links.read(rate, mtu, offloads, loss, receive_on))
     plan, programs, warnings = _built(plan_of_options, choice, where)
     directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{'-'.join(plan.tests)}"
     for told in [*warnings, *where.notes(directory)]:
@@ -206,8 +205,9 @@ def _where(lab: str | None, on: str | None, link: LinkSpec) -> _Where:
         return _Where(tuple(places_of(None, None, chosen.topology)), chosen.link, chosen)
     if lab is not None:
         raise WrongUse("--lab makes hosts and --on names real ones: give one of them")
-    if link.loss or link.offloads:
-        raise WrongUse("--loss and --offloads are of a lab's links: leave them out with --on")
+    # What a real link's rate and MTU are is told for the limit beside the measurements.
+    if link != LinkSpec(link.rate_bit_s, link.mtu):
+        raise WrongUse("--loss, --offloads and --receive-on are of a lab's links: leave them out with --on")
     if on == SLURM:
         if "SLURM_JOB_ID" not in os.environ or shutil.which("srun") is None:
             raise WrongUse("--on slurm is for jobs: run this inside an allocation (sbatch, salloc), where srun is")

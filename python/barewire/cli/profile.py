@@ -11,8 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from barewire.cli import jobs
-from barewire.cli.lab import OnOff
+from barewire.cli import jobs, links
 from barewire.errors import MeasurementFailed
 from barewire.mpi.fabrics import FABRICS, PROVIDER, Wishes
 from barewire.mpi.profiler import build_profiler, with_profiler
@@ -34,10 +33,11 @@ def profile(
     library: jobs.LibraryName = None,
     interface: jobs.Interface = None,
     lab: jobs.LabName = None,
-    rate: jobs.Rate = jobs.UNSHAPED,
-    mtu: jobs.Mtu = 1500,
-    loss: jobs.Loss = "0",
-    offloads: jobs.Offloads = OnOff.off,
+    rate: links.Rate = "unshaped",
+    mtu: links.Mtu = 1500,
+    loss: links.Loss = "0",
+    offloads: links.Offloads = links.OnOff.off,
+    receive_on: links.ReceiveOn = links.CoreOf.sender,
     hosts: jobs.Hosts = None,
     hostfile: jobs.Hostfile = None,
     limit: jobs.Limit = None,
@@ -53,7 +53,7 @@ def profile(
     """
     jobs.check_limit(limit)
     wishes = Wishes(fabric, interface)
-    where = jobs.where_of(lab, rate, mtu, loss, offloads, hosts, hostfile)
+    where = jobs.where_of(lab, links.read(rate, mtu, offloads, loss, receive_on), hosts, hostfile)
     asked = jobs.asked_for(program, library, where, ranks)
     profiler = build_profiler(asked.library)
     with where.entered() as running:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from barewire.cli.lab import OnOff
+from barewire.cli import links
 from barewire.cli.labs import LAB_HELP
 from barewire.cli.launch import launch
 from barewire.cli.run_arguments import Request
@@ -43,10 +43,11 @@ def run(
         ),
     ] = None,
     lab: Annotated[str | None, typer.Option(help=LAB_HELP, rich_help_panel=_LAB)] = None,
-    rate: Annotated[str, typer.Option(help="each link's rate, such as 1gbit", rich_help_panel=_LAB)] = "unshaped",
-    mtu: Annotated[int, typer.Option(help="each link's MTU in bytes", rich_help_panel=_LAB)] = 1500,
-    loss: Annotated[str, typer.Option(help="share of frames that are lost, such as 0.1%", rich_help_panel=_LAB)] = "0",
-    offloads: Annotated[OnOff, typer.Option(help="offloads of the links", rich_help_panel=_LAB)] = OnOff.off,
+    rate: links.Rate = "unshaped",
+    mtu: links.Mtu = 1500,
+    loss: links.Loss = "0",
+    offloads: links.Offloads = links.OnOff.off,
+    receive_on: links.ReceiveOn = links.CoreOf.sender,
     hosts: Annotated[
         str | None, typer.Option(help="a,b or a:4,b:4; also of a lab; else this one", rich_help_panel=_HOSTS)
     ] = None,
@@ -80,7 +81,8 @@ def run(
         rate=rate,
         mtu=mtu,
         loss=loss,
-        offloads=offloads is OnOff.on,
+        offloads=offloads is links.OnOff.on,
+        receive_on=receive_on.value,
         hosts=hosts,
         hostfile=hostfile,
         sdn=sdn,

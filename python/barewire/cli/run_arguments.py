@@ -35,6 +35,7 @@ class Request:
     mtu: int = 1500
     loss: str = "0"
     offloads: bool = False
+    receive_on: str = "sender"
     hosts: str | None = None
     hostfile: Path | None = None
     sdn: str | None = None
@@ -48,7 +49,7 @@ _FLAGS = {"--explain": "explained", "--dry-run": "dry", "--json": "as_json"}
 _TEXTS = {
     f"--{name}": name
     for name in ("fabric", "library", "interface", "link", "wait", "progress", "lab", "rate", "loss", "hosts", "sdn")
-}
+} | {"--receive-on": "receive_on"}
 _COUNTS = {"-n": "ranks", "--ranks": "ranks", "--mtu": "mtu"}
 _FILES = {"--hostfile": "hostfile", "--sdn-token": "sdn_token"}
 _SWITCHES = {"--offloads": "offloads"}

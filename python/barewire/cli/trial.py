@@ -14,8 +14,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from barewire.cli import jobs
-from barewire.cli.lab import OnOff
+from barewire.cli import jobs, links
 from barewire.cli.measuring import EFFORT, Seed, lab_facts, parse_launches
 from barewire.cli.profile import REPORT_FILE, write_result
 from barewire.cli.progress import progress_bar
@@ -48,10 +47,11 @@ def trial(
     library: jobs.LibraryName = None,
     interface: jobs.Interface = None,
     lab: jobs.LabName = None,
-    rate: jobs.Rate = jobs.UNSHAPED,
-    mtu: jobs.Mtu = 1500,
-    loss: jobs.Loss = "0",
-    offloads: jobs.Offloads = OnOff.off,
+    rate: links.Rate = "unshaped",
+    mtu: links.Mtu = 1500,
+    loss: links.Loss = "0",
+    offloads: links.Offloads = links.OnOff.off,
+    receive_on: links.ReceiveOn = links.CoreOf.sender,
     hosts: jobs.Hosts = None,
     hostfile: jobs.Hostfile = None,
     launches: Annotated[
@@ -86,7 +86,8 @@ def trial(
     wishes = {name: Wishes(name, interface) for name in (fabric, against)}
     plan = _plan(launches, precision, budget, limit, secrets.randbits(32) if seed is None else seed)
     nowhere = lab is None and hosts is None and hostfile is None
-    where = jobs.where_of("pair" if nowhere else lab, rate, mtu, loss, offloads, hosts, hostfile)
+    link = links.read(rate, mtu, offloads, loss, receive_on)
+    where = jobs.where_of("pair" if nowhere else lab, link, hosts, hostfile)
     asked = jobs.asked_for(program, library, where, ranks)
     profiler = build_profiler(asked.library) if profiled else None
     with where.entered() as running:

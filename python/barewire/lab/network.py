@@ -2,6 +2,7 @@
 # mypy: disable-error-code="no-untyped-call"
 """A plan's interfaces, told to the kernel by netlink; everything happens in the caller's own network namespace."""
 
+import errno
 import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -98,6 +99,8 @@ def configure_host(plan: Plan, host: HostPlan) -> None:
             broadcast = str(network.broadcast_address)
             netlink.addr("add", index=index, address=address, prefixlen=network.prefixlen, broadcast=broadcast)
             _finish(netlink, plan, interface, host.name)
+        if plan.link.receive_on == "receiver":
+            receive_on(host)
         if plan.static_neighbours:
             _add_neighbours(netlink, _index(netlink, HOST_INTERFACE), plan, host)
         for interface in addresses:
@@ -185,6 +188,18 @@ def active_offloads(interface: str) -> list[str]:
 def is_offload(feature: str) -> bool:
     """Tell whether a kernel feature name is an offload in the sense of a link's `offloads`."""
     return any(word in feature for word in _OFFLOAD_WORDS)
+
+
+def receive_on(host: HostPlan) -> None:
+    """Let a host's own cores do the kernel's work for each frame it receives; call in the host's namespace."""
+    interface = Path("/sys/class/net", HOST_INTERFACE)
+    mask = sum(1 << cpu for cpu in host.cpus)
+    words = [f"{mask >> 32 * number & 0xFFFF_FFFF:08x}" for number in reversed(range(mask.bit_length() // 32 + 1))]
+    with needs("receive packet steering for a lab's hosts", "run as root, on a kernel with CONFIG_RPS"):
+        if (interface / "address").read_text().strip() != host.mac:
+            raise FileNotFoundError(errno.ENOENT, "/sys is not the host's own")
+        for queue in interface.glob("queues/rx-*"):
+            (queue / "rps_cpus").write_text(",".join(words))
 
 
 def add_shaper(netlink: IPRoute, index: int, shaper: Shaper) -> None:

@@ -14,6 +14,8 @@ STAR_HOSTS_MIN, STAR_HOSTS_MAX = 2, 250
 # IPv4 needs 68 (RFC 791); a veth and a bridge carry at most 65535.
 MTU_BYTES_MIN, MTU_BYTES_MAX = 68, 65535
 
+RECEIVE_ON = ("sender", "receiver")
+
 TOPOLOGIES = f"pair, star:N with {STAR_HOSTS_MIN} ≤ N ≤ {STAR_HOSTS_MAX}, fat-tree:K with an even K, FILE.toml"
 _LOSS = re.compile(r"(\d+(?:\.\d+)?)\s*%|0")
 
@@ -23,12 +25,15 @@ class LinkSpec:
     """Every link of a lab: rate in bit/s of wire time (None is unshaped), MTU in bytes, offloads on or off.
 
     `loss` is the share, 0 to 1, of the frames that a host sends which the kernel drops at random on their way.
+    `receive_on` says whose core does the kernel's receiving work: `sender`, as veth does it by itself, or `receiver`,
+    as between real hosts.
     """
 
     rate_bit_s: int | None = None
     mtu: int = 1500
     offloads: bool = False
     loss: float = 0.0
+    receive_on: str = RECEIVE_ON[0]
 
     def __post_init__(self) -> None:
         """Refuse what no link can be."""
@@ -39,6 +44,8 @@ class LinkSpec:
             raise WrongUse(f"a loss of {self.loss:.0%} is outside 0 to 100%")
         if self.loss and self.offloads:
             raise WrongUse("with offloads a lost frame would be one of up to 64 KiB: use loss without offloads")
+        if self.receive_on not in RECEIVE_ON:
+            raise WrongUse(f"unknown core '{self.receive_on}' to receive on; there are: {', '.join(RECEIVE_ON)}")
 
 
 @dataclass(frozen=True)

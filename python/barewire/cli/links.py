@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""A lab's links as options of a command line."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from barewire.lab import LinkSpec, parse_loss, parse_rate
+
+IN_A_LAB = "In a lab"
+
+
+class OnOff(StrEnum):
+    """A switch with two words."""
+
+    on = "on"
+    off = "off"
+
+
+class CoreOf(StrEnum):
+    """Whose core."""
+
+    sender = "sender"
+    receiver = "receiver"
+
+
+Rate = Annotated[str, typer.Option(help="each link's rate, such as 1gbit; or unshaped", rich_help_panel=IN_A_LAB)]
+Mtu = Annotated[int, typer.Option(help="each link's MTU in bytes, 68 to 65535", rich_help_panel=IN_A_LAB)]
+Offloads = Annotated[
+    OnOff, typer.Option(help="segmentation, checksum and receive offloads of the links", rich_help_panel=IN_A_LAB)
+]
+Loss = Annotated[
+    str, typer.Option(help="share of each host's frames lost on their way, such as 0.1%", rich_help_panel=IN_A_LAB)
+]
+ReceiveOn = Annotated[
+    CoreOf,
+    typer.Option(
+        help="whose core does the kernel's work for a received frame; the receiver's, as on real hosts, needs root",
+        rich_help_panel=IN_A_LAB,
+    ),
+]
+
+
+def read(rate: str, mtu: int, offloads: OnOff, loss: str, receive_on: CoreOf) -> LinkSpec:
+    """Read these options; WrongUse for what no link can be."""
+    return LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss), receive_on.value)
