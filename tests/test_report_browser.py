@@ -70,9 +70,9 @@ def report(request, tmp_path_factory) -> Path:
     return write_report(directory)
 
 
-@pytest.fixture(params=list(WIDTHS))
+@pytest.fixture(scope="module", params=list(WIDTHS))
 def page(request, browser, report):
-    """The browser showing the report at one width, its log emptied before."""
+    """The browser showing the report at one width, its log emptied before; the tests of one page share it."""
     show(browser, report, request.param)
     return browser
 
@@ -89,16 +89,6 @@ def show(browser, report: Path, device: str) -> None:
 def fits(browser) -> bool:
     """Whether the page does not scroll sideways."""
     return browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
-
-
-def test_the_browser_has_nothing_to_complain_about(page):
-    assert page.get_log("browser") == []
-
-
-def test_the_check_for_complaints_sees_an_error(browser, tmp_path):
-    (tmp_path / "bad.html").write_text("<title>bad</title><link rel=icon href='data:,'><script>absent()</script>")
-    browser.get((tmp_path / "bad.html").as_uri())
-    assert any(entry["level"] == "SEVERE" for entry in browser.get_log("browser"))
 
 
 def test_every_median_of_run_json_stands_in_the_text(page, report):
@@ -171,6 +161,16 @@ def test_nothing_was_fetched(page):
     )
 
 
+def test_the_browser_has_nothing_to_complain_about(page):
+    assert page.get_log("browser") == []
+
+
+def test_the_check_for_complaints_sees_an_error(browser, tmp_path):
+    (tmp_path / "bad.html").write_text("<title>bad</title><link rel=icon href='data:,'><script>absent()</script>")
+    browser.get((tmp_path / "bad.html").as_uri())
+    assert any(entry["level"] == "SEVERE" for entry in browser.get_log("browser"))
+
+
 @pytest.mark.parametrize("device", list(WIDTHS))
 def test_the_page_of_a_host_is_drawn_at_every_width(browser, tmp_path, device):
     """The reference is twice as fast, so that all bars go left from 1."""
@@ -197,11 +197,17 @@ def test_the_page_of_a_host_is_drawn_at_every_width(browser, tmp_path, device):
         assert said.lower() in text.lower()
 
 
+@pytest.fixture(scope="module")
+def report_of_libraries(tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("mpi")
+    synthetic_mpi(directory, "pingpong", "overlap", "fft", ranks=(2,))
+    return write_report(directory)
+
+
 @pytest.mark.parametrize("device", list(WIDTHS))
-def test_the_page_of_mpi_libraries_is_drawn_at_every_width(browser, tmp_path, device):
+def test_the_page_of_mpi_libraries_is_drawn_at_every_width(browser, report_of_libraries, device):
     """Patterns, parameters with their curves, a kernel with its phases; every choice of every figure is drawn."""
-    synthetic_mpi(tmp_path, "pingpong", "overlap", "fft", ranks=(2,))
-    show(browser, write_report(tmp_path), device)
+    show(browser, report_of_libraries, device)
     assert fits(browser)
     drawn = browser.execute_script(
         "return [...document.querySelectorAll('.card[data-figure]')].map(card => {"

@@ -7,6 +7,7 @@
 
 mod program;
 mod rings;
+mod sender;
 mod umem;
 
 use std::fmt;
@@ -17,12 +18,12 @@ use std::time::{Duration, Instant};
 
 use self::program::{Attached, Hook, Program};
 use self::rings::{Consumer, Producer};
-use self::umem::{LONGEST_FRAME_BYTES, RECEIVE_CHUNKS, SEND_CHUNKS, Umem, chunk_bytes};
-use crate::interface::{owned, system};
+pub(crate) use self::sender::XdpSender;
+use self::umem::RECEIVE_CHUNKS;
+use crate::interface::system;
 use crate::socket::{self, set_option};
 use crate::{
-    Counters, ETHERNET_HEADER_BYTES, Filter, Incoming, Interface, Link, LinkError, MINIMUM_FRAME_BYTES, MacAddress,
-    Outgoing, VlanTag,
+    Counters, Filter, Incoming, Interface, Link, LinkError, MacAddress, Outgoing, VlanTag,
 };
 
 /// How to open an [`XdpLink`].
@@ -87,17 +88,12 @@ pub struct XdpLink {
     _program: Attached,
     fill: Producer<u64>,
     receive: Consumer<libc::xdp_desc>,
-    transmit: Producer<libc::xdp_desc>,
-    complete: Consumer<u64>,
-    socket: OwnedFd,
-    // Behind the socket, whose driver writes to it.
-    umem: Umem,
+    /// The socket, and the memory of both directions.
+    sender: XdpSender,
     interface: Interface,
     mode: XdpMode,
     /// The chunk whose frame is lent to the caller.
     lent: Option<u64>,
-    /// Chunks to send from; the last one used is on top.
-    free: Vec<u64>,
     counters: Counters,
 }
 
@@ -105,8 +101,6 @@ pub struct XdpLink {
 const GIVE_BACK_CHUNKS: u32 = 16;
 /// A queue is free a moment after its last user is gone; longer, somebody has it.
 const QUEUE_PATIENCE: Duration = Duration::from_millis(500);
-/// A full link has no word to wait for; looked at again after this time.
-const FULL_PAUSE: Duration = Duration::from_micros(20);
 
 impl XdpLink {
     /// Takes the interface's queue. The kernel puts everything back when the link is dropped or its process ends.
@@ -118,59 +112,32 @@ impl XdpLink {
     /// system says.
     pub fn open(config: &XdpConfig) -> Result<Self, LinkError> {
         let interface = Interface::by_name(&config.interface)?;
-        // A tag may come on top of the MTU.
-        let longest_frame = ETHERNET_HEADER_BYTES + VLAN_TAG_BYTES + interface.mtu;
-        let chunk_bytes = chunk_bytes(longest_frame).ok_or_else(|| LinkError::MtuTooLarge {
-            interface: interface.name.clone(),
-            mtu: interface.mtu,
-            most: LONGEST_FRAME_BYTES - ETHERNET_HEADER_BYTES - VLAN_TAG_BYTES,
-        })?;
         let name = &config.interface;
         let failed = |(operation, source)| xdp_system(operation, name, source);
-        // SAFETY: socket() takes no pointers.
-        let descriptor = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-        let socket = owned(descriptor).map_err(|error| failed(("socket(AF_XDP)", error)))?;
-        let umem = Umem::register(&socket, chunk_bytes).map_err(|(operation, error)| match error.raw_os_error() {
-            Some(libc::ENOBUFS) => LinkError::MemoryNotLocked { bytes: Umem::bytes(chunk_bytes) },
-            _ => failed((operation, error)),
-        })?;
-        let mut fill = Producer::fill(&socket, RECEIVE_CHUNKS).map_err(failed)?;
-        let complete = Consumer::complete(&socket, SEND_CHUNKS).map_err(failed)?;
-        let receive = Consumer::receive(&socket, RECEIVE_CHUNKS).map_err(failed)?;
-        let transmit = Producer::send(&socket, SEND_CHUNKS).map_err(failed)?;
-        for chunk in umem.receive_chunks() {
+        let sender = XdpSender::new(&interface, RECEIVE_CHUNKS)?;
+        let socket = sender.socket();
+        let mut fill = Producer::fill(socket, RECEIVE_CHUNKS).map_err(failed)?;
+        let receive = Consumer::receive(socket, RECEIVE_CHUNKS).map_err(failed)?;
+        for chunk in sender.receive_chunks() {
             fill.put(chunk);
         }
         fill.publish();
         if let Some(busy_poll) = config.busy_poll {
-            prefer_busy_poll(&socket, busy_poll).map_err(|error| failed(("SO_BUSY_POLL", error)))?;
+            prefer_busy_poll(socket, busy_poll).map_err(|error| failed(("SO_BUSY_POLL", error)))?;
         }
         let program = Program::load(&config.filter, u32::from(config.queue) + 1).map_err(failed)?;
         let (program, hook) = attach(program, &interface, config.mode)?;
-        bind(&socket, &interface, config, hook)?;
-        let options: libc::xdp_options = socket::get_option(&socket, libc::SOL_XDP, libc::XDP_OPTIONS)
+        bind_patiently(socket, &interface, config, hook)?;
+        let options: libc::xdp_options = socket::get_option(socket, libc::SOL_XDP, libc::XDP_OPTIONS)
             .map_err(|error| failed(("XDP_OPTIONS", error)))?;
-        program.direct(u32::from(config.queue), &socket).map_err(|error| failed(("bpf(MAP_UPDATE_ELEM)", error)))?;
+        program.direct(u32::from(config.queue), socket).map_err(|error| failed(("bpf(MAP_UPDATE_ELEM)", error)))?;
         let mode = match hook {
             Hook::Generic => XdpMode::Generic,
             Hook::Native if options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0 => XdpMode::ZeroCopy,
             Hook::Native => XdpMode::Native,
         };
-        let free = umem.send_chunks().collect();
-        let mut link = Self {
-            _program: program,
-            fill,
-            receive,
-            transmit,
-            complete,
-            socket,
-            umem,
-            interface,
-            mode,
-            lent: None,
-            free,
-            counters: Counters::default(),
-        };
+        let counters = Counters::default();
+        let mut link = Self { _program: program, fill, receive, sender, interface, mode, lent: None, counters };
         link.check()?;
         Ok(link)
     }
@@ -207,68 +174,13 @@ impl XdpLink {
         self.receive.release();
     }
 
-    /// Takes the chunks back whose frames are out.
-    #[inline]
-    fn reclaim(&mut self) {
-        while let Some(chunk) = self.complete.take() {
-            self.free.push(chunk);
-        }
-        self.complete.release();
-    }
-
-    /// Puts a frame into the ring for sending; the caller knows that a chunk is free.
-    #[inline]
-    fn put(&mut self, chunk: u64, frame: &Outgoing<'_>) {
-        let (header, length) = (frame.header.len(), frame.len());
-        // A driver without a copy of the kernel's in between need not pad.
-        let padded = length.max(MINIMUM_FRAME_BYTES);
-        // SAFETY: the chunk was on the free list, so it is ours, and no frame of it is lent.
-        let bytes = unsafe { self.umem.frame_mut(chunk, padded) };
-        bytes[..header].copy_from_slice(frame.header);
-        bytes[header..length].copy_from_slice(frame.payload);
-        bytes[length..].fill(0);
-        self.transmit.put(libc::xdp_desc { addr: chunk, len: padded as u32, options: 0 });
-    }
-
-    /// Lets the kernel send what is in the ring. What it does not take now stays there for the next call.
-    #[inline]
-    fn kick(&mut self) -> Result<(), LinkError> {
-        let mut pending = self.transmit.pending();
-        while pending > 0 && self.transmit.needs_wakeup() {
-            if let Err(error) = self.wake() {
-                match error.raw_os_error() {
-                    // One call takes some frames and says EAGAIN if there are more. EBUSY: the device is full.
-                    Some(libc::EAGAIN) => {}
-                    Some(libc::EBUSY | libc::ENOBUFS | libc::EINTR) => self.counters.send_busy += 1,
-                    _ => return Err(self.failed("sendto", error)),
-                }
-            }
-            let left = self.transmit.pending();
-            // Without a copy the device takes its time; with one it is full.
-            if left == pending {
-                break;
-            }
-            pending = left;
-        }
-        Ok(())
-    }
-
-    /// The system call that makes the kernel look into the ring for sending.
-    #[inline]
-    fn wake(&self) -> io::Result<()> {
-        // SAFETY: a null pointer with no length, which is how an AF_XDP socket is woken.
-        let result =
-            unsafe { libc::sendto(self.socket.as_raw_fd(), ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-    }
-
     /// Makes a driver that ran out of chunks look for new ones. What goes wrong shows in [`Link::check`].
     #[cold]
     fn wake_receiver(&self) {
         // SAFETY: a null pointer with no length, which is how an AF_XDP socket's driver is woken.
         unsafe {
             libc::recvfrom(
-                self.socket.as_raw_fd(),
+                self.sender.socket().as_raw_fd(),
                 ptr::null_mut(),
                 0,
                 libc::MSG_DONTWAIT,
@@ -294,31 +206,10 @@ impl Link for XdpLink {
 
     #[inline]
     fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
-        let mut taken = 0;
-        let mut too_long = None;
-        for frame in frames {
-            if frame.len() > ETHERNET_HEADER_BYTES + self.interface.mtu {
-                too_long = Some(LinkError::FrameTooLong { frame_bytes: frame.len(), mtu: self.interface.mtu });
-                break;
-            }
-            if self.free.is_empty() {
-                self.reclaim();
-            }
-            let Some(chunk) = self.free.pop() else {
-                self.counters.send_busy += 1;
-                break;
-            };
-            self.put(chunk, frame);
-            taken += 1;
-        }
-        self.transmit.publish();
-        self.kick()?;
-        self.reclaim();
+        let taken = self.sender.put_all(&self.interface, frames, &mut self.counters)?;
+        self.sender.kick(&self.interface, &mut self.counters)?;
         self.counters.sent += taken as u64;
-        match too_long {
-            Some(error) if taken == 0 => Err(error),
-            _ => Ok(taken),
-        }
+        Ok(taken)
     }
 
     #[inline]
@@ -335,50 +226,30 @@ impl Link for XdpLink {
             return None;
         };
         self.counters.received += 1;
-        self.lent = Some(self.umem.chunk_of(descriptor.addr));
+        self.lent = Some(self.sender.chunk_of(descriptor.addr));
         // SAFETY: the kernel has handed over this chunk, which goes back in `give_back`, with `&mut self` and so
         // after the end of the returned loan.
-        let bytes = unsafe { self.umem.frame_mut(descriptor.addr, descriptor.len as usize) };
+        let bytes = unsafe { self.sender.frame_mut(descriptor.addr, descriptor.len as usize) };
         let (bytes, vlan) = take_out_tag(bytes);
         Some(Incoming { bytes, frame_bytes: bytes.len(), vlan })
     }
 
     fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
         self.settle();
-        self.kick()?;
-        socket::wait(&self.socket, &self.interface.name, libc::POLLIN, others, timeout)
+        self.sender.kick(&self.interface, &mut self.counters)?;
+        socket::wait(self.sender.socket(), &self.interface.name, libc::POLLIN, others, timeout)
     }
 
     fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {
-        let end = Instant::now() + timeout;
-        loop {
-            self.kick()?;
-            self.reclaim();
-            let left = end.saturating_duration_since(Instant::now());
-            if !self.free.is_empty() || left.is_zero() {
-                return Ok(!self.free.is_empty());
-            }
-            // Chunks come back without a word; `poll` speaks of places in the ring only.
-            std::thread::sleep(FULL_PAUSE.min(left));
-            self.check()?;
-        }
+        self.sender.wait_to_send(&self.interface, &mut self.counters, timeout)
     }
 
     fn check(&mut self) -> Result<(), LinkError> {
-        socket::check(&self.socket, &self.interface.name)?;
-        // An interface that is down has no word of its own: asking for a look at the ring tells.
-        match self.wake() {
-            Err(error)
-                if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR)) =>
-            {
-                Err(self.failed("sendto", error))
-            }
-            _ => Ok(()),
-        }
+        self.sender.check(&self.interface)
     }
 
     fn counters(&mut self) -> Result<Counters, LinkError> {
-        let statistics: libc::xdp_statistics = socket::get_option(&self.socket, libc::SOL_XDP, libc::XDP_STATISTICS)
+        let statistics: libc::xdp_statistics = socket::get_option(self.sender.socket(), libc::SOL_XDP, libc::XDP_STATISTICS)
             .map_err(|error| self.failed("XDP_STATISTICS", error))?;
         self.counters.receive_dropped = statistics.rx_dropped + statistics.rx_ring_full;
         Ok(self.counters)
@@ -388,7 +259,7 @@ impl Link for XdpLink {
 impl AsFd for XdpLink {
     /// What can be read once a frame has come, after a [`receive`](Link::receive) that found none.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.sender.socket().as_fd()
     }
 }
 
@@ -450,23 +321,17 @@ fn attach(program: Program, interface: &Interface, mode: XdpMode) -> Result<(Att
 }
 
 /// Takes the queue.
-fn bind(socket: &OwnedFd, interface: &Interface, config: &XdpConfig, hook: Hook) -> Result<(), LinkError> {
+fn bind_patiently(socket: &OwnedFd, interface: &Interface, config: &XdpConfig, hook: Hook) -> Result<(), LinkError> {
     let copies = match (config.mode, hook) {
         (XdpMode::ZeroCopy, _) => libc::XDP_ZEROCOPY,
         // The kernel tries without a copy first.
         (XdpMode::Auto, Hook::Native) => 0,
         _ => libc::XDP_COPY,
     };
-    let address = libc::sockaddr_xdp {
-        sxdp_family: libc::AF_XDP as u16,
-        sxdp_flags: copies | libc::XDP_USE_NEED_WAKEUP,
-        sxdp_ifindex: interface.index.cast_unsigned(),
-        sxdp_queue_id: u32::from(config.queue),
-        sxdp_shared_umem_fd: 0,
-    };
     let end = Instant::now() + QUEUE_PATIENCE;
     loop {
-        let Err(source) = socket::bind(socket, &address) else { return Ok(()) };
+        let bound = bind(socket, interface, u32::from(config.queue), copies | libc::XDP_USE_NEED_WAKEUP);
+        let Err(source) = bound else { return Ok(()) };
         let interface = interface.name.clone();
         return Err(match source.raw_os_error() {
             Some(libc::EBUSY) if Instant::now() < end => {
@@ -479,6 +344,17 @@ fn bind(socket: &OwnedFd, interface: &Interface, config: &XdpConfig, hook: Hook)
             _ => xdp_system("bind", &interface, source),
         });
     }
+}
+
+fn bind(socket: &OwnedFd, interface: &Interface, queue: u32, flags: u16) -> io::Result<()> {
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: flags,
+        sxdp_ifindex: interface.index.cast_unsigned(),
+        sxdp_queue_id: queue,
+        sxdp_shared_umem_fd: 0,
+    };
+    socket::bind(socket, &address)
 }
 
 /// As for other links; but more privilege is needed here.

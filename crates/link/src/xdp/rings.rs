@@ -128,6 +128,12 @@ impl<T: Copy> Producer<T> {
         self.put.wrapping_sub(self.taken)
     }
 
+    /// Whether any were when [`pending`](Self::pending) was asked last, or were put since.
+    #[inline]
+    pub(super) fn was_pending(&self) -> bool {
+        self.put != self.taken
+    }
+
     /// Whether the kernel asks for a system call before it goes on.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {

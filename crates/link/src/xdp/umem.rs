@@ -82,17 +82,23 @@ pub(super) const LONGEST_FRAME_BYTES: usize = CHUNK_BYTES[1] - KERNEL_BYTES;
 pub(super) struct Umem {
     mapping: Mapping,
     chunk_bytes: usize,
+    /// Chunks to receive into; those to send from are behind them.
+    receive_chunks: u32,
 }
 
 impl Umem {
-    /// Bytes of all chunks of that size.
-    pub(super) fn bytes(chunk_bytes: usize) -> usize {
-        chunk_bytes * (RECEIVE_CHUNKS + SEND_CHUNKS) as usize
+    /// Bytes of all chunks of that size, so many of them to receive into.
+    pub(super) fn bytes(chunk_bytes: usize, receive_chunks: u32) -> usize {
+        chunk_bytes * (receive_chunks + SEND_CHUNKS) as usize
     }
 
-    /// Memory of chunks of that size, registered with `socket`, which locks it.
-    pub(super) fn register(socket: &OwnedFd, chunk_bytes: usize) -> Result<Self, (&'static str, io::Error)> {
-        let bytes = Self::bytes(chunk_bytes);
+    /// Memory of chunks of that size, so many of them to receive into, registered with `socket`, which locks it.
+    pub(super) fn register(
+        socket: &OwnedFd,
+        chunk_bytes: usize,
+        receive_chunks: u32,
+    ) -> Result<Self, (&'static str, io::Error)> {
+        let bytes = Self::bytes(chunk_bytes, receive_chunks);
         let mapping = Mapping::anonymous(bytes).map_err(|error| ("mmap", error))?;
         let request = libc::xdp_umem_reg {
             addr: mapping.at(0, bytes) as u64,
@@ -103,19 +109,20 @@ impl Umem {
             tx_metadata_len: 0,
         };
         set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &request).map_err(|error| ("XDP_UMEM_REG", error))?;
-        Ok(Self { mapping, chunk_bytes })
+        Ok(Self { mapping, chunk_bytes, receive_chunks })
     }
 
     /// Addresses of the chunks to receive into.
     pub(super) fn receive_chunks(&self) -> impl Iterator<Item = u64> + use<> {
         let chunk_bytes = self.chunk_bytes as u64;
-        (0..u64::from(RECEIVE_CHUNKS)).map(move |chunk| chunk * chunk_bytes)
+        (0..u64::from(self.receive_chunks)).map(move |chunk| chunk * chunk_bytes)
     }
 
     /// Addresses of the chunks to send from.
     pub(super) fn send_chunks(&self) -> impl Iterator<Item = u64> + use<> {
         let chunk_bytes = self.chunk_bytes as u64;
-        (u64::from(RECEIVE_CHUNKS)..u64::from(RECEIVE_CHUNKS + SEND_CHUNKS)).map(move |chunk| chunk * chunk_bytes)
+        let first = u64::from(self.receive_chunks);
+        (first..first + u64::from(SEND_CHUNKS)).map(move |chunk| chunk * chunk_bytes)
     }
 
     /// Address of the chunk that an address lies in.
