@@ -51,8 +51,8 @@ pub struct PacketLink {
 /// Up to here a single frame is put together in one buffer: `send` of one piece costs the kernel some 50 ns less than
 /// gathering two, which pays for copying so much (measured: the copy crossover in `docs/performance.md`).
 const COPIED_BYTES: usize = 8192;
-/// From so many frames on a batch goes through AF_XDP; measured to be as fast with two and three either way.
-const XDP_BATCH_FRAMES: usize = 4;
+/// From so many frames on a batch goes through AF_XDP.
+const XDP_BATCH_FRAMES: usize = 2;
 /// Frames that one system call takes at most; beyond this, larger batches gain nothing more.
 const BATCH_FRAMES: usize = 32;
 

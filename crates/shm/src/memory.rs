@@ -197,6 +197,21 @@ impl Ring {
         }
     }
 
+    /// Asks the system for the memory of all pages that lie between two positions, in part or whole, at most a round apart.
+    /// Up to where it is there now; none if the system knows no such question, or has not so much.
+    pub(crate) fn populate(self, from: u64, to: u64) -> Option<u64> {
+        let page = page_bytes() as u64;
+        let (from, to) = (from - from % page, to.next_multiple_of(page));
+        let bytes = (to - from).min(self.bytes as u64) as usize;
+        // SAFETY: at most a round from a place in the first mapping of the ring, so inside the two mappings; nothing that
+        // lies there changes.
+        unsafe {
+            let first = self.base.add(from as usize & (self.bytes - 1));
+            let result = libc::madvise(first.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE);
+            (result == 0).then_some(to)
+        }
+    }
+
     /// What the receiver takes before it tells.
     pub(crate) fn step(self) -> u64 {
         (self.bytes / STEPS) as u64

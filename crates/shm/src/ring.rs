@@ -32,6 +32,8 @@ pub(crate) struct Sending {
     taken: u64,
     /// What had been sent when memory was given back last.
     released: u64,
+    /// Up to where memory was asked for since then.
+    present: u64,
 }
 
 /// The receiver's side.
@@ -53,7 +55,7 @@ const PRESENT: u64 = 1 << 31;
 impl Sending {
     /// The sender of a ring that nobody has sent into. The ring's memory must live as long as what is returned.
     pub(crate) fn new(ring: Ring) -> Self {
-        Self { ring, sent: 0, taken: 0, released: 0 }
+        Self { ring, sent: 0, taken: 0, released: 0, present: 0 }
     }
 
     /// Copies a message, of `bytes` in all and at most [`Ring::room`], into the ring; false if it is too full for that.
@@ -64,6 +66,9 @@ impl Sending {
             return Ok(false);
         }
         let next = self.sent + lines(bytes);
+        if next + LINE_BYTES as u64 > self.present {
+            self.ask_for_memory(next + LINE_BYTES as u64);
+        }
         // SAFETY: word and message begin inside the ring and the message is at most a quarter of it, so all lies
         // inside the two mappings. The receiver has taken what was there (`has_room`) and reads none of it
         // before its word is written.
@@ -103,13 +108,25 @@ impl Sending {
         Ok(())
     }
 
+    /// Asks the system for memory up to a position, and for as much as was used already beyond it: page by page, as it is
+    /// touched, the system takes several times as long.
+    #[cold]
+    fn ask_for_memory(&mut self, needed: u64) {
+        // From one round behind where memory was given back on, all of it is there.
+        let round = self.released + self.ring.bytes as u64;
+        let wanted = (needed + (self.sent - self.released)).min(round);
+        let from = self.present.max(self.released);
+        let present = if from < round { self.ring.populate(from, wanted) } else { None };
+        self.present = present.filter(|present| *present < round).unwrap_or(u64::MAX);
+    }
+
     /// Gives back the memory of what was sent and taken, if that is worth while.
     pub(crate) fn release(&mut self) -> Result<(), Fault> {
         self.look()?;
         if self.sent - self.released >= RELEASED_MIN {
             // What is not taken stays, and the line behind it with its zero.
             self.ring.release(self.sent + LINE_BYTES as u64, self.taken + self.ring.bytes as u64);
-            self.released = self.sent;
+            (self.released, self.present) = (self.sent, self.sent);
         }
         Ok(())
     }
@@ -357,6 +374,28 @@ mod tests {
                 assert_eq!(ends.receive(), None);
             }
         }
+    }
+
+    /// Proves that a ring has the memory of what was sent, and of as much again, before it is touched; all after a round.
+    #[test]
+    fn memory_is_asked_for_ahead_of_the_messages() {
+        let mut ends = ends_of(64 << 10);
+        let resident = |ends: &Ends| ends._memory.resident_bytes();
+        for (messages, least, most) in
+            [(1, 4096, 4096), (8, 8192, 16 << 10), (24, 32 << 10, 64 << 10), (60, 64 << 10, 64 << 10)]
+        {
+            while ends.sending.sent < messages * 1024 {
+                assert!(ends.send(&[7; 1024 - WORD_BYTES]));
+                ends.receive().unwrap();
+            }
+            assert!((least..=most).contains(&resident(&ends)), "{messages}: {}", resident(&ends));
+        }
+        ends.receiving.give_back();
+        ends.receiving.tell();
+        ends.sending.release().unwrap();
+        assert!(resident(&ends) <= 3 * 4096);
+        assert!(ends.send(&[7; 8192]) && ends.receive().is_some());
+        assert!(resident(&ends) <= 6 * 4096, "{}", resident(&ends));
     }
 
     #[test]

@@ -186,7 +186,9 @@ def _own(job: Job, evidence: Evidence | None) -> list[Row]:
 def _sockets(evidence: Evidence, interface: str | None, source: str, link: Setting | None) -> list[Row]:
     """The interface and the link, by the sockets that ranks have open."""
     found = sorted({(name, mtu) for facts in evidence.ranks for name, mtu in facts["packet"].items()})
-    xdp = any(facts["xdp"] for facts in evidence.ranks)
+    # Beside a packet socket one of AF_XDP sends its batches.
+    xdp = any(facts["xdp"] and not facts["packet"] for facts in evidence.ranks)
+    batches = sum(facts["xdp"] and bool(facts["packet"]) for facts in evidence.ranks)
     without = [facts["rank"] for facts in evidence.ranks if not facts["packet"] and not facts["xdp"]]
     wrong = f"ranks {_few(without)} have no socket for frames" if without else ""
     if interface is not None and any(name != interface for name, _ in found):
@@ -194,10 +196,11 @@ def _sockets(evidence: Evidence, interface: str | None, source: str, link: Setti
     taken = ", ".join(f"{name}, MTU {mtu}" for name, mtu in found) or interface or "unknown"
     seen = f"open sockets: {_count(evidence, len(without))}"
     other = "xdp" if xdp else "packet"
+    how = f", {batches} of {len(evidence.ranks)} ranks send batches by AF_XDP" if batches else ""
     differs = f"ranks have a socket of the link {other}" if link is not None and link.value != other else ""
     return [
         Row("interface", taken, source, seen, wrong),
-        Row("link", other, "default" if link is None else link.source, seen, differs),
+        Row("link", other + how, "default" if link is None else link.source, seen, differs),
     ]
 
 

@@ -18,7 +18,7 @@ use crate::waiting_messages::Order;
 
 /// Frames handed to the engine before they are sent: so many are still in the nearest cache when the kernel copies
 /// them.
-const FRAMES_PER_TRANSMIT: u32 = 8;
+const FRAMES_PER_TRANSMIT: u32 = 16;
 /// Frames that a channel may send before it is another's turn.
 const FRAMES_PER_TURN: u32 = 64;
 /// When a message is to be acknowledged.

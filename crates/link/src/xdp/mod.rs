@@ -22,9 +22,7 @@ pub(crate) use self::sender::XdpSender;
 use self::umem::RECEIVE_CHUNKS;
 use crate::interface::system;
 use crate::socket::{self, set_option};
-use crate::{
-    Counters, Filter, Incoming, Interface, Link, LinkError, MacAddress, Outgoing, VlanTag,
-};
+use crate::{Counters, Filter, Incoming, Interface, Link, LinkError, MacAddress, Outgoing, VlanTag};
 
 /// How to open an [`XdpLink`].
 #[derive(Clone, Debug)]
@@ -249,8 +247,9 @@ impl Link for XdpLink {
     }
 
     fn counters(&mut self) -> Result<Counters, LinkError> {
-        let statistics: libc::xdp_statistics = socket::get_option(self.sender.socket(), libc::SOL_XDP, libc::XDP_STATISTICS)
-            .map_err(|error| self.failed("XDP_STATISTICS", error))?;
+        let statistics: libc::xdp_statistics =
+            socket::get_option(self.sender.socket(), libc::SOL_XDP, libc::XDP_STATISTICS)
+                .map_err(|error| self.failed("XDP_STATISTICS", error))?;
         self.counters.receive_dropped = statistics.rx_dropped + statistics.rx_ring_full;
         Ok(self.counters)
     }

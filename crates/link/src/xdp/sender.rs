@@ -62,9 +62,8 @@ impl XdpSender {
     pub(crate) fn open(interface: &Interface) -> Result<Self, LinkError> {
         let sender = Self::new(interface, 0)?;
         // The kernel binds no socket without one.
-        let _fill = Producer::fill(&sender.socket, 1).map_err(|(operation, source)| {
-            xdp_system(operation, &interface.name, source)
-        })?;
+        let _fill = Producer::fill(&sender.socket, 1)
+            .map_err(|(operation, source)| xdp_system(operation, &interface.name, source))?;
         for queue in (0..QUEUES_TRIED).rev() {
             match bind(&sender.socket, interface, queue, libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP) {
                 Ok(()) => return Ok(sender),
