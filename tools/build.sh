@@ -8,7 +8,9 @@ cargo build --release --locked --quiet --workspace
 # libfabric finds a provider by the end of its name, in a folder of its own.
 mkdir -p target/release/libfabric
 ln -f target/release/libbarewire_fi.so target/release/libfabric/libbarewire-fi.so
-# Ranks that have a core each load it before the MPI library.
-cc -O2 -Wall -Wextra -Werror -shared -fPIC crates/provider/preload/yield.c \
-    -o target/release/libfabric/libbarewire-yield.so
+# Ranks load them before the MPI library: of MPICH that have a core each, and of Open MPI.
+for preload in yield start; do
+    cc -O2 -Wall -Wextra -Werror -shared -fPIC "crates/provider/preload/$preload.c" -ldl \
+        -o "target/release/libfabric/libbarewire-$preload.so"
+done
 make --no-print-directory -C floor

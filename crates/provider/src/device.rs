@@ -2,6 +2,7 @@
 //! Interfaces, and endpoints on them: each takes a service access point that no other process of this host has.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use barewire_broker::{AskError, DEFAULT_SOCKET, Status, sap_filter};
@@ -71,11 +72,17 @@ const STALL_LIMIT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Whether this process may use an interface, by itself or through the broker.
 pub(crate) fn is_permitted(parameters: &Parameters) -> bool {
+    /// MPI libraries ask a dozen times, and closing such a socket takes the kernel 15 ms.
+    static HAS_RIGHT: AtomicBool = AtomicBool::new(false);
+    if HAS_RIGHT.load(Ordering::Relaxed) {
+        return true;
+    }
     // SAFETY: takes no pointers.
     let socket = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     if socket >= 0 {
         // SAFETY: made here, and known to nobody else.
         unsafe { libc::close(socket) };
+        HAS_RIGHT.store(true, Ordering::Relaxed);
         return true;
     }
     parameters.broker.is_some() || Path::new(DEFAULT_SOCKET).exists()

@@ -19,6 +19,7 @@ from barewire.mpi.fabrics import (
     own_core_settings,
     provider_folder,
     provider_settings,
+    start_settings,
     yield_settings,
 )
 from barewire.mpi.job import Job
@@ -58,6 +59,7 @@ def prepare(
         settings.append(provider_folder(os.environ, BUILT_PROVIDER))
         token = secrets.token_hex(_TOKEN_BYTES)
         settings += provider_settings(wishes, os.environ, interface=interface, crowded=crowded, token=token)
+        settings += start_settings(library, os.environ, BUILT_PROVIDER)
     settings += yield_settings(library) if crowded else own_core_settings(library, os.environ, BUILT_PROVIDER)
     if lab is not None and lab.management_interface is not None:
         settings += launcher_settings(library, lab.management_interface)
