@@ -43,7 +43,7 @@ pub struct PacketLink {
     counters: Counters,
     short_frame: Box<[u8; COPIED_BYTES]>,
     /// What batches are sent with, once asked for and where there is a right to it.
-    batches: Option<XdpSender>,
+    batches: Option<Box<XdpSender>>,
     /// Closed after the socket: see [`adopt`](Self::adopt).
     _lease: Option<OwnedFd>,
 }
@@ -116,7 +116,7 @@ impl PacketLink {
     /// Why it cannot; all goes on as before then. [`LinkError::XdpNotPermitted`] without CAP_NET_RAW,
     /// [`LinkError::NoXdp`], [`LinkError::XdpTaken`], [`LinkError::MtuTooLarge`], [`LinkError::MemoryNotLocked`].
     pub fn send_batches_by_xdp(&mut self) -> Result<(), LinkError> {
-        self.batches = Some(XdpSender::open(&self.interface)?);
+        self.batches = Some(Box::new(XdpSender::open(&self.interface)?));
         Ok(())
     }
 
@@ -129,7 +129,7 @@ impl PacketLink {
     /// Whether the kernel did not take all of the last batch.
     #[inline]
     fn has_rest(&self) -> bool {
-        self.batches.as_ref().is_some_and(XdpSender::is_stuck)
+        self.batches.as_ref().is_some_and(|batches| batches.is_stuck())
     }
 
     /// Sends what the kernel did not take of the last batch, as far as it does now.

@@ -10,10 +10,13 @@ use std::time::{Duration, Instant};
 
 /// Polls in vain between two looks at the clock, or between two yields.
 const STRETCH: u32 = 8;
-/// A program that takes longer for a stretch computes in between, and would have to wait for the core.
+/// A program that uses its core for longer in a stretch computes in between, and would have to wait for the core.
 const POLLS_ONLY: Duration = Duration::from_micros(20);
 /// Stretches of nothing but polls after which a crowded thread sleeps.
 const STRETCHES: u32 = 32;
+/// Without its core for so long in a stretch, a thread gave it to somebody who computes. From then on it sleeps, for as long
+/// as a core is taken for contended: whoever yields waits for a slice of the scheduler's each time, and who wakes goes first.
+const GIVEN_AWAY: Duration = Duration::from_millis(1);
 /// The longest sleep: the program may have other things to make progress with, of which the provider does not know.
 const SLEEP: Duration = Duration::from_millis(1);
 
@@ -49,6 +52,8 @@ pub(crate) enum Competition {
 pub(crate) struct Backoff {
     polls: u32,
     began: Option<Instant>,
+    /// When the last stretch of a crowded thread ended, and what it had used of its core by then.
+    stretch_end: Option<(Instant, Duration)>,
     /// Stretches in a row in which the program did nothing else.
     stretches: u32,
     watch: Watch,
@@ -90,6 +95,7 @@ impl Backoff {
     #[inline]
     pub fn end(&mut self) {
         (self.polls, self.stretches) = (0, 0);
+        self.stretch_end = None;
     }
 
     /// It slept for so long, of `longest` at most.
@@ -99,6 +105,7 @@ impl Backoff {
         watch.polling =
             if time < longest { Duration::ZERO } else { (2 * watch.polling).max(POLLING_MIN).min(POLLING_MAX) };
         self.polls = 0;
+        self.stretch_end = None;
     }
 
     /// A poll found nothing. `usage` is the thread's.
@@ -106,7 +113,7 @@ impl Backoff {
     pub fn pause(&mut self, competition: Competition, now: impl Fn() -> Instant, usage: impl Fn() -> Usage) -> Pause {
         match competition {
             Competition::None => Pause::Nothing,
-            Competition::Crowded => self.pause_crowded(now),
+            Competition::Crowded => self.pause_crowded(now, usage),
             Competition::Unknown => {
                 self.watch.polls += 1;
                 if self.watch.polls < LOOK_EVERY && self.watch.contended_until.is_none() {
@@ -142,22 +149,28 @@ impl Backoff {
     }
 
     /// On a core that others certainly want.
-    fn pause_crowded(&mut self, now: impl Fn() -> Instant) -> Pause {
+    fn pause_crowded(&mut self, now: impl Fn() -> Instant, usage: impl Fn() -> Usage) -> Pause {
         self.polls += 1;
-        if self.polls == 1 {
-            self.began = Some(now());
-        }
         if self.polls < STRETCH {
             return Pause::Nothing;
         }
         self.polls = 0;
-        let polls_only = self.began.is_some_and(|began| now().duration_since(began) < POLLS_ONLY);
-        self.stretches = if polls_only { self.stretches + 1 } else { 0 };
-        if self.stretches < STRETCHES {
+        let end = (now(), usage().cpu);
+        let is_contended = self.watch.contended_until.is_some_and(|until| end.0 < until);
+        let Some((time_before, cpu_before)) = self.stretch_end.replace(end) else {
+            return if is_contended || self.stretches >= STRETCHES { Pause::Nothing } else { Pause::Yield };
+        };
+        let (time, cpu) = (end.0.duration_since(time_before), end.1.saturating_sub(cpu_before));
+        if cpu >= POLLS_ONLY {
+            self.stretches = 0;
             return Pause::Yield;
         }
-        self.stretches = STRETCHES;
-        Pause::Sleep(SLEEP)
+        if time >= cpu + GIVEN_AWAY {
+            self.watch.contended_until = Some(end.0 + CONTENDED_FOR);
+            return Pause::Sleep(SLEEP);
+        }
+        self.stretches = (self.stretches + 1).min(STRETCHES);
+        if is_contended || self.stretches == STRETCHES { Pause::Sleep(SLEEP) } else { Pause::Yield }
     }
 }
 
@@ -188,10 +201,12 @@ pub(crate) fn usage() -> Usage {
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: `usage` is valid to be written to.
     unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
-    let time = |time: libc::timeval| {
-        Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_micros(time.tv_usec.unsigned_abs())
-    };
-    Usage { cpu: time(usage.ru_utime) + time(usage.ru_stime), preemptions: usage.ru_nivcsw.unsigned_abs() }
+    let mut cpu = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // Exact to this moment; what `getrusage` says is as old as the last tick of the scheduler's.
+    // SAFETY: `cpu` is valid to be written to.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut cpu) };
+    let cpu = Duration::from_secs(cpu.tv_sec.unsigned_abs()) + Duration::from_nanos(cpu.tv_nsec.unsigned_abs());
+    Usage { cpu, preemptions: usage.ru_nivcsw.unsigned_abs() }
 }
 
 #[cfg(test)]
@@ -227,7 +242,7 @@ mod tests {
     fn a_crowded_thread_that_only_polls_yields_for_a_while_and_then_sleeps() {
         let pauses = pauses(Competition::Crowded, STRETCH * (STRETCHES + 10), SHORT, NEVER);
         let yields = pauses.iter().take_while(|pause| **pause == Pause::Yield).count();
-        assert_eq!(yields, STRETCHES as usize - 1);
+        assert_eq!(yields, STRETCHES as usize);
         assert!(pauses[yields..].iter().all(|pause| *pause == Pause::Sleep(SLEEP)) && pauses.len() > yields);
     }
 
@@ -235,6 +250,19 @@ mod tests {
     fn a_crowded_thread_that_computes_between_polls_never_sleeps() {
         let pauses = pauses(Competition::Crowded, STRETCH * STRETCHES * 10, Duration::from_micros(10), NEVER);
         assert!(pauses.iter().all(|pause| *pause == Pause::Yield));
+    }
+
+    /// Each yield, the program's own or ours, gives the core to a competitor for a slice.
+    #[test]
+    fn a_crowded_thread_whose_yields_are_taken_sleeps_at_once() {
+        let pauses = pauses(Competition::Crowded, 10 * STRETCH, SHORT, (STRETCH, Duration::from_millis(3)));
+        assert_eq!((pauses[0], &pauses[1..]), (Pause::Yield, &[Pause::Sleep(SLEEP); 9][..]));
+        let start = Instant::now();
+        let mut backoff = Backoff::default();
+        backoff.watch.contended_until = Some(start + CONTENDED_FOR);
+        let mut pause = || backoff.pause(Competition::Crowded, || start, Usage::default);
+        let pauses: Vec<Pause> = (0..2 * STRETCH).map(|_| pause()).filter(|pause| *pause != Pause::Nothing).collect();
+        assert_eq!(pauses, [Pause::Sleep(SLEEP)], "also after news, and without a yield before");
     }
 
     #[test]

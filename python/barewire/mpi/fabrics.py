@@ -145,7 +145,10 @@ def provider_folder(environment: Mapping[str, str], built: Path) -> Setting:
 
 
 def yield_settings(library: Library) -> list[Setting]:
-    """Return what makes a library that waits give its core to others; MPICH does so by itself."""
+    """Return what makes a library that waits give its core to others; MPICH does so by itself.
+
+    Not over our provider, which sleeps instead: beside a process that computes, each yield costs a scheduler's slice.
+    """
     if library.family is Family.OPEN_MPI:
         return [Setting("OMPI_MCA_mpi_yield_when_idle", "1", "more ranks than cores")]
     return []

@@ -60,7 +60,10 @@ def prepare(
         token = secrets.token_hex(_TOKEN_BYTES)
         settings += provider_settings(wishes, os.environ, interface=interface, crowded=crowded, token=token)
         settings += start_settings(library, os.environ, BUILT_PROVIDER)
-    settings += yield_settings(library) if crowded else own_core_settings(library, os.environ, BUILT_PROVIDER)
+    if not crowded:
+        settings += own_core_settings(library, os.environ, BUILT_PROVIDER)
+    elif wishes.fabric != PROVIDER:
+        settings += yield_settings(library)
     if lab is not None and lab.management_interface is not None:
         settings += launcher_settings(library, lab.management_interface)
     if lab is not None:

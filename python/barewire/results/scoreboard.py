@@ -150,7 +150,8 @@ def _points(series: Sequence[Series]) -> dict[Key, dict[str, Series]]:
     """What was measured of each pattern at each size, by subject."""
     points: defaultdict[Key, dict[str, Series]] = defaultdict(dict)
     for one in series:
-        if not is_detail(one.test, one.quantity) and one.launch_medians:
+        # A share is neither a time nor a rate, and may be none.
+        if not is_detail(one.test, one.quantity) and one.unit != "%" and one.launch_medians:
             points[one.place, one.row][one.subject] = one
     return dict(points)
 
