@@ -37,6 +37,7 @@ def bench(*words: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.matrix
 def test_rings_are_measured_on_both_references_and_under_a_strategy_that_plans_each_ring(tmp_path: Path) -> None:
     directory = tmp_path / "run"
     done = bench("--strategies", "planned", *SHORT, "-o", str(directory))
