@@ -48,6 +48,7 @@ def test_every_layer_is_launched_in_every_round_and_the_page_shows_what_each_add
 
 
 @needs_libfabric
+@pytest.mark.matrix
 def test_a_shaped_link_has_its_limit_and_no_floor(tmp_path: Path) -> None:
     done = barewire(
         "bench",

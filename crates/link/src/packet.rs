@@ -120,12 +120,6 @@ impl PacketLink {
         Ok(())
     }
 
-    /// Whether [`send_batches_by_xdp`](Self::send_batches_by_xdp) succeeded.
-    #[must_use]
-    pub fn sends_batches_by_xdp(&self) -> bool {
-        self.batches.is_some()
-    }
-
     /// Whether the kernel did not take all of the last batch.
     #[inline]
     fn has_rest(&self) -> bool {
