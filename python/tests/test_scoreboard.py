@@ -24,7 +24,7 @@ from barewire.report.scoreboard import headlines, markdown, notes
 from barewire.report.scoreboard_page import render_board
 from barewire.results import Run, samples
 from barewire.results.bounds import judge
-from barewire.results.scoreboard import SLOWER, Scoreboard, ScoreRow
+from barewire.results.scoreboard import SLOWER, Scoreboard, ScoreRow, scoreboard
 from barewire.stats.best import geometric_mean, ratio_to_best
 
 SUBJECTS = (
@@ -168,6 +168,13 @@ def test_a_rate_becomes_a_ratio_of_times(whole: Board) -> None:
     ]  # fmt: skip
     assert one.unit == "Mbit/s" and one.ours < one.theirs
     assert one.ratio == pytest.approx(1.5, rel=0.02) and one.verdict == "slower"
+
+
+def test_what_may_be_zero_is_no_row(tmp_path: Path) -> None:
+    run = measured(tmp_path, campaign())
+    shares = [replace(one, quantity="hidden_share", unit="%", launch_medians=(0.0,) * 6) for one in run.series]
+    assert scoreboard([("pair", shares, ("tcp", "ucx"))]).rows == ()
+    assert scoreboard([("pair", run.series, ("tcp", "ucx"))]).rows
 
 
 def test_the_worst_row_comes_first(whole: Board) -> None:

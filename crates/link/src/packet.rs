@@ -42,7 +42,7 @@ pub struct PacketLink {
     interface: Interface,
     counters: Counters,
     short_frame: Box<[u8; COPIED_BYTES]>,
-    /// What batches are sent with, once asked for and where there is a right to it.
+    /// Sends batches, if [`send_batches_by_xdp`](Self::send_batches_by_xdp) was asked for and could.
     batches: Option<Box<XdpSender>>,
     /// Closed after the socket: see [`adopt`](Self::adopt).
     _lease: Option<OwnedFd>,

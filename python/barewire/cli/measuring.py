@@ -10,12 +10,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from barewire.cli.links import IN_A_LAB
 from barewire.errors import BarewireError, WrongUse
 from barewire.lab import Lab
 from barewire.report.terminal import print_run
 from barewire.results import Run
 
-LAB = "The lab"
+LAB = IN_A_LAB
 HOSTS = "Real machines"
 EFFORT = "How much to measure"
 

@@ -45,7 +45,6 @@ from barewire.results.laws import document, laws_of
 
 SLURM = "slurm"
 _WHAT = "What to measure"
-_LAB = "In a lab"
 _HOSTS = "On real hosts"
 
 
@@ -96,7 +95,7 @@ def mpi(
         str | None, typer.Option(help="Ethernet interface of all hosts", rich_help_panel=_HOSTS)
     ] = None,
     lab: Annotated[
-        str | None, typer.Option(help=f"{LAB_HELP}; pair unless --on is given", rich_help_panel=_LAB)
+        str | None, typer.Option(help=f"{LAB_HELP}; pair unless --on is given", rich_help_panel=links.IN_A_LAB)
     ] = None,
     rate: links.Rate = "unshaped",
     mtu: links.Mtu = 1500,

@@ -13,7 +13,6 @@ from barewire.cli.run_arguments import Request
 from barewire.cli.sdn_client import Sdn, SdnToken
 from barewire.mpi.fabrics import FABRICS, PROVIDER
 
-_LAB = "In a lab"
 _HOSTS = "On real hosts"
 _PATH = "The path"
 
@@ -42,7 +41,7 @@ def run(
             rich_help_panel=_PATH,
         ),
     ] = None,
-    lab: Annotated[str | None, typer.Option(help=LAB_HELP, rich_help_panel=_LAB)] = None,
+    lab: Annotated[str | None, typer.Option(help=LAB_HELP, rich_help_panel=links.IN_A_LAB)] = None,
     rate: links.Rate = "unshaped",
     mtu: links.Mtu = 1500,
     loss: links.Loss = "0",

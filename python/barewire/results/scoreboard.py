@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from barewire.models.naming import OWN_PROVIDER, read_mpi_subject
-from barewire.results.quantities import is_detail
+from barewire.results.quantities import is_detail, may_be_zero
 from barewire.results.run import Place, Row, Series
 from barewire.stats.best import geometric_mean, ratio_to_best
 
@@ -150,8 +150,9 @@ def _points(series: Sequence[Series]) -> dict[Key, dict[str, Series]]:
     """What was measured of each pattern at each size, by subject."""
     points: defaultdict[Key, dict[str, Series]] = defaultdict(dict)
     for one in series:
-        # A share is neither a time nor a rate, and may be none.
-        if not is_detail(one.test, one.quantity) and one.unit != "%" and one.launch_medians:
+        # What may be 0 has no ratio.
+        is_compared = not is_detail(one.test, one.quantity) and not may_be_zero(one.quantity)
+        if is_compared and one.launch_medians:
             points[one.place, one.row][one.subject] = one
     return dict(points)
 

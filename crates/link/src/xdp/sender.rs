@@ -89,7 +89,7 @@ impl XdpSender {
         self.umem.chunk_of(address)
     }
 
-    /// As of [`Umem`].
+    /// The bytes of a frame, as [`Umem::frame_mut`] has them.
     ///
     /// # Safety
     /// As there.
