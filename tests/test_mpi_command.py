@@ -126,7 +126,6 @@ def test_parameters_of_logp_are_fitted_and_shown(tmp_path: Path) -> None:
     medians = {(one.quantity, one.message_bytes): one.median for one in run.series}
     for size in (8, 65536):
         assert medians["eel", size] > 0 and medians["gap", size] > 0
-    assert medians["eel", 65536] > medians["eel", 8]
     # What a busy machine bends beyond reading is a warning, and nothing is made up.
     told = {quantity for quantity, size in medians if size == 8}
     assert {"os", "or"} <= told or any("logp openmpi/tcp" in warning for warning in run.warnings)

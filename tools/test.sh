@@ -24,13 +24,13 @@ passed=$((passed + $(grep -c ': passed$' "$scratch/lint" || true)))
 failed=$((failed + $(grep -c ': FAILED$' "$scratch/lint" || true)))
 
 # Raw frames on a loopback interface of our own: as root directly, else in a user namespace.
-cargo test --profile checks --locked --workspace --no-run --quiet
+cargo test --profile checks --locked --workspace --exclude barewire-benches --no-run --quiet
 namespace=(unshare --net)
 [ "$(id -u)" = 0 ] || namespace=(unshare --user --map-root-user --net)
 "${namespace[@]}" true 2>/dev/null || namespace=()
 [ ${#namespace[@]} -gt 0 ] && namespace+=(.venv/bin/python tools/with_loopback.py)
 {
-    "${namespace[@]}" cargo test --profile checks --locked --offline --workspace --quiet --no-fail-fast || echo "cargo test: broken"
+    "${namespace[@]}" cargo test --profile checks --locked --offline --workspace --exclude barewire-benches --quiet --no-fail-fast || echo "cargo test: broken"
     # Mutants of the engine that the simulator must catch: a build of their own, so that no program has them.
     cargo test --profile checks --locked --offline --quiet -p barewire-sim --features mutants --test mutants ||
         echo "cargo test: broken"

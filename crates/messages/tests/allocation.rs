@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A short message that is expected costs no allocation, at neither side.
 
+#[path = "messages/common/mod.rs"]
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};

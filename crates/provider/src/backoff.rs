@@ -14,11 +14,16 @@ const STRETCH: u32 = 8;
 const POLLS_ONLY: Duration = Duration::from_micros(20);
 /// Stretches of nothing but polls after which a crowded thread sleeps.
 const STRETCHES: u32 = 32;
-/// Without its core for so long in a stretch, a thread gave it to somebody who computes. From then on it sleeps, for as long
-/// as a core is taken for contended: whoever yields waits for a slice of the scheduler's each time, and who wakes goes first.
+/// Without its core for so long in a stretch, a thread gave it to somebody who computes. From then on it sleeps for a while
+/// instead: whoever yields waits for a slice of the scheduler's each time, and who wakes goes first. Not for long at first, as
+/// where all take turns with yielding, that is several times as fast; twice as long each time that it happens again.
 const GIVEN_AWAY: Duration = Duration::from_millis(1);
+const GIVEN_AWAY_FOR: Duration = Duration::from_millis(25);
 /// The longest sleep: the program may have other things to make progress with, of which the provider does not know.
 const SLEEP: Duration = Duration::from_millis(1);
+/// The first sleep of a crowded thread, which is likely to have such things: MPICH's ranks of one host speak past the provider.
+/// Each one that nothing ends is followed by one of twice the time.
+const NAP_MIN: Duration = Duration::from_micros(50);
 
 /// Polls in vain between two looks for competitors, so that a look costs nothing that can be measured.
 const LOOK_EVERY: u32 = 64;
@@ -56,6 +61,10 @@ pub(crate) struct Backoff {
     stretch_end: Option<(Instant, Duration)>,
     /// Stretches in a row in which the program did nothing else.
     stretches: u32,
+    /// Of a crowded thread, sleeps in a row that nothing ended.
+    naps: u32,
+    /// How long its core was taken for contended the last time, if it has not had it for all of a wait since.
+    given_away_for: Duration,
     watch: Watch,
 }
 
@@ -94,7 +103,7 @@ impl Backoff {
     /// A poll found something.
     #[inline]
     pub fn end(&mut self) {
-        (self.polls, self.stretches) = (0, 0);
+        (self.polls, self.stretches, self.naps) = (0, 0, 0);
         self.stretch_end = None;
     }
 
@@ -102,9 +111,13 @@ impl Backoff {
     pub fn slept(&mut self, time: Duration, longest: Duration) {
         let watch = &mut self.watch;
         watch.slept += time;
-        watch.polling =
-            if time < longest { Duration::ZERO } else { (2 * watch.polling).max(POLLING_MIN).min(POLLING_MAX) };
-        self.polls = 0;
+        if time < longest {
+            (watch.polling, self.naps) = (Duration::ZERO, 0);
+        } else {
+            watch.polling = (2 * watch.polling).max(POLLING_MIN).min(POLLING_MAX);
+            self.naps += 1;
+        }
+        (self.polls, self.stretches) = (0, 0);
         self.stretch_end = None;
     }
 
@@ -158,19 +171,28 @@ impl Backoff {
         let end = (now(), usage().cpu);
         let is_contended = self.watch.contended_until.is_some_and(|until| end.0 < until);
         let Some((time_before, cpu_before)) = self.stretch_end.replace(end) else {
-            return if is_contended || self.stretches >= STRETCHES { Pause::Nothing } else { Pause::Yield };
+            return if is_contended { Pause::Nothing } else { Pause::Yield };
         };
         let (time, cpu) = (end.0.duration_since(time_before), end.1.saturating_sub(cpu_before));
+        let nap = Pause::Sleep(SLEEP.min(NAP_MIN * 2_u32.pow(self.naps.min(10))));
         if cpu >= POLLS_ONLY {
-            self.stretches = 0;
+            (self.stretches, self.naps) = (0, 0);
             return Pause::Yield;
         }
         if time >= cpu + GIVEN_AWAY {
-            self.watch.contended_until = Some(end.0 + CONTENDED_FOR);
-            return Pause::Sleep(SLEEP);
+            self.given_away_for = (2 * self.given_away_for).clamp(GIVEN_AWAY_FOR, CONTENDED_FOR);
+            self.watch.contended_until = Some(end.0 + self.given_away_for);
+            return nap;
         }
-        self.stretches = (self.stretches + 1).min(STRETCHES);
-        if is_contended || self.stretches == STRETCHES { Pause::Sleep(SLEEP) } else { Pause::Yield }
+        self.stretches += 1;
+        if is_contended {
+            return nap;
+        }
+        if self.stretches < STRETCHES {
+            return Pause::Yield;
+        }
+        self.given_away_for = Duration::ZERO;
+        nap
     }
 }
 
@@ -243,7 +265,30 @@ mod tests {
         let pauses = pauses(Competition::Crowded, STRETCH * (STRETCHES + 10), SHORT, NEVER);
         let yields = pauses.iter().take_while(|pause| **pause == Pause::Yield).count();
         assert_eq!(yields, STRETCHES as usize);
-        assert!(pauses[yields..].iter().all(|pause| *pause == Pause::Sleep(SLEEP)) && pauses.len() > yields);
+        assert!(pauses[yields..].iter().all(|pause| *pause == Pause::Sleep(NAP_MIN)) && pauses.len() > yields);
+    }
+
+    #[test]
+    fn a_crowded_threads_sleeps_that_nothing_ends_grow_and_news_begins_anew() {
+        let start = Instant::now();
+        let mut backoff = Backoff::default();
+        backoff.watch.contended_until = Some(start + CONTENDED_FOR);
+        let mut nap = |is_ended: bool| {
+            let mut pause = || backoff.pause(Competition::Crowded, || start, Usage::default);
+            let slept = (0..4 * STRETCH).map(|_| pause()).find_map(|pause| match pause {
+                Pause::Sleep(longest) => Some(longest),
+                _ => None,
+            });
+            let longest = slept.expect("it sleeps");
+            backoff.slept(if is_ended { Duration::ZERO } else { longest }, longest);
+            longest.as_micros()
+        };
+        let naps: Vec<u128> = (0..8).map(|_| nap(false)).collect();
+        assert_eq!(naps, [50, 100, 200, 400, 800, 1000, 1000, 1000]);
+        assert_eq!((nap(true), nap(false)), (1000, 50));
+        nap(false);
+        backoff.end();
+        assert_eq!(backoff.naps, 0);
     }
 
     #[test]
@@ -256,13 +301,36 @@ mod tests {
     #[test]
     fn a_crowded_thread_whose_yields_are_taken_sleeps_at_once() {
         let pauses = pauses(Competition::Crowded, 10 * STRETCH, SHORT, (STRETCH, Duration::from_millis(3)));
-        assert_eq!((pauses[0], &pauses[1..]), (Pause::Yield, &[Pause::Sleep(SLEEP); 9][..]));
+        assert_eq!((pauses[0], &pauses[1..]), (Pause::Yield, &[Pause::Sleep(NAP_MIN); 9][..]));
         let start = Instant::now();
         let mut backoff = Backoff::default();
         backoff.watch.contended_until = Some(start + CONTENDED_FOR);
         let mut pause = || backoff.pause(Competition::Crowded, || start, Usage::default);
         let pauses: Vec<Pause> = (0..2 * STRETCH).map(|_| pause()).filter(|pause| *pause != Pause::Nothing).collect();
-        assert_eq!(pauses, [Pause::Sleep(SLEEP)], "also after news, and without a yield before");
+        assert_eq!(pauses, [Pause::Sleep(NAP_MIN)], "also after news, and without a yield before");
+    }
+
+    #[test]
+    fn a_crowded_core_is_contended_for_twice_as_long_each_time_until_yields_are_given_back() {
+        let (clock, cpu) = (Cell::new(Instant::now()), Cell::new(Duration::ZERO));
+        // A stretch in which it is without its core for so long; for how many ms the core is contended then.
+        let stretch = |backoff: &mut Backoff, without: Duration| {
+            clock.set(clock.get() + SHORT + without);
+            cpu.set(cpu.get() + SHORT);
+            for _ in 0..STRETCH {
+                backoff.pause(Competition::Crowded, || clock.get(), || Usage { cpu: cpu.get(), preemptions: 0 });
+            }
+            let until = backoff.watch.contended_until.filter(|until| clock.get() < *until);
+            until.map(|until| until.duration_since(clock.get()).as_millis())
+        };
+        let mut backoff = Backoff::default();
+        stretch(&mut backoff, Duration::ZERO);
+        let contended: Vec<u128> = (0..8).filter_map(|_| stretch(&mut backoff, Duration::from_secs(2))).collect();
+        assert_eq!(contended, [25, 50, 100, 200, 400, 800, 1000, 1000]);
+        clock.set(clock.get() + CONTENDED_FOR);
+        backoff.slept(Duration::ZERO, SLEEP);
+        (0..=STRETCHES).for_each(|_| _ = stretch(&mut backoff, Duration::ZERO));
+        assert_eq!(stretch(&mut backoff, GIVEN_AWAY * 2), Some(25), "a whole wait had its core");
     }
 
     #[test]

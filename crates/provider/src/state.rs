@@ -11,6 +11,7 @@ use barewire_link::Interface;
 use crate::backoff::{self, Backoff, Pause};
 use crate::bell::Bell;
 use crate::counter::Counter;
+use crate::domains;
 use crate::edge::{Errno, Result};
 use crate::endpoint::Endpoint;
 use crate::lock::{Guard, Lock};
@@ -196,8 +197,10 @@ impl Shared {
                 std::thread::yield_now();
             }
             Pause::Sleep(longest) => {
+                let mut others = Vec::new();
+                let Some(left) = domains::prepare_others_to_sleep(self, longest, &mut others) else { return Ok(()) };
                 let began = Instant::now();
-                if self.sleep(state, Some(longest), bell, &mut Vec::new())?.is_some() {
+                if self.sleep(state, Some(left), bell, &mut others)?.is_some() {
                     self.state.lock().backoff.slept(began.elapsed(), longest);
                 }
             }
@@ -205,7 +208,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Sleeps until there is something to do, and at most for so long. Whether the bell rang; `None`: there is something.
+    /// Sleeps until there is something to do, one of `others` can be read, and at most for so long. Whether the bell rang;
+    /// `None`: there is something.
     fn sleep(
         &self,
         mut state: Guard<'_, State>,
@@ -213,7 +217,6 @@ impl Shared {
         bell: impl Fn(&State) -> &Bell,
         others: &mut Vec<RawFd>,
     ) -> Result<Option<bool>> {
-        others.clear();
         let Some(left) = state.prepare_to_sleep(patience, others)? else { return Ok(None) };
         let bell: *const Bell = bell(&state);
         // SAFETY: the object stays open while the program sleeps in a call on it, and so does its bell, which does not
@@ -264,6 +267,7 @@ impl Shared {
                 continue;
             }
             let left = until.map(|until| until - now);
+            others.clear();
             let Some(is_rung) = self.sleep(state, left, &bell, &mut others)? else { continue };
             ended = Some(false);
             asking_until = None;

@@ -16,7 +16,7 @@ use crate::log::{info, warning};
 use crate::parameters::{Parameters, Progress};
 use crate::progress::Helper;
 use crate::state::{Shared, State};
-use crate::{device, fork};
+use crate::{device, domains};
 
 static FID_OPS: fi_ops = fid_ops(close, bind, no_control);
 static OPS: fi_ops_domain = fi_ops_domain {
@@ -104,7 +104,7 @@ pub(crate) unsafe fn open(
         let (name, mtu, waiting) = (&interface.name, interface.mtu, parameters.waiting);
         info!(FI_LOG_DOMAIN, "{name}: MTU {mtu}, waiting {waiting:?}, progress {progress:?}");
         let shared = Arc::new(Shared { state, interface, parameters, used: Arc::new(()), process: std::process::id() });
-        fork::watch(&shared)?;
+        domains::watch(&shared)?;
         let helper = Helper::start(&shared, progress)?;
         let fid = new_fid(FI_CLASS_DOMAIN, context, &FID_OPS);
         let fid = fid_domain { fid, ops: (&raw const OPS).cast_mut(), mr: (&raw const region::OPS).cast_mut() };

@@ -2,16 +2,15 @@
 //! Whatever users do in whatever order: two endpoints of one host and one of another connect, send, close, refuse to
 //! take, and are started again.
 
-mod common;
-
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use barewire_endpoint::{ChannelId, Config, Origin, SendError};
 use barewire_link::{Faults, MemoryLink};
 use barewire_llc::ConnectionConfig;
-use common::*;
 use proptest::prelude::*;
+
+use crate::common::*;
 
 #[derive(Clone, Debug)]
 enum Step {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Peers' memory written, read and changed, on a wire, on one host, and by a process of its own.
 
-mod common;
-
 use barewire_link::Faults;
 use barewire_llc::ConnectionConfig;
 use barewire_messages::{
     Access, AtomicOperation as Op, AtomicParts, AtomicType as Type, Completion, Config, Failure, Operation, Outcome,
     Part, PeerId, PostError, Refusal, Remote, RemoteWrite, SendOptions,
 };
-use common::*;
+
+use crate::common::*;
 
 fn options(context: u64) -> SendOptions {
     SendOptions { context, ..SendOptions::default() }

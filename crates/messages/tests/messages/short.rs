@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Messages that take less than the others: sent at once, copied, received without progress.
 
-mod common;
-
 use barewire_messages::{Config, Envelope, Outcome, Part, PeerId, Reaches, ReceiveOptions, ReceivedNext};
-use common::*;
+
+use crate::common::*;
 
 /// Its neighbour takes all of it, and may have something to say meanwhile.
 #[test]
@@ -129,7 +128,7 @@ fn what_takes_more_stays_for_progress() {
             // SAFETY: nobody looks at `memory` before the receive is completed.
             unsafe { pair[1].receive(exactly(from, 2), &[Part::into(&mut memory[..room])], options) }.unwrap();
         }
-        send(&mut pair[..1], 0, to, tagged(2), &long[..length], common::options(9, reaches));
+        send(&mut pair[..1], 0, to, tagged(2), &long[..length], crate::common::options(9, reaches));
         for _ in 0..3 {
             assert_eq!(pair[1].receive_next(), None, "{what}");
         }

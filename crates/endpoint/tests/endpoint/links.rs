@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A link that no longer works is an error in every call that needs it, and never a panic; and what is counted.
 
-mod common;
-
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use barewire_endpoint::{Address, Class, Config, EndpointCounters, EndpointError};
 use barewire_link::{Counters, Faults, Incoming, Link, LinkError, MacAddress, MemoryLink, Outgoing};
-use common::*;
+
+use crate::common::*;
 
 fn is_down<T>(result: &Result<T, EndpointError>) -> bool {
     matches!(result, Err(EndpointError::Link(LinkError::InterfaceDown(_))))

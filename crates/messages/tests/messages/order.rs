@@ -4,8 +4,6 @@
 //! Messages of one sender are in order, and so are the receives of one process: then who gets what does not depend on
 //! time. Each message in its turn gets the oldest receive that fits and has none, and that is the whole model.
 
-mod common;
-
 use std::collections::HashMap;
 
 use barewire_link::Faults;
@@ -14,7 +12,8 @@ use barewire_messages::{
     Config, Failure, Label, Outcome, Part, Pattern, PeerId, PostError, Reaches, ReceiveOptions, ReceivedNext,
     SendOptions, Wanted,
 };
-use common::*;
+
+use crate::common::*;
 
 const STEPS: usize = 300;
 const LENGTHS: [usize; 9] = [0, 1, 8, 100, 1400, 1500, 4000, 4001, 30_000];

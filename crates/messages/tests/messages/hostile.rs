@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A peer whose endpoint is in order and whose messages are not.
 
-mod common;
-
 use barewire_endpoint::{Acknowledge, Ending, Endpoint, Event, Inbox, InboxConfig, SendError};
 use barewire_messages::{Access, Config, Failure, Label, Outcome, Part, Reaches, Remote, SendOptions, Wanted};
-use common::*;
+
+use crate::common::*;
 
 /// A head: often one that could be right, with numbers that operations have.
 fn head(generator: &mut fastrand::Rng) -> Vec<u8> {

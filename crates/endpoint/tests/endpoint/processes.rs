@@ -2,14 +2,13 @@
 //! Processes of one host: one that is killed, and eight that all talk to all. The others are this program once more,
 //! running `other_process` alone.
 
-mod common;
-
 use std::collections::HashMap;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use barewire_endpoint::{Address, ChannelId, Config, Ending, Origin, SendError};
-use common::*;
+
+use crate::common::*;
 
 const PROCESSES: u8 = 8;
 const MESSAGES: u64 = 40;
@@ -21,7 +20,7 @@ impl Other {
     fn start(role: &str, mac: [u8; 6], number: u8) -> Self {
         let mac: String = mac.iter().map(|byte| format!("{byte:02x}")).collect();
         let command = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "other_process", "--ignored", "--nocapture"])
+            .args(["--exact", "processes::other_process", "--ignored", "--nocapture"])
             .envs([("ENDPOINT_ROLE", role), ("ENDPOINT_MAC", &mac), ("ENDPOINT_NUMBER", &number.to_string())])
             .stdout(Stdio::null())
             .spawn();

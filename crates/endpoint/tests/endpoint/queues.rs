@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Queues that are full: who sends is told to wait, nothing is lost, nobody starves, and memory is bounded.
 
-mod common;
-
 use std::time::Duration;
 
 use barewire_endpoint::{Acknowledge, ChannelId, Config, Ending, Inbox, InboxConfig, Piece, SendError, Sink, Tuning};
-use common::*;
+
+use crate::common::*;
 
 #[test]
 fn a_full_send_queue_says_so_and_goes_on() {

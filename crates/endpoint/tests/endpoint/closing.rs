@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How channels end, and what begins again afterwards.
 
-mod common;
-
 use std::ptr;
 use std::time::Duration;
 
 use barewire_endpoint::{Acknowledge, Address, ChannelId, Ending, SendError};
-use common::*;
+
+use crate::common::*;
 
 #[test]
 fn everything_sent_before_closing_arrives_and_both_hear_of_the_end() {

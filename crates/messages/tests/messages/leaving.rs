@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Peers that are forgotten, and sends that are taken back.
 
-mod common;
-
 use barewire_endpoint::{Address, Ending};
 use barewire_messages::{
     Completion, Config, Failure, Operation, Outcome, Part, PostError, Reaches, Removal, SendOptions,
 };
-use common::*;
+
+use crate::common::*;
 
 fn options(context: u64, reaches: Reaches) -> SendOptions {
     SendOptions { context, reaches, ..SendOptions::default() }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Datagrams of both classes: type 1 and type 3 over the wire, and the same on one host.
 
-mod common;
-
 use std::time::Duration;
 
 use barewire_endpoint::{Address, Class, Config, Ending, Inbox, InboxConfig, Origin, SendError};
-use common::*;
+
+use crate::common::*;
 
 /// Sends one as soon as it is taken: the first of type 3 waits until nobody remembers this address's last one.
 fn send(sides: &mut [&mut Side], to: Address, class: Class, body: &[u8], context: u64) {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Many peers: all that begin at once, many that say nothing, one that is gone.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
 use barewire_endpoint::{Config, Ending};
-use common::*;
+
+use crate::common::*;
 
 /// Each sends a message to each other, all at once. Frames sent in all.
 fn first_messages(macs: &[([u8; 6], u8)]) -> u64 {

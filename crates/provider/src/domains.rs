@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! All domains of the process.
+//!
 //! A program forks while another of its threads, such as the one of automatic progress, is busy with a domain: the child
 //! would have that domain locked for ever, by a thread that it does not have, and could not even close what it has of
 //! its parent's. So the thread that forks holds all domains meanwhile.
+//!
+//! And a program may poll several of them in turn, as Open MPI 5 does: a pause in one must hear what comes to the others.
 
 use std::mem::{forget, take};
+use std::os::fd::RawFd;
 use std::sync::{Arc, Once, Weak};
+use std::time::Duration;
 
 use crate::edge::{Errno, Result};
 use crate::lock::Lock;
@@ -18,7 +24,7 @@ struct Domains {
 
 static DOMAINS: Lock<Domains> = Lock::shared(Domains { all: Vec::new(), held: Vec::new() });
 
-/// From now on a child finds this domain open.
+/// From now on a child finds this domain open, and pauses hear it.
 pub(crate) fn watch(domain: &Arc<Shared>) -> Result<()> {
     static ASKED: Once = Once::new();
     let mut status = 0;
@@ -31,6 +37,23 @@ pub(crate) fn watch(domain: &Arc<Shared>) -> Result<()> {
     domains.all.retain(|domain| domain.strong_count() > 0);
     domains.all.push(Arc::downgrade(domain));
     Ok(())
+}
+
+/// Makes all domains but one, which the caller has locked, ready for a sleep of the caller's: what else to sleep on, and for
+/// how long at most. `None`: one of them has something to do. Whoever is busy with one now looks after it.
+pub(crate) fn prepare_others_to_sleep(but: &Shared, patience: Duration, others: &mut Vec<RawFd>) -> Option<Duration> {
+    let mut left = patience;
+    // Never waiting: a thread that forks waits for the caller's.
+    let Some(domains) = DOMAINS.keep() else { return Some(left) };
+    for domain in domains.all.iter().filter_map(Weak::upgrade).filter(|domain| !std::ptr::eq(&raw const **domain, but))
+    {
+        let Some(mut state) = domain.state.keep() else { continue };
+        // What is broken is told by its own polls.
+        if let Ok(prepared) = state.prepare_to_sleep(Some(left), others) {
+            left = prepared?.map_or(left, |due| left.min(due));
+        }
+    }
+    Some(left)
 }
 
 extern "C" fn before() {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Messages of every size arrive whole, once and in order, and their senders hear of each once.
 
-mod common;
-
 use std::collections::HashMap;
 
 use barewire_endpoint::{HEAD_MAX, INLINE_BYTES, SendError};
 use barewire_link::{Faults, Link, MemoryLink};
-use common::*;
 use proptest::prelude::*;
+
+use crate::common::*;
 
 /// A message to be sent: bytes of head and body, and whether its body is lent.
 type Shape = (usize, usize, bool);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whoever sleeps uses no processor, and wakes for everything that has to be done.
 
-mod common;
-
 use std::thread;
 use std::time::{Duration, Instant};
 
 use barewire_endpoint::{Address, Class, Config, Ending, Origin};
-use common::*;
+
+use crate::common::*;
 
 /// Nothing that is tested takes as long, so whoever sleeps for it has missed something.
 const LONG: Duration = Duration::from_secs(60);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How channels begin, or do not.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
 use barewire_endpoint::{Address, Config, ConnectError, Ending, Endpoint, EndpointError, SendError};
 use barewire_shm::{PipeConfig, ShmError};
-use common::*;
+
+use crate::common::*;
 
 const CONNECT_TIME: Duration = Duration::from_millis(300);
 

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Frames and neighbours of others, and peers that break the protocol: they are counted, and nothing else changes.
 
-mod common;
-
 use std::time::Duration;
 
 use barewire_endpoint::{Address, Config, Ending, Framing, JobToken, Port};
 use barewire_link::{Link, Outgoing};
 use barewire_llc::{ConnectionEvent, ConnectionHandle, Peer, StationConfig, StationEvent};
 use barewire_shm::{Pipe, PipeConfig, knock};
-use common::*;
+
+use crate::common::*;
 
 const TOKEN: JobToken = JobToken::new(0x0123_4567_89ab_cdef);
 const WRONG: JobToken = JobToken::new(0x0123_4567_89ab_cdee);

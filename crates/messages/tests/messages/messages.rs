@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Each thing that a messenger promises, on a wire and on one host.
 
-mod common;
-
 use std::time::Instant;
 
 use barewire_endpoint::{Address, Ending};
@@ -12,7 +10,8 @@ use barewire_messages::{
     Completion, Config, Envelope, Failure, Label, Operation, Outcome, Part, Pattern, PostError, Reaches,
     ReceiveOptions, Received, Removal, SendOptions, Wanted,
 };
-use common::*;
+
+use crate::common::*;
 
 fn into_many(context: u64) -> ReceiveOptions {
     ReceiveOptions { context, ..ReceiveOptions::default() }

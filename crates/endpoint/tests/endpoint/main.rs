@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Endpoints through what users can call. One program, as a build of each took minutes.
+
+mod closing;
+mod common;
+mod connecting;
+mod crowds;
+mod datagrams;
+mod lifecycles;
+mod links;
+mod messages;
+mod processes;
+mod queues;
+mod sleeping;
+mod strangers;

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Messengers through what users can call. One program, as a build of each took minutes.
+
+mod access;
+mod common;
+mod datagrams;
+mod hostile;
+mod leaving;
+mod messages;
+mod order;
+mod short;
