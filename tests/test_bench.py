@@ -111,7 +111,7 @@ def test_a_connection_fills_a_shaped_link(tmp_path):
     streams_fill_but_never_exceed(tmp_path, "--transport", "llc2", "--rate", "100mbit", "--sizes", "64KiB")
 
 
-@pytest.mark.parametrize("wait", ["adaptive", "block", "busypoll"])
+@pytest.mark.parametrize("wait", [pytest.param("adaptive", marks=pytest.mark.matrix), "block", "busypoll"])
 def test_waiting_in_the_kernel_works_for_all_transports(wait, tmp_path):
     transports = ("tcp", "udp", "raw", "llc1", "llc2", "llc3")
     document = bench_json(

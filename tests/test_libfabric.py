@@ -31,7 +31,7 @@ needs_libfabric = pytest.mark.skipif(not has_libfabric(), reason="needs libfabri
 @pytest.mark.parametrize(
     ("transports", "sizes_of_all"),
     [
-        ("messages", SIZES),
+        pytest.param("messages", SIZES, marks=pytest.mark.matrix),
         pytest.param("libfabric", SIZES, marks=needs_libfabric),
         # What is measured beside ours.
         pytest.param("libfabric-tcp,libfabric-udp", FEW_SIZES, marks=[needs_libfabric, pytest.mark.matrix]),

@@ -119,8 +119,8 @@ def check_phases(records: Records, ranks: int, variants: list[str]) -> None:
 
 
 IN_LABS = pytest.mark.usefixtures("lab_allowed", "nothing_left")
-# Three libraries, both fabrics; the other pairs in `make matrix`.
-OFTEN = {("openmpi", "barewire"), ("openmpi-5", "barewire"), ("mpich-5", "tcp")}
+# Two libraries, both fabrics; the other pairs in `make matrix`.
+OFTEN = {("openmpi-5", "barewire"), ("openmpi", "tcp")}
 WHERE = [
     pytest.param(*pair, marks=[] if pair in OFTEN else [pytest.mark.matrix])
     for pair in [(name, "tcp") for name in FIXES] + [(name, "barewire") for name in WITH_LIBFABRIC]

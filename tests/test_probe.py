@@ -173,7 +173,7 @@ def measure_while_it_breaks(lab: Lab, subject: Subject, what: str, directory: Pa
     return str(raised.value)
 
 
-LOST_OFTEN = {("vanishes", "endpoint"), ("vanishes", "udp"), ("goes down", "raw"), ("goes down", "llc2")}
+LOST_OFTEN = {("vanishes", "endpoint"), ("goes down", "llc2")}
 
 
 @pytest.mark.parametrize(
