@@ -9,8 +9,10 @@ cargo build --release --locked --quiet --workspace
 mkdir -p target/release/libfabric
 ln -f target/release/libbarewire_fi.so target/release/libfabric/libbarewire-fi.so
 # Ranks load them before the MPI library: of MPICH that have a core each, and of Open MPI.
-for preload in yield start; do
-    cc -O2 -Wall -Wextra -Werror -shared -fPIC "crates/provider/preload/$preload.c" -ldl \
-        -o "target/release/libfabric/libbarewire-$preload.so"
-done
+preload() {
+    cc -O2 -Wall -Wextra -Werror -shared -fPIC "crates/provider/preload/$1.c" -ldl \
+        -o "target/release/libfabric/libbarewire-$1.so" "${@:2}"
+}
+preload yield
+preload start -Wl,-soname,libpsm_infinipath.so.1
 make --no-print-directory -C floor

@@ -4,7 +4,10 @@
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
+
+use nix::sys::signal::{SigSet, SigmaskHow};
 
 use crate::interface::system;
 use crate::packet_socket::{bind, open_filtered};
@@ -46,8 +49,35 @@ pub struct PacketLink {
     batches: Option<Box<XdpSender>>,
     /// Closed after the socket: see [`adopt`](Self::adopt).
     _lease: Option<OwnedFd>,
+    closing: Closing,
 }
 
+/// A thread that closes something; waited for when this is dropped.
+#[derive(Default)]
+struct Closing(Option<Box<JoinHandle<()>>>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        // It does nothing that could panic.
+        let _ = self.0.take().map(|thread| thread.join());
+    }
+}
+
+/// The kernel lets each of its two sockets wait until nobody can see it any more, for some 30 ms: for both at once.
+impl Drop for PacketLink {
+    fn drop(&mut self) {
+        let Some(batches) = self.batches.take() else { return };
+        // The program's signals are for its own threads.
+        let Ok(mask) = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK) else { return };
+        // Without a thread they are closed one after the other.
+        self.closing.0 = Builder::new().stack_size(CLOSING_STACK_BYTES).spawn(move || drop(batches)).ok().map(Box::new);
+        // It was a mask before.
+        let _ = mask.thread_set_mask();
+    }
+}
+
+/// Locked memory counts it in.
+const CLOSING_STACK_BYTES: usize = 256 << 10;
 /// Up to here a single frame is put together in one buffer: `send` of one piece costs the kernel some 50 ns less than
 /// gathering two, which pays for copying so much (measured: the copy crossover in `docs/performance.md`).
 const COPIED_BYTES: usize = 8192;
@@ -91,7 +121,8 @@ impl PacketLink {
     ) -> Result<Self, LinkError> {
         let interface = Interface::by_name(interface)?;
         restricted::verify(&socket, &interface)?;
-        let mut link = Self { _lease: lease, ..Self::with_ring(socket, interface, ring)? };
+        let mut link = Self::with_ring(socket, interface, ring)?;
+        link._lease = lease;
         link.check()?;
         Ok(link)
     }
@@ -106,7 +137,16 @@ impl PacketLink {
         let ring = ReceiveRing::map(&socket, geometry)
             .map_err(|(operation, source)| system(operation, &interface.name, source))?;
         let (counters, short_frame) = (Counters::default(), Box::new([0; COPIED_BYTES]));
-        Ok(Self { ring, socket, interface, counters, short_frame, batches: None, _lease: None })
+        Ok(Self {
+            ring,
+            socket,
+            interface,
+            counters,
+            short_frame,
+            batches: None,
+            _lease: None,
+            closing: Closing::default(),
+        })
     }
 
     /// From now on sends batches of frames through AF_XDP, which takes the kernel less time for each frame, if one of the
