@@ -115,7 +115,7 @@ impl Backoff {
             (watch.polling, self.naps) = (Duration::ZERO, 0);
         } else {
             watch.polling = (2 * watch.polling).max(POLLING_MIN).min(POLLING_MAX);
-            self.naps += 1;
+            self.naps = self.naps.saturating_add(1);
         }
         (self.polls, self.stretches) = (0, 0);
         self.stretch_end = None;
