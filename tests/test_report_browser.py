@@ -70,7 +70,7 @@ def report(request, tmp_path_factory) -> Path:
     return write_report(directory)
 
 
-@pytest.fixture(scope="module", params=list(WIDTHS))
+@pytest.fixture(scope="module", params=["desktop", pytest.param("phone", marks=pytest.mark.matrix)])
 def page(request, browser, report):
     """The browser showing the report at one width, its log emptied before; the tests of one page share it."""
     show(browser, report, request.param)
