@@ -57,7 +57,7 @@ LAUNCHES = [
     ("bidirectional", "mpich-5", "barewire", 2),
     ("bandwidth", "openmpi-5", "tcp", 2),
     ("rate", "openmpi", "barewire", 2),
-    ("exchange", "mpich", "tcp", 2),
+    ("exchange", "openmpi-5", "barewire", 2),
     ("alltoall", "openmpi", "tcp", 3),
     ("halo", "openmpi", "barewire", 3),
     *(
@@ -68,7 +68,7 @@ LAUNCHES = [
             ("bidirectional", "openmpi", "tcp", 2),
             ("bandwidth", "mpich-5", "barewire", 2),
             ("rate", "mpich", "tcp", 2),
-            ("exchange", "openmpi-5", "barewire", 2),
+            ("exchange", "mpich", "tcp", 2),
             ("alltoall", "mpich-5", "barewire", 2),
             ("halo", "mpich-5", "tcp", 2),
         )
