@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import barewire
+from conftest import ROOT, barewire
 from mpi_libraries import FIXES, WITH_LIBFABRIC, library, needs, program
 
 from barewire.lab import Lab
@@ -95,6 +95,7 @@ def test_no_operation_waits_for_a_timer(name: str, monkeypatch: pytest.MonkeyPat
 
 
 def unhurried(name: str) -> dict[str, float]:
+    """What a job of two ranks on two hosts says of its start and end; its program checks that it is left alone."""
     done = barewire("run", "-n", "2", "--lab", "pair", "--", program(name, "unhurried"))
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     (line,) = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -115,6 +116,19 @@ def test_the_library_of_cards_that_are_not_used_is_not_loaded() -> None:
     """Debian's libfabric is linked with InfiniPath's, which measures the processor's clock whenever it is loaded."""
     needs("barewire")
     assert unhurried("openmpi")["infinipath"] == 0
+
+
+def test_what_stands_in_for_a_library_has_all_of_its_functions() -> None:
+    """A libfabric that calls one more than there are would not load."""
+
+    def functions(file: Path) -> set[str]:
+        done = subprocess.run(["nm", "-D", "--defined-only", str(file)], capture_output=True, text=True, check=True)
+        return {name for *_, name in map(str.split, done.stdout.splitlines()) if name.startswith("psm_")}
+
+    real = next(Path("/usr/lib").glob("*/libpsm_infinipath.so.1"), None)
+    if real is None:
+        pytest.skip("no InfiniPath library to compare with: apt install libpsm-infinipath1")
+    assert functions(real) == functions(ROOT / "target" / "release" / "libfabric" / "libbarewire-start.so")
 
 
 @pytest.mark.parametrize("name", [pytest.param("openmpi", marks=pytest.mark.matrix), "openmpi-5", "mpich-5"])

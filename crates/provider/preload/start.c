@@ -48,7 +48,7 @@ PUBLIC unsigned sleep(unsigned seconds) {
   return next(seconds);
 }
 
-// What libfabric calls of InfiniPath's library.
+// All functions of InfiniPath's library: a libfabric that lacks one of those that it calls does not load at all.
 #define NO_CARD(name) \
   PUBLIC int name(void) { return 3; /* PSM_PARAM_ERR */ }
 
@@ -64,20 +64,36 @@ NO_CARD(psm_am_request_short)
 NO_CARD(psm_ep_close)
 NO_CARD(psm_ep_connect)
 NO_CARD(psm_ep_epid_lookup)
+NO_CARD(psm_ep_epid_share_memory)
 NO_CARD(psm_ep_num_devunits)
 NO_CARD(psm_ep_open)
 NO_CARD(psm_ep_open_opts_get_defaults)
+NO_CARD(psm_ep_query)
 NO_CARD(psm_epaddr_getctxt)
 NO_CARD(psm_epaddr_setctxt)
+NO_CARD(psm_epaddr_setlabel)
+NO_CARD(psm_epid_context)
+NO_CARD(psm_epid_nid)
+NO_CARD(psm_epid_port)
+NO_CARD(psm_error_defer)
 NO_CARD(psm_error_register_handler)
 NO_CARD(psm_finalize)
+NO_CARD(psm_getopt)
 NO_CARD(psm_init)
+NO_CARD(psm_map_nid_hostname)
 NO_CARD(psm_mq_cancel)
 NO_CARD(psm_mq_finalize)
+NO_CARD(psm_mq_get_stats)
+NO_CARD(psm_mq_getopt)
 NO_CARD(psm_mq_init)
 NO_CARD(psm_mq_ipeek)
 NO_CARD(psm_mq_iprobe)
 NO_CARD(psm_mq_irecv)
 NO_CARD(psm_mq_isend)
 NO_CARD(psm_mq_send)
+NO_CARD(psm_mq_setopt)
 NO_CARD(psm_mq_test)
+NO_CARD(psm_mq_wait)
+NO_CARD(psm_poll)
+NO_CARD(psm_setopt)
+NO_CARD(psm_uuid_generate)

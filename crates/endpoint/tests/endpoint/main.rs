@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Endpoints through what users can call. One program, as a build of each took minutes.
+//! Endpoints through what users can call. One program: each one more takes seconds to link.
 
 mod closing;
 mod common;

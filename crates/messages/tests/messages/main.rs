@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Messengers through what users can call. One program, as a build of each took minutes.
+//! Messengers through what users can call. One program: each one more takes seconds to link.
 
 mod access;
 mod common;
