@@ -34,6 +34,8 @@ from barewire.lab.openvswitch import database_of, openflow_socket
 from barewire.topology import load, shortest_paths, star, with_rate
 
 RATE_BIT_S = 25_000_000
+# Each frame passes five user-space switches, which must keep up on a busy machine, too.
+TREE_RATE_BIT_S = 10_000_000
 # TCP over IPv4 with time stamps in full frames: what is left of 1538 bytes of wire.
 TCP_SHARE = 1448 / 1538
 
@@ -79,7 +81,7 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def tree(own_state: Path) -> Iterator[Lab]:
     """A fat-tree of 4-port switches in which h1 and h16, of different pods, reach each other over s5, s1 and s11."""
-    with stand_up("fat-tree:4", LinkSpec(RATE_BIT_S), static_neighbours=True) as lab:
+    with stand_up("fat-tree:4", LinkSpec(TREE_RATE_BIT_S), static_neighbours=True) as lab:
         lay_flows(lab, "h1", "h16")
         yield lab
 
@@ -104,7 +106,7 @@ def test_hosts_reach_each_other_only_where_flows_lead(tree: Lab) -> None:
 
 def test_frames_pass_at_the_rate_of_the_links_and_not_faster(tree: Lab) -> None:
     """Raw frames past the sender's queueing discipline, over five switches."""
-    reaches_but_never_exceeds(RATE_BIT_S, lambda: flood_bit_s(tree, 1514, ["h16"])[0])
+    reaches_but_never_exceeds(TREE_RATE_BIT_S, lambda: flood_bit_s(tree, 1514, ["h16"]))
 
 
 def test_a_tcp_stream_gets_the_rate_of_the_links(tree: Lab) -> None:
@@ -116,7 +118,7 @@ def test_a_tcp_stream_gets_the_rate_of_the_links(tree: Lab) -> None:
                 source.kill()
         return received_bit_s
 
-    reaches_but_never_exceeds(RATE_BIT_S * TCP_SHARE, measured)
+    reaches_but_never_exceeds(TREE_RATE_BIT_S * TCP_SHARE, measured)
 
 
 def test_a_port_that_is_congested_costs_other_ports_no_frame() -> None:
@@ -212,7 +214,7 @@ def test_switches_without_a_controller_learn_in_a_network_without_loops(tmp_path
     with stand_up(str(file), LinkSpec(RATE_BIT_S), standalone=True) as lab:
         assert lab.network == with_rate(load(file), RATE_BIT_S) and Lab.open(lab.id).network == lab.network
         assert ask(lab, "h1", "h2", 1472)[-1] == "1472 10.77.0.2"
-        reaches_but_never_exceeds(10_000_000, lambda: flood_bit_s(lab, 1514, ["h2"])[0])
+        reaches_but_never_exceeds(10_000_000, lambda: flood_bit_s(lab, 1514, ["h2"]))
         lab.set_cable("s1:7", "s2:9", up=False)
         assert eventually(lambda: states(lab, "s1-7", "s2-9") == ["down", "down"])
 
