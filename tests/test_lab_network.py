@@ -77,8 +77,9 @@ for number in range(count):
         time.sleep(0.002)  # the receiver's socket may hold no more than some 200
 """
 
+# Until its input ends, and then until nothing more comes.
 COUNT_FRAMES = """
-import socket
+import select, socket, sys
 receiver = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x88B5))
 try:
     receiver.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)  # SO_RCVBUFFORCE: it may have to wait for its core
@@ -86,14 +87,14 @@ except PermissionError:
     pass
 receiver.bind(("eth0", 0x88B5))
 print("ready", flush=True)
-receiver.settimeout(5)
-count = 0
-try:
-    while receiver.recv(100):
-        count += 1
-        receiver.settimeout(0.5)
-except TimeoutError:
-    print(count)
+count, told, ready = 0, [sys.stdin], True
+while ready or told:
+    ready = select.select([receiver, *told], [], [], None if told else 0.5)[0]
+    if receiver in ready:
+        count += len(receiver.recv(100)) > 0
+    elif ready:
+        told = []
+print(count)
 """
 
 # Where it may, it runs before other tests, which would else take the time that a link's rate needs.
@@ -337,7 +338,7 @@ def output(lab: Lab, host: str | None, command: list[str]) -> str:
 
 
 def popen(lab: Lab, host: str, program: str, *arguments: str) -> "subprocess.Popen[str]":
-    return lab.popen(host, python(program, *arguments), stdout=subprocess.PIPE, text=True)
+    return lab.popen(host, python(program, *arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def ask(lab: Lab, asker: str, answerer: str, size: int) -> list[str]:

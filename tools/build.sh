@@ -10,9 +10,12 @@ mkdir -p target/release/libfabric
 ln -f target/release/libbarewire_fi.so target/release/libfabric/libbarewire-fi.so
 # Ranks load them before the MPI library: of MPICH that have a core each, and of Open MPI.
 preload() {
-    cc -O2 -Wall -Wextra -Werror -shared -fPIC "crates/provider/preload/$1.c" -ldl \
-        -o "target/release/libfabric/libbarewire-$1.so" "${@:2}"
+    cc -O2 -Wall -Wextra -Werror -shared -fPIC "crates/provider/preload/$2.c" -ldl \
+        -o "target/release/libfabric/libbarewire-$1.so" "${@:3}"
 }
-preload yield
-preload start -Wl,-soname,libpsm_infinipath.so.1
+preload yield yield
+preload start start
+for library in psm_infinipath.so.1 psm2.so.2; do
+    preload "${library%%.*}" cards -Wl,-soname,lib$library -Wl,--version-script=crates/provider/preload/cards.map
+done
 make --no-print-directory -C floor

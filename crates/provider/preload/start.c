@@ -6,9 +6,6 @@
 //   memory of graphics cards: a quarter of a second each time. Here it finds none.
 // - Open MPI 5's byte transfer layer over libfabric sleeps for a second when it is closed, for libfabric's sockets
 //   provider. Ours has told its peers by then.
-// - Debian's libfabric is linked with the library of InfiniPath's cards, which holds each process on the first core for
-//   100 ms to measure that core's clock, whenever it is loaded. This file bears that library's name (tools/build.sh),
-//   so that the loader has it already: with these functions, and without a card.
 //
 // Nobody but these libraries sees any of it.
 #define _GNU_SOURCE
@@ -47,53 +44,3 @@ PUBLIC unsigned sleep(unsigned seconds) {
   unsigned (*next)(unsigned) = (unsigned (*)(unsigned))dlsym(RTLD_NEXT, "sleep");
   return next(seconds);
 }
-
-// All functions of InfiniPath's library: a libfabric that lacks one of those that it calls does not load at all.
-#define NO_CARD(name) \
-  PUBLIC int name(void) { return 3; /* PSM_PARAM_ERR */ }
-
-PUBLIC const char *psm_error_get_string(int error) {
-  (void)error;
-  return "left out by barewire run";
-}
-
-NO_CARD(psm_am_get_parameters)
-NO_CARD(psm_am_register_handlers)
-NO_CARD(psm_am_reply_short)
-NO_CARD(psm_am_request_short)
-NO_CARD(psm_ep_close)
-NO_CARD(psm_ep_connect)
-NO_CARD(psm_ep_epid_lookup)
-NO_CARD(psm_ep_epid_share_memory)
-NO_CARD(psm_ep_num_devunits)
-NO_CARD(psm_ep_open)
-NO_CARD(psm_ep_open_opts_get_defaults)
-NO_CARD(psm_ep_query)
-NO_CARD(psm_epaddr_getctxt)
-NO_CARD(psm_epaddr_setctxt)
-NO_CARD(psm_epaddr_setlabel)
-NO_CARD(psm_epid_context)
-NO_CARD(psm_epid_nid)
-NO_CARD(psm_epid_port)
-NO_CARD(psm_error_defer)
-NO_CARD(psm_error_register_handler)
-NO_CARD(psm_finalize)
-NO_CARD(psm_getopt)
-NO_CARD(psm_init)
-NO_CARD(psm_map_nid_hostname)
-NO_CARD(psm_mq_cancel)
-NO_CARD(psm_mq_finalize)
-NO_CARD(psm_mq_get_stats)
-NO_CARD(psm_mq_getopt)
-NO_CARD(psm_mq_init)
-NO_CARD(psm_mq_ipeek)
-NO_CARD(psm_mq_iprobe)
-NO_CARD(psm_mq_irecv)
-NO_CARD(psm_mq_isend)
-NO_CARD(psm_mq_send)
-NO_CARD(psm_mq_setopt)
-NO_CARD(psm_mq_test)
-NO_CARD(psm_mq_wait)
-NO_CARD(psm_poll)
-NO_CARD(psm_setopt)
-NO_CARD(psm_uuid_generate)

@@ -5,7 +5,7 @@ Variables and not options, because they mean the same to mpirun and to srun, and
 files of a distribution: Debian's says `mtl = ^ofi`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ PROVIDER = "barewire"
 PROVIDER_FILE = f"lib{PROVIDER}-fi.so"
 # Makes sched_yield cheap, and leaves out what Open MPI waits for without need; crates/provider/preload.
 YIELD_FILE = f"lib{PROVIDER}-yield.so"
-START_FILE = f"lib{PROVIDER}-start.so"
+START_FILES = [f"lib{PROVIDER}-{name}.so" for name in ("start", "psm_infinipath", "psm2")]
 FABRICS = f"{', '.join(MPI_FABRICS)}, or ofi-NAME for any other libfabric provider, such as ofi-tcp"
 WAITS = ("spin", "adaptive", "block")
 LINKS = ("packet", "xdp")
@@ -156,18 +156,19 @@ def yield_settings(library: Library) -> list[Setting]:
 
 def own_core_settings(library: Library, environment: Mapping[str, str], built: Path) -> list[Setting]:
     """Return what keeps a library that waits on its core; MPICH calls sched_yield after every fruitless question."""
-    return _preload(built / YIELD_FILE, environment, "a core for each rank") if library.family is Family.MPICH else []
+    return _preload(built, [YIELD_FILE], environment, "a core for each rank") if library.family is Family.MPICH else []
 
 
 def start_settings(library: Library, environment: Mapping[str, str], built: Path) -> list[Setting]:
     """Return what spares a job over our provider the waiting for others; Open MPI's, for MPICH has none."""
-    return _preload(built / START_FILE, environment, "a quicker start") if library.family is Family.OPEN_MPI else []
+    return _preload(built, START_FILES, environment, "a quicker start") if library.family is Family.OPEN_MPI else []
 
 
-def _preload(file: Path, environment: Mapping[str, str], reason: str) -> list[Setting]:
-    if not file.is_file():
+def _preload(built: Path, names: Sequence[str], environment: Mapping[str, str], reason: str) -> list[Setting]:
+    files = [str(built / name) for name in names if (built / name).is_file()]
+    if not files:
         return []
-    return [Setting("LD_PRELOAD", ":".join(filter(None, (str(file), environment.get("LD_PRELOAD")))), reason)]
+    return [Setting("LD_PRELOAD", ":".join(filter(None, (*files, environment.get("LD_PRELOAD")))), reason)]
 
 
 def launcher_settings(library: Library, interface: str) -> list[Setting]:
