@@ -61,7 +61,10 @@ def test_the_path_over_barewire_is_known_by_what_ranks_have_open(name: str) -> N
     assert '"bytes": 8' in done.stdout, "then the program runs"
 
 
-@pytest.mark.parametrize("name", FIXES)
+# MPICH 4 over UCX may hang for a minute, by itself.
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.matrix] if name == "mpich" else []) for name in FIXES]
+)
 def test_the_path_over_tcp_shows_its_connections(name: str) -> None:
     built = program(name, "pingpong")
     done = barewire("run", *IN_PAIR, "-n", "2", "--explain", "--json", "--", built, "10", "8")
