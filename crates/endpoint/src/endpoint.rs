@@ -347,6 +347,13 @@ impl<L: Link> Endpoint<L> {
         self.turns.is_empty() && self.events.is_empty() && !self.port.station.has_frames()
     }
 
+    /// Whether a message waits to be sent, or is not acknowledged.
+    #[inline]
+    #[must_use]
+    pub fn has_messages(&self) -> bool {
+        !self.descriptors.are_all_free()
+    }
+
     /// Makes progress until something was received or an event waits, for `patience` at most, and waits meanwhile as
     /// configured. False if nothing came.
     ///

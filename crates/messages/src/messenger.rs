@@ -190,6 +190,20 @@ impl<L: Link> Messenger<L> {
         self.endpoint.owes_nothing() && self.state.turns.is_empty()
     }
 
+    /// Whether something that was posted waits to be sent, or is not acknowledged: it needs progress to arrive.
+    #[inline]
+    #[must_use]
+    pub fn has_messages(&self) -> bool {
+        self.endpoint.has_messages() || !self.state.turns.is_empty()
+    }
+
+    /// Whether a message waits that was posted when there was no room for it.
+    #[inline]
+    #[must_use]
+    pub fn has_queued(&self) -> bool {
+        self.state.queued > 0
+    }
+
     /// Makes progress until a completion waits, for `patience` at most, and waits meanwhile as the endpoint is
     /// configured. False if none came.
     ///

@@ -24,7 +24,7 @@ pub(crate) struct Bell {
 /// Two who sleep at one bell: the first may stop it before the second has heard it.
 const SHARED_SLEEP: Duration = Duration::from_millis(1);
 
-fn of_system(error: nix::Error) -> Errno {
+pub(crate) fn of_system(error: nix::Error) -> Errno {
     Errno(error as i32 as u32)
 }
 
@@ -53,9 +53,14 @@ impl Bell {
 
     #[inline]
     pub fn ring_if_awaited(&self) {
-        if self.sleepers.load(Ordering::Relaxed) > 0 {
+        if self.is_awaited() {
             self.ring();
         }
+    }
+
+    /// Whether somebody sleeps at it.
+    pub fn is_awaited(&self) -> bool {
+        self.sleepers.load(Ordering::Relaxed) > 0
     }
 
     /// From now on it is rung. Called with the domain's lock held, so that nothing ends unheard.

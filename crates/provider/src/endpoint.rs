@@ -207,6 +207,18 @@ impl Endpoint {
         self.wire.as_ref().is_none_or(Wire::owes_nothing)
     }
 
+    /// Whether a message waits, or is not acknowledged.
+    #[inline]
+    pub fn has_messages(&self) -> bool {
+        self.wire.as_ref().is_some_and(Wire::has_messages)
+    }
+
+    /// Whether a message waits for room that progress may make.
+    #[inline]
+    pub fn has_queued(&self) -> bool {
+        matches!(&self.wire, Some(Wire::Reliable(messenger)) if messenger.has_queued())
+    }
+
     /// As of the messenger's: what to sleep on, and for how long at most; `None`: there is something to do.
     pub fn prepare_to_sleep(&mut self, patience: Duration, others: &mut Vec<RawFd>) -> Result<Option<Duration>> {
         let Some(wire) = &mut self.wire else { return Ok(Some(patience)) };

@@ -7,6 +7,7 @@
 //! messenger (`barewire-messages`), and what has ended, in queues and counters.
 
 mod address;
+mod attention;
 mod backoff;
 mod bell;
 mod counter;

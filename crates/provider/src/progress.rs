@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A domain's helper thread. It keeps the peers' connections alive while the program computes, and with automatic
-//! progress does then all that there is to do; it stays out of the way of a program that asks by itself.
+//! A domain's helper thread. While the program computes it keeps the peers' connections alive and brings to its peers what
+//! was posted before; with automatic progress it does then all that there is to do. It stays out of the way of a program
+//! that asks by itself.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,19 +13,18 @@ use barewire_endpoint::Config;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use parking_lot::Mutex;
 
+use crate::attention::{Attention, COMPUTES_AFTER};
 use crate::bell::Bell;
 use crate::bindings::*;
 use crate::edge::{Errno, Result};
 use crate::log::warning;
-use crate::parameters::Progress;
+use crate::parameters::Parameters;
 use crate::state::Shared;
 
-/// A program that has not asked for so long is computing: less than a rendezvous of 64 KiB takes at 1 Gb/s.
-const COMPUTES_AFTER: Duration = Duration::from_micros(200);
-/// A look at whether it asks takes the core from it for some 20 µs (`docs/performance.md`), so as long as it asks, the
-/// next comes after twice the time, up to this.
+/// A look at whether the program asks takes the core from it, so as long as it does, the next comes after twice the time,
+/// up to this.
 const LOOK_AFTER_MAX: Duration = Duration::from_millis(2);
-/// The longest sleep, so that the thread sees that new endpoints came.
+/// The longest sleep while there is something to do, so that the thread sees that new endpoints came.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 /// Peers are asked for a sign of life after a quarter of their patience, and twenty times in the rest.
 const LOOKS_IN_A_PATIENCE: u32 = 16;
@@ -48,7 +48,7 @@ struct Control {
 }
 
 impl Helper {
-    pub fn start(shared: &Arc<Shared>, progress: Progress) -> Result<Self> {
+    pub fn start(shared: &Arc<Shared>, attention: Arc<Attention>) -> Result<Self> {
         let control = Arc::new(Control {
             thread: Mutex::new(None),
             is_over: AtomicBool::new(false),
@@ -56,10 +56,7 @@ impl Helper {
             process: shared.process,
         });
         let (its, domain) = (control.clone(), Arc::downgrade(shared));
-        let run = move || match progress {
-            Progress::Auto => do_all(&domain, &its),
-            Progress::Manual => keep_alive(&domain, &its),
-        };
+        let run = move || attend(&domain, &its, &attention);
         // The program's signals are for its own threads.
         let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK).map_err(|error| Errno(error as u32))?;
         let thread = Builder::new().name("barewire".to_owned()).stack_size(STACK_BYTES).spawn(run);
@@ -110,64 +107,61 @@ impl Control {
     }
 }
 
-/// Answers the peers of a program that has not asked since the last look, so that they do not take it for dead.
-fn keep_alive(domain: &Weak<Shared>, control: &Control) {
+/// Makes progress whenever the program does not: as long as there is something under way, and else, now and then, so that
+/// peers do not take it for dead.
+fn attend(domain: &Weak<Shared>, control: &Control, attention: &Attention) {
     outrank_the_program();
-    let (mut asked, mut is_well) = (None, true);
-    loop {
+    let mut others: Vec<RawFd> = Vec::new();
+    let mut turns = None;
+    let (mut look_after, mut is_well) = (COMPUTES_AFTER, true);
+    while !control.is_over() {
         let Some(shared) = domain.upgrade() else { return };
-        if let Some(mut state) = shared.state.keep() {
-            if asked == Some(state.asked) {
+        attention.heard();
+        others.clear();
+        let now = attention.turns();
+        let mut asks = turns.replace(now) != Some(now);
+        let mut patience = COMPUTES_AFTER;
+        if !asks && let Some(mut state) = shared.state.keep() {
+            asks = state.is_asleep();
+            if !asks {
                 is_well = has_worked(state.progress(), is_well);
-                if state.has_sleepers {
+                if !state.has_messages() {
+                    attention.dismiss();
+                }
+                if attention.is_asked_for() {
+                    patience = match state.prepare_to_sleep(Some(SLEEP_MAX), &mut others) {
+                        Ok(None) if is_well => Duration::ZERO,
+                        Ok(Some(Some(due))) => due.min(SLEEP_MAX),
+                        _ => SLEEP_MAX,
+                    };
+                    if !is_well {
+                        others.clear();
+                    }
+                } else if state.has_sleepers {
                     // What they sleep on may have been heard here.
                     state.wake_sleepers();
                 }
             }
-            asked = Some(state.asked);
         }
-        let patience = shared.parameters.patience.unwrap_or(Config::NOTICE_THE_DEAD_WITHIN);
-        let patience = patience.max(Config::NOTICE_THE_DEAD_WITHIN_MIN);
+        look_after = if asks { (2 * look_after).min(LOOK_AFTER_MAX) } else { COMPUTES_AFTER };
+        if asks {
+            patience = look_after;
+        }
+        if !attention.is_asked_for() {
+            patience = keep_alive_after(&shared.parameters);
+        }
         drop(shared);
-        control.sleep(&[], (patience / LOOKS_IN_A_PATIENCE).min(KEEP_ALIVE_MAX));
-        if control.is_over() {
-            return;
+        if !patience.is_zero() {
+            others.push(attention.descriptor());
+            control.sleep(&others, patience);
         }
     }
 }
 
-/// Makes progress whenever the program does not.
-fn do_all(domain: &Weak<Shared>, control: &Control) {
-    outrank_the_program();
-    let mut others: Vec<RawFd> = Vec::new();
-    let mut asked = None;
-    let (mut look_after, mut is_well) = (COMPUTES_AFTER, true);
-    while !control.is_over() {
-        let Some(shared) = domain.upgrade() else { return };
-        let mut patience = look_after;
-        others.clear();
-        if let Some(mut state) = shared.state.keep() {
-            if asked == Some(state.asked) {
-                look_after = COMPUTES_AFTER;
-                is_well = has_worked(state.progress(), is_well);
-                patience = match state.prepare_to_sleep(Some(SLEEP_MAX), &mut others) {
-                    Ok(None) if is_well => Duration::ZERO,
-                    Ok(Some(Some(due))) => due.min(SLEEP_MAX),
-                    _ => SLEEP_MAX,
-                };
-                if !is_well {
-                    others.clear();
-                }
-            } else {
-                look_after = (2 * look_after).min(LOOK_AFTER_MAX);
-            }
-            asked = Some(state.asked);
-        }
-        drop(shared);
-        if !patience.is_zero() {
-            control.sleep(&others, patience);
-        }
-    }
+/// Peers are asked for a sign of life by then, and hear one from here.
+fn keep_alive_after(parameters: &Parameters) -> Duration {
+    let patience = parameters.patience.unwrap_or(Config::NOTICE_THE_DEAD_WITHIN);
+    (patience.max(Config::NOTICE_THE_DEAD_WITHIN_MIN) / LOOKS_IN_A_PATIENCE).min(KEEP_ALIVE_MAX)
 }
 
 /// Whether progress was made. A link that is down may come up again: that is said once, and tried again.

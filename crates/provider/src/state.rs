@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use barewire_endpoint::Patience;
 use barewire_link::Interface;
 
+use crate::attention::Attention;
 use crate::backoff::{self, Backoff, Pause};
 use crate::bell::Bell;
 use crate::counter::Counter;
@@ -39,8 +40,8 @@ pub(crate) struct State {
     pub counters: Table<Counter>,
     pub vectors: Table<Vector>,
     pub regions: Table<Region>,
-    /// Grows whenever the program asks what has come: then it makes progress by itself.
-    pub asked: u64,
+    /// What the helper watches.
+    pub attention: Arc<Attention>,
     /// Since when polls find nothing.
     pub backoff: Backoff,
     /// There was progress, or a neighbour's message without, since the last question that was answered without a look.
@@ -50,14 +51,14 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub fn new() -> Self {
+    pub fn new(attention: Arc<Attention>) -> Self {
         Self {
             endpoints: Table::new(),
             queues: Table::new(),
             counters: Table::new(),
             vectors: Table::new(),
             regions: Table::new(),
-            asked: 0,
+            attention,
             backoff: Backoff::default(),
             has_looked: false,
             has_sleepers: false,
@@ -81,7 +82,22 @@ impl State {
         if has_counted {
             self.counters.iter_mut().for_each(Counter::changed);
         }
+        self.ask_for_attention();
         status
+    }
+
+    /// Has the helper look after what is under way, should the program not ask.
+    #[inline]
+    fn ask_for_attention(&self) {
+        if !self.attention.is_asked_for() && self.has_messages() {
+            self.attention.ask_for();
+        }
+    }
+
+    /// Whether a message waits, or is not acknowledged.
+    #[inline]
+    pub fn has_messages(&self) -> bool {
+        self.endpoints.iter().any(Endpoint::has_messages)
     }
 
     /// Receives a neighbour's message for a queue that has nothing else to tell, without other progress.
@@ -94,20 +110,34 @@ impl State {
     }
 
     /// What a call says that has posted an operation. If it was refused there is progress first: who asks again and again
-    /// gets on.
+    /// gets on. So there is if it waits for room: a program that only sends never asks.
     ///
     /// # Errors
     /// Why it was refused, or that the interface no longer works.
     #[inline]
     pub fn posted(&mut self, endpoint: usize, posted: Result<()>) -> Result<isize> {
-        if posted == Err(Errno::AGAIN) {
-            self.progress_of(endpoint)?;
+        let is_refused = posted == Err(Errno::AGAIN);
+        if is_refused || self.endpoints[endpoint].has_queued() {
+            self.attention.not_needed_now();
+            let progress = self.progress_of(endpoint);
+            if is_refused {
+                progress?;
+            }
+            // Else the message is taken, and the next question tells what is wrong.
         }
+        self.ask_for_attention();
         if self.has_sleepers {
             self.wake_sleepers();
         }
         self.backoff.end();
         posted.map(|()| 0)
+    }
+
+    /// Whether the program sleeps in one of its calls: then it wakes up for whatever there is to do.
+    pub fn is_asleep(&self) -> bool {
+        let mut bells =
+            self.queues.iter().map(|queue| &queue.bell).chain(self.counters.iter().map(|counter| &counter.bell));
+        bells.any(Bell::is_awaited)
     }
 
     /// What was posted may have ended at once, be due earlier than anything else, or have led to another peer.
@@ -242,7 +272,7 @@ impl Shared {
         let mut turns = 0_u32;
         loop {
             let mut state = self.state.lock();
-            state.asked += 1;
+            state.attention.not_needed_now();
             state.collect();
             let (mut is_done, mut patience) = is_over(&mut state, ended.take());
             if !is_done {

@@ -92,6 +92,15 @@ impl Wire {
     }
 
     #[inline]
+    pub fn has_messages(&self) -> bool {
+        match self {
+            Self::Reliable(messenger) => messenger.has_messages(),
+            // Nobody says that it has come.
+            Self::Unreliable(_) => false,
+        }
+    }
+
+    #[inline]
     pub fn has_completions(&self) -> bool {
         match self {
             Self::Reliable(messenger) => messenger.has_completions(),

@@ -122,7 +122,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_voi
 /// A counter has no way to say that the link is down: whoever waits for it hears of it there.
 fn counts(counter: &CounterFid) -> (u64, u64) {
     let mut state = counter.shared.state.lock();
-    state.asked += 1;
+    state.attention.not_needed_now();
     let _ = state.progress();
     state.count(counter.number)
 }

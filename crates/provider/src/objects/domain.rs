@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::{
     Domain, counter, endpoint, fid_ops, is_used, new_fid, no_control, poll, queue, region, share, shared_of, vector,
 };
+use crate::attention::Attention;
 use crate::bindings::*;
 use crate::device::DeviceError;
 use crate::edge::{Errno, guard_status, unsupported};
@@ -95,17 +96,18 @@ pub(crate) unsafe fn open(
             FI_PROGRESS_AUTO => Progress::Auto,
             _ => Progress::Manual,
         });
+        let attention = Arc::new(Attention::new(progress == Progress::Auto)?);
         let state = if attributes.threading == FI_THREAD_DOMAIN && progress == Progress::Manual {
             // SAFETY: the program promises to have one thread here at a time, and the helper comes as a keeper.
-            unsafe { Lock::serial(State::new()) }
+            unsafe { Lock::serial(State::new(attention.clone())) }
         } else {
-            Lock::shared(State::new())
+            Lock::shared(State::new(attention.clone()))
         };
         let (name, mtu, waiting) = (&interface.name, interface.mtu, parameters.waiting);
         info!(FI_LOG_DOMAIN, "{name}: MTU {mtu}, waiting {waiting:?}, progress {progress:?}");
         let shared = Arc::new(Shared { state, interface, parameters, used: Arc::new(()), process: std::process::id() });
         domains::watch(&shared)?;
-        let helper = Helper::start(&shared, progress)?;
+        let helper = Helper::start(&shared, attention)?;
         let fid = new_fid(FI_CLASS_DOMAIN, context, &FID_OPS);
         let fid = fid_domain { fid, ops: (&raw const OPS).cast_mut(), mr: (&raw const region::OPS).cast_mut() };
         // SAFETY: the caller's promise.

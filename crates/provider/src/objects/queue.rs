@@ -134,7 +134,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_voi
 /// Makes progress if the queue has nothing.
 #[inline(always)]
 fn look(state: &mut State, number: usize) -> Result<()> {
-    state.asked += 1;
+    state.attention.not_needed_now();
     if state.queues[number].is_empty() { state.progress() } else { Ok(()) }
 }
 
@@ -145,14 +145,14 @@ unsafe fn read_now(queue: &QueueFid, to: *mut c_void, most: usize, sources: *mut
     let mut state = queue.shared.state.lock();
     if state.queues[queue.number].was_drained() && state.may_rest() {
         // Open MPI asks until it is told that nothing is there, and only then answers the message that it was told of.
-        state.asked += 1;
+        state.attention.not_needed_now();
         return Err(Errno::AGAIN);
     }
     if most > 0
         && state.queues[queue.number].is_empty()
         && let Some(entry) = state.receive_next(queue.number)
     {
-        state.asked += 1;
+        state.attention.not_needed_now();
         state.backoff.end();
         // SAFETY: the caller's promise.
         return Ok(unsafe { state.queues[queue.number].hand_over(&entry, to.cast(), sources) });
