@@ -100,6 +100,8 @@ pub struct Endpoint<L> {
     owners: Box<[DescriptorId]>,
     /// Channels with something to send, each in its turn.
     turns: VecDeque<u16>,
+    /// Whom the engine was given something for last.
+    last_sent_to: Option<ConnectionHandle>,
     /// Channels whose sink refused a piece.
     waiting: Vec<u16>,
     /// Channels whose peer has another connection still, of which the engine has more to say.
@@ -177,6 +179,7 @@ impl<L: Link> Endpoint<L> {
             descriptors: Descriptors::new(config.send_descriptors),
             owners: vec![0; usize::from(config.slots)].into_boxed_slice(),
             turns: VecDeque::with_capacity(usize::from(config.channels)),
+            last_sent_to: None,
             waiting: Vec::new(),
             pending: Vec::new(),
             neighbours: Vec::new(),
@@ -352,6 +355,13 @@ impl<L: Link> Endpoint<L> {
     #[must_use]
     pub fn has_messages(&self) -> bool {
         !self.descriptors.are_all_free()
+    }
+
+    /// Whether the last message, or one that waits for room, could not be sent: until its peer takes or acknowledges others.
+    #[inline]
+    #[must_use]
+    pub fn is_held_up(&self) -> bool {
+        !self.turns.is_empty() || self.last_sent_to.is_some_and(|connection| self.port.holds_up(connection))
     }
 
     /// Makes progress until something was received or an event waits, for `patience` at most, and waits meanwhile as

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use barewire_link::{ETHERNET_HEADER_BYTES, Incoming, Link, LinkError, Outgoing};
 use barewire_llc::{
-    ConfigError, Delivery, Handled, Header, Instant, Mac, Reply, Station, StationConfig, StationTransmit,
+    ConfigError, ConnectionHandle, Delivery, Handled, Header, Instant, Mac, Reply, Station, StationConfig,
+    StationTransmit,
 };
 
 use crate::clock::now;
@@ -178,6 +179,13 @@ impl<L: Link> Port<L> {
         self.handled = 0;
         while self.transmit_batch()? == BATCH_FRAMES {}
         Ok(())
+    }
+
+    /// Whether the engine has frames of a connection that it may not send yet.
+    #[inline]
+    pub fn holds_up(&self, connection: ConnectionHandle) -> bool {
+        let connection = self.station.connection(connection);
+        connection.is_some_and(|connection| connection.unacknowledged() > connection.outstanding())
     }
 
     /// Lets the engine know what time it is; when nothing else has. Whether something was due, so that it may have

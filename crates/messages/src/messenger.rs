@@ -194,7 +194,14 @@ impl<L: Link> Messenger<L> {
     #[inline]
     #[must_use]
     pub fn has_messages(&self) -> bool {
-        self.endpoint.has_messages() || !self.state.turns.is_empty()
+        self.endpoint.has_messages() || !self.state.turns.is_empty() || self.state.sends.len() > 0
+    }
+
+    /// Whether what was posted last, or something that waits for room or for the peer's answer, could not be sent yet.
+    #[inline]
+    #[must_use]
+    pub fn is_held_up(&self) -> bool {
+        self.endpoint.is_held_up() || !self.state.turns.is_empty() || self.state.sends.len() > 0
     }
 
     /// Whether a message waits that was posted when there was no room for it.

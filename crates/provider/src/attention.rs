@@ -11,38 +11,46 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use crate::bell::of_system;
 use crate::edge::Result;
 
-/// Whether the helper is needed. The program's side is written to by whoever has the domain's lock.
+/// Whether the helper is needed. Whoever has the domain's lock asks for it.
 pub(crate) struct Attention {
     /// Grows whenever the program makes progress by itself.
     turns: AtomicU64,
-    /// The helper looks whether the program still does.
+    /// What it was when the helper looked last, or was asked.
+    seen: AtomicU64,
+    /// Something is under way.
     is_asked_for: AtomicBool,
-    /// It always does.
+    /// And something could not be sent yet.
+    is_urgent: AtomicBool,
+    /// The helper does all that the program does not, asked or not.
     is_automatic: bool,
+    /// Nanoseconds to the helper's next look, if that is urgent.
+    look_after: AtomicU64,
     /// Wakes it.
     timer: TimerFd,
 }
 
-/// A program that has not asked for so long is computing: less than a rendezvous of 64 KiB takes at 1 Gb/s.
-pub(crate) const COMPUTES_AFTER: Duration = Duration::from_micros(200);
+/// A program that has made no progress for so long is computing: less than a rendezvous of 64 KiB takes at 1 Gb/s.
+const COMPUTES_AFTER: Duration = Duration::from_micros(200);
+/// Between two urgent looks at a program that makes progress by itself: each takes the core from it, so the next comes
+/// after twice the time, up to this.
+const LOOK_AFTER_MAX: Duration = Duration::from_millis(2);
+/// Between two looks that are not urgent: a lost frame takes as long to be noticed.
+const WATCH_AFTER: Duration = Duration::from_millis(20);
 
 impl Attention {
     pub fn new(is_automatic: bool) -> Result<Self> {
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(of_system)?;
-        Ok(Self { turns: AtomicU64::new(0), is_asked_for: AtomicBool::new(is_automatic), is_automatic, timer })
+        let [is_asked_for, is_urgent] = [is_automatic; 2].map(AtomicBool::new);
+        let look_after = AtomicU64::new(COMPUTES_AFTER.as_nanos() as u64);
+        let [turns, seen] = [0; 2].map(AtomicU64::new);
+        Ok(Self { turns, seen, is_asked_for, is_urgent, is_automatic, look_after, timer })
     }
 
     /// The program makes progress by itself.
     #[inline]
     pub fn not_needed_now(&self) {
-        self.turns.store(self.turns() + 1, Ordering::Relaxed);
-    }
-
-    /// How often it did.
-    #[inline]
-    pub fn turns(&self) -> u64 {
-        self.turns.load(Ordering::Relaxed)
+        self.turns.store(self.turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     #[inline]
@@ -50,28 +58,66 @@ impl Attention {
         self.is_asked_for.load(Ordering::Relaxed)
     }
 
-    /// Something is under way: from now on the helper looks after it, should the program not.
+    #[inline]
+    pub fn is_urgent(&self) -> bool {
+        self.is_urgent.load(Ordering::Relaxed)
+    }
+
+    /// From now on the helper looks after what is under way, should the program not.
     #[cold]
-    pub fn ask_for(&self) {
+    pub fn ask_for(&self, is_urgent: bool) {
+        self.seen.store(self.turns.load(Ordering::Relaxed), Ordering::Relaxed);
         self.is_asked_for.store(true, Ordering::Relaxed);
-        // A time within bounds; and without it the helper comes later by itself.
-        let _ =
-            self.timer.set(Expiration::OneShot(TimeSpec::from_duration(COMPUTES_AFTER)), TimerSetTimeFlags::empty());
+        self.is_urgent.store(is_urgent, Ordering::Relaxed);
+        let after = if is_urgent { self.look_after() } else { WATCH_AFTER };
+        // The time is within bounds; and without it the helper comes later by itself.
+        let _ = self.timer.set(Expiration::OneShot(TimeSpec::from_duration(after)), TimerSetTimeFlags::empty());
+    }
+
+    /// Whether the program has made progress since the helper's last look, or since it was asked for.
+    pub fn has_turned(&self) -> bool {
+        let now = self.turns.load(Ordering::Relaxed);
+        self.seen.swap(now, Ordering::Relaxed) != now
+    }
+
+    /// The program makes progress by itself; after how long the helper looks again, if nothing changes.
+    pub fn watch(&self) -> Duration {
+        if !self.is_urgent() {
+            return WATCH_AFTER;
+        }
+        let after = (2 * self.look_after()).min(LOOK_AFTER_MAX);
+        self.look_after.store(after.as_nanos() as u64, Ordering::Relaxed);
+        after
+    }
+
+    /// All could be sent.
+    pub fn calm_down(&self) {
+        self.is_urgent.store(self.is_automatic, Ordering::Relaxed);
+    }
+
+    /// The program computes.
+    pub fn take_over(&self) {
+        self.look_after.store(COMPUTES_AFTER.as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// Nothing is under way any more.
     pub fn dismiss(&self) {
         self.is_asked_for.store(self.is_automatic, Ordering::Relaxed);
+        self.calm_down();
     }
 
-    /// What the helper sleeps on; can be read once it is asked for.
+    fn look_after(&self) -> Duration {
+        Duration::from_nanos(self.look_after.load(Ordering::Relaxed))
+    }
+
+    /// What the helper sleeps on; can be read once it is to look.
     pub fn descriptor(&self) -> RawFd {
         self.timer.as_fd().as_raw_fd()
     }
 
     /// The helper is awake.
     pub fn heard(&self) {
-        // Refused at most by a system that knows no such timers, which did not make it either.
+        // Nothing of the timer's that could be wrong.
         let _ = self.timer.unset();
     }
 }

@@ -213,6 +213,12 @@ impl Endpoint {
         self.wire.as_ref().is_some_and(Wire::has_messages)
     }
 
+    /// Whether what was posted last, or something that waits for room or for the peer's answer, could not be sent yet.
+    #[inline]
+    pub fn is_held_up(&self) -> bool {
+        self.wire.as_ref().is_some_and(Wire::is_held_up)
+    }
+
     /// Whether a message waits for room that progress may make.
     #[inline]
     pub fn has_queued(&self) -> bool {

@@ -13,7 +13,7 @@ use barewire_endpoint::Config;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use parking_lot::Mutex;
 
-use crate::attention::{Attention, COMPUTES_AFTER};
+use crate::attention::Attention;
 use crate::bell::Bell;
 use crate::bindings::*;
 use crate::edge::{Errno, Result};
@@ -21,9 +21,6 @@ use crate::log::warning;
 use crate::parameters::Parameters;
 use crate::state::Shared;
 
-/// A look at whether the program asks takes the core from it, so as long as it does, the next comes after twice the time,
-/// up to this.
-const LOOK_AFTER_MAX: Duration = Duration::from_millis(2);
 /// The longest sleep while there is something to do, so that the thread sees that new endpoints came.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 /// Peers are asked for a sign of life after a quarter of their patience, and twenty times in the rest.
@@ -112,50 +109,55 @@ impl Control {
 fn attend(domain: &Weak<Shared>, control: &Control, attention: &Attention) {
     outrank_the_program();
     let mut others: Vec<RawFd> = Vec::new();
-    let mut turns = None;
-    let (mut look_after, mut is_well) = (COMPUTES_AFTER, true);
+    let mut is_well = true;
     while !control.is_over() {
         let Some(shared) = domain.upgrade() else { return };
         attention.heard();
         others.clear();
-        let now = attention.turns();
-        let mut asks = turns.replace(now) != Some(now);
-        let mut patience = COMPUTES_AFTER;
-        if !asks && let Some(mut state) = shared.state.keep() {
-            asks = state.is_asleep();
-            if !asks {
-                is_well = has_worked(state.progress(), is_well);
-                if !state.has_messages() {
-                    attention.dismiss();
-                }
-                if attention.is_asked_for() {
-                    patience = match state.prepare_to_sleep(Some(SLEEP_MAX), &mut others) {
-                        Ok(None) if is_well => Duration::ZERO,
-                        Ok(Some(Some(due))) => due.min(SLEEP_MAX),
-                        _ => SLEEP_MAX,
-                    };
-                    if !is_well {
-                        others.clear();
-                    }
-                } else if state.has_sleepers {
-                    // What they sleep on may have been heard here.
-                    state.wake_sleepers();
-                }
-            }
-        }
-        look_after = if asks { (2 * look_after).min(LOOK_AFTER_MAX) } else { COMPUTES_AFTER };
-        if asks {
-            patience = look_after;
-        }
-        if !attention.is_asked_for() {
-            patience = keep_alive_after(&shared.parameters);
-        }
+        let patience = look(&shared, attention, &mut others, &mut is_well);
         drop(shared);
         if !patience.is_zero() {
             others.push(attention.descriptor());
             control.sleep(&others, patience);
         }
     }
+}
+
+/// Does what the program does not; for how long to sleep then, and on what.
+fn look(shared: &Shared, attention: &Attention, others: &mut Vec<RawFd>, is_well: &mut bool) -> Duration {
+    let has_turned = attention.has_turned();
+    if !has_turned || attention.is_urgent() {
+        // Else it is in a call.
+        let Some(mut state) = shared.state.keep() else { return attention.watch() };
+        if has_turned || state.is_asleep() {
+            if !state.is_held_up() {
+                attention.calm_down();
+            }
+        } else {
+            attention.take_over();
+            *is_well = has_worked(state.progress(), *is_well);
+            if !state.has_messages() {
+                attention.dismiss();
+            }
+            if attention.is_asked_for() {
+                let prepared = state.prepare_to_sleep(Some(SLEEP_MAX), others);
+                if !*is_well {
+                    others.clear();
+                }
+                return match prepared {
+                    Ok(None) if *is_well => Duration::ZERO,
+                    Ok(Some(Some(due))) => due.min(SLEEP_MAX),
+                    _ => SLEEP_MAX,
+                };
+            }
+            if state.has_sleepers {
+                // What they sleep on may have been heard here.
+                state.wake_sleepers();
+            }
+        }
+    }
+    let watched = attention.watch();
+    if attention.is_asked_for() { watched } else { keep_alive_after(&shared.parameters) }
 }
 
 /// Peers are asked for a sign of life by then, and hear one from here.

@@ -86,12 +86,21 @@ impl State {
         status
     }
 
-    /// Has the helper look after what is under way, should the program not ask.
+    /// Has the helper look after what is under way, should the program not ask; soon, if something could not be sent yet.
     #[inline]
     fn ask_for_attention(&self) {
-        if !self.attention.is_asked_for() && self.has_messages() {
-            self.attention.ask_for();
+        if !self.attention.is_urgent() && self.has_messages() {
+            let is_urgent = self.is_held_up();
+            if is_urgent || !self.attention.is_asked_for() {
+                self.attention.ask_for(is_urgent);
+            }
         }
+    }
+
+    /// Whether something could not be sent yet.
+    #[inline]
+    pub fn is_held_up(&self) -> bool {
+        self.endpoints.iter().any(Endpoint::is_held_up)
     }
 
     /// Whether a message waits, or is not acknowledged.

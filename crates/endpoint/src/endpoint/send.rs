@@ -139,9 +139,10 @@ impl<L: Link> Endpoint<L> {
         head: &[u8],
         body: &[u8],
     ) -> Result<(), EndpointError> {
-        let Self { port, descriptors, owners, room, .. } = self;
+        let Self { port, descriptors, owners, room, last_sent_to, .. } = self;
         let Some(descriptor) = descriptors.at(message) else { return Ok(()) };
         descriptor.is_cut = true;
+        *last_sent_to = Some(handle);
         let now = port.now();
         let mut sent = Ok(());
         let (mut cutter, mut next) = begin(head.len() + body.len(), *room);
@@ -444,8 +445,9 @@ impl<L: Link> Endpoint<L> {
 
     #[inline]
     fn hand_to_engine(&mut self, message: DescriptorId, handle: ConnectionHandle) -> Result<Handed, EndpointError> {
-        let Self { port, descriptors, owners, room, .. } = self;
+        let Self { port, descriptors, owners, room, last_sent_to, .. } = self;
         let Some(descriptor) = descriptors.at(message) else { return Ok(Handed::All) };
+        *last_sent_to = Some(handle);
         let now = port.now();
         let (head, body, cut) = match &mut descriptor.content {
             Content::Slot(slot) => {

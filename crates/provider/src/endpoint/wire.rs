@@ -101,6 +101,14 @@ impl Wire {
     }
 
     #[inline]
+    pub fn is_held_up(&self) -> bool {
+        match self {
+            Self::Reliable(messenger) => messenger.is_held_up(),
+            Self::Unreliable(_) => false,
+        }
+    }
+
+    #[inline]
     pub fn has_completions(&self) -> bool {
         match self {
             Self::Reliable(messenger) => messenger.has_completions(),
