@@ -282,7 +282,16 @@ impl Machine {
         if self.polls.is_late(is_complete, now) || !self.p_flag {
             return false;
         }
-        if let Some(round_trip_ns) = self.polls.answered(is_complete, self.round_trip.smoothed_ns(), now) {
+        let round_trip_ns = self.polls.answered(is_complete, self.round_trip.smoothed_ns(), now);
+        // It asked because T1 was over.
+        if self.retry_count > 0 {
+            if is_complete {
+                self.round_trip.was_impatient(round_trip_ns.unwrap_or(0), &self.parameters);
+            } else {
+                self.round_trip.was_patient(&self.parameters);
+            }
+        }
+        if let Some(round_trip_ns) = round_trip_ns {
             self.round_trip.measure(round_trip_ns, &self.parameters);
         }
         true

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! T1 from measured round trips: smoothed mean and deviation, as in RFC 6298. Only PDUs sent once are
-//! measured, two at a time, and polls.
+//! measured, two at a time, and polls. A peer that answers only between its own computations is mostly prompt, and late
+//! now and then: T1 learns from that as well.
 
+use crate::bounds;
 use crate::config::Parameters;
 use crate::time::Instant;
 
@@ -12,6 +14,8 @@ pub(crate) struct RoundTrip {
     deviation_ns: u64,
     /// T1 before any repetition.
     t1_ns: u64,
+    /// The least that it may be: twice as long as the peer took when it was late the last time.
+    least_ns: u64,
     /// The PDUs being timed and when they were sent, never if none is: one from its time on until it is acknowledged, and
     /// the newest. Of a burst the first meets empty queues, and the last one all that lies between.
     index: u32,
@@ -27,6 +31,7 @@ impl RoundTrip {
             smoothed_ns: 0,
             deviation_ns: 0,
             t1_ns,
+            least_ns: parameters.t1_min_ns,
             index: 0,
             sent: Instant::NEVER,
             newest: 0,
@@ -86,7 +91,20 @@ impl RoundTrip {
         // The peer may wait for a PDU to put its acknowledgement on, as long as this end would.
         let spread = self.deviation_ns.saturating_mul(4).max(parameters.t1_min_ns / 4);
         let t1_ns = self.smoothed_ns.saturating_add(spread).saturating_add(parameters.acknowledge_delay_ns);
-        self.t1_ns = t1_ns.max(parameters.t1_min_ns);
+        self.t1_ns = t1_ns.max(self.least_ns);
+    }
+
+    /// T1 was over and nothing lost: the peer had only not answered yet, but did so long after the poll.
+    pub(crate) fn was_impatient(&mut self, answered_after_ns: u64, parameters: &Parameters) {
+        let most = (bounds::T1_LEAST_MAX.as_nanos() as u64).clamp(parameters.t1_min_ns, parameters.t1_max_ns);
+        let late = self.t1_ns.saturating_add(answered_after_ns);
+        self.least_ns = late.saturating_mul(2).clamp(self.least_ns, most);
+        self.t1_ns = self.t1_ns.max(self.least_ns);
+    }
+
+    /// T1 was over and something was lost.
+    pub(crate) fn was_patient(&mut self, parameters: &Parameters) {
+        self.least_ns = (self.least_ns / 2).max(parameters.t1_min_ns);
     }
 }
 
@@ -112,6 +130,29 @@ mod tests {
         assert_eq!(round_trip.timeout_ns(&parameters, 0), parameters.t1_min_ns);
         assert_eq!(round_trip.timeout_ns(&parameters, 3), 8 * parameters.t1_min_ns);
         assert_eq!(round_trip.timeout_ns(&parameters, 200), parameters.t1_max_ns);
+    }
+
+    #[test]
+    fn t1_learns_from_a_peer_that_is_late_and_forgets_where_frames_are_lost() {
+        let parameters = parameters();
+        let mut round_trip = RoundTrip::new(&parameters);
+        let prompt = |round_trip: &mut RoundTrip| {
+            for _ in 0..100 {
+                round_trip.measure(30_000, &parameters);
+            }
+            round_trip.timeout_ns(&parameters, 0)
+        };
+        assert_eq!(prompt(&mut round_trip), parameters.t1_min_ns);
+        round_trip.was_impatient(300_000, &parameters);
+        assert_eq!(prompt(&mut round_trip), 2 * (parameters.t1_min_ns + 300_000));
+        for _ in 0..100 {
+            round_trip.was_impatient(10_000_000, &parameters);
+        }
+        assert_eq!(prompt(&mut round_trip), bounds::T1_LEAST_MAX.as_nanos() as u64);
+        for _ in 0..20 {
+            round_trip.was_patient(&parameters);
+        }
+        assert_eq!(prompt(&mut round_trip), parameters.t1_min_ns);
     }
 
     #[test]
