@@ -279,17 +279,19 @@ impl Machine {
             Body::S { nr, .. } | Body::I { nr, .. } => nr == self.sequence(self.sent),
             _ => return self.p_flag,
         };
-        if self.polls.is_late(is_complete, now) || !self.p_flag {
+        if self.polls.is_late(is_complete, now) {
+            // Polls that were not lost had to follow each other.
+            self.round_trip.was_impatient(None, &self.parameters);
             return false;
         }
+        if !self.p_flag {
+            return false;
+        }
+        let is_one = self.polls.is_one_awaited();
         let round_trip_ns = self.polls.answered(is_complete, self.round_trip.smoothed_ns(), now);
         // It asked because T1 was over.
-        if self.retry_count > 0 {
-            if is_complete {
-                self.round_trip.was_impatient(round_trip_ns.unwrap_or(0), &self.parameters);
-            } else {
-                self.round_trip.was_patient(&self.parameters);
-            }
+        if self.retry_count > 0 && is_complete && is_one {
+            self.round_trip.was_impatient(round_trip_ns, &self.parameters);
         }
         if let Some(round_trip_ns) = round_trip_ns {
             self.round_trip.measure(round_trip_ns, &self.parameters);
@@ -627,6 +629,7 @@ impl Machine {
             return;
         }
         self.counters.recoveries += 1;
+        self.round_trip.lost(&self.parameters);
         if (self.acknowledged.wrapping_sub(self.recovered) as i32) >= 0 {
             self.window = match self.parameters.after_loss {
                 AfterLoss::Keep => self.window,

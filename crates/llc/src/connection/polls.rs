@@ -43,6 +43,11 @@ impl Polls {
         true
     }
 
+    /// Whether one answer is awaited, and no other can come instead.
+    pub(crate) fn is_one_awaited(&self) -> bool {
+        self.sent == 1 && self.late == 0
+    }
+
     /// The peer does not answer any more, or did.
     pub(crate) fn none_is_awaited(&mut self) {
         self.sent = 0;

@@ -94,17 +94,21 @@ impl RoundTrip {
         self.t1_ns = t1_ns.max(self.least_ns);
     }
 
-    /// T1 was over and nothing lost: the peer had only not answered yet, but did so long after the poll.
-    pub(crate) fn was_impatient(&mut self, answered_after_ns: u64, parameters: &Parameters) {
+    /// T1 was over and nothing lost: the peer was late. The poll was answered after so long, if that is known; if that was
+    /// prompt, the peer was not, and only its acknowledgement was lost.
+    pub(crate) fn was_impatient(&mut self, answered_after_ns: Option<u64>, parameters: &Parameters) {
+        if answered_after_ns.is_some_and(|after_ns| after_ns <= self.smoothed_ns.saturating_mul(2)) {
+            return;
+        }
         let most = (bounds::T1_LEAST_MAX.as_nanos() as u64).clamp(parameters.t1_min_ns, parameters.t1_max_ns);
-        let late = self.t1_ns.saturating_add(answered_after_ns);
-        self.least_ns = late.saturating_mul(2).clamp(self.least_ns, most);
+        let late_ns = answered_after_ns.map_or(self.least_ns, |after_ns| self.t1_ns.saturating_add(after_ns));
+        self.least_ns = late_ns.saturating_mul(2).clamp(self.least_ns, most);
         self.t1_ns = self.t1_ns.max(self.least_ns);
     }
 
-    /// T1 was over and something was lost.
-    pub(crate) fn was_patient(&mut self, parameters: &Parameters) {
-        self.least_ns = (self.least_ns / 2).max(parameters.t1_min_ns);
+    /// Something was lost: where that happens, patience costs more than a poll in vain.
+    pub(crate) fn lost(&mut self, parameters: &Parameters) {
+        self.least_ns = parameters.t1_min_ns;
     }
 }
 
@@ -143,15 +147,15 @@ mod tests {
             round_trip.timeout_ns(&parameters, 0)
         };
         assert_eq!(prompt(&mut round_trip), parameters.t1_min_ns);
-        round_trip.was_impatient(300_000, &parameters);
+        round_trip.was_impatient(Some(30_000), &parameters);
+        assert_eq!(prompt(&mut round_trip), parameters.t1_min_ns, "an acknowledgement was lost");
+        round_trip.was_impatient(Some(300_000), &parameters);
         assert_eq!(prompt(&mut round_trip), 2 * (parameters.t1_min_ns + 300_000));
         for _ in 0..100 {
-            round_trip.was_impatient(10_000_000, &parameters);
+            round_trip.was_impatient(None, &parameters);
         }
         assert_eq!(prompt(&mut round_trip), bounds::T1_LEAST_MAX.as_nanos() as u64);
-        for _ in 0..20 {
-            round_trip.was_patient(&parameters);
-        }
+        round_trip.lost(&parameters);
         assert_eq!(prompt(&mut round_trip), parameters.t1_min_ns);
     }
 
