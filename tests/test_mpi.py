@@ -149,6 +149,17 @@ def test_sends_to_a_peer_outside_mpi_do_not_block(name: str) -> None:
     assert len(lines) == 6
 
 
+@pytest.mark.parametrize("loss", ["0", "2%"])
+@pytest.mark.parametrize("name", [pytest.param("openmpi", marks=pytest.mark.matrix), "openmpi-5", "mpich-5"])
+def test_what_a_rank_has_sent_arrives_while_it_computes(name: str, loss: str) -> None:
+    """More than a window of frames, and frames that are lost: nobody but the helper thread can send them then."""
+    needs("barewire")
+    done = barewire("run", "-n", "2", "--lab", "pair", "--loss", loss, "--", program(name, "busy_sender"))
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(lines) == 6
+
+
 @pytest.mark.parametrize(("source", "loss"), [("messages", "0.1%"), ("collectives", "1%")])
 def test_results_are_right_where_frames_are_lost(source: str, loss: str) -> None:
     """Some six of the 6400 frames, and some fourteen of the 1400: three ranks on two hosts."""
