@@ -28,8 +28,9 @@ pub const DOUBTING_POLLS: u8 = 5;
 /// Default bounds of T1. Below 200 µs the scheduling of the peer's process looks like loss; above a second
 /// nobody waits.
 pub const T1_MIN: Duration = Duration::from_micros(200);
-/// The most that T1 is held to because a peer was late: programs that compute answer in between.
-pub const T1_LEAST_MAX: Duration = Duration::from_millis(100);
+/// The most that T1 is held to because a peer was late: programs that compute answer in between. A frame that is lost
+/// meanwhile, and that no later one shows to be missing, costs as much.
+pub const T1_LEAST_MAX: Duration = Duration::from_millis(10);
 /// See [`T1_MIN`].
 pub const T1_MAX: Duration = Duration::from_secs(1);
 /// Default T1 before the first measurement: a peer in a virtual machine answers its first SABME within this.
