@@ -121,3 +121,39 @@ impl Attention {
         let _ = self.timer.unset();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_makes_progress_is_looked_at_less_often_and_one_that_does_not_computes() {
+        let attention = Attention::new(false).unwrap();
+        assert!(!attention.is_asked_for() && !attention.has_turned());
+        attention.not_needed_now();
+        attention.ask_for(true);
+        assert!(attention.is_asked_for() && attention.is_urgent());
+        assert!(!attention.has_turned(), "what was before it was asked does not count");
+        for doubled in [2, 4, 8] {
+            attention.not_needed_now();
+            assert!(attention.has_turned());
+            assert_eq!(attention.watch(), COMPUTES_AFTER * doubled);
+        }
+        assert_eq!([attention.watch(), attention.watch()], [LOOK_AFTER_MAX; 2]);
+        attention.calm_down();
+        assert_eq!((attention.is_asked_for(), attention.watch()), (true, WATCH_AFTER));
+        attention.take_over();
+        attention.ask_for(true);
+        assert_eq!(attention.watch(), 2 * COMPUTES_AFTER);
+        attention.dismiss();
+        assert!(!attention.is_asked_for() && !attention.is_urgent());
+    }
+
+    #[test]
+    fn automatic_progress_needs_no_asking_and_cannot_be_dismissed() {
+        let attention = Attention::new(true).unwrap();
+        attention.calm_down();
+        attention.dismiss();
+        assert!(attention.is_asked_for() && attention.is_urgent());
+    }
+}

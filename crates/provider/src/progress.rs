@@ -129,9 +129,13 @@ fn look(shared: &Shared, attention: &Attention, others: &mut Vec<RawFd>, is_well
     if !has_turned || attention.is_urgent() {
         // Else it is in a call.
         let Some(mut state) = shared.state.keep() else { return attention.watch() };
-        if has_turned || state.is_asleep() {
+        let is_asleep = state.is_asleep();
+        if has_turned || is_asleep {
             if !state.is_held_up() {
                 attention.calm_down();
+                if is_asleep && attention.is_asked_for() {
+                    return SLEEP_MAX;
+                }
             }
         } else {
             attention.take_over();
