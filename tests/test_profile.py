@@ -203,11 +203,13 @@ def test_a_folder_that_cannot_be_written_is_said_and_harms_nothing(tmp_path: Pat
         (("-n", "2", "--library", "mpich", "--limit", "0", "--", "true"), 2, "above 0"),
         (("-n", "2", "--library", "mpich", "--rate", "1gbit", "--", "true"), 2, "give --lab"),
         (("-n", "2", "--library", "mpich", "--fabric", "tcp", "-o", "FULL", "--", "true"), 2, "is not empty"),
-        (("-n", "2", "--library", "mpich", "--fabric", "tcp", "-o", "NEW", "--", "true"), 1, "called MPI_Init"),
+        # Not MPICH 4's launcher: on a busy machine it dies of a program that ends at once (SIGPIPE).
+        (("-n", "2", "--library", "openmpi", "--fabric", "tcp", "-o", "NEW", "--", "true"), 1, "called MPI_Init"),
     ],
 )
 def test_bad_input_says_what_to_do(arguments: tuple[str, ...], code: int, said: str, tmp_path: Path) -> None:
     library("mpich")
+    library("openmpi")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     places = {"FULL": str(tmp_path / "full"), "NEW": str(tmp_path / "new")}
