@@ -28,11 +28,11 @@ pub const DOUBTING_POLLS: u8 = 5;
 /// Default bounds of T1. Below 200 µs the scheduling of the peer's process looks like loss; above a second
 /// nobody waits.
 pub const T1_MIN: Duration = Duration::from_micros(200);
+/// See [`T1_MIN`].
+pub const T1_MAX: Duration = Duration::from_secs(1);
 /// The most that T1 is held to because a peer was late: programs that compute answer in between. A frame that is lost
 /// meanwhile, and that no later one shows to be missing, costs as much.
 pub const T1_LEAST_MAX: Duration = Duration::from_millis(10);
-/// See [`T1_MIN`].
-pub const T1_MAX: Duration = Duration::from_secs(1);
 /// Default T1 before the first measurement: a peer in a virtual machine answers its first SABME within this.
 pub const T1_INITIAL: Duration = Duration::from_millis(20);
 
@@ -92,6 +92,7 @@ const _: () = {
     assert!(QUEUE >= WINDOW as u16 && QUEUE <= QUEUE_MAX && QUEUE.is_power_of_two() && QUEUE_MAX.is_power_of_two());
     assert!(ACKNOWLEDGE_EVERY <= WINDOW / 2 && 2 * WINDOW < SequenceNumber::MODULUS);
     assert!(ACKNOWLEDGE_DELAY.as_nanos() * 4 <= T1_MIN.as_nanos());
+    assert!(T1_MIN.as_nanos() <= T1_LEAST_MAX.as_nanos() && T1_LEAST_MAX.as_nanos() <= T1_MAX.as_nanos());
     assert!(T1_MIN.as_nanos() <= T1_INITIAL.as_nanos() && T1_INITIAL.as_nanos() <= T1_MAX.as_nanos());
     assert!(STALE_NR_MAX >= WINDOW && STALE_NR_MAX < SequenceNumber::MODULUS - WINDOW);
     assert!(BACKLOG <= CONNECTIONS && CONNECTIONS <= CONNECTIONS_MAX);

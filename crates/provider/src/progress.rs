@@ -127,7 +127,7 @@ fn attend(domain: &Weak<Shared>, control: &Control, attention: &Attention) {
 fn look(shared: &Shared, attention: &Attention, others: &mut Vec<RawFd>, is_well: &mut bool) -> Duration {
     let has_turned = attention.has_turned();
     if !has_turned || attention.is_urgent() {
-        // Else it is in a call.
+        // Refused: the program is in a call, and does by itself what there is to do.
         let Some(mut state) = shared.state.keep() else { return attention.watch() };
         let is_asleep = state.is_asleep();
         if has_turned || is_asleep {

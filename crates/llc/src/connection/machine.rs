@@ -280,7 +280,7 @@ impl Machine {
             _ => return self.p_flag,
         };
         if self.polls.is_late(is_complete, now) {
-            // Polls that were not lost had to follow each other.
+            // None of the polls was lost: the peer was late, and they followed each other in vain.
             self.round_trip.was_impatient(None, &self.parameters);
             return false;
         }
