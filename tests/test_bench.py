@@ -84,12 +84,13 @@ def test_a_shaped_link_is_filled_and_not_exceeded(tmp_path):
 
 
 def test_latency_below_the_wire_time_is_marked_impossible(tmp_path):
-    # A token bucket lets a single frame pass at once; on a real wire that cannot be.
+    # A token bucket lets a single frame pass at once and fills up while the answer travels: half the wire's time, and
+    # with a wire this slow that is so on the busiest machine.
     document = bench_json(
-        "pingpong", "--transport", "raw", "--rate", "10mbit", "--sizes", "1400", *SHORT, "-o", str(tmp_path / "run")
+        "pingpong", "--transport", "raw", "--rate", "1mbit", "--sizes", "1400", *SHORT, "-o", str(tmp_path / "run")
     )
     (raw,) = document["series"]
-    assert raw["limit"] == pytest.approx(1150.4)
+    assert raw["limit"] == pytest.approx(11504)
     assert raw["verdict"] == "impossible"
 
 
