@@ -77,9 +77,9 @@ def test_thousands_of_flows_take_less_than_a_second() -> None:
     luck = np.random.default_rng(1)
     flows = [luck.choice(6000, size=6, replace=False) for _ in range(4000)]
     capacity = luck.uniform(1, 10, size=6000)
-    begin = time.perf_counter()
+    begin = time.process_time()
     found = max_min(flows, capacity)
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 1
     used, most = np.zeros(6000), np.zeros(6000)
     for links, rate in zip(flows, found, strict=True):
         used[links] += rate

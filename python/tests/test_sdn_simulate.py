@@ -216,9 +216,9 @@ def test_permutations_get_the_known_shares_of_line_rate() -> None:
 
 def test_a_permutation_of_1024_hosts_takes_seconds() -> None:
     setup = Setup(with_rate(fat_tree(16), 10**9))
-    begin = time.perf_counter()
+    begin = time.process_time()
     found = simulate("permutation", "stp,ecmp,dmodk,planned", 1024, 1, setup)
-    assert time.perf_counter() - begin < 20
+    assert time.process_time() - begin < 20
     for name, known in (("stp", 0.06), ("ecmp", 0.43), ("dmodk", 0.54), ("planned", 1.0)):
         assert found[name].value == pytest.approx(known, abs=0.03), name
 
