@@ -33,8 +33,11 @@ const WINDOW: Duration = Duration::from_millis(25);
 /// preempted as often as it takes to be no accident. One competitor takes half.
 const OFF_CORE_PART: u32 = 8;
 const PREEMPTIONS: u64 = 2;
-/// For how long the core is taken for contended then: a thread that sleeps while it waits is not preempted any more.
-const CONTENDED_FOR: Duration = Duration::from_secs(1);
+/// For how long the core is taken for contended then: a thread that sleeps while it waits is not preempted any more. Not for
+/// long at first, as it may have been the start of the program's other processes; twice as long each time that it happens
+/// again before a window is found in which the thread has its core.
+const CONTENDED_FOR_MIN: Duration = Duration::from_millis(50);
+const CONTENDED_FOR_MAX: Duration = Duration::from_secs(1);
 /// How long it polls on a contended core before it sleeps: about what sleeping and waking costs. A program that computes a
 /// little between its polls loses by each sleep that nothing ends, so the next comes after twice the time, up to a limit.
 const POLLING_MIN: Duration = Duration::from_micros(20);
@@ -63,7 +66,8 @@ pub(crate) struct Backoff {
     stretches: u32,
     /// Of a crowded thread, sleeps in a row that nothing ended.
     naps: u32,
-    /// How long its core was taken for contended the last time, if it has not had it for all of a wait since.
+    /// Of a crowded thread, how long its core was taken for contended the last time, if it has not had it for all of a wait
+    /// since.
     given_away_for: Duration,
     watch: Watch,
 }
@@ -79,6 +83,8 @@ struct Watch {
     /// Of the window, what it slept.
     slept: Duration,
     contended_until: Option<Instant>,
+    /// How long that lasts, or lasted the last time; zero once the thread had its core for a window.
+    contended_for: Duration,
     /// How long it polls before the next sleep, beyond the least.
     polling: Duration,
 }
@@ -180,7 +186,7 @@ impl Backoff {
             return Pause::Yield;
         }
         if time >= cpu + GIVEN_AWAY {
-            self.given_away_for = (2 * self.given_away_for).clamp(GIVEN_AWAY_FOR, CONTENDED_FOR);
+            self.given_away_for = (2 * self.given_away_for).clamp(GIVEN_AWAY_FOR, CONTENDED_FOR_MAX);
             self.watch.contended_until = Some(end.0 + self.given_away_for);
             return nap;
         }
@@ -198,12 +204,16 @@ impl Backoff {
 
 impl Watch {
     fn look(&mut self, now: Instant, usage: impl Fn() -> Usage) {
-        self.contended_until = self.contended_until.filter(|until| now < *until);
         let thread = thread::current().id();
         let (Some((began, before)), true) = (self.began, self.thread == Some(thread)) else {
             *self = Self { began: Some((now, usage())), thread: Some(thread), ..Self::default() };
             return;
         };
+        if self.contended_until.is_some_and(|until| now >= until) {
+            // A window in which it slept would say nothing.
+            (self.contended_until, self.began, self.slept) = (None, Some((now, usage())), Duration::ZERO);
+            return;
+        }
         let time = now.duration_since(began);
         if time < WINDOW {
             return;
@@ -211,7 +221,10 @@ impl Watch {
         let usage = usage();
         let off_core = time.saturating_sub(usage.cpu.saturating_sub(before.cpu) + self.slept);
         if usage.preemptions.saturating_sub(before.preemptions) >= PREEMPTIONS && off_core * OFF_CORE_PART > time {
-            self.contended_until = Some(now + CONTENDED_FOR);
+            self.contended_for = (2 * self.contended_for).clamp(CONTENDED_FOR_MIN, CONTENDED_FOR_MAX);
+            self.contended_until = Some(now + self.contended_for);
+        } else if self.contended_until.is_none() {
+            self.contended_for = Duration::ZERO;
         }
         (self.began, self.slept) = (Some((now, usage)), Duration::ZERO);
     }
@@ -272,7 +285,7 @@ mod tests {
     fn a_crowded_threads_sleeps_that_nothing_ends_grow_and_news_begins_anew() {
         let start = Instant::now();
         let mut backoff = Backoff::default();
-        backoff.watch.contended_until = Some(start + CONTENDED_FOR);
+        backoff.watch.contended_until = Some(start + CONTENDED_FOR_MAX);
         let mut nap = |is_ended: bool| {
             let mut pause = || backoff.pause(Competition::Crowded, || start, Usage::default);
             let slept = (0..4 * STRETCH).map(|_| pause()).find_map(|pause| match pause {
@@ -304,7 +317,7 @@ mod tests {
         assert_eq!((pauses[0], &pauses[1..]), (Pause::Yield, &[Pause::Sleep(NAP_MIN); 9][..]));
         let start = Instant::now();
         let mut backoff = Backoff::default();
-        backoff.watch.contended_until = Some(start + CONTENDED_FOR);
+        backoff.watch.contended_until = Some(start + CONTENDED_FOR_MAX);
         let mut pause = || backoff.pause(Competition::Crowded, || start, Usage::default);
         let pauses: Vec<Pause> = (0..2 * STRETCH).map(|_| pause()).filter(|pause| *pause != Pause::Nothing).collect();
         assert_eq!(pauses, [Pause::Sleep(NAP_MIN)], "also after news, and without a yield before");
@@ -327,7 +340,7 @@ mod tests {
         stretch(&mut backoff, Duration::ZERO);
         let contended: Vec<u128> = (0..8).filter_map(|_| stretch(&mut backoff, Duration::from_secs(2))).collect();
         assert_eq!(contended, [25, 50, 100, 200, 400, 800, 1000, 1000]);
-        clock.set(clock.get() + CONTENDED_FOR);
+        clock.set(clock.get() + CONTENDED_FOR_MAX);
         backoff.slept(Duration::ZERO, SLEEP);
         (0..=STRETCHES).for_each(|_| _ = stretch(&mut backoff, Duration::ZERO));
         assert_eq!(stretch(&mut backoff, GIVEN_AWAY * 2), Some(25), "a whole wait had its core");
@@ -363,13 +376,28 @@ mod tests {
     }
 
     #[test]
-    fn a_preempted_thread_sleeps_when_it_has_polled_for_a_while_and_forgets_it_after_a_second() {
+    fn a_preempted_thread_sleeps_when_it_has_polled_for_a_while_and_forgets_it_after_a_while() {
         let pauses = pauses(Competition::Unknown, 5_000_000, SHORT, HALF);
         assert!(pauses.len() > 1000 && pauses.iter().all(|pause| *pause == Pause::Sleep(SLEEP)));
-        let start = Instant::now();
-        let mut watch = Watch { contended_until: Some(start + CONTENDED_FOR), ..Watch::default() };
-        watch.look(start + CONTENDED_FOR, Usage::default);
-        assert_eq!(watch.contended_until, None);
+    }
+
+    #[test]
+    fn a_core_is_contended_for_twice_as_long_each_time_until_the_thread_has_it() {
+        let mut watch = Watch::default();
+        let (mut now, mut used) = (Instant::now(), Usage::default());
+        // For how many ms the core is contended after a window of which the thread had its core for half, or for all.
+        let mut window = |has_core: bool| {
+            now = watch.contended_until.unwrap_or(now);
+            watch.look(now, || used);
+            now += WINDOW;
+            used.cpu += if has_core { WINDOW } else { WINDOW / 2 };
+            used.preemptions += if has_core { 0 } else { PREEMPTIONS };
+            watch.look(now, || used);
+            watch.contended_until.map(|until| until.duration_since(now).as_millis())
+        };
+        let contended: Vec<u128> = (0..7).filter_map(|_| window(false)).collect();
+        assert_eq!(contended, [50, 100, 200, 400, 800, 1000, 1000]);
+        assert_eq!([window(true), window(false), window(false)], [None, Some(50), Some(100)]);
     }
 
     #[test]
