@@ -33,7 +33,7 @@ ASK = """
 import socket, sys
 name, size = sys.argv[1], int(sys.argv[2])
 client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-client.settimeout(2)
+client.settimeout(20)
 client.setsockopt(socket.IPPROTO_IP, 10, 2)  # IP_MTU_DISCOVER = IP_PMTUDISC_DO: never fragment
 try:
     client.sendto(bytes(size + 1), (name, 7777))
@@ -50,7 +50,7 @@ import socket, sys
 count = int(sys.argv[1])
 sniffer = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
 sniffer.bind(("eth0", 3))
-sniffer.settimeout(3)
+sniffer.settimeout(30)
 print("ready", flush=True)
 for _ in range(count):
     print(sniffer.recv(70000).hex())
@@ -197,7 +197,7 @@ def test_frames_that_are_not_ip_pass_unchanged_and_nothing_else_is_on_the_wire(
         with popen(lab, "h2", SNIFF, str(len(frames))) as sniffer:
             assert sniffer.stdout is not None and sniffer.stdout.readline() == "ready\n"
             lab.run("h1", python(SEND_FRAMES, *frames), check=True)
-            assert sniffer.communicate(timeout=10)[0].split() == frames
+            assert sniffer.communicate(timeout=60)[0].split() == frames
 
 
 def test_a_host_that_sends_in_anothers_name_does_not_get_its_frames() -> None:
@@ -209,7 +209,7 @@ def test_a_host_that_sends_in_anothers_name_does_not_get_its_frames() -> None:
             for _ in range(3):
                 lab.run("h3", python(SEND_FRAMES, mac["h2"] + mac["h1"] + experimental), check=True)
                 lab.run("h2", python(SEND_FRAMES, mac["h1"] + mac["h2"] + experimental), check=True)
-            assert int(counter.communicate(timeout=10)[0]) == 3
+            assert int(counter.communicate(timeout=60)[0]) == 3
 
 
 @pytest.mark.parametrize("rate_bit_s", [None, 10**9])
@@ -221,7 +221,7 @@ def test_a_link_loses_the_share_of_frames_that_was_asked_for(rate_bit_s: int | N
             with popen(lab, receiver, COUNT_FRAMES) as counter:
                 assert counter.stdout is not None and counter.stdout.readline() == "ready\n"
                 lab.run(sender, python(SEND_SLOWLY, header + "88b5" + "00" * 46, "4000"), check=True)
-                assert abs(int(counter.communicate(timeout=10)[0]) - 3200) < 152
+                assert abs(int(counter.communicate(timeout=60)[0]) - 3200) < 152
 
 
 def test_frames_are_received_on_the_receivers_core_if_asked_and_only_root_may_ask() -> None:
@@ -281,7 +281,7 @@ def test_a_stars_links_limit_what_a_host_sends_to_all_others_together() -> None:
 def test_a_link_that_was_down_carries_frames_again(pair: Lab) -> None:
     """Also what an interface forgets when it goes down, its permanent neighbours, must be back."""
     pair.set_link("h2", up=False)
-    asked = pair.run("h1", python(ASK, "h2", "100"), capture_output=True, text=True, timeout=10)
+    asked = pair.run("h1", python(ASK, "h2", "100"), capture_output=True, text=True, timeout=60)
     assert asked.returncode != 0 and "timed out" in asked.stderr
     pair.set_link("h2", up=True)
     assert ask(pair, "h1", "h2", 1472)[-1] == "1472 10.77.0.2"
@@ -306,8 +306,8 @@ def flood_bit_s(lab: Lab, frame_bytes: int, receivers: list[str]) -> float:
     for name in receivers:
         frame = lab.host(name).mac.replace(":", "") + lab.host("h1").mac.replace(":", "") + "88b5"
         floods.append(lab.popen("h1", python(FLOOD, frame.ljust(2 * frame_bytes, "0"), str(RATE_DURATION_S + 0.4))))
-    counted = [json.loads(counter.communicate(timeout=10)[0]) for counter in counters]
-    assert [flood.wait(timeout=10) for flood in floods] == [0] * len(floods)
+    counted = [json.loads(counter.communicate(timeout=60)[0]) for counter in counters]
+    assert [flood.wait(timeout=60) for flood in floods] == [0] * len(floods)
     assert [count["dropped"] for count in counted] == [0] * len(counted)
     wire_bits = 8 * max(WIRE_FRAME_BYTES_MIN, frame_bytes + WIRE_OVERHEAD_BYTES)
     duration_s = max(count["last"] for count in counted) - min(count["first"] for count in counted)
