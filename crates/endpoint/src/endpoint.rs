@@ -240,7 +240,8 @@ impl<L: Link> Endpoint<L> {
             return Ok(id);
         }
         let at = Peer { local: self.address.sap, mac: peer.mac, remote: peer.sap };
-        let way = match self.port.station.connect(at, self.port.now()) {
+        let now = self.port.now();
+        let way = match self.port.station.connect(at, now) {
             Ok(handle) => Way::Wire { handle, is_open: false },
             Err(barewire_llc::ConnectError::Exists) => Way::Pending,
             Err(_) => return Err(ConnectError::Full(peer)),

@@ -33,8 +33,10 @@ const CONTROL_BYTES: usize = ETHERNET_HEADER_BYTES + Header::MAX + JobToken::BYT
 const FRAMES_PER_TRANSMIT: u32 = 16;
 /// Frames taken in one go: whoever sends faster than we receive must not keep us from everything else.
 const FRAMES_AT_ONCE: u32 = 1024;
-/// Looks into the ring between two looks at the clock: the clock costs as much as several.
+/// Looks into the ring between two looks for timers that are over: the clock costs as much as several.
 const LOOKS_PER_CLOCK: u32 = 32;
+/// The same while each look finds a frame, and others may be behind it.
+const LOOKS_PER_CLOCK_MAX: u32 = 128;
 
 /// Who goes to sleep does at once what is due so soon, such as an acknowledgement that waits for data to ride on:
 /// waking up for it would cost more.
@@ -67,7 +69,7 @@ pub struct Port<L> {
     pub slots: Slots,
     batch: Box<[Prepared; BATCH_FRAMES]>,
     now: Instant,
-    /// Looks for something that has come since the last look at the clock.
+    /// Looks for something that has come since the last look for timers that are over.
     pub looks: u32,
     /// Frames taken since the last look for what is to be sent.
     handled: u32,
@@ -101,8 +103,11 @@ impl<L: Link> Port<L> {
         })
     }
 
-    /// The time, not older than some looks into the ring.
-    pub fn now(&self) -> Instant {
+    /// The time. The program may have computed since the last look at the clock: a timer that is set by an old one ends before
+    /// a prompt peer can answer.
+    #[inline]
+    pub fn now(&mut self) -> Instant {
+        self.now = now();
         self.now
     }
 
@@ -121,13 +126,14 @@ impl<L: Link> Port<L> {
     #[inline]
     pub fn receive(&mut self, mut deliver: impl FnMut(Delivery<'_>) -> bool) -> Result<bool, LinkError> {
         self.looks += 1;
-        let mut is_news = self.looks >= LOOKS_PER_CLOCK;
-        if is_news {
-            self.tell_time();
-        }
+        let mut is_news = false;
+        let mut looks_per_clock = LOOKS_PER_CLOCK;
         for _ in 0..FRAMES_AT_ONCE {
-            let Some(frame) = self.link.receive() else { return Ok(is_news) };
-            is_news = true;
+            let Some(frame) = self.link.receive() else { break };
+            if !is_news {
+                self.now = now();
+                is_news = true;
+            }
             let Some(frame) = whole(&frame) else {
                 self.foreign += 1;
                 continue;
@@ -151,10 +157,16 @@ impl<L: Link> Port<L> {
                 self.transmit()?;
             }
             if stop {
-                return Ok(true);
+                looks_per_clock = LOOKS_PER_CLOCK_MAX;
+                break;
             }
         }
-        Ok(true)
+        // Not before what has come: a timer may wait for that.
+        if self.looks >= looks_per_clock {
+            self.tell_time();
+            is_news = true;
+        }
+        Ok(is_news)
     }
 
     /// Sends the next frame that is due; others stay due.
