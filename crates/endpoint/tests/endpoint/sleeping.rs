@@ -209,3 +209,21 @@ fn a_sleeper_with_a_full_inbox_sleeps() {
         until(&mut [&mut a, &mut b], "all arrive", |sides| sides[1].received.len() == 150);
     }
 }
+
+/// Time that the program spends elsewhere is not taken for the peer's: acknowledgements come with its next message.
+#[test]
+fn who_computes_between_messages_does_not_poll_its_peer() {
+    let (mut a, mut b) = two(false);
+    let (to_b, to_a) = join(&mut a, &mut b);
+    a.endpoint.send(to_b, &[], b"first", 0).unwrap();
+    until(&mut [&mut a, &mut b], "the first arrives", |sides| sides[0].all_sent(0..1) && !sides[1].received.is_empty());
+    b.received.clear();
+    for number in 1..200_u64 {
+        thread::sleep(Duration::from_millis(1));
+        a.endpoint.send(to_b, &[], &number.to_le_bytes(), number).unwrap();
+        until(&mut [&mut b], "it arrives", |sides| sides[0].received.len() as u64 == number);
+        b.endpoint.send(to_a, &[], &number.to_le_bytes(), number).unwrap();
+        until(&mut [&mut a], "the answer arrives", |sides| sides[0].received.len() as u64 == number);
+    }
+    assert_eq!([&mut a, &mut b].map(|side| side.endpoint.link().polls_sent()), [0, 0]);
+}

@@ -42,6 +42,7 @@ pub struct SegmentLink {
     lent: Vec<u8>,
     mtu: usize,
     counters: Counters,
+    polls_sent: u64,
 }
 
 impl Segment {
@@ -53,7 +54,8 @@ impl Segment {
             Inside { frames: VecDeque::new(), waker, sleeps: false, lost: 0, is_cut_off: false, is_down: false };
         let station = Arc::new(Station { mac, sap, inside: Mutex::new(inside) });
         self.0.lock().unwrap().push(Arc::clone(&station));
-        SegmentLink { segment: self.clone(), station, woken, lent: Vec::new(), mtu, counters: Counters::default() }
+        let counters = Counters::default();
+        SegmentLink { segment: self.clone(), station, woken, lent: Vec::new(), mtu, counters, polls_sent: 0 }
     }
 
     /// Cuts a station off, or joins it again.
@@ -101,6 +103,11 @@ impl SegmentLink {
         self.counters.sent
     }
 
+    /// Of the frames sent, commands RR, RNR and REJ with P = 1.
+    pub fn polls_sent(&self) -> u64 {
+        self.polls_sent
+    }
+
     fn is_down(&self) -> Result<(), LinkError> {
         let is_down = self.station.inside.lock().unwrap().is_down;
         if is_down { Err(LinkError::InterfaceDown("segment".to_owned())) } else { Ok(()) }
@@ -129,6 +136,8 @@ impl Link for SegmentLink {
                 station.put(bytes.clone());
             }
             self.counters.sent += 1;
+            let [source, control, numbered] = [bytes[15], bytes[16], bytes[17]];
+            self.polls_sent += u64::from(control & 3 == 1 && source & 1 == 0 && numbered & 1 == 1);
         }
         Ok(frames.len())
     }
