@@ -154,6 +154,7 @@ impl<L: Link> Port<L> {
             // Acknowledgements do not wait until a long message is whole: the peer's window would close.
             self.handled += 1;
             if self.handled >= FRAMES_PER_TRANSMIT {
+                self.now = now();
                 self.transmit()?;
             }
             if stop {
