@@ -160,7 +160,8 @@ fn connect(arguments: &ConnectArguments) -> Result<(), LaunchError> {
     let place = arguments.peer.find()?;
     let (mut port, information_max) = open(&arguments.here, &place.interface)?;
     let peer = Peer { local: arguments.here.sap, mac: place.mac.0, remote: arguments.remote_sap };
-    let asked = port.station.connect(peer, port.now());
+    let now = port.now();
+    let asked = port.station.connect(peer, now);
     let handle = asked.map_err(|error| LaunchError::Failed(error.to_string()))?;
     let mut exchange = Exchange::new(arguments.here.seed, arguments.bytes, arguments.ahead);
     let (deadline_ns, mut is_connected, mut is_ending) = (now_ns() + CONNECT_PATIENCE_NS, false, false);

@@ -283,7 +283,8 @@ fn establish<L: Link>(port: &mut Port<L>, peer: Peer, connects: bool) -> Result<
     let deadline_ns = now_ns() + CONNECT_PATIENCE_NS;
     let mut handle = None;
     if connects {
-        let asked = port.station.connect(peer, port.now());
+        let now = port.now();
+        let asked = port.station.connect(peer, now);
         handle = Some(asked.map_err(|error| LaunchError::Failed(error.to_string()))?);
     }
     while now_ns() < deadline_ns {
