@@ -33,7 +33,7 @@ ASK = """
 import socket, sys
 name, size = sys.argv[1], int(sys.argv[2])
 client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-client.settimeout(20)
+client.settimeout(5)
 client.setsockopt(socket.IPPROTO_IP, 10, 2)  # IP_MTU_DISCOVER = IP_PMTUDISC_DO: never fragment
 try:
     client.sendto(bytes(size + 1), (name, 7777))
