@@ -204,11 +204,11 @@ impl<L: Link> Messenger<L> {
         self.endpoint.is_held_up() || !self.state.turns.is_empty() || self.state.sends.len() > 0
     }
 
-    /// Whether a message waits that was posted when there was no room for it.
+    /// Whether something that was posted waits for room, here or in the endpoint, which progress may make.
     #[inline]
     #[must_use]
-    pub fn has_queued(&self) -> bool {
-        self.state.queued > 0
+    pub fn waits_for_room(&self) -> bool {
+        self.state.queued > 0 || self.endpoint.is_held_up()
     }
 
     /// Makes progress until a completion waits, for `patience` at most, and waits meanwhile as the endpoint is

@@ -219,10 +219,10 @@ impl Endpoint {
         self.wire.as_ref().is_some_and(Wire::is_held_up)
     }
 
-    /// Whether a message waits for room that progress may make.
+    /// Whether something that was posted waits for room that progress may make.
     #[inline]
-    pub fn has_queued(&self) -> bool {
-        matches!(&self.wire, Some(Wire::Reliable(messenger)) if messenger.has_queued())
+    pub fn waits_for_room(&self) -> bool {
+        matches!(&self.wire, Some(Wire::Reliable(messenger)) if messenger.waits_for_room())
     }
 
     /// As of the messenger's: what to sleep on, and for how long at most; `None`: there is something to do.

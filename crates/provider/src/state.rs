@@ -126,7 +126,7 @@ impl State {
     #[inline]
     pub fn posted(&mut self, endpoint: usize, posted: Result<()>) -> Result<isize> {
         let is_refused = posted == Err(Errno::AGAIN);
-        if is_refused || self.endpoints[endpoint].has_queued() {
+        if is_refused || self.endpoints[endpoint].waits_for_room() {
             self.attention.not_needed_now();
             let progress = self.progress_of(endpoint);
             if is_refused {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Messages that take less than the others: sent at once, copied, received without progress.
 
+use barewire_link::Faults;
+use barewire_llc::ConnectionConfig;
 use barewire_messages::{Config, Envelope, Outcome, Part, PeerId, Reaches, ReceiveOptions, ReceivedNext};
 
 use crate::common::*;
@@ -22,6 +24,27 @@ fn whoever_makes_no_progress_is_refused_before_long() {
         assert!(sent >= 64, "{sent}");
         pair[0].progress().unwrap();
     }
+}
+
+/// Beyond the window frames lie in the engine, where nothing but an acknowledgement that is heard gets them out: a program
+/// that only sends, and never asks, is to hear it with what it posts next.
+#[test]
+fn what_waits_for_the_window_is_seen_by_who_posts() {
+    let mut pair = wire(Config::default(), &ConnectionConfig::default(), Faults::default(), 1);
+    let [to, _] = introduce(&mut pair);
+    drive(&mut pair, |pair| pair[0].inject(to, tagged(0), b"first").is_ok());
+    drive(&mut pair, |pair| pair[1].unexpected_bytes() > 0);
+    idle(&mut pair);
+    let mut sent = 0;
+    while !pair[0].waits_for_room() {
+        pair[0].inject(to, tagged(1), b"more").unwrap();
+        sent += 1;
+        assert!(sent <= 64, "beyond the window, and nothing waits");
+    }
+    assert!(sent > 1, "an open window holds nothing up");
+    pair[1].progress().unwrap();
+    pair[0].progress().unwrap();
+    assert!(!pair[0].waits_for_room(), "what was acknowledged opens the window");
 }
 
 /// Of any that is copied, whatever completes it: its memory is the caller's again at once.
