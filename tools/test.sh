@@ -44,8 +44,8 @@ if [ "$failed" = 0 ] && grep -q '^cargo test: broken' "$scratch/cargo"; then fai
 wait "$pure" || true
 pure=
 cat "$scratch/pure"
-# Four files at a time: most tests wait most of the time, and each looks after its own labs alone.
-.venv/bin/pytest tests --numprocesses 4 --dist loadfile --junit-xml="$scratch/lab.xml" 2>&1 | tee "$scratch/lab" || true
+# Three files at a time: most tests wait most of the time, and each looks after its own labs alone.
+.venv/bin/pytest tests --numprocesses 3 --dist loadfile --junit-xml="$scratch/lab.xml" 2>&1 | tee "$scratch/lab" || true
 read -r tests bad skips < <(.venv/bin/python - "$scratch/pure.xml" "$scratch/lab.xml" <<'P'
 import sys
 import xml.etree.ElementTree as tree
