@@ -97,7 +97,7 @@ def test_fortran_is_counted_once_whether_it_goes_through_c_or_not(name: str, sou
     assert [one["state"] for one in document["ranks"]] == ["finalised", "finalised"]
 
 
-@pytest.mark.parametrize("name", ["openmpi", "mpich-5"])
+@pytest.mark.parametrize("name", [pytest.param("openmpi", marks=pytest.mark.matrix), "mpich-5"])
 def test_a_library_that_is_opened_late_and_hidden_is_seen(name: str, tmp_path: Path) -> None:
     """ctypes asks dlsym of a library opened with RTLD_LOCAL: no symbol of it is where the linker would look."""
     script = ("python3", str(SOURCES / "late.py"), str(library(name).file))

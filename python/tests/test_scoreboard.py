@@ -20,7 +20,7 @@ from barewire.measure.scoreboard_plan import BoardPlan
 from barewire.measure.scoreboard_runs import Board, directory_for, is_measured, read_board
 from barewire.models.wire import Link
 from barewire.mpi import Place, suite
-from barewire.report.scoreboard import headlines, markdown, notes
+from barewire.report.scoreboard import headlines, markdown, notes, worst_beside_the_same_library
 from barewire.report.scoreboard_page import render_board
 from barewire.results import Run, samples
 from barewire.results.bounds import judge
@@ -83,7 +83,7 @@ def row(ratio: float, **more: object) -> ScoreRow:
     usual = dict(
         testbed="pair", test="pingpong", variant="v", quantity="t", ranks=2, pairs=1, message_bytes=8, parameter="",
         parameter_value=None, library="openmpi", ratio=ratio, interval=(ratio * 0.99, ratio * 1.01), is_range=False,
-        ours=ratio, theirs=1.0, unit="us", best="mpich-5/tcp", launches=6,
+        same_library=None, ours=ratio, theirs=1.0, unit="us", best="mpich-5/tcp", launches=6,
     )  # fmt: skip
     return ScoreRow(**(usual | more))  # type: ignore[arg-type]
 
@@ -157,6 +157,8 @@ def test_each_library_meets_the_best_tcp_of_any(whole: Board) -> None:
     assert at_8["openmpi"].best == at_8["mpich-5"].best == "openmpi/tcp"
     assert at_8["openmpi"].ratio == pytest.approx(0.5, rel=0.02)
     assert at_8["mpich-5"].ratio == pytest.approx(1.5, rel=0.02)
+    assert at_8["openmpi"].same_library == at_8["openmpi"].ratio, "the best is its own library's"
+    assert at_8["mpich-5"].same_library == pytest.approx(1.2, rel=0.02)
     assert not at_8["openmpi"].is_range and low_to_high(at_8["openmpi"].interval, at_8["openmpi"].ratio)
 
 
@@ -205,6 +207,21 @@ def test_without_a_competitor_there_is_no_ratio_and_the_page_says_so(tmp_path: P
     assert headlines(board.scores) == ["Nothing could be compared."]
     assert any("have no ratio" in note and "over tcp or ucx" in note for note in notes(board))
     assert "have no ratio" in render_board(board)
+
+
+def test_the_worst_beside_the_same_library_are_those_that_lose(whole: Board) -> None:
+    rows = worst_beside_the_same_library(whole.scores)
+    ratios = [one.same_library for one in rows if one.same_library is not None]
+    assert rows and len(ratios) == len(rows) and min(ratios) > SLOWER and ratios == sorted(ratios, reverse=True)
+    assert {one.library for one in rows} == {"mpich-5"}, "openmpi is faster over Barewire"
+
+
+def test_what_a_subject_cannot_do_is_said_once(whole: Board) -> None:
+    reason = "vector-512, 8 bytes is left out: its messages are multiples of 512 bytes"
+    run = whole.runs["pair"]
+    told = tuple(f"several {subject}: {reason}" for subject in ("openmpi/tcp", "mpich-5/barewire"))
+    said = notes(replace(whole, runs={"pair": replace(run, warnings=told), "host": replace(run, warnings=told[:1])}))
+    assert [note for note in said if reason in note] == [f"mpich-5/barewire, openmpi/tcp: {reason}."]
 
 
 def test_launches_are_shuffled_by_the_seed_and_each_round_has_them_all() -> None:

@@ -23,6 +23,7 @@ READ_MS = 300  # after which LATE looks at what it received
 CLOSE_AFTER_BYTES = 10
 MTU = 1500
 SILENCE_S = 0.3
+POLLS_MAX = 5
 
 UI, XID, TEST, SABME, DISC, UA, DM, FRMR = 0x03, 0xAF, 0xE3, 0x6F, 0x43, 0x63, 0x0F, 0x87
 P = 0x10  # P/F bit of a U PDU
@@ -246,12 +247,16 @@ def test_deviation_a_full_receive_buffer_drops_frames_without_rnr(wire: Wire, gu
     connect(wire, guest, SMALL, ours)
     for number in range(8):
         wire.send(SMALL, ours, number << 1, 0, information=bytes(1000))
-    wire.send(SMALL, ours, RR, 1)
     answers: list[bytes] = []
+    polls = 0
     while not answers or not answers[-1][1] & 1:
-        pdu = wire.receive()
-        assert pdu is not None
-        answers.append(pdu.control)
+        pdu = wire.receive() if polls else None
+        if pdu is not None:
+            answers.append(pdu.control)
+        else:  # nothing yet, or a poll lost: the full buffer drops it too while the server holds its socket
+            assert polls < POLLS_MAX, "the kernel is silent"
+            wire.send(SMALL, ours, RR, 1)
+            polls += 1
     assert {answer[0] for answer in answers} <= {RR, REJ}
     assert answers[-1][0] == RR and 0 < answers[-1][1] >> 1 < 8
     disconnect(wire, guest, SMALL, ours)

@@ -14,7 +14,7 @@ use barewire_llc::{
     Cause, ConnectionConfig, ConnectionEvent, ConnectionHandle, DatagramOutcome, Instant, Peer, StationConfig,
     StationEvent,
 };
-use barewire_shm::Door;
+use barewire_shm::{Door, ShmError};
 
 use crate::address::Address;
 use crate::channel::{Channel, ChannelId, Channels, Way};
@@ -131,6 +131,13 @@ pub struct Endpoint<L> {
     /// What the connections that have ended had counted.
     repeated: u64,
     duplicate: u64,
+}
+
+/// Whether an endpoint of this host has an address now: who looks for one that is free saves a link, which some kernels
+/// need 30 ms to open and to close.
+#[must_use]
+pub fn is_taken(address: Address) -> bool {
+    matches!(Door::open(&local::door_name(address)), Err(ShmError::NameTaken(_)))
 }
 
 impl<L: Link> Endpoint<L> {

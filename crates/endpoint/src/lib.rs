@@ -28,7 +28,7 @@ pub use barewire_llc::message::Piece;
 pub use channel::ChannelId;
 pub use config::Config;
 pub use descriptors::HEAD_MAX;
-pub use endpoint::{Acknowledge, Endpoint, EndpointCounters, Event};
+pub use endpoint::{Acknowledge, Endpoint, EndpointCounters, Event, is_taken};
 pub use error::{ConnectError, Ending, EndpointError, SendError};
 pub use framing::{Encapsulation, Frame, Framing, parse};
 pub use inbox::{INLINE_BYTES, Inbox, InboxConfig, Origin, Received};

@@ -196,7 +196,7 @@ impl<W: Write> Schedule<'_, W> {
         for &message_bytes in &self.plan.sizes {
             self.rate = RateSearch::new(self.plan.rate_bit_s);
             match self.plan.test {
-                _ if self.plan.session.processes => self.measure_together(message_bytes, lossy)?,
+                _ if self.plan.session.processes => self.measure_together(message_bytes)?,
                 Test::Stream => self.measure_stream(message_bytes, lossy)?,
                 Test::Pingpong | Test::Bidirectional => self.measure_round_trips(message_bytes)?,
             }

@@ -5,6 +5,8 @@
 //! thread finds out by itself whether others compete for its core: if it was preempted, it sleeps soon for a while, so that
 //! they run while it waits and it is due when its message comes.
 
+use std::fs::File;
+use std::io::Read;
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -29,13 +31,14 @@ const NAP_MIN: Duration = Duration::from_micros(50);
 const LOOK_EVERY: u32 = 64;
 /// A thread finds out for so long, at least, how much of the time it has its core: some slices of the scheduler's.
 const WINDOW: Duration = Duration::from_millis(25);
-/// The core is contended if the thread was without it for more than one part in so many, though it never slept, and was
-/// preempted as often as it takes to be no accident. One competitor takes half.
-const OFF_CORE_PART: u32 = 8;
-const PREEMPTIONS: u64 = 2;
+/// The core is contended if the thread waited for it for more than one part in so many of two windows in a row, and got it
+/// back as often in each as it takes to be no accident. One competitor takes half. The kernel's own work on frames that come,
+/// for which sleeping makes no room, takes a fifth of a core where messages are long; and what runs once and for long, such as
+/// the start of the job's other processes, takes one window.
+const WAITED_PART: u32 = 3;
+const TURNS: u64 = 2;
 /// For how long the core is taken for contended then: a thread that sleeps while it waits is not preempted any more. Not for
-/// long at first, as it may have been the start of the program's other processes; twice as long each time that it happens
-/// again before a window is found in which the thread has its core.
+/// long at first; twice as long each time that it happens again before a window is found in which the thread has its core.
 const CONTENDED_FOR_MIN: Duration = Duration::from_millis(50);
 const CONTENDED_FOR_MAX: Duration = Duration::from_secs(1);
 /// How long it polls on a contended core before it sleeps: about what sleeping and waking costs. A program that computes a
@@ -76,12 +79,12 @@ pub(crate) struct Backoff {
 #[derive(Default)]
 struct Watch {
     polls: u32,
-    /// When the window began, and what had been used until then.
-    began: Option<(Instant, Usage)>,
-    /// Whose it is: a program's threads may take turns with polling, and each has a core and a usage of its own.
+    /// When the window began, and what the thread had waited until then.
+    began: Option<(Instant, Queue)>,
+    /// Whose it is: a program's threads may take turns with polling, and each has a core of its own.
     thread: Option<ThreadId>,
-    /// Of the window, what it slept.
-    slept: Duration,
+    /// In the window before this one others had the core.
+    suspected: bool,
     contended_until: Option<Instant>,
     /// How long that lasts, or lasted the last time; zero once the thread had its core for a window.
     contended_for: Duration,
@@ -89,11 +92,12 @@ struct Watch {
     polling: Duration,
 }
 
-/// What a thread has used of its core so far.
+/// What a thread has waited for a core so far while others had it. Not what it slept, whoever asked for that.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Usage {
-    cpu: Duration,
-    preemptions: u64,
+pub(crate) struct Queue {
+    waited: Duration,
+    /// How often it got a core.
+    turns: u64,
 }
 
 /// What is to be done now.
@@ -116,7 +120,6 @@ impl Backoff {
     /// It slept for so long, of `longest` at most.
     pub fn slept(&mut self, time: Duration, longest: Duration) {
         let watch = &mut self.watch;
-        watch.slept += time;
         if time < longest {
             (watch.polling, self.naps) = (Duration::ZERO, 0);
         } else {
@@ -127,28 +130,34 @@ impl Backoff {
         self.stretch_end = None;
     }
 
-    /// A poll found nothing. `usage` is the thread's.
+    /// A poll found nothing. `used` tells what the thread has used of its core, `queue` what it has waited for one.
     #[inline(always)]
-    pub fn pause(&mut self, competition: Competition, now: impl Fn() -> Instant, usage: impl Fn() -> Usage) -> Pause {
+    pub fn pause(
+        &mut self,
+        competition: Competition,
+        now: impl Fn() -> Instant,
+        used: impl Fn() -> Duration,
+        queue: impl Fn() -> Queue,
+    ) -> Pause {
         match competition {
             Competition::None => Pause::Nothing,
-            Competition::Crowded => self.pause_crowded(now, usage),
+            Competition::Crowded => self.pause_crowded(now, used),
             Competition::Unknown => {
                 self.watch.polls += 1;
                 if self.watch.polls < LOOK_EVERY && self.watch.contended_until.is_none() {
                     return Pause::Nothing;
                 }
-                self.pause_watching(now, usage)
+                self.pause_watching(now, queue)
             }
         }
     }
 
     /// On a core that others may want.
     #[cold]
-    fn pause_watching(&mut self, now: impl Fn() -> Instant, usage: impl Fn() -> Usage) -> Pause {
+    fn pause_watching(&mut self, now: impl Fn() -> Instant, queue: impl Fn() -> Queue) -> Pause {
         if self.watch.polls >= LOOK_EVERY {
             self.watch.polls = 0;
-            self.watch.look(now(), usage);
+            self.watch.look(now(), queue);
         }
         if self.watch.contended_until.is_none() {
             return Pause::Nothing;
@@ -168,13 +177,13 @@ impl Backoff {
     }
 
     /// On a core that others certainly want.
-    fn pause_crowded(&mut self, now: impl Fn() -> Instant, usage: impl Fn() -> Usage) -> Pause {
+    fn pause_crowded(&mut self, now: impl Fn() -> Instant, used: impl Fn() -> Duration) -> Pause {
         self.polls += 1;
         if self.polls < STRETCH {
             return Pause::Nothing;
         }
         self.polls = 0;
-        let end = (now(), usage().cpu);
+        let end = (now(), used());
         let is_contended = self.watch.contended_until.is_some_and(|until| end.0 < until);
         let Some((time_before, cpu_before)) = self.stretch_end.replace(end) else {
             return if is_contended { Pause::Nothing } else { Pause::Yield };
@@ -203,45 +212,55 @@ impl Backoff {
 }
 
 impl Watch {
-    fn look(&mut self, now: Instant, usage: impl Fn() -> Usage) {
+    fn look(&mut self, now: Instant, queue: impl Fn() -> Queue) {
         let thread = thread::current().id();
         let (Some((began, before)), true) = (self.began, self.thread == Some(thread)) else {
-            *self = Self { began: Some((now, usage())), thread: Some(thread), ..Self::default() };
+            *self = Self { began: Some((now, queue())), thread: Some(thread), ..Self::default() };
             return;
         };
         if self.contended_until.is_some_and(|until| now >= until) {
             // A window in which it slept would say nothing.
-            (self.contended_until, self.began, self.slept) = (None, Some((now, usage())), Duration::ZERO);
+            (self.contended_until, self.began) = (None, Some((now, queue())));
             return;
         }
         let time = now.duration_since(began);
         if time < WINDOW {
             return;
         }
-        let usage = usage();
-        let off_core = time.saturating_sub(usage.cpu.saturating_sub(before.cpu) + self.slept);
-        if usage.preemptions.saturating_sub(before.preemptions) >= PREEMPTIONS && off_core * OFF_CORE_PART > time {
-            self.contended_for = (2 * self.contended_for).clamp(CONTENDED_FOR_MIN, CONTENDED_FOR_MAX);
-            self.contended_until = Some(now + self.contended_for);
+        let queue = queue();
+        let waited = queue.waited.saturating_sub(before.waited);
+        if queue.turns.saturating_sub(before.turns) >= TURNS && waited * WAITED_PART > time {
+            if self.suspected {
+                self.contended_for = (2 * self.contended_for).clamp(CONTENDED_FOR_MIN, CONTENDED_FOR_MAX);
+                self.contended_until = Some(now + self.contended_for);
+            }
+            self.suspected = true;
         } else if self.contended_until.is_none() {
-            self.contended_for = Duration::ZERO;
+            (self.suspected, self.contended_for) = (false, Duration::ZERO);
         }
-        (self.began, self.slept) = (Some((now, usage)), Duration::ZERO);
+        self.began = Some((now, queue));
     }
 }
 
-/// What this thread has used of its core so far.
-pub(crate) fn usage() -> Usage {
-    // SAFETY: plain numbers, for which zero is a value.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: `usage` is valid to be written to.
-    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+/// What this thread has used of its core so far, exact to this moment.
+pub(crate) fn used() -> Duration {
     let mut cpu = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // Exact to this moment; what `getrusage` says is as old as the last tick of the scheduler's.
     // SAFETY: `cpu` is valid to be written to.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut cpu) };
-    let cpu = Duration::from_secs(cpu.tv_sec.unsigned_abs()) + Duration::from_nanos(cpu.tv_nsec.unsigned_abs());
-    Usage { cpu, preemptions: usage.ru_nivcsw.unsigned_abs() }
+    Duration::from_secs(cpu.tv_sec.unsigned_abs()) + Duration::from_nanos(cpu.tv_nsec.unsigned_abs())
+}
+
+/// What this thread has waited for a core so far. Nothing where the kernel does not tell: then no core is contended.
+pub(crate) fn queue() -> Queue {
+    read_queue().unwrap_or_default()
+}
+
+/// Nanoseconds that it ran, nanoseconds that it waited to, and how often it got a core: sched-stats.rst of the kernel.
+fn read_queue() -> Option<Queue> {
+    let mut text = [0; 96];
+    let length = File::open("/proc/thread-self/schedstat").ok()?.read(&mut text).ok()?;
+    let mut numbers = str::from_utf8(&text[..length]).ok()?.split_ascii_whitespace().skip(1).map(str::parse);
+    Some(Queue { waited: Duration::from_nanos(numbers.next()?.ok()?), turns: numbers.next()?.ok()? })
 }
 
 #[cfg(test)]
@@ -252,18 +271,18 @@ mod tests {
 
     /// Pauses of so many polls that are so far apart, on a thread that is preempted at each n-th of them for so long.
     fn pauses(competition: Competition, polls: u32, apart: Duration, (each, preempted): (u32, Duration)) -> Vec<Pause> {
-        let (clock, used) = (Cell::new(Instant::now()), Cell::new(Usage { cpu: Duration::ZERO, preemptions: 7 }));
+        let (clock, used) = (Cell::new(Instant::now()), Cell::new(Duration::ZERO));
+        let queue = Cell::new(Queue { waited: Duration::from_secs(3), turns: 7 });
         let mut backoff = Backoff::default();
         let poll = |number: u32| {
             clock.set(clock.get() + apart);
-            let Usage { mut cpu, mut preemptions } = used.get();
-            cpu += apart;
+            used.set(used.get() + apart);
             if number.is_multiple_of(each) {
                 clock.set(clock.get() + preempted);
-                preemptions += 1;
+                let Queue { waited, turns } = queue.get();
+                queue.set(Queue { waited: waited + preempted, turns: turns + 1 });
             }
-            used.set(Usage { cpu, preemptions });
-            backoff.pause(competition, || clock.get(), || used.get())
+            backoff.pause(competition, || clock.get(), || used.get(), || queue.get())
         };
         (1..=polls).map(poll).filter(|pause| *pause != Pause::Nothing).collect()
     }
@@ -287,7 +306,7 @@ mod tests {
         let mut backoff = Backoff::default();
         backoff.watch.contended_until = Some(start + CONTENDED_FOR_MAX);
         let mut nap = |is_ended: bool| {
-            let mut pause = || backoff.pause(Competition::Crowded, || start, Usage::default);
+            let mut pause = || backoff.pause(Competition::Crowded, || start, Duration::default, Queue::default);
             let slept = (0..4 * STRETCH).map(|_| pause()).find_map(|pause| match pause {
                 Pause::Sleep(longest) => Some(longest),
                 _ => None,
@@ -318,7 +337,7 @@ mod tests {
         let start = Instant::now();
         let mut backoff = Backoff::default();
         backoff.watch.contended_until = Some(start + CONTENDED_FOR_MAX);
-        let mut pause = || backoff.pause(Competition::Crowded, || start, Usage::default);
+        let mut pause = || backoff.pause(Competition::Crowded, || start, Duration::default, Queue::default);
         let pauses: Vec<Pause> = (0..2 * STRETCH).map(|_| pause()).filter(|pause| *pause != Pause::Nothing).collect();
         assert_eq!(pauses, [Pause::Sleep(NAP_MIN)], "also after news, and without a yield before");
     }
@@ -331,7 +350,7 @@ mod tests {
             clock.set(clock.get() + SHORT + without);
             cpu.set(cpu.get() + SHORT);
             for _ in 0..STRETCH {
-                backoff.pause(Competition::Crowded, || clock.get(), || Usage { cpu: cpu.get(), preemptions: 0 });
+                backoff.pause(Competition::Crowded, || clock.get(), || cpu.get(), Queue::default);
             }
             let until = backoff.watch.contended_until.filter(|until| clock.get() < *until);
             until.map(|until| until.duration_since(clock.get()).as_millis())
@@ -351,8 +370,9 @@ mod tests {
         let now = Instant::now();
         let mut backoff = Backoff { stretches: STRETCHES, ..Backoff::default() };
         backoff.end();
-        let pauses: Vec<Pause> =
-            (0..STRETCH).map(|_| backoff.pause(Competition::Crowded, || now, Usage::default)).collect();
+        let pauses: Vec<Pause> = (0..STRETCH)
+            .map(|_| backoff.pause(Competition::Crowded, || now, Duration::default, Queue::default))
+            .collect();
         assert_eq!(pauses.last(), Some(&Pause::Yield));
     }
 
@@ -384,37 +404,48 @@ mod tests {
     #[test]
     fn a_core_is_contended_for_twice_as_long_each_time_until_the_thread_has_it() {
         let mut watch = Watch::default();
-        let (mut now, mut used) = (Instant::now(), Usage::default());
+        let (mut now, mut queue) = (Instant::now(), Queue::default());
         // For how many ms the core is contended after a window of which the thread had its core for half, or for all.
         let mut window = |has_core: bool| {
             now = watch.contended_until.unwrap_or(now);
-            watch.look(now, || used);
+            watch.look(now, || queue);
             now += WINDOW;
-            used.cpu += if has_core { WINDOW } else { WINDOW / 2 };
-            used.preemptions += if has_core { 0 } else { PREEMPTIONS };
-            watch.look(now, || used);
+            queue.waited += if has_core { Duration::ZERO } else { WINDOW / 2 };
+            queue.turns += TURNS;
+            watch.look(now, || queue);
             watch.contended_until.map(|until| until.duration_since(now).as_millis())
         };
-        let contended: Vec<u128> = (0..7).filter_map(|_| window(false)).collect();
-        assert_eq!(contended, [50, 100, 200, 400, 800, 1000, 1000]);
-        assert_eq!([window(true), window(false), window(false)], [None, Some(50), Some(100)]);
+        let contended: Vec<Option<u128>> = (0..8).map(|_| window(false)).collect();
+        let expected = [50, 100, 200, 400, 800, 1000, 1000].map(Some);
+        assert_eq!((contended[0], &contended[1..]), (None, &expected[..]), "one window is no sign yet");
+        let again = [window(true), window(false), window(true), window(false), window(false), window(false)];
+        assert_eq!(again, [None, None, None, None, Some(50), Some(100)]);
     }
 
     #[test]
     fn threads_that_take_turns_are_not_taken_for_one() {
         let start = Instant::now();
         let mut watch = Watch::default();
-        let preempted = |preemptions| move || Usage { cpu: Duration::ZERO, preemptions };
-        watch.look(start, preempted(100));
+        let waited = |windows: u32| move || Queue { waited: windows * WINDOW, turns: u64::from(windows) * TURNS };
+        watch.look(start, waited(100));
         thread::scope(|scope| {
-            scope.spawn(|| watch.look(start + 2 * WINDOW, preempted(1000)));
+            scope.spawn(|| watch.look(start + 2 * WINDOW, waited(1000)));
         });
-        assert_eq!(watch.contended_until, None);
-        watch.look(start + 4 * WINDOW, preempted(100));
-        watch.look(start + 6 * WINDOW, preempted(90));
-        assert_eq!(watch.contended_until, None);
-        watch.look(start + 8 * WINDOW, preempted(100));
+        watch.look(start + 4 * WINDOW, waited(100));
+        watch.look(start + 6 * WINDOW, waited(90));
+        assert!(watch.contended_until.is_none() && !watch.suspected);
+        watch.look(start + 8 * WINDOW, waited(92));
+        watch.look(start + 10 * WINDOW, waited(94));
         assert!(watch.contended_until.is_some());
+    }
+
+    #[test]
+    fn what_a_thread_waits_for_a_core_is_told_and_what_it_sleeps_is_not() {
+        let before = read_queue().expect("a kernel with CONFIG_SCHED_INFO, as distributions have it");
+        let sleep = Duration::from_millis(200);
+        thread::sleep(sleep);
+        let after = read_queue().expect("as before");
+        assert!(after.turns > before.turns && after.waited >= before.waited && after.waited < before.waited + sleep);
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use barewire_broker::{AskError, DEFAULT_SOCKET, Status, sap_filter};
 use barewire_endpoint::{
-    Config, Encapsulation, Endpoint, EndpointError, Framing, Hears, OpenError, Tuning, TuningError, mtu_min, open_link,
+    Address, Config, Encapsulation, Endpoint, EndpointError, Framing, Hears, OpenError, Tuning, TuningError, is_taken,
+    mtu_min, open_link,
 };
 use barewire_link::{Interface, LinkError, XdpConfig, XdpLink, XdpMode};
 use barewire_llc::Lsap;
@@ -95,6 +96,9 @@ pub(crate) fn open(interface: &Interface, parameters: &Parameters) -> Result<End
     let tuning = Tuning::load()?.with(&parameters.tuned).map_err(TuningError::from)?;
     let first = std::process::id() as usize % saps().count();
     for sap in saps().cycle().skip(first).take(saps().count()) {
+        if is_taken(Address { mac: interface.address.0, sap }) {
+            continue;
+        }
         let Some(link) = link_of(interface, sap, parameters, &tuning)? else { continue };
         let framing = Framing { encapsulation: Encapsulation::EtherType, token: parameters.token };
         let mut config = Config { waiting: parameters.waiting, ..Config::new(sap, framing) };

@@ -221,7 +221,7 @@ impl Shared {
     /// programs yield between two polls by themselves, but some never do.
     #[inline(always)]
     pub fn give_way(&self, mut state: Guard<'_, State>, bell: impl Fn(&State) -> &Bell) -> Result<()> {
-        match state.backoff.pause(self.parameters.competition, Instant::now, backoff::usage) {
+        match state.backoff.pause(self.parameters.competition, Instant::now, backoff::used, backoff::queue) {
             Pause::Nothing => Ok(()),
             pause => self.pause(state, pause, bell),
         }

@@ -7,6 +7,7 @@ import secrets
 import select
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 from barewire.errors import MachineCannot
 from barewire.mpi.fabrics import report_settings
 from barewire.mpi.job import Job
-from barewire.mpi.leftovers import JOB_MARK, end_marked
+from barewire.mpi.leftovers import JOB_MARK, end_marked, remove_orphaned_memory
 
 if TYPE_CHECKING:
     from barewire.lab import Lab
@@ -30,11 +31,8 @@ _SIGNALLED = 128
 
 def run(job: Job, lab: "Lab | None") -> int:
     """Run a job to its end and return its exit code; a signal's number counts from 128, as in shells."""
-    process = _start(job, lab)
-    try:
+    with _started(job, lab) as process:
         code = process.wait()
-    finally:
-        _end(process)
     return code if code >= 0 else _SIGNALLED - code
 
 
@@ -45,19 +43,18 @@ def witness(job: Job, lab: "Lab | None") -> "tuple[Evidence, str]":
     python = sys.executable if lab is not None else job.python
     program = [python, "-I", "-S", str(_WITNESS), str(job.library.file)]
     witnesses = job.with_program(program, report_settings(job.library))
-    process = _start(witnesses, lab, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    try:
-        output, _ = process.communicate(timeout=_WITNESS_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.terminate()
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with _started(witnesses, lab, **streams) as process:
         try:
-            output, _ = process.communicate(timeout=_END_TIMEOUT_S)
-        except subprocess.TimeoutExpired as late:
-            # What a launcher started may outlive it, and hold its output open.
-            process.kill()
-            output = late.output or b""
-    finally:
-        _end(process)
+            output, _ = process.communicate(timeout=_WITNESS_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            try:
+                output, _ = process.communicate(timeout=_END_TIMEOUT_S)
+            except subprocess.TimeoutExpired as late:
+                # What a launcher started may outlive it, and hold its output open.
+                process.kill()
+                output = late.output or b""
     text = output.decode(errors="replace")
     return read_evidence(text), text
 
@@ -68,8 +65,7 @@ def run_watched(job: Job, lab: "Lab | None", said: IO[str], records: Path, patie
     It hangs if `records`, a file that it writes, does not change for so long. What it prints goes to `said`. Until it
     ends, this process sleeps: it may share a core with a rank.
     """
-    process = _start(job, lab, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
-    try:
+    with _started(job, lab, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT) as process:
         ended = select.poll()
         handle = os.pidfd_open(process.pid)
         try:
@@ -83,8 +79,6 @@ def run_watched(job: Job, lab: "Lab | None", said: IO[str], records: Path, patie
         finally:
             os.close(handle)
         code = process.wait()
-    finally:
-        _end(process)
     return code if code >= 0 else _SIGNALLED - code
 
 
@@ -96,26 +90,23 @@ def run_limited(job: Job, lab: "Lab | None", limit_s: float | None, **streams: A
     stdin, stdout and stderr as Popen takes them; what is not given is this process's own.
     """
     mark = f"{JOB_MARK}={secrets.token_hex(16)}"
-    process = _start(job.with_mark(mark), lab, **streams)
     code: int | None = None
-    try:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            code = process.wait(limit_s)
-    finally:
-        _end(process)
-        if code is None:
-            end_marked(mark)
+    with _started(job.with_mark(mark), lab, **streams) as process:
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = process.wait(limit_s)
+        finally:
+            if code is None:
+                _end(process)
+                end_marked(mark)
     return code if code is None or code >= 0 else _SIGNALLED - code
 
 
 @contextmanager
 def running(job: Job, lab: "Lab | None", said: IO[str]) -> "Iterator[subprocess.Popen[bytes]]":
     """Start a job that runs beside the block, and is ended with it; what it prints goes to `said`."""
-    process = _start(job, lab, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
-    try:
+    with _started(job, lab, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT) as process:
         yield process
-    finally:
-        _end(process)
 
 
 def _state_of(file: Path) -> tuple[int, int] | None:
@@ -124,6 +115,18 @@ def _state_of(file: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return found.st_size, found.st_mtime_ns
+
+
+@contextmanager
+def _started(job: Job, lab: "Lab | None", **arguments: Any) -> "Iterator[subprocess.Popen[bytes]]":
+    """A job's launcher, which is ended with the block; what killed ranks leave in memory goes with it."""
+    began_ns = time.time_ns()
+    process = _start(job, lab, **arguments)
+    try:
+        yield process
+    finally:
+        _end(process)
+        remove_orphaned_memory(began_ns)
 
 
 def _start(job: Job, lab: "Lab | None", **arguments: Any) -> "subprocess.Popen[bytes]":

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The scoreboard in words: headlines, tables on the terminal, and the page of docs/."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +20,10 @@ from barewire.results.scoreboard import SHORT_BYTES, SLOWER, Scoreboard, ScoreRo
 
 TITLES = {one.name: one.title for one in TESTBEDS}
 _MARKS = {"slower": "slower", "undecided": "undecided", "not slower": ""}
+# A part of the suite that a subject cannot do: said once, not for each testbed.
+_LEFT_OUT = re.compile(r"\w+ (?P<subject>[^/ ]+/\S+): (?P<what>.* is left out: .*)")
 _ROWS_IN_DOCS = 30
+_ROWS_OF_EACH_TESTBED = 10
 _SEVERAL_QUANTITIES = ("burst",)
 
 
@@ -69,15 +73,20 @@ def notes(whole: Board) -> list[str]:
     if whole.unmeasured:
         said.append(f"Not measured: {', '.join(TITLES[name] for name in whole.unmeasured)}.")
     warned: defaultdict[str, list[str]] = defaultdict(list)
+    left_out: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for testbed, run in whole.runs.items():
         if not run.complete:
             said.append(f"{TITLES[testbed]}: incomplete (stopped by {run.stopped_by}).")
         for warning in run.warnings:
-            warned[warning].append(testbed)
+            if one := _LEFT_OUT.fullmatch(warning):
+                left_out[one["what"]][one["subject"]] = None
+            else:
+                warned[warning].append(testbed)
     for warning, testbeds in warned.items():
         on = "" if testbeds == [*whole.runs] else f"{', '.join(TITLES[name] for name in testbeds)}: "
         # What a launch said last follows its first line.
         said.append(f"{on}{warning.splitlines()[0].removesuffix(' What was said last:')}")
+    said += [f"{', '.join(sorted(subjects))}: {what}." for what, subjects in left_out.items()]
     if board.missing:
         first = board.missing[0]
         said.append(
@@ -89,9 +98,21 @@ def notes(whole: Board) -> list[str]:
     return said
 
 
+def worst_beside_the_same_library(board: Scoreboard) -> list[ScoreRow]:
+    """Of each testbed the rows that lose most beside what else their library has, worst first."""
+    known = [(row.same_library, row) for row in board.rows if row.same_library and row.same_library > SLOWER]
+    known.sort(key=lambda one: one[0], reverse=True)
+    return [row for name in TITLES for row in [row for _, row in known if row.testbed == name][:_ROWS_OF_EACH_TESTBED]]
+
+
 def ratio_interval(row: ScoreRow) -> str:
     """`[0.98, 1.12]`."""
     return f"[{row.interval[0]:.2f}, {row.interval[1]:.2f}]"
+
+
+def ratio_of_same_library(row: ScoreRow) -> str:
+    """`0.98`, or a dash where the library has nothing else."""
+    return "–" if row.same_library is None else f"{row.same_library:.2f}"
 
 
 def pattern_name(row: ScoreRow) -> str:
@@ -116,9 +137,22 @@ def markdown(whole: Board, *, source: str) -> str:
         "",
         "## By testbed and library",
         "",
-        "Geometric means of the time over Barewire by the time of the best other; below 1 is faster.",
+        'Geometric means of the time over Barewire by the time of the best other, below 1 is faster; "same library" is',
+        "by the best other of the row's own library, over all sizes.",
         "",
-        *_table(("testbed", "library", "rows", "up to 8 KiB", "all sizes", "above 1.05", "beyond doubt", "worst")),
+        *_table(
+            (
+                "testbed",
+                "library",
+                "rows",
+                "up to 8 KiB",
+                "all sizes",
+                "same library",
+                "above 1.05",
+                "beyond doubt",
+                "worst",
+            )
+        ),
         *(_line(_summary_cells(one)) for one in board.summaries()),
         "",
         "## Bounds",
@@ -130,6 +164,14 @@ def markdown(whole: Board, *, source: str) -> str:
         "",
         *_table(_ROW_HEADINGS),
         *(_line(_row_cells(row)) for row in board.rows[:_ROWS_IN_DOCS]),
+        "",
+        "## The worst beside the same library",
+        "",
+        "Where a library is slower over Barewire than over the best other transport that it has: of each testbed the",
+        f"worst {_ROWS_OF_EACH_TESTBED} rows above {SLOWER}.",
+        "",
+        *_table(_ROW_HEADINGS[3:-2]),
+        *(_line(_row_cells(row)[3:-2]) for row in worst_beside_the_same_library(board)),
         "",
         *(f"- {sentence}" for sentence in notes(whole)),
     ]
@@ -163,9 +205,12 @@ def _provenance(whole: Board) -> list[str]:
     return [f"{name}: {what}.  " for name, what in facts.items()] + [f"Form: {form}."]
 
 
-_ROW_HEADINGS = ("ratio", "interval", "", "testbed", "pattern", "size", "library", "Barewire", "best other", "which")
+_ROW_HEADINGS = (
+    *("ratio", "interval", "", "same library", "testbed", "pattern", "size", "library", "Barewire", "best other"),
+    "which",
+)
 _WORDS = ("", "testbed", "library", "pattern", "which", "bound")
-_WIDTH_MIN = 150
+_WIDTH_MIN = 165
 
 
 def _row_cells(row: ScoreRow) -> tuple[str, ...]:
@@ -173,6 +218,7 @@ def _row_cells(row: ScoreRow) -> tuple[str, ...]:
         f"{row.ratio:.2f}",
         ratio_interval(row),
         _MARKS[row.verdict],
+        ratio_of_same_library(row),
         row.testbed,
         pattern_name(row),
         message_size(row.message_bytes),
@@ -190,6 +236,7 @@ def _summary_cells(one: Summary) -> tuple[str, ...]:
         str(one.rows),
         number(one.short),
         number(one.all_sizes),
+        number(one.same_library),
         str(one.above),
         str(one.surely_above),
         f"{one.worst:.2f}",
@@ -205,7 +252,15 @@ def _summary_table(summaries: Sequence[Summary]) -> Table:
     table = Table(title="Time by the best other's: geometric means", box=SIMPLE_HEAD, title_justify="left")
     for heading in ("testbed", "library"):
         table.add_column(heading)
-    for heading in ("rows", f"≤ {message_size(SHORT_BYTES)}", "all sizes", f"> {SLOWER}", "beyond doubt", "worst"):
+    for heading in (
+        "rows",
+        f"≤ {message_size(SHORT_BYTES)}",
+        "all sizes",
+        "same library",
+        f"> {SLOWER}",
+        "beyond doubt",
+        "worst",
+    ):
         table.add_column(heading, justify="right")
     for one in summaries:
         table.add_row(*_summary_cells(one), style=None if one.library else "bold")

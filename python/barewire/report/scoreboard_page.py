@@ -13,6 +13,7 @@ from barewire.report.scoreboard import (
     programs,
     provenance,
     ratio_interval,
+    ratio_of_same_library,
 )
 from barewire.report.words import message_size, quantity, test_title
 from barewire.results.bounds import judge
@@ -50,6 +51,7 @@ def _row(row: ScoreRow) -> dict[str, Any]:
         "ratio": f"{row.ratio:.2f}",
         "interval": ratio_interval(row),
         "verdict": row.verdict,
+        "same_library": ratio_of_same_library(row),
         "testbed": row.testbed,
         "test": row.test,
         "pattern": pattern_name(row),

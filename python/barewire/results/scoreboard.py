@@ -26,7 +26,8 @@ Key = tuple[Place, Row]
 class ScoreRow:
     """One library over Barewire, one pattern and size; `best` is the fastest other subject of the same run.
 
-    `ratio` is a ratio of times, of rates the inverse: above 1 is slower. `ours` and `theirs` are medians in `unit`.
+    `ratio` is a ratio of times, of rates the inverse: above 1 is slower. `same_library` is that by the fastest other
+    subject of the row's own library, None if there is none. `ours` and `theirs` are medians in `unit`.
     """
 
     testbed: str
@@ -42,6 +43,7 @@ class ScoreRow:
     ratio: float
     interval: tuple[float, float]
     is_range: bool
+    same_library: float | None
     ours: float
     theirs: float
     unit: str
@@ -89,6 +91,7 @@ class Summary:
     rows: int
     short: float | None
     all_sizes: float
+    same_library: float | None
     above: int
     surely_above: int
     worst: float
@@ -167,6 +170,7 @@ def _compare(
     missing: list[Missing],
 ) -> None:
     names = {subject: read_mpi_subject(subject) for subject in at_point}
+    libraries = {subject: name.library for subject, name in names.items() if name}
     others = {
         subject: _times(at_point[subject]) for subject, name in names.items() if name and name.fabric in competitors
     }
@@ -178,7 +182,9 @@ def _compare(
             why = f"no library over {' or '.join(sorted(competitors))} has a value"
             missing.append(Missing(testbed, pattern, row.message_bytes, name.library, why))
             continue
-        found, ours = ratio_to_best(_times(at_point[subject]), others), at_point[subject]
+        ours = at_point[subject]
+        found = ratio_to_best(_times(ours), others)
+        own = {one: times for one, times in others.items() if libraries[one] == name.library}
         median, best_median = ours.median, at_point[found.best].median
         assert median is not None and best_median is not None
         rows.append(
@@ -196,6 +202,7 @@ def _compare(
                 ratio=found.ratio,
                 interval=found.interval,
                 is_range=found.is_range,
+                same_library=ratio_to_best(_times(ours), own).ratio if own else None,
                 ours=median,
                 theirs=best_median,
                 unit=ours.unit,
@@ -212,12 +219,14 @@ def _times(one: Series) -> list[float]:
 
 def _summary(testbed: str, library: str, rows: Sequence[ScoreRow]) -> Summary:
     short = [row.ratio for row in rows if row.message_bytes <= SHORT_BYTES]
+    same = [row.same_library for row in rows if row.same_library is not None]
     return Summary(
         testbed=testbed,
         library=library,
         rows=len(rows),
         short=geometric_mean(short) if short else None,
         all_sizes=geometric_mean([row.ratio for row in rows]),
+        same_library=geometric_mean(same) if same else None,
         above=sum(row.ratio > SLOWER for row in rows),
         surely_above=sum(row.verdict == "slower" for row in rows),
         worst=max(row.ratio for row in rows),

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use barewire_endpoint::{Address, Config, ConnectError, Ending, Endpoint, EndpointError, SendError};
+use barewire_endpoint::{Address, Config, ConnectError, Ending, Endpoint, EndpointError, SendError, is_taken};
 use barewire_shm::{PipeConfig, ShmError};
 
 use crate::common::*;
@@ -172,7 +172,10 @@ fn an_address_on_a_host_belongs_to_one_endpoint_at_a_time() {
     let first = side_at(&segment, mac, config(0x20));
     let second = Endpoint::open(segment.link(mac, 0x20, MTU), config(0x20), None);
     assert!(matches!(second, Err(EndpointError::Shm(ShmError::NameTaken(_)))));
+    let address = first.address();
+    assert!(is_taken(address));
     drop(first);
+    assert!(!is_taken(address));
     side_at(&segment, mac, config(0x20));
 }
 

@@ -28,17 +28,18 @@ const STREAM_MESSAGES_MOST: u32 = 1 << 21;
 const LEAST_OVERLAP: f64 = 0.25;
 /// Blocks of a stream that are measured whatever time they take.
 const LEAST_BLOCKS: u32 = 3;
-/// A search for a pace without loss ends after this many times the time asked for.
-const LOSSY_TIME_FACTOR: f64 = 4.0;
+/// A search for a pace without loss, or for blocks in which all were at work at once, ends after this many times the
+/// time asked for.
+const REPEATED_TIME_FACTOR: f64 = 4.0;
 
 impl<W: Write> Schedule<'_, W> {
     /// One size. It takes as many times longer as there are processes.
-    pub(super) fn measure_together(&mut self, message_bytes: u32, lossy: bool) -> Result<(), LaunchError> {
+    pub(super) fn measure_together(&mut self, message_bytes: u32) -> Result<(), LaunchError> {
         let budget_ns = self.plan.seconds * 1e9 * self.processes.len() as f64;
         // What the link carries is for all of them.
         self.rate = RateSearch::new(self.plan.rate_bit_s.map(|rate| rate / self.processes.len() as f64));
         match self.plan.test {
-            Test::Stream => self.streams_together(message_bytes, lossy, budget_ns),
+            Test::Stream => self.streams_together(message_bytes, budget_ns),
             Test::Pingpong | Test::Bidirectional => self.round_trips_together(message_bytes, budget_ns),
         }
     }
@@ -116,7 +117,7 @@ impl<W: Write> Schedule<'_, W> {
         Ok((least, overlap.map_or(lasts_ns, Overlap::duration_ns) as f64))
     }
 
-    fn streams_together(&mut self, message_bytes: u32, lossy: bool, budget_ns: f64) -> Result<(), LaunchError> {
+    fn streams_together(&mut self, message_bytes: u32, budget_ns: f64) -> Result<(), LaunchError> {
         let processes = self.processes.len() as u64;
         let mut number = 0;
         self.stream_block_together(message_bytes, Phase::Warmup, &mut number, SHORT_BLOCK_NS_EACH * processes)?;
@@ -125,9 +126,11 @@ impl<W: Write> Schedule<'_, W> {
             let is_good =
                 self.stream_block_together(message_bytes, Phase::Measure, &mut number, BLOCK_NS_EACH * processes)?;
             tried += 1;
-            good += u32::from(is_good || !lossy);
+            good += u32::from(is_good);
             let spent_ns = (now_ns() - began) as f64;
-            if spent_ns > budget_ns && good >= LEAST_BLOCKS || spent_ns > LOSSY_TIME_FACTOR * budget_ns && lossy {
+            if spent_ns > budget_ns && good >= LEAST_BLOCKS
+                || spent_ns > REPEATED_TIME_FACTOR * budget_ns && tried >= LEAST_BLOCKS
+            {
                 break;
             }
         }
