@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import reaches_but_never_exceeds
+from conftest import comes_to_the_limit
 
 from barewire.errors import MachineCannot
 from barewire.lab import Lab, LinkSpec, enter
@@ -268,14 +268,14 @@ def test_a_shaped_link_passes_frames_at_the_rate_of_a_wire(
     With the shortest frames an error in what a frame takes of the wire would be 20 % and more.
     """
     with stand_up(topology, LinkSpec(rate_bit_s, mtu)) as lab:
-        reaches_but_never_exceeds(rate_bit_s, lambda: flood_bit_s(lab, frame_bytes, ["h2"]))
+        comes_to_the_limit(rate_bit_s, lambda: flood_bit_s(lab, frame_bytes, ["h2"]))
 
 
 def test_a_stars_links_limit_what_a_host_sends_to_all_others_together() -> None:
     """Two floods from one host share its link; the receivers never speak, and still see only what is for them."""
     rate_bit_s = 50_000_000
     with stand_up("star:3", LinkSpec(rate_bit_s)) as lab:
-        reaches_but_never_exceeds(rate_bit_s, lambda: flood_bit_s(lab, 1514, ["h2", "h3"]))
+        comes_to_the_limit(rate_bit_s, lambda: flood_bit_s(lab, 1514, ["h2", "h3"]))
 
 
 def test_a_link_that_was_down_carries_frames_again(pair: Lab) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import eventually, reaches_but_never_exceeds, stand_up
+from conftest import eventually, comes_to_the_limit, stand_up
 from mpi_libraries import launched, library
 from test_lab_network import (
     CAPTURED,
@@ -106,7 +106,7 @@ def test_hosts_reach_each_other_only_where_flows_lead(tree: Lab) -> None:
 
 def test_frames_pass_at_the_rate_of_the_links_and_not_faster(tree: Lab) -> None:
     """Raw frames past the sender's queueing discipline, over five switches."""
-    reaches_but_never_exceeds(TREE_RATE_BIT_S, lambda: flood_bit_s(tree, 1514, ["h16"]))
+    comes_to_the_limit(TREE_RATE_BIT_S, lambda: flood_bit_s(tree, 1514, ["h16"]))
 
 
 def test_a_tcp_stream_gets_the_rate_of_the_links(tree: Lab) -> None:
@@ -118,7 +118,7 @@ def test_a_tcp_stream_gets_the_rate_of_the_links(tree: Lab) -> None:
                 source.kill()
         return received_bit_s
 
-    reaches_but_never_exceeds(TREE_RATE_BIT_S * TCP_SHARE, measured)
+    comes_to_the_limit(TREE_RATE_BIT_S * TCP_SHARE, measured)
 
 
 def test_a_port_that_is_congested_costs_other_ports_no_frame() -> None:
@@ -214,7 +214,7 @@ def test_switches_without_a_controller_learn_in_a_network_without_loops(tmp_path
     with stand_up(str(file), LinkSpec(RATE_BIT_S), standalone=True) as lab:
         assert lab.network == with_rate(load(file), RATE_BIT_S) and Lab.open(lab.id).network == lab.network
         assert ask(lab, "h1", "h2", 1472)[-1] == "1472 10.77.0.2"
-        reaches_but_never_exceeds(10_000_000, lambda: flood_bit_s(lab, 1514, ["h2"]))
+        comes_to_the_limit(10_000_000, lambda: flood_bit_s(lab, 1514, ["h2"]))
         lab.set_cable("s1:7", "s2:9", up=False)
         assert eventually(lambda: states(lab, "s1-7", "s2-9") == ["down", "down"])
 
