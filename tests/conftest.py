@@ -75,7 +75,7 @@ def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
 
 
 def comes_to_the_limit(limit_bit_s: float, measure: Callable[[], float]) -> None:
-    """One of ten must be at the limit: what else the machine does holds frames up, or the counter, which then sees a burst."""
+    """One of ten must be at the limit: other work holds up frames, or the counter, which then sees a burst."""
     shares: list[float] = []
     while len(shares) < 10 and not any(0.9 < share < 1.03 for share in shares):
         shares.append(measure() / limit_bit_s)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import eventually, comes_to_the_limit, stand_up
+from conftest import comes_to_the_limit, eventually, stand_up
 from mpi_libraries import launched, library
 from test_lab_network import (
     CAPTURED,
