@@ -66,7 +66,7 @@ int main(int argc, char **argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (ranks != 2) fail("takes two ranks, not %d", ranks);
-  static const int SIZES[] = {8, 4000, 20000};
+  static const int SIZES[] = {8, 4000, 20000, 70000};
   for (size_t size = 0; size < sizeof SIZES / sizeof *SIZES; size++) post_many(SIZES[size]);
   for (size_t size = 0; size < sizeof SIZES / sizeof *SIZES; size++) buffered(SIZES[size]);
   MPI_Finalize();

@@ -55,8 +55,9 @@ impl Tuning {
         "send_descriptors",
         "pipe_ring_bytes",
     ];
-    /// A rendezvous costs a round trip, a copy of so many bytes about as much.
-    pub const EAGER_BYTES: usize = 16 << 10;
+    /// A rendezvous costs a round trip in which the wire is idle and, where peers compute, a call of theirs. Four times
+    /// as much streams at most a tenth faster (measured with 16 to 256 KiB, `docs/performance.md`).
+    pub const EAGER_BYTES: usize = 64 << 10;
     /// Of the longest message that may be sent eagerly: a receiver keeps four for each peer.
     pub const EAGER_BYTES_MAX: usize = 1 << 20;
     /// A channel has at most its queue of 128 frames in slots for long messages, and streams no faster with more slots

@@ -41,7 +41,7 @@ impl Config {
     pub const SENDS: usize = 4096;
     /// See [`SENDS`](Self::SENDS); some libraries post a receive for each peer.
     pub const RECEIVES: usize = 1 << 16;
-    /// A thousand peers with four eager messages of the longest kind each.
+    /// A thousand peers with an eager message of the longest kind each.
     pub const UNEXPECTED_BYTES: usize = 64 << 20;
     /// At about 200 bytes each: a quarter of [`UNEXPECTED_BYTES`](Self::UNEXPECTED_BYTES).
     pub const UNEXPECTED_MESSAGES: usize = 1 << 16;

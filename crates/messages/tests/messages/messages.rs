@@ -412,7 +412,7 @@ fn a_process_sends_to_itself() {
 fn a_dead_peer_fails_its_own_operations_only() {
     let mut pair = wire(Config::default(), &impatient(), Faults::default(), 1);
     let [to, sender] = introduce(&mut pair);
-    let (message, mut memory) = (bytes(50_000, 1), vec![vec![0; 50_000]; 4]);
+    let (message, mut memory) = (bytes(100_000, 1), vec![vec![0; 100_000]; 4]);
     let [first, second, third, fourth] = &mut memory[..] else { unreachable!() };
     // Alive so far: a message of it is here and nobody has asked for it; another is announced.
     send(&mut pair, 1, sender, tagged(1), b"legacy", options(1, Reaches::Endpoint));
