@@ -30,7 +30,8 @@ os.environ.setdefault("OMPI_MCA_odls_base_sigkill_timeout", "0")
 
 def barewire(*arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
     """Run the command of this checkout to its end."""
-    return subprocess.run([BAREWIRE, *arguments], capture_output=True, text=True, timeout=170, check=False, **options)
+    options = {"timeout": 170} | options
+    return subprocess.run([BAREWIRE, *arguments], capture_output=True, text=True, check=False, **options)
 
 
 def bench_json(*arguments: str) -> dict[str, Any]:

@@ -76,7 +76,14 @@ def test_a_rank_that_is_killed_on_the_other_host_ends_the_run(hosts: Cluster, na
 
 
 def test_a_host_that_is_cut_off_ends_the_run_with_the_providers_reason(hosts: Cluster) -> None:
-    """After its patience; Open MPI's launcher then waits for its daemon there, as docs/provider.md says."""
+    """After its patience; Open MPI's launcher then waits for its daemon there, as docs/provider.md says.
+
+    What a rank says just before MPI_Abort, MPICH's launcher loses in about one of forty runs on busy cores, over
+    every fabric: the reason has three runs to be seen in."""
+    assert any("No route to host" in said_when_cut_off(hosts) for _ in range(3))
+
+
+def said_when_cut_off(hosts: Cluster) -> str:
     with running(hosts, program("mpich-5", "stream"), FI_BAREWIRE_PATIENCE="2") as process:
         before = frames(hosts)
         assert eventually(lambda: frames(hosts) > before + 20_000, 30), "ranks exchange messages"
@@ -85,7 +92,7 @@ def test_a_host_that_is_cut_off_ends_the_run_with_the_providers_reason(hosts: Cl
             assert process.wait(30) not in (0, 130)
         finally:
             hosts.lab.set_link("h2", True)
-    assert "No route to host" in (hosts.folder / "said").read_text()
+    return (hosts.folder / "said").read_text()
 
 
 @pytest.mark.parametrize("name", WITH_LIBFABRIC)

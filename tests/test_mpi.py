@@ -9,6 +9,7 @@ import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ROOT, barewire
@@ -35,10 +36,10 @@ PROGRAMS = {
 }
 
 
-def run(name: str, source: str, fabric: str) -> str:
+def run(name: str, source: str, fabric: str, **options: Any) -> str:
     ranks, *arguments = PROGRAMS[source]
-    built = program(name, source)
-    done = barewire("run", "-n", str(ranks), "--lab", "pair", "--fabric", fabric, "--", built, *map(str, arguments))
+    command = ["run", "-n", str(ranks), "--lab", "pair", "--fabric", fabric, "--", program(name, source)]
+    done = barewire(*command, *map(str, arguments), **options)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
 
@@ -192,9 +193,17 @@ def test_programs_get_their_messages_over_af_xdp(source: str) -> None:
 
 @pytest.mark.parametrize("name", FIXES)
 def test_the_same_command_with_another_fabric_compares(name: str) -> None:
-    """UCX's TCP, Debian's MPICH's, now and then stands still with more ranks than cores: it gets two."""
-    source = "pingpong" if name == "mpich" else "messages"
-    assert f'"test": "{source}"' in run(name, source, "tcp")
+    """UCX's TCP, Debian's MPICH's, now and then stands still on busy cores: it gets two ranks and three runs."""
+    if name != "mpich":
+        assert '"test": "messages"' in run(name, "messages", "tcp")
+        return
+    for left in (2, 1, 0):
+        try:
+            assert '"test": "pingpong"' in run(name, "pingpong", "tcp", timeout=40)
+            return
+        except subprocess.TimeoutExpired:
+            if not left:
+                raise
 
 
 @pytest.mark.parametrize(
