@@ -168,7 +168,7 @@ impl Received {
         };
         let room = place.len().saturating_sub(offset).min(piece.len());
         if room > 0 {
-            place[offset..offset + room].copy_from_slice(&piece[..room]);
+            barewire_copy::copy(&piece[..room], &mut place[offset..offset + room]);
         }
     }
 }

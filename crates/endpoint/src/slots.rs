@@ -103,7 +103,7 @@ impl Slots {
         let place = &mut self.memory[at..at + first.len() + second.len()];
         let (a, b) = place.split_at_mut(first.len());
         a.copy_from_slice(first);
-        b.copy_from_slice(second);
+        barewire_copy::copy(second, b);
         let in_slot = (self.front_bytes + first.len() + second.len()) as u16;
         self.entries[usize::from(slot)] = Entry { in_slot, lent: Lent::NOTHING, is_head: false };
         Some(slot)

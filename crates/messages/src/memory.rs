@@ -3,6 +3,8 @@
 
 use std::{ptr, slice};
 
+use barewire_copy::copy_nonoverlapping;
+
 /// A contiguous piece of a user's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -118,7 +120,7 @@ impl Origin {
             if bytes == 0 {
                 break;
             }
-            into[copied..copied + bytes].copy_from_slice(&part[..bytes]);
+            barewire_copy::copy(&part[..bytes], &mut into[copied..copied + bytes]);
             copied += bytes;
         }
         copied
@@ -164,7 +166,7 @@ impl Target {
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         if let (Parts::One(part), 0) = (&self.0, offset) {
             // SAFETY: as much as fits the part, which is valid for it; nothing else uses it, so the two do not overlap.
-            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), part.address, bytes.len().min(part.bytes)) };
+            unsafe { copy_nonoverlapping(bytes.as_ptr(), part.address, bytes.len().min(part.bytes)) };
         } else {
             self.write_parts(offset, bytes);
         }
@@ -174,7 +176,7 @@ impl Target {
         for part in self.0.from(offset) {
             let (here, rest) = bytes.split_at(bytes.len().min(part.bytes));
             // SAFETY: as of `write`.
-            unsafe { ptr::copy_nonoverlapping(here.as_ptr(), part.address, here.len()) };
+            unsafe { copy_nonoverlapping(here.as_ptr(), part.address, here.len()) };
             bytes = rest;
             if bytes.is_empty() {
                 break;

@@ -75,7 +75,7 @@ impl Sending {
         unsafe {
             let mut place = self.ring.base.as_ptr().add(self.ring.offset(self.sent) + WORD_BYTES);
             for part in message {
-                place.copy_from_nonoverlapping(part.as_ptr(), part.len());
+                barewire_copy::copy_nonoverlapping(part.as_ptr(), place, part.len());
                 place = place.add(part.len());
             }
         }

@@ -212,7 +212,7 @@ impl XdpSender {
         // SAFETY: the chunk was on the free list, so it is ours, and no frame of it is lent.
         let bytes = unsafe { self.umem.frame_mut(chunk, padded) };
         bytes[..header].copy_from_slice(frame.header);
-        bytes[header..length].copy_from_slice(frame.payload);
+        barewire_copy::copy(frame.payload, &mut bytes[header..length]);
         bytes[length..].fill(0);
         self.transmit.put(libc::xdp_desc { addr: chunk, len: padded as u32, options: 0 });
     }

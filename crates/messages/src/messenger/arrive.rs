@@ -86,7 +86,7 @@ impl State {
             Arriving::Place { receive, head: head as u32, base: 0 }
         } else if self.has_room_to_hold(length) {
             let mut bytes = Vec::with_capacity(length as usize);
-            bytes.extend_from_slice(body);
+            barewire_copy::append(body, &mut bytes);
             let held = self.hold(envelope, Content::Eager { bytes, confirm });
             Arriving::Hold { held, head: head as u32 }
         } else {
@@ -192,7 +192,7 @@ impl State {
             }
             Arriving::Hold { held, .. } => {
                 if let Some(super::receive::Held { content: Content::Eager { bytes, .. }, .. }) = self.held.get(held) {
-                    bytes.extend_from_slice(piece.bytes);
+                    barewire_copy::append(piece.bytes, bytes);
                 }
             }
             Arriving::Write { head, base } => {
