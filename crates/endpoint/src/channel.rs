@@ -211,7 +211,7 @@ impl Channels {
             }
             _ => [None, None],
         };
-        pipes.into_iter().flatten().map(|pipe| pipe.as_fd())
+        pipes.into_iter().flatten().flat_map(|pipe| [Some(pipe.as_fd()), pipe.process()].into_iter().flatten())
     }
 
     pub fn to(&self, peer: Address) -> Option<u16> {

@@ -40,11 +40,14 @@ pub struct Tuning {
     pub send_descriptors: usize,
     /// Bytes of the ring to a process of this host, each way.
     pub pipe_ring_bytes: usize,
+    /// From so many bytes on, and above the eager limit in any case, a process of this host fetches a message itself from
+    /// where it lies, in one copy, if the system lets it; 0: never.
+    pub fetched_bytes: usize,
 }
 
 impl Tuning {
     /// Of all values, as the file calls them.
-    pub const NAMES: [&str; 9] = [
+    pub const NAMES: [&str; 10] = [
         "copy_crossover_bytes",
         "eager_bytes",
         "ring_bytes",
@@ -54,6 +57,7 @@ impl Tuning {
         "slots",
         "send_descriptors",
         "pipe_ring_bytes",
+        "fetched_bytes",
     ];
     /// A rendezvous costs a round trip in which the wire is idle and, where peers compute, a call of theirs. Four times
     /// as much streams at most a tenth faster (measured with 16 to 256 KiB, `docs/performance.md`).
@@ -68,6 +72,8 @@ impl Tuning {
     pub const ACKNOWLEDGE_DELAY_US_MAX: usize = 100_000;
     /// As many short messages as there are slots. Streams of them are alike with 128 to 512, and 4 % slower with 64.
     pub const SEND_DESCRIPTORS: u16 = 256;
+    /// Below, the copy into the pipe and the one out of it take less than the call and the answer (`docs/performance.md`).
+    pub const FETCHED_BYTES: usize = 32 << 10;
 }
 
 impl Default for Tuning {
@@ -82,6 +88,7 @@ impl Default for Tuning {
             slots: usize::from(Self::SLOTS),
             send_descriptors: usize::from(Self::SEND_DESCRIPTORS),
             pipe_ring_bytes: PipeConfig::default().ring_bytes,
+            fetched_bytes: Self::FETCHED_BYTES,
         }
     }
 }
@@ -173,6 +180,7 @@ impl Tuning {
             "slots" => &mut self.slots,
             "send_descriptors" => &mut self.send_descriptors,
             "pipe_ring_bytes" => &mut self.pipe_ring_bytes,
+            "fetched_bytes" => &mut self.fetched_bytes,
             _ => return None,
         })
     }

@@ -8,6 +8,9 @@ use barewire_endpoint::Tuning;
 pub struct Config {
     /// Up to so many bytes a message is sent at once, whether it is waited for or not.
     pub eager_bytes: usize,
+    /// From so many bytes on, and above [`eager_bytes`](Self::eager_bytes) in any case, a local peer fetches a message
+    /// itself; 0: never.
+    pub fetched_bytes: usize,
     /// Sends that are not completed, at most, and as many accesses to peers' memory; more are refused until some are.
     pub sends: usize,
     /// Receives that are not completed, at most.
@@ -37,6 +40,8 @@ impl Config {
     pub const EAGER_BYTES: usize = Tuning::EAGER_BYTES;
     /// Up to here a copy costs little, however short a frame is.
     pub const INJECT_BYTES: usize = 8 << 10;
+    /// Default of what is measured on a machine.
+    pub const FETCHED_BYTES: usize = Tuning::FETCHED_BYTES;
     /// More than MPI libraries have under way: they count on being refused.
     pub const SENDS: usize = 4096;
     /// See [`SENDS`](Self::SENDS); some libraries post a receive for each peer.
@@ -58,7 +63,12 @@ impl Config {
     #[must_use]
     pub fn tuned(tuning: &Tuning) -> Self {
         let descriptors_per_peer = (tuning.send_descriptors / 4) as u16;
-        Self { eager_bytes: tuning.eager_bytes, descriptors_per_peer, ..Self::default() }
+        Self {
+            eager_bytes: tuning.eager_bytes,
+            fetched_bytes: tuning.fetched_bytes,
+            descriptors_per_peer,
+            ..Self::default()
+        }
     }
 }
 
@@ -66,6 +76,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             eager_bytes: Self::EAGER_BYTES,
+            fetched_bytes: Self::FETCHED_BYTES,
             sends: Self::SENDS,
             receives: Self::RECEIVES,
             unexpected_bytes: Self::UNEXPECTED_BYTES,

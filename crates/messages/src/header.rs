@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! eager      | kind | tag 8, if tagged | data 8, if any | number 8, if it is to be confirmed | bytes …
-//! request    | kind | tag 8, if tagged | data 8, if any | number 8 | length 8
+//! request    | kind | tag 8, if tagged | data 8, if any | number 8 | length 8 | address 8, if A
 //! answer     | kind | number 8 | receive 8 | wanted 8
 //! data       | kind | receive 8 | offset 8 | bytes …
 //! delivered  | kind | number 8
@@ -16,7 +16,8 @@
 //! atomic     | kind | number 8 | key 8 | offset 8 | operation 1 | type 1 | length 8 | operand … | compared …
 //! done       | kind | number 8 | refusal 1, or 0
 //!
-//! kind       0 C D T k k k k      T: tagged; D: has data; C: is to be confirmed (atomic: fetches); k: which
+//! kind       A C D T k k k k      T: tagged; D: has data; C: is to be confirmed (atomic: fetches);
+//!                                 A: tells where the message lies in its process; k: which
 //! ```
 //!
 //! A *number* is the sender's own name for its send or its access, a *receive* the receiver's for its receive: each side
@@ -46,6 +47,7 @@ const KINDS: u8 = 0x0f;
 const IS_TAGGED: u8 = 0x10;
 const HAS_DATA: u8 = 0x20;
 const CONFIRM: u8 = 0x40;
+const HAS_ADDRESS: u8 = 0x80;
 
 /// What a message carries besides its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -61,8 +63,9 @@ pub struct Label {
 pub(crate) enum Header {
     /// A message, whole.
     Eager { label: Label, confirm: Option<u64> },
-    /// A message of `length` bytes that is sent once it is matched.
-    Request { label: Label, number: u64, length: u64, confirm: bool },
+    /// A message of `length` bytes that is sent once it is matched; or fetched from `address` by a local peer, which
+    /// then wants no bytes.
+    Request { label: Label, number: u64, length: u64, confirm: bool, address: Option<u64> },
     /// The message that was announced is matched: send its first `wanted` bytes.
     Answer { number: u64, receive: u64, wanted: u64 },
     /// Bytes of a message that was asked for.
@@ -128,9 +131,10 @@ impl Header {
     /// Of what is not the shortest way of a short message.
     fn encode_other(&self, writer: &mut Writer<'_>) {
         match *self {
-            Self::Request { label, number, length, confirm } => {
-                writer.kind(REQUEST | flags(label) | if confirm { CONFIRM } else { 0 });
-                for number in [label.tag, label.data, Some(number), Some(length)].into_iter().flatten() {
+            Self::Request { label, number, length, confirm, address } => {
+                let has_address = if address.is_some() { HAS_ADDRESS } else { 0 };
+                writer.kind(REQUEST | flags(label) | if confirm { CONFIRM } else { 0 } | has_address);
+                for number in [label.tag, label.data, Some(number), Some(length), address].into_iter().flatten() {
                     writer.number(number);
                 }
             }
@@ -208,7 +212,7 @@ impl Header {
     fn decode_other(kind: u8, reader: &mut Reader<'_>) -> Result<Self, BadHeader> {
         let is_set = |flag: u8| kind & flag != 0;
         let allowed = match kind & KINDS {
-            REQUEST => IS_TAGGED | HAS_DATA | CONFIRM,
+            REQUEST => IS_TAGGED | HAS_DATA | CONFIRM | HAS_ADDRESS,
             WRITE => HAS_DATA,
             ATOMIC => CONFIRM,
             _ => 0,
@@ -222,6 +226,7 @@ impl Header {
                 number: reader.number()?,
                 length: reader.number()?,
                 confirm: is_set(CONFIRM),
+                address: reader.number_if(is_set(HAS_ADDRESS))?,
             },
             ANSWER => Self::Answer { number: reader.number()?, receive: reader.number()?, wanted: reader.number()? },
             DATA => Self::Data { receive: reader.number()?, offset: reader.number()? },
@@ -337,8 +342,11 @@ mod tests {
         let label = || (any::<Option<u64>>(), any::<Option<u64>>()).prop_map(|(tag, data)| Label { tag, data });
         prop_oneof![
             (label(), any::<Option<u64>>()).prop_map(|(label, confirm)| Header::Eager { label, confirm }),
-            (label(), any::<[u64; 2]>(), any::<bool>())
-                .prop_map(|(label, [number, length], confirm)| { Header::Request { label, number, length, confirm } }),
+            (label(), any::<[u64; 2]>(), any::<bool>(), any::<Option<u64>>()).prop_map(
+                |(label, [number, length], confirm, address)| {
+                    Header::Request { label, number, length, confirm, address }
+                }
+            ),
             any::<[u64; 3]>().prop_map(|[number, receive, wanted]| Header::Answer { number, receive, wanted }),
             any::<[u64; 2]>().prop_map(|[receive, offset]| Header::Data { receive, offset }),
             any::<u64>().prop_map(|number| Header::Delivered { number }),

@@ -146,6 +146,11 @@ impl Target {
         self.0.bytes()
     }
 
+    /// The rest of the part that `offset` lies in; `None` at the end.
+    pub fn part_at(&self, offset: u64) -> Option<Part> {
+        self.0.from(offset).next()
+    }
+
     /// `bytes` of it from `offset` on, of which it must have so many: for one message of several. What was split off
     /// may not be written through this any more.
     pub fn split(&self, offset: u64, mut bytes: u64) -> Self {

@@ -4,6 +4,7 @@
 mod access;
 mod arrive;
 mod ending;
+mod fetch;
 mod leaving;
 mod receive;
 mod send;
@@ -24,6 +25,7 @@ use crate::regions::Regions;
 use crate::slab::{Key, Slab};
 pub use access::AtomicParts;
 pub use leaving::Removal;
+pub(crate) use receive::Requested;
 pub use receive::{Claim, ReceiveOptions, Wanted};
 pub(crate) use send::Message;
 pub use send::{Reaches, SendOptions};
@@ -310,8 +312,8 @@ impl<L: Link> Messenger<L> {
 
     /// False if something is left.
     fn send_due_to(&mut self, peer: PeerId) -> bool {
-        // Each of them may have room that the other has not.
-        [USUAL, BACKGROUND, QUEUED].map(|class| self.send_class_to(peer, class)) == [true; 3]
+        // Each of them may have room that the other has not. What was fetched in the background is answered at once.
+        [USUAL, BACKGROUND, USUAL, QUEUED].map(|class| self.send_class_to(peer, class)) == [true; 4]
     }
 
     fn send_class_to(&mut self, peer: PeerId, class: usize) -> bool {
@@ -333,6 +335,7 @@ impl<L: Link> Messenger<L> {
                     is_sent
                 }
                 Out::Data(send) => self.send_data(peer, *send),
+                Out::Fetch { receive, request } => self.fetch(peer, *receive, *request),
                 Out::Write(access) => self.send_write(peer, *access),
                 Out::Served(served) => self.send_served(peer, *served),
                 Out::Found { number, bytes } => self.send_found(peer, *number, bytes),

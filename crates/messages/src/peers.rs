@@ -7,7 +7,7 @@ use barewire_endpoint::{Address, ChannelId, Ending};
 
 use crate::completion::PostError;
 use crate::header::Header;
-use crate::messenger::Message;
+use crate::messenger::{Message, Requested};
 use crate::regions::Refusal;
 use crate::slab::Key;
 
@@ -50,6 +50,8 @@ pub(crate) struct Peer {
     pub is_broken: bool,
     /// It asked us to announce everything.
     pub wants_announcements: bool,
+    /// Though it is local, it could not fetch what we lent it.
+    pub cannot_fetch: bool,
     /// We asked it to.
     pub was_asked_to_announce: bool,
     /// Messages that the endpoint has of ours for it, in each class.
@@ -83,6 +85,7 @@ impl Peer {
             is_open: false,
             is_broken: false,
             wants_announcements: false,
+            cannot_fetch: false,
             was_asked_to_announce: false,
             under_way: [0; CLASSES],
             outgoing: Default::default(),
@@ -152,6 +155,11 @@ pub(crate) enum Out {
     Data(Key),
     /// The rest of a write to the peer's memory.
     Write(Key),
+    /// A receive's message, which a local peer lends.
+    Fetch {
+        receive: Key,
+        request: Requested,
+    },
     /// Memory that the peer reads.
     Served(Key),
     /// What an atomic operation found.
@@ -165,7 +173,7 @@ impl Out {
     pub fn class(&self) -> usize {
         match self {
             Self::Message(_) => QUEUED,
-            Self::Data(_) | Self::Served(_) => BACKGROUND,
+            Self::Data(_) | Self::Fetch { .. } | Self::Served(_) => BACKGROUND,
             Self::Control(_) | Self::Write(_) | Self::Found { .. } => USUAL,
         }
     }

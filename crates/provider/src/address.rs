@@ -2,7 +2,7 @@
 //! An endpoint's address as programs exchange it.
 //!
 //! ```text
-//! | "BWfi" | version 2 | MAC 6 | SAP 1 |
+//! | "BWfi" | version 3 | MAC 6 | SAP 1 |
 //! ```
 
 use barewire_endpoint::Address;
@@ -15,7 +15,7 @@ pub(crate) const BYTES: usize = 12;
 pub(crate) const FORMAT: u32 = FI_PROV_SPECIFIC as u32 | 0xba4e;
 const MAGIC: [u8; 4] = *b"BWfi";
 /// Of what the two ends say to each other: it changes with the wire.
-pub(crate) const VERSION: u8 = 2;
+pub(crate) const VERSION: u8 = 3;
 
 /// Why bytes are no address of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

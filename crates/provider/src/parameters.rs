@@ -66,7 +66,7 @@ const ALL: [(&CStr, &str); 10] = [
     ),
 ];
 /// Each with the value of the tuning file that it goes before, and its help.
-const TUNED: [(&CStr, &str, &str); 9] = [
+const TUNED: [(&CStr, &str, &str); 10] = [
     (c"eager", "eager_bytes", "bytes up to which a message is sent before its receive is known (default: as tuned)"),
     (c"copy", "copy_crossover_bytes", "bytes up to which a message is copied behind its headers (default: as tuned)"),
     (c"ring", "ring_bytes", "bytes of the packet link's receive ring (default: as tuned)"),
@@ -80,6 +80,12 @@ const TUNED: [(&CStr, &str, &str); 9] = [
     (c"slots", "slots", "frames to all peers that are under way, at most (default: as tuned)"),
     (c"descriptors", "send_descriptors", "messages that are under way, at most (default: as tuned)"),
     (c"pipe", "pipe_ring_bytes", "bytes of the ring to a process of this host, each way (default: as tuned)"),
+    (
+        c"fetch",
+        "fetched_bytes",
+        "bytes from which on a process of this host copies a message out of its sender's memory, where the system lets \
+             it; 0: never (default: as tuned)",
+    ),
 ];
 
 /// As set.

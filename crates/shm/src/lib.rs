@@ -27,6 +27,7 @@ mod error;
 mod greeting;
 mod memory;
 mod pipe;
+mod process;
 mod ring;
 
 pub use bounds::{HELLO_BYTES_MAX, NAME_BYTES_MAX, RING_BYTES_MAX};

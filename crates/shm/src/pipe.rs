@@ -11,6 +11,7 @@ use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
 use crate::bounds::WAKES_MAX;
 use crate::error::{Fault, ShmError};
 use crate::memory::{self, Memory};
+use crate::process::Process;
 use crate::ring::{Receiving, Sending, meet};
 
 /// How a pipe is made; the knocker decides.
@@ -44,6 +45,8 @@ pub struct Pipe {
     sending: Sending,
     receiving: Receiving,
     socket: OwnedFd,
+    /// The one at the other end, if the kernel says which.
+    process: Option<Process>,
     hello: Vec<u8>,
     /// The other end has been closed.
     hung_up: bool,
@@ -76,6 +79,7 @@ impl Pipe {
         Self {
             sending: Sending::new(memory.ring(to)),
             receiving: Receiving::new(memory.ring(from)),
+            process: Process::at(&socket),
             socket,
             hello,
             hung_up: false,
@@ -185,8 +189,8 @@ impl Pipe {
     }
 
     /// Whether the other end is closed, its process dead, or the pipe broken, and there is nothing left to receive. A
-    /// system call, for when nothing has come for some time. A child that the other has forked, and that has not called
-    /// `exec`, keeps its end open.
+    /// system call, for when nothing has come for some time. On kernels before Linux 5.3 a child that the other has
+    /// forked, and that has not called `exec`, keeps its end open.
     pub fn is_gone(&mut self) -> bool {
         // After the look at the socket: what the other wrote before its end is seen now.
         self.fault.is_some() || self.is_hung_up() && !self.receiving.is_ready()
@@ -196,11 +200,38 @@ impl Pipe {
     /// system call, as [`Pipe::is_gone`].
     pub fn is_hung_up(&mut self) -> bool {
         if !self.hung_up {
-            let mut descriptors = [PollFd::new(self.socket.as_fd(), PollFlags::empty())];
-            // Asks for nothing, and is told of the end nevertheless.
-            self.hung_up = matches!(poll(&mut descriptors, PollTimeout::ZERO), Ok(1..));
+            // Of the socket it asks for nothing, and is told of the end nevertheless. Children of the other may have that
+            // still when its process has ended.
+            let socket = PollFd::new(self.socket.as_fd(), PollFlags::empty());
+            let process = self.process().map(|process| PollFd::new(process, PollFlags::POLLIN));
+            let asked = |descriptors: &mut [PollFd<'_>]| matches!(poll(descriptors, PollTimeout::ZERO), Ok(1..));
+            let hung_up = match process {
+                Some(process) => asked(&mut [socket, process]),
+                None => asked(&mut [socket]),
+            };
+            self.hung_up = hung_up;
         }
         self.hung_up || self.fault.is_some()
+    }
+
+    /// Copies memory of the other end's process, which said where it lies and leaves it alone meanwhile: one copy, where
+    /// messages through the pipe take two. False if that is not possible, or the other end is gone: then what `into` has
+    /// is of no use.
+    ///
+    /// # Safety
+    /// `into` must be valid to be written for `bytes`, and used by nothing else meanwhile.
+    pub unsafe fn read_memory(&mut self, address: u64, into: *mut u8, bytes: usize) -> bool {
+        let Some(process) = &self.process else { return false };
+        // SAFETY: the caller's promise.
+        let is_read = unsafe { process.read(address, into, bytes) }.is_ok();
+        // After the copy: until now the other end was there, and kept its word.
+        is_read && !self.is_hung_up()
+    }
+
+    /// Readable once the other end's process has ended, if the kernel tells; besides the pipe's own descriptor, to sleep
+    /// on.
+    pub fn process(&self) -> Option<BorrowedFd<'_>> {
+        self.process.as_ref().map(AsFd::as_fd)
     }
 
     /// A number that changes with every message sent or taken.

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use barewire_shm::{Awaited, Door, Pipe, PipeConfig, Refused, ShmError, knock};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
-use nix::unistd::{Uid, setuid};
+use nix::unistd::{ForkResult, Pid, Uid, fork, pause, setuid};
 
 /// The user of those who have nothing.
 const NOBODY: u32 = 65_534;
@@ -66,6 +67,17 @@ fn other_process() {
     match &*role {
         "floods" => flood(knock(name, b"flood", &PipeConfig::default()).unwrap().unwrap()),
         "echoes" => echo(knock(name, b"echo", &PipeConfig::default()).unwrap().unwrap()),
+        "forks" => {
+            let _pipe = knock(name, b"forks", &PipeConfig::default()).unwrap().unwrap();
+            // SAFETY: the child calls nothing but `pause`, until this program's parent kills it.
+            match unsafe { fork() }.unwrap() {
+                ForkResult::Child => loop {
+                    pause();
+                },
+                ForkResult::Parent { child } => say(&child.to_string()),
+            }
+            pause();
+        }
         "knocks as nobody" => match setuid(Uid::from_raw(NOBODY)) {
             Err(error) => say(&format!("cannot be nobody: {error}")),
             Ok(()) => {
@@ -188,6 +200,25 @@ fn a_sleeper_wakes_up_when_the_other_process_is_killed() {
         assert!(pipe.receive().is_none());
     }
     assert!(pipe.arm(Awaited::Message), "the end is there already");
+}
+
+/// The child has all descriptors of its parent, and keeps them open.
+#[test]
+fn a_process_that_is_killed_is_gone_though_its_child_lives() {
+    let name = name("forks");
+    let mut door = Door::open(name.as_bytes()).unwrap();
+    let mut other = Other::start("forks", &name);
+    let mut pipe = accept(&mut door);
+    let child = Pid::from_raw(other.says().parse().unwrap());
+    let mut end = PollFd::new(pipe.process().expect("Linux 5.3 or later"), PollFlags::POLLIN);
+    assert_eq!(poll(std::slice::from_mut(&mut end), PollTimeout::ZERO), Ok(0));
+    assert!(!pipe.is_gone());
+    other.process.kill().unwrap();
+    let mut end = PollFd::new(pipe.process().unwrap(), PollFlags::POLLIN);
+    assert_eq!(poll(std::slice::from_mut(&mut end), PollTimeout::try_from(PATIENCE).unwrap()), Ok(1));
+    let is_gone = pipe.is_gone();
+    kill(child, Signal::SIGKILL).expect("the child lives");
+    assert!(is_gone);
 }
 
 #[test]

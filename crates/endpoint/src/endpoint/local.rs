@@ -125,6 +125,25 @@ impl<L: Link> Endpoint<L> {
         taken
     }
 
+    /// Whether a channel leads to a process of this host that is there.
+    #[inline]
+    pub fn is_local_channel(&mut self, channel: ChannelId) -> bool {
+        matches!(self.channels.get(channel), Some(Channel { way: Way::Local { .. }, .. }))
+    }
+
+    /// Copies memory of a local peer, which said where it lies and leaves it alone meanwhile. False if that is not
+    /// possible, or the peer is gone.
+    ///
+    /// # Safety
+    /// `into` must be valid to be written for `bytes`, and used by nothing else meanwhile.
+    pub unsafe fn fetch(&mut self, from: ChannelId, address: u64, into: *mut u8, bytes: usize) -> bool {
+        match self.channels.get(from) {
+            // SAFETY: the caller's promise.
+            Some(Channel { way: Way::Local { pipe, .. }, .. }) => unsafe { pipe.read_memory(address, into, bytes) },
+            _ => false,
+        }
+    }
+
     fn ask_others(&mut self, sink: &mut impl Sink) -> bool {
         let mut delivered = false;
         for _ in 0..OTHERS_ASKED {

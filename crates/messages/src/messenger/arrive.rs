@@ -4,7 +4,7 @@
 use barewire_endpoint::{Address, ChannelId, Class, Piece, Sink};
 
 use super::State;
-use super::receive::{Content, Matched, Receive, Stage};
+use super::receive::{Content, Matched, Receive, Requested, Stage};
 use crate::completion::Envelope;
 use crate::header::{BadHeader, Header};
 use crate::peers::{Arriving, Peer, PeerId};
@@ -123,14 +123,14 @@ impl State {
                 true
             }
             Header::Done { number, result } => self.access_done(peer, number, result),
-            Header::Request { label, number, length, confirm } => {
+            Header::Request { label, number, length, confirm, address } => {
                 let envelope = Envelope { source: peer, label, length };
                 let found = self.receive_for(&envelope);
                 let confirm_to = confirm.then_some(number);
                 if let Some(receive) = found.and_then(|found| self.match_receive(found, envelope, true, confirm_to)) {
-                    self.answer(receive, number);
+                    self.answer(receive, Requested { number, address });
                 } else if self.has_room_to_hold(0) {
-                    self.hold(envelope, Content::Request { number, confirm });
+                    self.hold(envelope, Content::Request { request: Requested { number, address }, confirm });
                 } else {
                     return Ok(false);
                 }

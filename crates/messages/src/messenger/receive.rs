@@ -94,11 +94,19 @@ pub(super) struct Held {
     ticket: Option<Ticket>,
 }
 
+/// An announced message, as its sender names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Requested {
+    pub number: Key,
+    /// Where it lies in the memory of the sender's process, if that lends it.
+    pub address: Option<u64>,
+}
+
 pub(super) enum Content {
     /// What has come of it.
     Eager { bytes: Vec<u8>, confirm: Option<Key> },
     /// It was announced.
-    Request { number: Key, confirm: bool },
+    Request { request: Requested, confirm: bool },
     /// Its peer is gone, and it was claimed before.
     Lost(Ending),
 }
@@ -391,7 +399,7 @@ impl State {
         let Some(message) = self.release(held) else { return };
         let source = message.envelope.source;
         match message.content {
-            Content::Request { number, .. } => self.answer(receive, number),
+            Content::Request { request, .. } => self.answer(receive, request),
             Content::Eager { bytes, .. } => {
                 self.place(receive, 0, &bytes);
                 if bytes.len() as u64 == message.envelope.length {
@@ -410,7 +418,7 @@ impl State {
     fn throw_away(&mut self, held: Key) {
         let Some(message) = self.release(held) else { return };
         let source = message.envelope.source;
-        if let Content::Request { number, .. } = message.content {
+        if let Content::Request { request: Requested { number, .. }, .. } = message.content {
             // No byte is wanted, so that no receive is needed.
             self.enqueue(source, Out::Control(Header::Answer { number, receive: 0, wanted: 0 }));
         }
@@ -419,11 +427,15 @@ impl State {
         }
     }
 
-    /// Asks for the bytes of a message that was announced.
-    pub(super) fn answer(&mut self, receive: Key, number: Key) {
+    /// Asks for the bytes of a message that was announced, or fetches them.
+    pub(super) fn answer(&mut self, receive: Key, request: Requested) {
         let Some(Receive { stage: Stage::Matched(matched), .. }) = self.receives.get(receive) else { return };
         let (source, wanted) = (matched.envelope.source, matched.wanted);
-        self.enqueue(source, Out::Control(Header::Answer { number, receive, wanted }));
+        if request.address.is_some() && wanted > 0 {
+            self.enqueue(source, Out::Fetch { receive, request });
+            return;
+        }
+        self.enqueue(source, Out::Control(Header::Answer { number: request.number, receive, wanted }));
         if wanted == 0 {
             self.received(receive);
         }
@@ -570,7 +582,7 @@ impl Content {
     fn how(&self) -> (bool, Option<Key>) {
         match *self {
             Self::Eager { confirm, .. } => (false, confirm),
-            Self::Request { number, confirm } => (true, confirm.then_some(number)),
+            Self::Request { request, confirm } => (true, confirm.then_some(request.number)),
             Self::Lost(_) => (false, None),
         }
     }

@@ -6,6 +6,7 @@ use barewire_link::Link;
 
 use super::{Messenger, OF_ACCESS, OF_DATA, OF_NO_SEND, OF_SERVED, State, WAS_COMPLETED, of_no_send};
 use crate::completion::{Failure, Operation, Outcome, PostError};
+use crate::config::Config;
 use crate::header::{Header, Label};
 use crate::memory::{Origin, Part};
 use crate::peers::{BACKGROUND, Out, PeerId, QUEUED, USUAL};
@@ -66,8 +67,8 @@ pub(super) struct Send {
 pub(super) enum Stage {
     /// All of it was handed to the endpoint.
     Eager,
-    /// It was announced.
-    Requested { length: u64 },
+    /// It was announced, and perhaps lent to a local peer.
+    Requested { length: u64, is_lent: bool },
     /// The receiver wants its beginning, and part of that was handed to the endpoint.
     Answered { receive: Key, wanted: u64, handed: u64 },
 }
@@ -81,6 +82,11 @@ impl Send {
             Stage::Answered { wanted, handed, .. } => handed == wanted,
         };
         is_handed && self.under_way == 0 && !self.awaits_delivery
+    }
+
+    /// Copies what lies from `offset` on. False: it has not as many bytes as `into`.
+    pub fn copy(&self, offset: u64, into: &mut [u8]) -> bool {
+        self.origin.copy(offset, into) == into.len()
     }
 }
 
@@ -292,8 +298,11 @@ impl<L: Link> Messenger<L> {
     #[inline]
     pub(super) fn hand_over(&mut self, to: PeerId, channel: ChannelId, message: Message) -> Result<(), Message> {
         let length = message.origin.bytes();
-        let eager_max = self.state.config.eager_bytes as u64;
-        if length > eager_max || self.state.peers.at(to).wants_announcements {
+        let Config { eager_bytes, fetched_bytes, .. } = self.state.config;
+        if length > eager_bytes as u64 || self.state.peers.at(to).wants_announcements {
+            return self.request(to, channel, message);
+        }
+        if length >= fetched_bytes as u64 && self.lends_to(to, channel) {
             return self.request(to, channel, message);
         }
         let body = message.origin.contiguous(0);
@@ -424,9 +433,12 @@ impl<L: Link> Messenger<L> {
     fn request(&mut self, to: PeerId, channel: ChannelId, message: Message) -> Result<(), Message> {
         let (label, length) = (message.label, message.origin.bytes());
         let confirm = message.options.reaches == Reaches::Receive;
-        let send = self.state.sends.add(Send::new(to, message, Stage::Requested { length }, confirm));
+        let body = message.origin.contiguous(0);
+        let is_lent = body.len() as u64 == length && self.lends_to(to, channel);
+        let address = is_lent.then_some(body.as_ptr() as u64);
+        let send = self.state.sends.add(Send::new(to, message, Stage::Requested { length, is_lent }, confirm));
         let mut head = [0; HEAD_MAX];
-        let head_bytes = Header::Request { label, number: send, length, confirm }.encode(&mut head);
+        let head_bytes = Header::Request { label, number: send, length, confirm, address }.encode(&mut head);
         let sent = self.endpoint.send(channel, &head[..head_bytes], &[], send);
         self.posted(to, send, sent.is_ok())
     }
@@ -560,10 +572,11 @@ impl State {
     /// The receiver of an announced message wants its first bytes. False: it was not asked.
     pub(super) fn answered(&mut self, from: PeerId, number: Key, receive: Key, wanted: u64) -> bool {
         let Some(send) = self.sends.get(number).filter(|send| send.peer == from) else { return false };
-        let Stage::Requested { length } = send.stage else { return false };
+        let Stage::Requested { length, is_lent } = send.stage else { return false };
         if wanted > length {
             return false;
         }
+        self.peers.at(from).cannot_fetch |= is_lent && wanted > 0;
         send.stage = Stage::Answered { receive, wanted, handed: 0 };
         self.enqueue(from, Out::Data(number));
         true

@@ -66,7 +66,7 @@ fn memory_is_written_and_read_in_all_lengths() {
     let config = Config { cut_bytes: 300_000, ..Config::default() };
     let lossy = Faults { loss: 0.01, duplication: 0.01, reordering: 0.02, ..Faults::default() };
     let lossy = ("lossy wire", wire(config, &ConnectionConfig::default(), lossy, 7));
-    for (way, mut pair) in both(config).into_iter().chain([lossy]) {
+    for (way, mut pair) in carriers(config).into_iter().chain([lossy]) {
         let [to, _] = introduce(&mut pair);
         let mut generator = fastrand::Rng::with_seed(1);
         let frame = pair[0].endpoint().copied_max() - 25;
@@ -94,7 +94,7 @@ fn memory_is_written_and_read_in_all_lengths() {
 
 #[test]
 fn data_is_told_to_whose_memory_it_is_and_both_sides_count() {
-    for (_, mut pair) in both(Config { inject_bytes: Config::INJECT_BYTES, ..Config::default() }) {
+    for (_, mut pair) in carriers(Config { inject_bytes: Config::INJECT_BYTES, ..Config::default() }) {
         let [to, from] = introduce(&mut pair);
         let mut memory = vec![0; 100_000];
         register(&mut pair[1], &mut memory, Access::ALL, 3);
@@ -128,7 +128,7 @@ fn data_is_told_to_whose_memory_it_is_and_both_sides_count() {
 /// Proves that what is refused touches nothing, says why, and leaves everything else as it was.
 #[test]
 fn what_is_not_registered_like_that_is_refused() {
-    for (_, mut pair) in both(Config::default()) {
+    for (_, mut pair) in carriers(Config::default()) {
         let [to, _] = introduce(&mut pair);
         let (mut memory, mut hidden) = (vec![7; 50_000], vec![8; 50_000]);
         register(&mut pair[1], &mut memory, Access { read: true, write: false }, 1);
@@ -177,7 +177,7 @@ fn what_is_not_registered_like_that_is_refused() {
 #[test]
 fn a_message_comes_after_the_writes_before_it() {
     let config = Config { descriptors_per_peer: 3, ..Config::default() };
-    for (way, mut pair) in both(config) {
+    for (way, mut pair) in carriers(config) {
         let [to, from] = introduce(&mut pair);
         let mut generator = fastrand::Rng::with_seed(5);
         for round in 0..50 {
@@ -268,7 +268,7 @@ fn random_accesses_do_what_they_would_one_after_the_other() {
 /// Proves that every operation on every type gives what it gives here, and returns what was there before.
 #[test]
 fn elements_are_changed_atomically() {
-    for (way, mut pair) in both(Config::default()) {
+    for (way, mut pair) in carriers(Config::default()) {
         let [to, _] = introduce(&mut pair);
         let most = pair[0].atomic_max();
         for of in Type::all() {
@@ -423,7 +423,7 @@ fn memory_that_is_taken_back_is_left_alone() {
 /// all queues hold.
 #[test]
 fn two_that_read_from_each_other_without_end_both_get_on() {
-    for (_, mut pair) in both(Config::default()) {
+    for (_, mut pair) in carriers(Config::default()) {
         let peers = introduce(&mut pair);
         let mut memory = [bytes(20_000, 1), bytes(20_000, 2)];
         for (one, memory) in pair.iter_mut().zip(&mut memory) {

@@ -9,7 +9,7 @@ use crate::common::*;
 /// A head: often one that could be right, with numbers that operations have.
 fn head(generator: &mut fastrand::Rng) -> Vec<u8> {
     let mut head = vec![if generator.u8(..8) == 0 { generator.u8(..) } else { generator.u8(..14) }];
-    head[0] |= [0, 0x10, 0x20, 0x40][generator.usize(..4)];
+    head[0] |= [0, 0x10, 0x20, 0x40, 0x80][generator.usize(..5)];
     for _ in 0..generator.usize(..6) {
         let number = [generator.u64(..4), generator.u64(..4), generator.u64(..100_000), u64::MAX, 1 << 63];
         head.extend(number[generator.usize(..5)].to_be_bytes());

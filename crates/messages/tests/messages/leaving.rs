@@ -20,7 +20,7 @@ fn failed(context: u64, operation: Operation, failure: Failure) -> Completion {
 /// any more, and its address leads to another peer, with whom all is new.
 #[test]
 fn a_peer_is_forgotten_at_once_and_its_number_stays_its_own() {
-    for (way, mut pair) in both(Config::default()) {
+    for (way, mut pair) in carriers(Config::default()) {
         let [mut to, mut from] = introduce(&mut pair);
         for round in 0..5 {
             let (message, mut memory) = (bytes(100_000, 1), vec![[0; 8]; 2]);
@@ -60,7 +60,7 @@ fn a_peer_is_forgotten_at_once_and_its_number_stays_its_own() {
 /// Proves that a peer that was never there is forgotten at once, too.
 #[test]
 fn a_peer_that_never_came_is_forgotten() {
-    for (way, [one, silent]) in both(Config::default()) {
+    for (way, [one, silent]) in carriers(Config::default()) {
         let (mut one, message) = ([one], bytes(10_000, 1));
         let nobody = one[0].peer(Address { sap: sap(0x60), ..one[0].address() });
         let elsewhere = one[0].peer(silent.address());
@@ -79,7 +79,7 @@ fn a_peer_that_never_came_is_forgotten() {
 /// Proves that a peer that is forgotten when all is done gets all that was posted for it.
 #[test]
 fn a_peer_is_forgotten_when_all_is_done() {
-    for (way, mut pair) in both(Config::default()) {
+    for (way, mut pair) in carriers(Config::default()) {
         let [to, from] = introduce(&mut pair);
         let (message, mut memory) = (bytes(200_000, 1), vec![0; 200_000]);
         send(&mut pair, 0, to, tagged(1), &message, options(1, Reaches::Receive));

@@ -4,6 +4,7 @@
 mod access;
 mod common;
 mod datagrams;
+mod fetched;
 mod hostile;
 mod leaving;
 mod messages;

@@ -32,7 +32,8 @@ fn receive_failed(context: u64, failure: Failure, message: Option<Received>) -> 
 /// The leave to send it, which the other direction's long message would hold up, does not wait for that.
 #[test]
 fn a_message_that_is_announced_does_not_wait_for_a_long_one_that_goes_the_other_way() {
-    for (way, mut pair) in both(Config::default()) {
+    // Fetched, it would be there before the other is posted.
+    for (way, mut pair) in carriers(Config { fetched_bytes: 0, ..Config::default() }) {
         let [to, from] = introduce(&mut pair);
         let (long, short) = (bytes(40_000_000, 1), bytes(200_000, 2));
         let (mut into_b, mut into_a) = (vec![0; long.len()], vec![0; short.len()]);
@@ -98,7 +99,7 @@ fn many_peers_that_take_nothing_do_not_stop_another() {
 /// Whoever sends short messages until a long one is sent gets there.
 #[test]
 fn a_flood_of_short_messages_does_not_stop_a_long_one() {
-    for (way, mut pair) in both(Config::default()) {
+    for (way, mut pair) in carriers(Config::default()) {
         let [to, from] = introduce(&mut pair);
         let long = bytes(10_000_000, 1);
         let mut into = vec![0; long.len()];
@@ -130,7 +131,7 @@ fn a_flood_of_short_messages_does_not_stop_a_long_one() {
 #[test]
 fn messages_of_all_lengths_arrive_expected_and_unexpected() {
     let config = Config { cut_frames: 200, ..Config::default() };
-    for (way, mut pair) in both(config) {
+    for (way, mut pair) in carriers(config) {
         let [to, from] = introduce(&mut pair);
         let frame = pair[0].endpoint().copied_max() - 25;
         let eager = config.eager_bytes;
@@ -162,7 +163,7 @@ fn messages_of_all_lengths_arrive_expected_and_unexpected() {
 /// Proves that a send that must reach its receive is not completed before that is posted.
 #[test]
 fn a_synchronous_send_waits_for_its_receive() {
-    for (_, mut pair) in both(Config::default()) {
+    for (_, mut pair) in carriers(Config::default()) {
         let [to, _] = introduce(&mut pair);
         for length in [3, 10_000, 100_000] {
             let (message, mut memory) = (bytes(length, 1), vec![0; length]);
@@ -179,7 +180,7 @@ fn a_synchronous_send_waits_for_its_receive() {
 /// Proves that many parts are sent and received as if they were one, and that short ones share frames.
 #[test]
 fn messages_lie_in_many_parts_on_both_sides() {
-    for (_, mut pair) in both(Config::default()) {
+    for (_, mut pair) in carriers(Config::default()) {
         let [to, _] = introduce(&mut pair);
         for (count, longest) in [(3, 4), (40, 50), (500, 100), (30, 20_000)] {
             let mut generator = fastrand::Rng::with_seed(count);
@@ -206,7 +207,7 @@ fn messages_lie_in_many_parts_on_both_sides() {
 
 #[test]
 fn a_message_that_is_too_long_is_cut_and_both_lengths_are_told() {
-    for (_, mut pair) in both(Config::default()) {
+    for (_, mut pair) in carriers(Config::default()) {
         let [to, from] = introduce(&mut pair);
         for (length, room) in [(1, 0), (1000, 10), (10_000, 9_999), (100_000, 0), (100_000, 99_999)] {
             let (message, mut memory) = (bytes(length, 3), vec![0; room + 1]);
@@ -224,7 +225,7 @@ fn a_message_that_is_too_long_is_cut_and_both_lengths_are_told() {
 
 #[test]
 fn a_receive_is_cancelled_before_its_message_comes_and_not_after() {
-    for (_, mut pair) in both(Config::default()) {
+    for (_, mut pair) in carriers(Config::default()) {
         let [to, from] = introduce(&mut pair);
         let mut memory = vec![0; 100_000];
         receive(&mut pair[1], exactly(from, 1), &mut memory, 3);
@@ -243,7 +244,7 @@ fn a_receive_is_cancelled_before_its_message_comes_and_not_after() {
 
 #[test]
 fn a_message_is_seen_claimed_received_or_thrown_away() {
-    for (_, mut pair) in both(Config::default()) {
+    for (_, mut pair) in carriers(Config::default()) {
         let [to, from] = introduce(&mut pair);
         for length in [100, 100_000] {
             assert_eq!(pair[1].peek(any_tagged()), None);
@@ -280,7 +281,7 @@ fn a_message_is_seen_claimed_received_or_thrown_away() {
 /// with the last.
 #[test]
 fn a_receive_takes_many_messages() {
-    for (_, mut pair) in both(Config::default()) {
+    for (_, mut pair) in carriers(Config::default()) {
         let [to, from] = introduce(&mut pair);
         let lengths = [100, 0, 40_000, 7, 3_000, 40_000, 500];
         let messages: Vec<Vec<u8>> = lengths.iter().map(|length| bytes(*length, *length as u64)).collect();
@@ -340,7 +341,7 @@ fn a_flood_of_unexpected_messages_is_bounded_and_does_not_block_what_is_expected
     const LENGTH: usize = 1000;
     const COUNT: u64 = 2000;
     let config = Config { unexpected_bytes: BOUND, ..Config::default() };
-    for (way, mut pair) in both(config) {
+    for (way, mut pair) in carriers(config) {
         let [to, from] = introduce(&mut pair);
         let messages: Vec<Vec<u8>> = (0..COUNT).map(|number| bytes(LENGTH, number)).collect();
         let mut memory = vec![0; LENGTH];
@@ -374,7 +375,7 @@ fn a_flood_of_unexpected_messages_is_bounded_and_does_not_block_what_is_expected
 #[test]
 fn without_memory_for_unexpected_messages_the_peer_waits() {
     let config = Config { unexpected_bytes: 100, ..Config::default() };
-    for (_, mut pair) in both(config) {
+    for (_, mut pair) in carriers(config) {
         let [to, from] = introduce(&mut pair);
         let messages: Vec<Vec<u8>> = (0..50).map(|number| bytes(101, number)).collect();
         for message in &messages {
@@ -559,7 +560,7 @@ fn peers_that_are_not_there_do_not_stop_the_others() {
 #[test]
 fn what_waits_in_the_queue_of_a_removed_peer_fails() {
     const SENDS: usize = 20;
-    for (way, mut pair) in both(Config { sends: SENDS, ..Config::default() }) {
+    for (way, mut pair) in carriers(Config { sends: SENDS, ..Config::default() }) {
         let address = Address { sap: sap(0x40), ..pair[1].address() };
         for round in 0..3 {
             let nobody = pair[0].peer(address);
@@ -608,7 +609,7 @@ fn a_neighbour_that_starts_again_is_reached_again() {
 /// Proves that what is closed fails what waits for the peer, and that the next message connects again.
 #[test]
 fn a_closed_channel_ends_what_it_carried_and_opens_again() {
-    for (_, mut pair) in both(Config::default()) {
+    for (_, mut pair) in carriers(Config::default()) {
         let [to, from] = introduce(&mut pair);
         let mut memory = [0; 8];
         for round in 0..3 {
@@ -628,7 +629,7 @@ fn a_closed_channel_ends_what_it_carried_and_opens_again() {
 /// Proves that two processes that only wait, asleep, get everything there and back.
 #[test]
 fn who_sleeps_is_woken_for_everything() {
-    for (way, pair) in both(Config { descriptors_per_peer: 4, ..Config::default() }) {
+    for (way, pair) in carriers(Config { descriptors_per_peer: 4, ..Config::default() }) {
         let addresses = [pair[0].address(), pair[1].address()];
         let next = |one: &mut Tested| {
             let began = std::time::Instant::now();

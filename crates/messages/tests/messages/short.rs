@@ -50,7 +50,7 @@ fn what_waits_for_the_window_is_seen_by_who_posts() {
 /// Of any that is copied, whatever completes it: its memory is the caller's again at once.
 #[test]
 fn what_is_copied_is_completed_as_asked() {
-    for (way, mut pair) in both(Config { inject_bytes: Config::INJECT_BYTES, ..Config::default() }) {
+    for (way, mut pair) in carriers(Config { inject_bytes: Config::INJECT_BYTES, ..Config::default() }) {
         let [to, from] = introduce(&mut pair);
         let (frame, most) = (pair[0].endpoint().copied_max() - 25, pair[0].inject_max());
         for (number, (length, reaches)) in
@@ -78,7 +78,7 @@ fn what_is_copied_is_completed_as_asked() {
 fn what_is_injected_is_copied() {
     for unexpected_bytes in [Config::UNEXPECTED_BYTES, 10_000] {
         for (way, mut pair) in
-            both(Config { unexpected_bytes, inject_bytes: Config::INJECT_BYTES, ..Config::default() })
+            carriers(Config { unexpected_bytes, inject_bytes: Config::INJECT_BYTES, ..Config::default() })
         {
             let [to, from] = introduce(&mut pair);
             let (frame, most) = (pair[0].endpoint().copied_max() - 25, pair[0].inject_max());

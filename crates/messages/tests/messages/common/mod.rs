@@ -125,9 +125,13 @@ pub fn host(config: Config) -> [Tested; 2] {
     [on_host(host, 0x20, config), on_host(host, 0x24, config)]
 }
 
-/// Both kinds of pair, with what to call them.
-pub fn both(config: Config) -> [(&'static str, [Tested; 2]); 2] {
-    [("wire", wire(config, &ConnectionConfig::default(), Faults::default(), 1)), ("host", host(config))]
+/// A pair over each carrier, with what to call it.
+pub fn carriers(config: Config) -> [(&'static str, [Tested; 2]); 3] {
+    [
+        ("wire", wire(config, &ConnectionConfig::default(), Faults::default(), 1)),
+        ("host, fetching", host(config)),
+        ("host, pipe alone", host(Config { fetched_bytes: 0, ..config })),
+    ]
 }
 
 /// What each calls the other.
