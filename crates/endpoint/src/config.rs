@@ -56,9 +56,10 @@ impl Config {
     /// once; one that is not there yet is waited for for [`local_patience`](Self::local_patience).
     pub fn notice_the_dead_within(&mut self, time: Duration) {
         let time = time.max(Self::NOTICE_THE_DEAD_WITHIN_MIN);
-        // A quarter of it may pass in silence. Then there are N2 polls, T1 apart: that begins at any value up to its
-        // maximum, so they take up to N2 + 1 times that. With a T1 that begins small it is doubled until then.
+        // A quarter of it may pass in silence. Then there are polls, T1 apart, N2 at least, and as many as it takes until
+        // the peer has said nothing for seven eighths of it; the last one is followed by one T1.
         self.connection.retries = Self::DEAD_AFTER_POLLS;
+        self.connection.patience = time * 7 / 8;
         self.connection.inactivity = Some(time / 4);
         self.connection.t1_max = time * 5 / 8 / u32::from(Self::DEAD_AFTER_POLLS);
         self.connection.t1_initial = self.connection.t1_initial.min(self.connection.t1_max);

@@ -22,7 +22,7 @@ use crate::clock::now;
 use crate::config::Config;
 use crate::descriptors::{Content, DescriptorId, Descriptors};
 use crate::error::{ConnectError, Ending, EndpointError};
-use crate::port::{Port, mtu_min};
+use crate::port::{Port, mtu_min, unless_down};
 use crate::sink::Sink;
 use crate::tuning::Tuning;
 use crate::waiting::Patience;
@@ -106,6 +106,9 @@ pub struct Endpoint<L> {
     waiting: Vec<u16>,
     /// Channels whose peer has another connection still, of which the engine has more to say.
     pending: Vec<u16>,
+    /// Channels that peers have opened and nobody was told of yet, in their order: of the one before to the same peer the
+    /// sink has not taken all that came.
+    untold: Vec<(ChannelId, Address)>,
     /// Channels to processes of this host. Those that spoke last are among the first.
     neighbours: Vec<u16>,
     /// Places in it: of the next that makes room for one that speaks, of the last of the others that was asked, and of the
@@ -189,6 +192,7 @@ impl<L: Link> Endpoint<L> {
             last_sent_to: None,
             waiting: Vec::new(),
             pending: Vec::new(),
+            untold: Vec::new(),
             neighbours: Vec::new(),
             next_first: 0,
             last_asked: 0,
@@ -233,6 +237,9 @@ impl<L: Link> Endpoint<L> {
     /// # Errors
     /// [`ConnectError`].
     pub fn connect(&mut self, peer: Address) -> Result<ChannelId, ConnectError> {
+        if self.untold.iter().any(|(_, of)| *of == peer) || self.has_predecessor(peer) {
+            return Err(ConnectError::Ending(peer));
+        }
         if let Some(index) = self.channels.to(peer) {
             return Ok(self.channels.id(index));
         }
@@ -433,7 +440,7 @@ impl<L: Link> Endpoint<L> {
     pub fn sleep(&mut self, patience: Duration) -> Result<(), EndpointError> {
         let Some(patience) = self.prepare_to_sleep(patience)? else { return Ok(()) };
         let others: Vec<BorrowedFd<'_>> = awaited(&self.door, &self.neighbours, &self.channels).collect();
-        self.port.link.wait_to_receive_or(&others, patience)?;
+        unless_down(self.port.link.wait_to_receive_or(&others, patience))?;
         self.port.tell_time();
         Ok(())
     }
@@ -450,6 +457,8 @@ impl<L: Link> Endpoint<L> {
         if self.unheard > 0 || !self.events.is_empty() {
             return Ok(None);
         }
+        // A socket whose interface went down wakes every sleeper, until somebody has asked it why.
+        self.check()?;
         let patience = self.port.prepare_to_sleep(patience)?;
         Ok(self.arm_neighbours(patience).filter(|patience| !patience.is_zero()))
     }
@@ -459,12 +468,12 @@ impl<L: Link> Endpoint<L> {
         awaited(&self.door, &self.neighbours, &self.channels)
     }
 
-    /// Asks whether the link still works, for callers that spin.
+    /// Asks whether the link still works, for callers that spin. One that is down may come up again.
     ///
     /// # Errors
     /// When it does not.
     pub fn check(&mut self) -> Result<(), EndpointError> {
-        Ok(self.port.link.check()?)
+        Ok(unless_down(self.port.link.check())?)
     }
 
     /// What has been counted so far.
@@ -570,7 +579,7 @@ impl<L: Link> Endpoint<L> {
             return;
         }
         if let Some(channel) = self.channels.add(Channel::new(peer, Way::Wire { handle, is_open: true })) {
-            self.events.push_back(Event::Opened { channel, peer });
+            self.tell_opened(channel, peer);
         }
     }
 
@@ -587,7 +596,7 @@ impl<L: Link> Endpoint<L> {
         self.retire(index, cause.into(), sink);
         self.port.station.accept_reset(handle, now);
         if let Some(channel) = self.channels.add(Channel::new(peer, Way::Wire { handle, is_open: true })) {
-            self.events.push_back(Event::Opened { channel, peer });
+            self.tell_opened(channel, peer);
         }
     }
 
@@ -638,8 +647,45 @@ impl<L: Link> Endpoint<L> {
         self.turns.retain(|turn| *turn != index);
         self.pending.retain(|pending| *pending != index);
         self.fail_messages(index, ending);
+        if self.untold.iter().any(|(untold, _)| *untold == id) {
+            self.untold.retain(|(untold, _)| *untold != id);
+            return;
+        }
         sink.ended(id);
         self.events.push_back(Event::Ended { channel: id, peer: channel.peer, ending });
+        if !self.untold.is_empty() {
+            self.tell_successors();
+        }
+    }
+
+    /// Tells of a channel that a peer has opened; not before the end of the one before it. Until then the sink, which
+    /// does not know it, takes nothing of it: what came through the two would become one message.
+    fn tell_opened(&mut self, channel: ChannelId, peer: Address) {
+        self.untold.push((channel, peer));
+        self.tell_successors();
+    }
+
+    fn tell_successors(&mut self) {
+        let mut place = 0;
+        while let Some(&(channel, peer)) = self.untold.get(place) {
+            if self.has_predecessor(peer) {
+                place += 1;
+            } else {
+                self.untold.remove(place);
+                self.events.push_back(Event::Opened { channel, peer });
+            }
+        }
+    }
+
+    /// Whether a channel to a peer is over that was told of, and its end was not: the sink has not taken all that came.
+    fn has_predecessor(&mut self, peer: Address) -> bool {
+        let Self { waiting, neighbours, channels, untold, .. } = self;
+        let current = channels.to(peer);
+        waiting.iter().chain(&*neighbours).any(|index| {
+            let id = channels.id(*index);
+            let is_over = channels.at(*index).is_some_and(|one| one.peer == peer && one.ending.is_some());
+            is_over && current != Some(*index) && untold.iter().all(|(untold, _)| *untold != id)
+        })
     }
 
     fn fail_messages(&mut self, index: u16, ending: Ending) {

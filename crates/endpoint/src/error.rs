@@ -68,6 +68,9 @@ pub enum ConnectError {
     /// As many channels as were configured.
     #[error("no room for a channel to {0}: raise how many there may be")]
     Full(Address),
+    /// The last channel to the peer is over, and not all that came through it was taken.
+    #[error("messages of the last channel to {0} wait: take them and the event of its end, then try again")]
+    Ending(Address),
 }
 
 /// Why a channel ended, or a message was not delivered.

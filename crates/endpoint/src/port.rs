@@ -247,7 +247,7 @@ impl<L: Link> Port<L> {
     /// What the link says.
     pub fn sleep(&mut self, patience: Duration) -> Result<(), LinkError> {
         let patience = self.prepare_to_sleep(patience)?;
-        self.link.wait_to_receive(patience)?;
+        unless_down(self.link.wait_to_receive(patience))?;
         self.tell_time();
         Ok(())
     }
@@ -373,9 +373,25 @@ fn answer(own: Mac, reply: &Reply<'_>, framing: Framing) -> Vec<u8> {
     [&ethernet, llc, reply.information, token_bytes(framing.token.as_ref())].concat()
 }
 
+/// What a link says, of which the interface may be down for a while: nothing has come then, and what was sent is lost, as
+/// on a wire that was pulled. Whom that cuts off is given up by the engine, if it lasts.
+pub(crate) fn unless_down<T: Default>(result: Result<T, LinkError>) -> Result<T, LinkError> {
+    match result {
+        Err(LinkError::InterfaceDown(_)) => Ok(T::default()),
+        other => other,
+    }
+}
+
+/// Hands all frames over, unless the link is down.
+#[inline]
+fn send_all(link: &mut impl Link, frames: &[Outgoing<'_>]) -> Result<(), LinkError> {
+    unless_down(hand_over_all(link, frames))
+}
+
 /// Hands all frames over. A busy link is waited for, because what the engine gave out counts as sent; but a link whose
 /// other end is down refuses every frame, and then they are lost, as they would be on the wire.
-fn send_all(link: &mut impl Link, frames: &[Outgoing<'_>]) -> Result<(), LinkError> {
+#[inline]
+fn hand_over_all(link: &mut impl Link, frames: &[Outgoing<'_>]) -> Result<(), LinkError> {
     let mut sent = link.send(frames)?;
     if sent < frames.len() {
         let deadline = now() + REFUSAL_PATIENCE;

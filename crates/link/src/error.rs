@@ -78,9 +78,12 @@ pub enum LinkError {
         /// What is needed.
         bytes: usize,
     },
-    /// The interface is down or has gone.
-    #[error("interface '{0}' is down or gone; bring it up with `ip link set {0} up`")]
+    /// The interface is down, and may come up again: the link goes on then.
+    #[error("interface '{0}' is down; bring it up with `ip link set {0} up`")]
     InterfaceDown(String),
+    /// The interface was removed, or moved to another network namespace. The link is of no use any more.
+    #[error("interface '{0}' is gone; start again once it is there, or on another one")]
+    InterfaceGone(String),
     /// A frame was longer than the interface carries.
     #[error("a frame of {frame_bytes} bytes does not fit an MTU of {mtu}")]
     FrameTooLong {

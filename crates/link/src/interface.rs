@@ -137,6 +137,22 @@ pub(crate) fn owned(descriptor: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
+impl Interface {
+    /// The error of a link on this interface: one that is down may come up again, one that is gone does not.
+    pub(crate) fn down_or_gone(&self, error: LinkError) -> LinkError {
+        let mut name = [0; libc::IF_NAMESIZE];
+        match error {
+            // SAFETY: `name` has room for any interface's.
+            LinkError::InterfaceDown(own)
+                if unsafe { libc::if_indextoname(self.index.cast_unsigned(), name.as_mut_ptr()) }.is_null() =>
+            {
+                LinkError::InterfaceGone(own)
+            }
+            error => error,
+        }
+    }
+}
+
 /// Sorts a failed system call into the errors that a caller can act on.
 pub(crate) fn system(operation: &'static str, interface: &str, source: io::Error) -> LinkError {
     match source.raw_os_error() {

@@ -89,7 +89,7 @@ pub trait Link {
     /// interface that vanishes shows in no ring.
     ///
     /// # Errors
-    /// [`LinkError::InterfaceDown`] once the interface is down or gone.
+    /// [`LinkError::InterfaceDown`] once for each time that the interface went down, [`LinkError::InterfaceGone`].
     fn check(&mut self) -> Result<(), LinkError>;
 
     /// What has passed so far.

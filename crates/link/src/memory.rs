@@ -182,7 +182,7 @@ impl Direction {
 
 impl Wire {
     fn check(&self) -> Result<(), LinkError> {
-        if self.closed { Err(LinkError::InterfaceDown("memory".to_owned())) } else { Ok(()) }
+        if self.closed { Err(LinkError::InterfaceGone("memory".to_owned())) } else { Ok(()) }
     }
 
     fn happens(&mut self, probability: f64) -> bool {
@@ -315,6 +315,6 @@ mod tests {
         });
         send_numbered(&mut a, 0..1);
         drop(a);
-        assert!(matches!(waiter.join().unwrap(), Err(LinkError::InterfaceDown(_))));
+        assert!(matches!(waiter.join().unwrap(), Err(LinkError::InterfaceGone(_))));
     }
 }

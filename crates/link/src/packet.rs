@@ -169,7 +169,8 @@ impl PacketLink {
     /// Sends what the kernel did not take of the last batch, as far as it does now.
     #[cold]
     fn send_rest(&mut self) -> Result<(), LinkError> {
-        self.batches.as_mut().map_or(Ok(()), |batches| batches.kick(&self.interface, &mut self.counters))
+        let Some(batches) = &mut self.batches else { return Ok(()) };
+        batches.kick(&self.interface, &mut self.counters).map_err(|error| self.interface.down_or_gone(error))
     }
 
     /// The interface as it was when the link was opened.
@@ -225,7 +226,7 @@ impl PacketLink {
     }
 
     fn failed(&self, operation: &'static str, source: io::Error) -> LinkError {
-        system(operation, &self.interface.name, source)
+        self.interface.down_or_gone(system(operation, &self.interface.name, source))
     }
 }
 
@@ -250,7 +251,7 @@ impl Link for PacketLink {
             && let Some(batches) = &mut self.batches
         {
             let taken = batches.put_all(&self.interface, frames, &mut self.counters)?;
-            batches.kick(&self.interface, &mut self.counters)?;
+            batches.kick(&self.interface, &mut self.counters).map_err(|error| self.interface.down_or_gone(error))?;
             self.counters.sent += taken as u64;
             return Ok(taken);
         }
@@ -294,19 +295,19 @@ impl Link for PacketLink {
         self.ring.give_back();
         self.send_rest()?;
         socket::wait(&self.socket, &self.interface.name, libc::POLLIN, others, timeout)
+            .map_err(|error| self.interface.down_or_gone(error))
     }
 
     fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {
-        if let Some(batches) = &mut self.batches
-            && !batches.wait_to_send(&self.interface, &mut self.counters, timeout)?
-        {
-            return Ok(false);
-        }
-        socket::wait(&self.socket, &self.interface.name, libc::POLLOUT, &[], timeout)
+        let Self { batches, interface, counters, socket, .. } = self;
+        let batches = batches.as_mut().map_or(Ok(true), |batches| batches.wait_to_send(interface, counters, timeout));
+        batches
+            .and_then(|is_ready| Ok(is_ready && socket::wait(socket, &interface.name, libc::POLLOUT, &[], timeout)?))
+            .map_err(|error| interface.down_or_gone(error))
     }
 
     fn check(&mut self) -> Result<(), LinkError> {
-        socket::check(&self.socket, &self.interface.name)
+        socket::check(&self.socket, &self.interface.name).map_err(|error| self.interface.down_or_gone(error))
     }
 
     fn counters(&mut self) -> Result<Counters, LinkError> {

@@ -22,6 +22,9 @@ pub struct ConnectionConfig {
     pub queue: u16,
     /// N2, the number of unanswered repetitions after which the connection is given up.
     pub retries: u8,
+    /// A connection that was set up is not given up before it has heard nothing for so long, however many repetitions
+    /// that takes: a peer may be stopped, or its link be down. Zero: N2 alone decides, as in IEEE 802.2.
+    pub patience: Duration,
     /// I PDUs that one acknowledgement covers, at most.
     pub acknowledge_every: u8,
     /// Longest wait of an acknowledgement for an I PDU to ride on.
@@ -137,6 +140,7 @@ impl Default for ConnectionConfig {
             receive_window: bounds::WINDOW,
             queue: bounds::QUEUE,
             retries: bounds::RETRIES,
+            patience: Duration::ZERO,
             acknowledge_every: bounds::ACKNOWLEDGE_EVERY,
             acknowledge_delay: bounds::ACKNOWLEDGE_DELAY,
             t1_initial: bounds::T1_INITIAL,
@@ -179,6 +183,7 @@ pub(crate) struct Parameters {
     pub receive_window: u8,
     pub queue: u16,
     pub retries: u8,
+    pub patience_ns: u64,
     pub acknowledge_every: u8,
     pub acknowledge_delay_ns: u64,
     pub t1_initial_ns: u64,
@@ -227,6 +232,7 @@ impl ConnectionConfig {
             receive_window: self.receive_window,
             queue: self.queue,
             retries: self.retries,
+            patience_ns: nanos(self.patience),
             acknowledge_every: self.acknowledge_every,
             acknowledge_delay_ns: nanos(self.acknowledge_delay),
             t1_initial_ns: nanos(self.t1_initial),

@@ -60,6 +60,7 @@ impl From<LinkError> for LaunchError {
             | LinkError::NoSuchQueue { .. }
             | LinkError::MtuTooLarge { .. } => Self::WrongUse(text),
             LinkError::InterfaceDown(_)
+            | LinkError::InterfaceGone(_)
             | LinkError::FrameTooLong { .. }
             | LinkError::ForeignSocket { .. }
             | LinkError::System { .. } => Self::Failed(text),

@@ -349,7 +349,7 @@ impl<L: Link> Endpoint<L> {
         let channel = Channel { ending, ..Channel::new(peer, Way::Local { pipe, other: None }) };
         if let Some(channel) = self.config.accepts.then(|| self.channels.add(channel)).flatten() {
             self.neighbours.push(channel.index);
-            self.events.push_back(Event::Opened { channel, peer });
+            self.tell_opened(channel, peer);
         }
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Messages out: into descriptors, from there into frames or pipes.
 
-use barewire_link::{ETHERNET_HEADER_BYTES, Link, Outgoing};
+use barewire_link::{ETHERNET_HEADER_BYTES, Link, LinkError, Outgoing};
 use barewire_llc::message::{Cutter, FIRST_HEADER, Fragment, OTHER_HEADER, whole};
 use barewire_llc::{ConnectionHandle, Destination, Peer};
 
@@ -570,7 +570,11 @@ impl<L: Link> Endpoint<L> {
             header[end..end + part.len()].copy_from_slice(part);
             end += part.len();
         }
-        let sent = self.port.link.send(&[Outgoing { header: &header[..end], payload: body }])?;
+        let sent = match self.port.link.send(&[Outgoing { header: &header[..end], payload: body }]) {
+            // Lost, as a datagram may be.
+            Err(LinkError::InterfaceDown(_)) => 1,
+            sent => sent?,
+        };
         Ok(if sent == 1 { Ok(()) } else { Err(SendError::Full) })
     }
 

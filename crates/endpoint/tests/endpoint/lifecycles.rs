@@ -100,15 +100,17 @@ impl World {
         match *step {
             Step::Send { from, to, count, bytes } => {
                 let peer = self.sides[to].address();
-                let channel = self.sides[from].connect(peer);
+                // Not while the last one still has messages.
+                let Ok(channel) = self.sides[from].endpoint.connect(peer) else { return };
                 for _ in 0..count {
                     self.send(from, channel, bytes);
                 }
             }
             Step::Close { from, to } => {
                 let peer = self.sides[to].address();
-                let channel = self.sides[from].connect(peer);
-                self.sides[from].endpoint.close(channel);
+                if let Ok(channel) = self.sides[from].endpoint.connect(peer) {
+                    self.sides[from].endpoint.close(channel);
+                }
             }
             Step::Takes(who, takes) => self.sides[who].takes = takes,
             Step::Restart(who) => {

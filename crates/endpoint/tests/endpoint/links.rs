@@ -4,32 +4,32 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use barewire_endpoint::{Address, Class, Config, EndpointCounters, EndpointError};
+use barewire_endpoint::{Address, Class, Config, Ending, EndpointCounters, EndpointError};
 use barewire_link::{Counters, Faults, Incoming, Link, LinkError, MacAddress, MemoryLink, Outgoing};
 
 use crate::common::*;
 
-fn is_down<T>(result: &Result<T, EndpointError>) -> bool {
-    matches!(result, Err(EndpointError::Link(LinkError::InterfaceDown(_))))
+fn is_gone<T>(result: &Result<T, EndpointError>) -> bool {
+    matches!(result, Err(EndpointError::Link(LinkError::InterfaceGone(_))))
 }
 
 #[test]
-fn a_link_that_goes_down_is_told_by_whatever_needs_it() {
+fn a_link_that_is_gone_is_told_by_whatever_needs_it() {
     let segment = Segment::default();
     let mut a = side_at(&segment, new_mac(), config(0x20));
     let mut b = side_at(&segment, new_mac(), config(0x24));
     let (to_b, _) = join(&mut a, &mut b);
     a.lend(to_b, &[], pattern(1, 1_000_000), 1).unwrap();
-    segment.take_down(a.address().mac, 0x20);
+    segment.trouble(a.address().mac, 0x20, Some(Trouble::Gone));
     // It is taken, or there is no room; what the link says, the next progress tells.
     let _ = a.endpoint.send(to_b, &[], b"copied", 2);
     let _ = a.lend(to_b, &[], pattern(3, 100_000), 3);
-    assert!(is_down(&a.endpoint.check()));
-    assert!(is_down(&a.endpoint.sleep(Duration::from_secs(60))) || is_down(&a.endpoint.sleep(Duration::from_secs(60))));
-    assert!(is_down(&a.endpoint.send_datagram(b.address(), Class::Unreliable, b"hello", 4)));
+    assert!(is_gone(&a.endpoint.check()));
+    assert!(is_gone(&a.endpoint.sleep(Duration::from_secs(60))) || is_gone(&a.endpoint.sleep(Duration::from_secs(60))));
+    assert!(is_gone(&a.endpoint.send_datagram(b.address(), Class::Unreliable, b"hello", 4)));
     let mut told = 0;
     for _ in 0..1000 {
-        told += u32::from(is_down(&a.endpoint.progress(&mut a.inbox)));
+        told += u32::from(is_gone(&a.endpoint.progress(&mut a.inbox)));
         let _ = a.endpoint.settle(&mut a.inbox);
         std::thread::sleep(Duration::from_micros(50));
     }
@@ -39,6 +39,71 @@ fn a_link_that_goes_down_is_told_by_whatever_needs_it() {
     let _ = a.endpoint.connect(Address { mac: new_mac(), ..b.address() });
     let _ = a.endpoint.progress(&mut a.inbox);
     a.take();
+}
+
+/// The sender's link, then the receiver's, is down in the middle of a message, and up again within the patience.
+#[test]
+fn a_link_that_is_down_for_a_while_loses_nothing() {
+    let segment = Segment::default();
+    let mut a = side_at(&segment, new_mac(), config(0x20));
+    let mut b = side_at(&segment, new_mac(), config(0x24));
+    let (to_b, _) = join(&mut a, &mut b);
+    for (number, mac, sap) in [(1, a.address().mac, 0x20), (2, b.address().mac, 0x24)] {
+        let message = pattern(number, 1_000_000);
+        a.lend(to_b, &[], message.clone(), number).unwrap();
+        for _ in 0..3 {
+            a.turn();
+            b.turn();
+        }
+        segment.trouble(mac, sap, Some(Trouble::Down));
+        let end = std::time::Instant::now() + Duration::from_millis(300);
+        while std::time::Instant::now() < end {
+            a.turn();
+            b.turn();
+            a.endpoint.check().unwrap();
+            b.endpoint.sleep(Duration::from_micros(100)).unwrap();
+            let _ = a.endpoint.send_datagram(b.address(), Class::Unreliable, b"lost", 0).unwrap();
+        }
+        assert!(!a.outcomes.contains_key(&number));
+        segment.trouble(mac, sap, None);
+        until(&mut [&mut a, &mut b], "it arrives", |sides| sides[1].received.len() as u64 == number);
+        assert!(b.received[number as usize - 1].1 == message);
+    }
+    until(&mut [&mut a, &mut b], "it is acknowledged", |sides| sides[0].all_sent(1..3));
+    assert!(a.ended.is_empty() && b.ended.is_empty());
+}
+
+/// With data under way, polls follow each other quickly at first: they must not be used up before the patience is.
+#[test]
+fn a_peer_is_given_up_when_the_patience_is_over_and_not_before() {
+    let patience = Duration::from_millis(1600);
+    let segment = Segment::default();
+    let of = |byte| {
+        let mut config = config(byte);
+        config.notice_the_dead_within(patience);
+        config
+    };
+    let mut a = side_at(&segment, new_mac(), of(0x20));
+    let mut b = side_at(&segment, new_mac(), of(0x24));
+    let (to_b, _) = join(&mut a, &mut b);
+    // A round trip, so that T1 is short.
+    a.endpoint.send(to_b, &[], b"short", 1).unwrap();
+    until(&mut [&mut a, &mut b], "it arrives", |sides| sides[0].all_sent(1..2));
+    segment.cut_off(b.address().mac, 0x24, true);
+    a.lend(to_b, &[], pattern(2, 100_000), 2).unwrap();
+    let began = std::time::Instant::now();
+    while began.elapsed() < patience * 3 / 4 {
+        a.turn();
+        assert!(a.ended.is_empty(), "given up after {:?}", began.elapsed());
+    }
+    segment.cut_off(b.address().mac, 0x24, false);
+    until(&mut [&mut a, &mut b], "it goes on", |sides| sides[0].all_sent(1..3));
+    segment.cut_off(b.address().mac, 0x24, true);
+    a.lend(to_b, &[], pattern(3, 100_000), 3).unwrap();
+    let began = std::time::Instant::now();
+    until(&mut [&mut a], "it is given up", |sides| !sides[0].ended.is_empty());
+    assert!(began.elapsed() < patience * 2, "after {:?}", began.elapsed());
+    assert_eq!(a.outcomes[&3], Some(Ending::NoAnswer));
 }
 
 /// A link on which somebody sends faster than anybody can receive.
@@ -98,10 +163,10 @@ fn without_its_link_an_endpoint_still_reaches_its_neighbours_until_it_looks() {
     let mut a = side_at(&segment, mac, config(0x20));
     let mut b = side_at(&segment, mac, config(0x24));
     let (to_b, _) = join(&mut a, &mut b);
-    segment.take_down(mac, 0x20);
+    segment.trouble(mac, 0x20, Some(Trouble::Gone));
     a.lend(to_b, &[], pattern(1, 1_000_000), 1).unwrap();
     until(&mut [&mut a, &mut b], "it arrives", |sides| sides[0].all_sent(1..2));
-    assert!(is_down(&a.endpoint.check()));
+    assert!(is_gone(&a.endpoint.check()));
 }
 
 #[test]
@@ -112,16 +177,16 @@ fn the_other_end_of_a_wire_closed_is_an_error() {
     let (to_b, _) = join(&mut a, &mut b);
     a.lend(to_b, &[], pattern(1, 100_000), 1).unwrap();
     drop(b);
-    assert!(is_down(&a.endpoint.check()));
+    assert!(is_gone(&a.endpoint.check()));
     // What is on the wire is received first.
     let slept = (0..10).find_map(|_| {
         let _ = a.endpoint.progress(&mut a.inbox);
         a.take();
         a.endpoint.sleep(Duration::from_secs(60)).err()
     });
-    assert!(is_down::<()>(&Err(slept.unwrap())));
+    assert!(is_gone::<()>(&Err(slept.unwrap())));
     let _ = a.endpoint.send(to_b, &[], b"copied", 2);
-    assert!(is_down(&a.endpoint.settle(&mut a.inbox)) || is_down(&a.endpoint.settle(&mut a.inbox)));
+    assert!(is_gone(&a.endpoint.settle(&mut a.inbox)) || is_gone(&a.endpoint.settle(&mut a.inbox)));
 }
 
 /// The wire of a peer is unplugged for a moment, and for good.

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use barewire_endpoint::{Acknowledge, ChannelId, Config, Ending, Inbox, InboxConfig, Piece, SendError, Sink, Tuning};
+use barewire_endpoint::{
+    Acknowledge, ChannelId, Config, ConnectError, Ending, Inbox, InboxConfig, Piece, SendError, Sink, Tuning,
+};
 
 use crate::common::*;
 
@@ -195,12 +197,17 @@ fn what_waits_for_room_outlives_its_channel() {
         for_some_time(&mut [&mut b], Duration::from_millis(5));
         assert!(b.ended.is_empty(), "local {is_local}");
         assert_eq!(b.endpoint.send(from_a, &[], &[], 1), Err(SendError::Ended));
-        // It can even begin again meanwhile.
-        let (_, anew) = join(&mut a, &mut b);
-        assert_ne!(from_a, anew);
+        // The peer can even begin again meanwhile. This side hears of it when it is through with the channel before, and
+        // cannot begin again itself until then.
+        a.connect(b.address());
+        for_some_time(&mut [&mut a, &mut b], Duration::from_millis(20));
+        assert_eq!(b.endpoint.connect(a.address()), Err(ConnectError::Ending(a.address())));
+        assert_eq!(b.opened.len(), 1, "local {is_local}");
         b.takes = true;
-        until(&mut [&mut a, &mut b], "it ends there", |sides| !sides[1].ended.is_empty());
+        until(&mut [&mut a, &mut b], "it begins anew there", |sides| sides[1].opened.len() == 2);
         assert_eq!(b.ended, [(from_a, a.address(), Ending::PeerClosed)]);
+        let (anew, _) = b.opened[1];
+        assert_ne!(from_a, anew);
         assert_eq!(b.from(from_a), [b"number\0", b"number\x01", b"number\x02", b"number\x03"]);
         b.endpoint.send(anew, &[], b"still here", 2).unwrap();
         until(&mut [&mut a, &mut b], "it arrives", |sides| !sides[0].received.is_empty());

@@ -234,16 +234,20 @@ impl Link for XdpLink {
 
     fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
         self.settle();
-        self.sender.kick(&self.interface, &mut self.counters)?;
-        socket::wait(self.sender.socket(), &self.interface.name, libc::POLLIN, others, timeout)
+        let Self { sender, interface, counters, .. } = self;
+        sender
+            .kick(interface, counters)
+            .and_then(|()| socket::wait(sender.socket(), &interface.name, libc::POLLIN, others, timeout))
+            .map_err(|error| interface.down_or_gone(error))
     }
 
     fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {
-        self.sender.wait_to_send(&self.interface, &mut self.counters, timeout)
+        let Self { sender, interface, counters, .. } = self;
+        sender.wait_to_send(interface, counters, timeout).map_err(|error| interface.down_or_gone(error))
     }
 
     fn check(&mut self) -> Result<(), LinkError> {
-        self.sender.check(&self.interface)
+        self.sender.check(&self.interface).map_err(|error| self.interface.down_or_gone(error))
     }
 
     fn counters(&mut self) -> Result<Counters, LinkError> {

@@ -73,6 +73,8 @@ pub(crate) struct Machine {
     /// Not later than the earliest of the timers: they are often put off, and only looked at when this has come.
     wake: Instant,
     last_heard: Instant,
+    /// When the peer was last asked whether it is there.
+    last_asked: Instant,
     /// Since when the peer has said nothing but that it lacks what it was taken to have; never, usually.
     contradicted: Instant,
     frmr: FrmrInformation,
@@ -167,6 +169,7 @@ impl Machine {
             timers: [Instant::NEVER; Timer::COUNT],
             wake: Instant::NEVER,
             last_heard: now,
+            last_asked: now,
             contradicted: Instant::NEVER,
             frmr: FrmrInformation([0; 5]),
             round_trip: RoundTrip::new(&parameters),
@@ -336,7 +339,7 @@ impl Machine {
             }
         }
         if self.silence_deadline() <= now {
-            self.last_heard = now;
+            self.last_asked = now;
             self.dispatch(Event::SilenceTimer, self.context(now, Cause::NoAnswer));
         }
         self.wake = self.next_deadline();
@@ -712,9 +715,15 @@ impl Machine {
     }
 
     #[inline]
+    /// Whether the peer has left enough repetitions unanswered, and for long enough.
+    fn is_given_up(&self, now: Instant) -> bool {
+        let is_patient = self.state.is_connected() && now < self.last_heard.after(self.parameters.patience_ns);
+        self.retry_count >= self.parameters.retries && !is_patient
+    }
+
     fn silence_deadline(&self) -> Instant {
         match self.parameters.inactivity_ns {
-            Some(silence) if self.state.is_connected() => self.last_heard.after(silence),
+            Some(silence) if self.state.is_connected() => self.last_heard.max(self.last_asked).after(silence),
             _ => Instant::NEVER,
         }
     }

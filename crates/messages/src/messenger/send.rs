@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Messages out: eager or announced, copied or from where they lie.
 
-use barewire_endpoint::{Acknowledge, ChannelId, HEAD_MAX};
+use barewire_endpoint::{Acknowledge, ChannelId, ConnectError, HEAD_MAX};
 use barewire_link::Link;
 
 use super::{Messenger, OF_ACCESS, OF_DATA, OF_NO_SEND, OF_SERVED, State, WAS_COMPLETED, of_no_send};
@@ -275,7 +275,10 @@ impl<L: Link> Messenger<L> {
     }
 
     pub(super) fn connect(&mut self, to: PeerId) -> Result<ChannelId, PostError> {
-        let channel = self.endpoint.connect(self.state.peers.at(to).address)?;
+        let channel = match self.endpoint.connect(self.state.peers.at(to).address) {
+            Err(ConnectError::Ending(_)) => return Err(PostError::Full),
+            connected => connected?,
+        };
         // Who was at this address before is about to leave.
         if self.state.peers.of_channel(channel).is_some_and(|other| other != to) {
             return Err(PostError::Full);

@@ -9,4 +9,5 @@ mod hostile;
 mod leaving;
 mod messages;
 mod order;
+mod reconnecting;
 mod short;

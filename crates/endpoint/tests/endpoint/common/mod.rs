@@ -15,7 +15,7 @@ use barewire_endpoint::{
 use barewire_link::Link;
 use barewire_llc::{ConnectionConfig, Lsap};
 
-pub use segment::{Segment, SegmentLink};
+pub use segment::{Segment, SegmentLink, Trouble};
 
 /// Longer than anything takes, on a machine that is busy with other things.
 pub const PATIENCE: Duration = Duration::from_secs(30);

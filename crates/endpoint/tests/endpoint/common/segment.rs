@@ -30,8 +30,14 @@ struct Inside {
     lost: u64,
     /// Frames from and to it are lost.
     is_cut_off: bool,
-    /// Its link is down.
-    is_down: bool,
+    /// What its link says: nothing, as long as it works.
+    trouble: Option<Trouble>,
+}
+
+#[derive(Clone, Copy)]
+pub enum Trouble {
+    Down,
+    Gone,
 }
 
 /// A station's link, with the filter for its service access point that a packet socket would have.
@@ -51,7 +57,7 @@ impl Segment {
         waker.set_nonblocking(true).unwrap();
         woken.set_nonblocking(true).unwrap();
         let inside =
-            Inside { frames: VecDeque::new(), waker, sleeps: false, lost: 0, is_cut_off: false, is_down: false };
+            Inside { frames: VecDeque::new(), waker, sleeps: false, lost: 0, is_cut_off: false, trouble: None };
         let station = Arc::new(Station { mac, sap, inside: Mutex::new(inside) });
         self.0.lock().unwrap().push(Arc::clone(&station));
         let counters = Counters::default();
@@ -63,10 +69,11 @@ impl Segment {
         self.at(mac, sap, |inside| inside.is_cut_off = is_cut_off);
     }
 
-    /// Takes a station's link down.
-    pub fn take_down(&self, mac: [u8; 6], sap: u8) {
+    /// Puts a station's link into trouble, or out of it. One that is down loses all frames.
+    pub fn trouble(&self, mac: [u8; 6], sap: u8, trouble: Option<Trouble>) {
         self.at(mac, sap, |inside| {
-            inside.is_down = true;
+            inside.trouble = trouble;
+            inside.is_cut_off = trouble.is_some();
             let _ = inside.waker.write(&[0]);
         });
     }
@@ -108,9 +115,12 @@ impl SegmentLink {
         self.polls_sent
     }
 
-    fn is_down(&self) -> Result<(), LinkError> {
-        let is_down = self.station.inside.lock().unwrap().is_down;
-        if is_down { Err(LinkError::InterfaceDown("segment".to_owned())) } else { Ok(()) }
+    fn works(&self) -> Result<(), LinkError> {
+        match self.station.inside.lock().unwrap().trouble {
+            None => Ok(()),
+            Some(Trouble::Down) => Err(LinkError::InterfaceDown("segment".to_owned())),
+            Some(Trouble::Gone) => Err(LinkError::InterfaceGone("segment".to_owned())),
+        }
     }
 }
 
@@ -124,7 +134,7 @@ impl Link for SegmentLink {
     }
 
     fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
-        self.is_down()?;
+        self.works()?;
         let is_cut_off = self.station.inside.lock().unwrap().is_cut_off;
         for frame in frames {
             assert!(frame.len() <= self.mtu + 14, "a frame of {} bytes", frame.len());
@@ -150,7 +160,7 @@ impl Link for SegmentLink {
     }
 
     fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
-        self.is_down()?;
+        self.works()?;
         {
             let mut inside = self.station.inside.lock().unwrap();
             if !inside.frames.is_empty() {
@@ -168,7 +178,7 @@ impl Link for SegmentLink {
         assert!(count >= 0, "{}", std::io::Error::last_os_error());
         self.station.inside.lock().unwrap().sleeps = false;
         while self.woken.read(&mut [0; 64]).is_ok_and(|bytes| bytes > 0) {}
-        self.is_down()?;
+        self.works()?;
         Ok(count > 0)
     }
 
@@ -177,7 +187,7 @@ impl Link for SegmentLink {
     }
 
     fn check(&mut self) -> Result<(), LinkError> {
-        self.is_down()
+        self.works()
     }
 
     fn counters(&mut self) -> Result<Counters, LinkError> {

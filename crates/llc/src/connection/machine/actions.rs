@@ -12,8 +12,8 @@ impl Machine {
             Qualifier::PollOutstanding => self.p_flag,
             Qualifier::NoPollOutstanding => !self.p_flag,
             Qualifier::FinalMatches => self.p_flag == context.poll_final,
-            Qualifier::RetryBelow => self.retry_count < self.parameters.retries,
-            Qualifier::RetryReached => self.retry_count >= self.parameters.retries,
+            Qualifier::RetryBelow => !self.is_given_up(context.now),
+            Qualifier::RetryReached => self.is_given_up(context.now),
             Qualifier::RejectsReached => self.reject_count >= self.parameters.retries,
             Qualifier::SabmeSeen => self.s_flag,
             Qualifier::DataFlag1 => self.data_flag == 1,
@@ -105,7 +105,7 @@ impl Machine {
                     self.set_timer(Timer::Stall, now.after(self.parameters.stall_limit_ns));
                 }
             }
-            Action::CountRetry => self.retry_count = self.retry_count.saturating_add(1),
+            Action::CountRetry => self.retry_count = self.parameters.retries.min(self.retry_count + 1),
             Action::ZeroRetry => self.retry_count = 0,
             Action::CountReject => self.reject_count = self.reject_count.saturating_add(1),
             Action::SetRemoteBusy => {

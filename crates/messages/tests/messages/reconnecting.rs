@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A peer's next channel while not all that came through the last one was taken.
+
+use barewire_link::Faults;
+use barewire_llc::ConnectionConfig;
+use barewire_messages::{Config, Label, Outcome, Part, Pattern, PeerId, Reaches, Removal, Wanted};
+
+use crate::common::*;
+
+/// How the sender's first channel ends.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Close,
+    Forget,
+    Restart,
+}
+
+/// Messages through the first channel: short ones, the second half longer than a frame.
+const FIRST: u64 = 12;
+/// Messages through the second.
+const SECOND: u64 = 8;
+
+fn length(tag: u64) -> usize {
+    match tag {
+        0..6 => 100,
+        6..FIRST => 5000,
+        _ => 16_384,
+    }
+}
+
+/// Tries to send a message. One of the second channel is told of when it is there, or lost.
+fn post(one: &mut Tested, to: PeerId, tag: u64, message: &[u8]) -> bool {
+    let label = Label { tag: Some(tag), data: None };
+    let reaches = if tag < FIRST { Reaches::Nowhere } else { Reaches::Endpoint };
+    // SAFETY: the tests keep all messages until the end.
+    unsafe { one.send(to, label, &[Part::of(message)], options(tag, reaches)) }.is_ok()
+}
+
+/// A receiver that has little memory keeps some of the first messages waiting; the sender ends its channel, or begins
+/// anew, and sends into another one. Receives for both are posted in a random order. What is received is what was sent,
+/// each message once; the others fail, and nothing waits for ever.
+fn messages_of_two_channels(way: Way, on_wire: bool, seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let config = Config { unexpected_messages: 3, fetched_bytes: 0, ..Config::default() };
+    let on = new_host();
+    let mut pair = if on_wire {
+        wire(config, &ConnectionConfig::default(), Faults::default(), seed)
+    } else {
+        [on_host(on, 0x20, config), on_host(on, 0x24, config)]
+    };
+    let [mut to, _] = introduce(&mut pair);
+    let messages: Vec<Vec<u8>> = (0..FIRST + SECOND).map(|tag| bytes(length(tag), seed * 100 + tag)).collect();
+    let mut memory: Vec<Vec<u8>> = messages.iter().map(|message| vec![0; message.len()]).collect();
+    // As many as go without a receive.
+    let mut posted = 0;
+    for _ in 0..200 {
+        posted += u64::from(posted < FIRST && post(&mut pair[0], to, posted, &messages[posted as usize]));
+        pair.iter_mut().for_each(|one| _ = one.progress().unwrap());
+    }
+    match way {
+        Way::Close => pair[0].close(to),
+        Way::Forget => {
+            pair[0].remove_peer(to, Removal::AtOnce).unwrap();
+            for _ in 0..20 {
+                pair[0].progress().unwrap();
+            }
+            let address = pair[1].address();
+            to = pair[0].peer(address);
+        }
+        Way::Restart => {
+            let fresh = on_host(on, 0x28, config);
+            drop(std::mem::replace(&mut pair[0], fresh));
+            let again = on_host(on, 0x20, config);
+            drop(std::mem::replace(&mut pair[0], again));
+            let address = pair[1].address();
+            to = pair[0].peer(address);
+        }
+    }
+    // Those that are to be sent into the second channel; again, if they were posted for the first one, which then ended.
+    let mut unsent: Vec<u64> = (FIRST..FIRST + SECOND).rev().collect();
+    let mut unposted: Vec<u64> = (0..FIRST + SECOND).collect();
+    random.shuffle(&mut unposted);
+    let mut ended = vec![None; messages.len()];
+    let began = std::time::Instant::now();
+    while !unsent.is_empty() || !unposted.is_empty() || ended[FIRST as usize..].iter().any(Option::is_none) {
+        for _ in 0..random.usize(0..4) {
+            pair[0].progress().unwrap();
+        }
+        if let Some(tag) = unsent.last()
+            && post(&mut pair[0], to, *tag, &messages[*tag as usize])
+        {
+            unsent.pop();
+        }
+        for _ in 0..random.usize(0..3) {
+            pair[1].progress().unwrap();
+        }
+        if random.u8(..8) == 0
+            && let Some(tag) = unposted.pop()
+        {
+            let wanted = Wanted::Tagged(Pattern { source: None, tag, ignore: 0 });
+            receive(&mut pair[1], wanted, &mut memory[tag as usize], tag);
+        }
+        while let Some(completion) = pair[0].poll() {
+            let is_lost = matches!(completion.outcome, Outcome::Failed { .. });
+            if is_lost && completion.context >= FIRST {
+                unsent.push(completion.context);
+            }
+        }
+        while let Some(completion) = pair[1].poll() {
+            let is_whole = match completion.outcome {
+                Outcome::Received(received) => received.envelope.length == length(completion.context) as u64,
+                _ => false,
+            };
+            assert!(ended[completion.context as usize].replace(is_whole).is_none(), "twice");
+        }
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{way:?}, on the wire {on_wire}, seed {seed}: {posted} of the first, left {unsent:?} and {unposted:?}; {ended:?}"
+        );
+    }
+    for (tag, is_whole) in ended.iter().enumerate() {
+        if *is_whole == Some(true) {
+            assert!(memory[tag] == messages[tag], "{way:?}, seed {seed}: message {tag} is another");
+        }
+    }
+    assert!(ended[FIRST as usize..].iter().all(|one| *one == Some(true)), "{way:?}, seed {seed}: {ended:?}");
+}
+
+#[test]
+fn messages_of_a_closed_channel_and_of_the_next_stay_apart() {
+    for seed in 0..40 {
+        println!("seed {seed}");
+        for on_wire in [true, false] {
+            messages_of_two_channels(Way::Close, on_wire, seed);
+            messages_of_two_channels(Way::Forget, on_wire, seed);
+        }
+    }
+}
+
+#[test]
+fn messages_of_a_process_and_of_the_next_at_its_address_stay_apart() {
+    for seed in 0..40 {
+        println!("seed {seed}");
+        messages_of_two_channels(Way::Restart, false, seed);
+    }
+}
