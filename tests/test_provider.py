@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,7 +100,7 @@ def test_case(program: str, name: str, links: str) -> None:
 
 
 PARAMETERS = """INTERFACE MTU TOKEN WAIT BROKER YIELD PATIENCE PEERS LINK PROGRESS EAGER COPY RING WINDOW
-ACKNOWLEDGE_EVERY ACKNOWLEDGE_DELAY SLOTS DESCRIPTORS PIPE"""
+ACKNOWLEDGE_EVERY ACKNOWLEDGE_DELAY SLOTS DESCRIPTORS PIPE FETCH"""
 
 
 # Of 1500 bytes of a frame, 64 are for heads, or 12 of a datagram.
@@ -173,9 +174,10 @@ def await_line(process: "subprocess.Popen[str]", pattern: str, seconds: float = 
             assert lines[-1], f"never said {pattern}: " + "".join(lines)[-2000:]
 
 
-def ended_well(process: "subprocess.Popen[str]", seconds: float = 60) -> None:
+def ended_well(process: "subprocess.Popen[str]", seconds: float = 60) -> str:
     output, _ = process.communicate(timeout=seconds)
     assert process.returncode == 0 and ": right" in output, output[-2000:]
+    return output
 
 
 @pytest.mark.parametrize("victim", ["h1", "h2"])
@@ -207,18 +209,39 @@ def test_a_server_that_is_started_again_is_heard_again(program: str, lab: Lab, h
     ended_well(second)
 
 
-@pytest.mark.parametrize("waiting", ["spin", "block"])
-def test_a_link_that_goes_down_in_mid_transfer_is_told_at_both_ends(program: str, lab: Lab, waiting: str) -> None:
-    """By -FI_ENETDOWN where it went down, and by failed operations at the other end; both within the patience."""
-    door, settings = str(lab.directory / "door"), {"FI_BAREWIRE_PATIENCE": "2", "FI_BAREWIRE_WAIT": waiting}
+def under_way(
+    program: str, lab: Lab, waiting: str, link: str, patience_s: int
+) -> "tuple[subprocess.Popen[str], subprocess.Popen[str]]":
+    """Two processes that send each other long messages."""
+    door, settings = str(lab.directory / "door"), {"FI_BAREWIRE_PATIENCE": str(patience_s), "FI_BAREWIRE_WAIT": waiting}
     case = [program, "a_link_that_goes_down", door]
-    far = in_lab(lab, "h2", [*case, "answer", "theirs"], **settings)
-    near = in_lab(lab, "h1", [*case, "call", "mine"], **settings)
+    far = in_lab(lab, "h2", [*case, "answer", link], **settings)
+    near = in_lab(lab, "h1", [*case, "call", link], **settings)
     await_line(near, "under way")
     await_line(far, "under way")
+    return near, far
+
+
+@pytest.mark.parametrize("waiting", ["spin", "block"])
+def test_an_interface_that_stays_down_is_told_at_both_ends(program: str, lab: Lab, waiting: str) -> None:
+    """By operations that fail, within the patience."""
+    near, far = under_way(program, lab, waiting, "stays", 2)
     lab.set_link("h1", up=False)
     ended_well(near, seconds=20)
     ended_well(far, seconds=20)
+
+
+@pytest.mark.parametrize("waiting", ["spin", "block"])
+def test_an_interface_that_is_down_for_a_while_costs_nothing_but_time(program: str, lab: Lab, waiting: str) -> None:
+    """First one end's, then the other's, each for less than the patience."""
+    near, far = under_way(program, lab, waiting, "returns", 6)
+    for host in ("h1", "h2"):
+        lab.set_link(host, up=False)
+        time.sleep(0.7)
+        lab.set_link(host, up=True)
+        time.sleep(0.3)
+    for process in (near, far):
+        assert "went on" in ended_well(process, seconds=20)
 
 
 TWO_SAPS = f"""

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // Remote memory: what works, and what is refused to whom.
 #include <errno.h>
+#include <stdlib.h>
 
 #include "node.h"
 
@@ -12,6 +13,7 @@ static void open_both(void) {
   node_open(&a, wish);
   node_open(&b, wish);
   to_b = node_know(&a, &b);
+  node_know(&b, &a);
 }
 
 static void close_both(void) {
@@ -83,6 +85,44 @@ static void accesses_that_are_not_allowed(char **arguments) {
   close_both();
 }
 
+// Without a token for the job, memory is open to those whom the program has in its address vector, and to nobody else;
+// with one to all who have it.
+static void memory_is_closed_to_strangers(char **arguments) {
+  (void)arguments;
+  for (int has_token = 0; has_token <= 1; has_token++) {
+    if (has_token) {
+      setenv("FI_BAREWIRE_TOKEN", "1234", 1);
+    }
+    struct wish wish = {.caps = FI_MSG | FI_RMA | FI_ATOMIC};
+    node_open(&a, wish);
+    node_open(&b, wish);
+    to_b = node_know(&a, &b);
+    char *theirs = calloc(1, BYTES), *ours = malloc(BYTES);
+    uint64_t one = 1;
+    fill(ours, BYTES, 1);
+    struct fid_mr *region = expose(theirs, FI_REMOTE_READ | FI_REMOTE_WRITE);
+    if (!has_token) {
+      WORKS(fi_write(a.ep, ours, 100000, NULL, to_b, 0, KEY, ours));
+      next_error(&a, FI_EACCES);
+      WORKS(fi_read(a.ep, ours, 8, NULL, to_b, 0, KEY, ours));
+      next_error(&a, FI_EACCES);
+      WORKS(fi_atomic(a.ep, &one, 1, NULL, to_b, 0, KEY, FI_UINT64, FI_SUM, ours));
+      next_error(&a, FI_EACCES);
+      for (int byte = 0; byte < BYTES; byte++) {
+        CHECK(!theirs[byte]);
+      }
+      node_know(&b, &a);
+    }
+    WORKS(fi_write(a.ep, ours, BYTES, NULL, to_b, 0, KEY, ours));
+    next(&a);
+    CHECK(!memcmp(theirs, ours, BYTES));
+    WORKS(fi_close(&region->fid));
+    free(theirs);
+    free(ours);
+    close_both();
+  }
+}
+
 // The memory is gone in the middle of a write, or before: it is not touched afterwards, and the writer is told.
 static void memory_that_goes_while_it_is_written(char **arguments) {
   (void)arguments;
@@ -116,6 +156,7 @@ static void memory_that_goes_while_it_is_written(char **arguments) {
 
 const struct test memory_cases[] = {
     {"accesses_that_are_not_allowed", accesses_that_are_not_allowed},
+    {"memory_is_closed_to_strangers", memory_is_closed_to_strangers},
     {"memory_that_goes_while_it_is_written", memory_that_goes_while_it_is_written},
     {NULL, NULL},
 };

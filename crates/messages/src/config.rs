@@ -26,6 +26,9 @@ pub struct Config {
     pub descriptors_per_peer: u16,
     /// Addresses that are known because they connected, at most; others are turned away.
     pub peers: usize,
+    /// Peers that connected, and that this process has not named itself ([`Messenger::peer`](crate::Messenger::peer)),
+    /// may access registered memory: where whoever can connect belongs to the job.
+    pub memory_for_all: bool,
     /// Bytes of a write to a peer's memory that go in one message of the endpoint's, which takes 4 GiB at most.
     pub cut_bytes: u32,
     /// Frames of a rendezvous that go in one message of the endpoint's, 1 to 4096: others to the same peer, such as the
@@ -83,6 +86,7 @@ impl Default for Config {
             unexpected_messages: Self::UNEXPECTED_MESSAGES,
             descriptors_per_peer: Self::DESCRIPTORS_PER_PEER,
             peers: Self::PEERS,
+            memory_for_all: true,
             cut_bytes: Self::CUT_BYTES,
             cut_frames: Self::CUT_FRAMES,
             inject_bytes: 0,

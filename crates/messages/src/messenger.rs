@@ -82,6 +82,8 @@ struct State {
     broken: Vec<PeerId>,
     /// Peers that are forgotten as soon as possible.
     leaving: Vec<PeerId>,
+    /// See [`Messenger::refuse_unasked`].
+    refuses_unasked: bool,
     completions: VecDeque<Completion>,
     counts: Counts,
 }
@@ -108,6 +110,7 @@ impl<L: Link> Messenger<L> {
             turns: VecDeque::new(),
             broken: Vec::new(),
             leaving: Vec::new(),
+            refuses_unasked: false,
             completions: VecDeque::new(),
             counts: Counts::default(),
         };
@@ -129,7 +132,9 @@ impl<L: Link> Messenger<L> {
 
     /// The peer at an address. Nothing is sent to it before there is something to send.
     pub fn peer(&mut self, address: Address) -> PeerId {
-        self.state.peers.at_address(address)
+        let peer = self.state.peers.at_address(address);
+        self.state.peers.at(peer).is_named = true;
+        peer
     }
 
     /// Where a peer is; `None` if nobody has this number.
@@ -166,6 +171,12 @@ impl<L: Link> Messenger<L> {
     #[must_use]
     pub fn unexpected_bytes(&self) -> usize {
         self.state.held_bytes
+    }
+
+    /// Whether peers wait with what ends in a completion that no operation of this process was posted for: writes with data,
+    /// and messages for receives that take many. For a caller whose own reader leaves too many unread.
+    pub fn refuse_unasked(&mut self, refuses: bool) {
+        self.state.refuses_unasked = refuses;
     }
 
     /// Does all there is to do now. True if a completion waits.

@@ -44,6 +44,8 @@ impl PeerId {
 pub(crate) struct Peer {
     pub address: Address,
     pub channel: Option<ChannelId>,
+    /// This process has named it, and not only heard from it.
+    pub is_named: bool,
     /// The channel has come about.
     pub is_open: bool,
     /// It broke the protocol: nothing of it is believed until the channel has ended.
@@ -82,6 +84,7 @@ impl Peer {
         Self {
             address,
             channel: None,
+            is_named: false,
             is_open: false,
             is_broken: false,
             wants_announcements: false,
@@ -110,7 +113,8 @@ impl Peer {
     /// Its channel is no more, with which perhaps something was lost.
     pub fn disconnected(&mut self, lost: Option<Ending>) {
         let lost = self.lost.or(lost);
-        *self = Self { in_turn: self.in_turn, is_leaving: self.is_leaving, lost, ..Self::new(self.address) };
+        let Self { in_turn, is_leaving, is_named, .. } = *self;
+        *self = Self { in_turn, is_leaving, is_named, lost, ..Self::new(self.address) };
     }
 
     /// The peer has opened a channel, perhaps before the end of the one before is told of.

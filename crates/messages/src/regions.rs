@@ -53,10 +53,13 @@ pub enum Refusal {
     /// It was taken back meanwhile: what was under way is partly done.
     #[error("the peer has deregistered the memory meanwhile; some of it may have been accessed")]
     Deregistered,
+    /// The peer does not know who asks.
+    #[error("the peer opens its memory to those whom it has in its address vector, or who have the job's token")]
+    Stranger,
 }
 
 impl Refusal {
-    const ALL: [Self; 5] = [Self::Key, Self::Range, Self::Access, Self::Operation, Self::Deregistered];
+    const ALL: [Self; 6] = [Self::Key, Self::Range, Self::Access, Self::Operation, Self::Deregistered, Self::Stranger];
 
     /// Its number in a head, from 1.
     pub(crate) fn number(self) -> u8 {
@@ -173,6 +176,6 @@ mod tests {
         for refusal in Refusal::ALL {
             assert_eq!(Refusal::numbered(refusal.number()), Some(refusal));
         }
-        assert_eq!((Refusal::numbered(0), Refusal::numbered(6)), (None, None));
+        assert_eq!((Refusal::numbered(0), Refusal::numbered(7)), (None, None));
     }
 }

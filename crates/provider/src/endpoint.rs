@@ -37,6 +37,8 @@ pub(crate) struct Endpoint {
     pub receive_flags: u64,
     /// Receives heed the source that they name (`FI_DIRECTED_RECV`).
     pub is_directed: bool,
+    /// Peers may access memory that the address vector does not have.
+    memory_for_all: bool,
     /// Bytes of the longest message that is injected.
     pub inject_size: usize,
     /// By the peer's number in the address vector; [`NOBODY`] where nothing was sent to it yet.
@@ -53,6 +55,8 @@ pub(crate) struct Endpoint {
     pub claims: Vec<(usize, Claim)>,
     /// It is bound to counters, which have heard of so much.
     pub counted: Option<Counts>,
+    /// The queue of what is received has so many entries that peers wait.
+    is_flooded: bool,
     /// Somebody was told that the link does not work any more.
     is_broken: bool,
     /// The log was told last that the way to this peer ended.
@@ -99,6 +103,7 @@ impl Endpoint {
             transmit_flags: 0,
             receive_flags: 0,
             is_directed: false,
+            memory_for_all: true,
             inject_size: usize::MAX,
             peers: Vec::new(),
             sources: Vec::new(),
@@ -107,17 +112,18 @@ impl Endpoint {
             least: LEAST,
             claims: Vec::new(),
             counted: None,
+            is_flooded: false,
             is_broken: false,
             lost: None,
         }
     }
 
     /// Opens the way to the network.
-    pub fn enable(&mut self, interface: &Interface, parameters: &Parameters) -> Result<()> {
+    pub fn enable(&mut self, interface: &Interface, parameters: &Parameters, vectors: &Table<Vector>) -> Result<()> {
         if self.wire.is_some() {
             return Err(Errno::BAD_STATE);
         }
-        self.vector.ok_or(Errno::NO_VECTOR)?;
+        let vector = self.vector.ok_or(Errno::NO_VECTOR)?;
         if self.transmit.is_none() && self.receive.is_none() && self.counted.is_none() {
             return Err(Errno::NO_QUEUE);
         }
@@ -125,15 +131,33 @@ impl Endpoint {
             warning!(FI_LOG_EP_CTRL, "{}: {error}", interface.name);
             Errno::LINK_IS_DOWN
         })?;
-        let config = Config { inject_bytes: Config::INJECT_BYTES, ..Config::tuned(endpoint.tuning()) };
+        // Frames with the job's token come from the job.
+        self.memory_for_all = parameters.token.is_some();
+        let config = Config {
+            inject_bytes: Config::INJECT_BYTES,
+            memory_for_all: self.memory_for_all,
+            ..Config::tuned(endpoint.tuning())
+        };
         let wire = if self.is_unreliable {
             Wire::Unreliable(Box::new(Datagrams::new(endpoint, config)))
         } else {
             Wire::Reliable(Messenger::new(endpoint, config))
         };
-        info!(FI_LOG_EP_CTRL, "{} on {}", wire.address(), interface.name);
+        info!(FI_LOG_EP_CTRL, "{} on {}, token from {}", wire.address(), interface.name, parameters.token_source);
         self.wire = Some(wire);
+        if !self.memory_for_all {
+            for address in vectors[vector].addresses.iter().flatten() {
+                self.name(*address);
+            }
+        }
         Ok(())
+    }
+
+    /// The program knows of a peer: that may access memory, without a token, too.
+    pub fn name(&mut self, address: Address) {
+        if let (Some(Wire::Reliable(messenger)), false) = (&mut self.wire, self.memory_for_all) {
+            messenger.peer(address);
+        }
     }
 
     /// Sends what there is to send and takes leave of all peers, for `patience` at most.
@@ -184,6 +208,9 @@ impl Endpoint {
     /// When the interface no longer works.
     #[inline]
     pub fn progress(&mut self, queues: &mut Table<Queue>, vectors: &Table<Vector>) -> Result<bool> {
+        if self.is_flooded {
+            self.bound_unread(queues);
+        }
         let Some(wire) = &mut self.wire else { return Ok(false) };
         if let Err(error) = wire.progress() {
             if !std::mem::replace(&mut self.is_broken, true) {

@@ -16,6 +16,7 @@ mod domains;
 mod edge;
 mod endpoint;
 mod info;
+mod job;
 mod libfabric;
 mod link;
 mod lock;

@@ -9,6 +9,7 @@ use barewire_endpoint::{JobToken, Waiting};
 
 use crate::backoff::Competition;
 use crate::bindings::FI_PARAM_STRING;
+use crate::job;
 use crate::libfabric::Libfabric;
 
 const INTERFACE: &CStr = c"interface";
@@ -35,7 +36,7 @@ const ALL: [(&CStr, &str); 10] = [
     (
         TOKEN,
         "the job's token, 1 to 16 hexadecimal digits, the same for all its processes: frames without it are dropped \
-             (default: none; `barewire run` makes a random one)",
+             (default: from the launcher's own name for the job; `barewire run` draws one)",
     ),
     (WAIT, "how a call that waits does: spin, adaptive (spin, then sleep) or block (default: adaptive)"),
     (
@@ -94,6 +95,8 @@ pub(crate) struct Parameters {
     pub interface: Option<String>,
     pub mtu: Option<usize>,
     pub token: Option<JobToken>,
+    /// Who told the token, for people.
+    pub token_source: &'static str,
     pub waiting: Waiting,
     pub broker: Option<PathBuf>,
     pub competition: Competition,
@@ -144,7 +147,12 @@ pub(crate) fn define(libfabric: &Libfabric) {
 impl Parameters {
     /// As they are set now.
     pub fn load(libfabric: &Libfabric) -> Result<Self, BadParameter> {
-        Self::of(|name| libfabric.parameter(name))
+        let mut parameters = Self::of(|name| libfabric.parameter(name))?;
+        (parameters.token, parameters.token_source) = match parameters.token {
+            Some(token) => (Some(token), "FI_BAREWIRE_TOKEN"),
+            None => job::token().map_or((None, "nobody"), |(token, source)| (Some(token), source)),
+        };
+        Ok(parameters)
     }
 
     fn of(value_of: impl Fn(&CStr) -> Option<String>) -> Result<Self, BadParameter> {
@@ -158,6 +166,7 @@ impl Parameters {
             interface: read(INTERFACE),
             mtu: parse(MTU, read(MTU), "a number of bytes", |value| value.parse().ok())?,
             token: parse(TOKEN, read(TOKEN), "1 to 16 hexadecimal digits", token)?,
+            token_source: "",
             waiting: parse(WAIT, read(WAIT), "spin, adaptive or block", waiting)?.unwrap_or_default(),
             broker: read(BROKER).map(PathBuf::from),
             competition: parse(YIELD, read(YIELD), "0 or 1", competition)?.unwrap_or_default(),

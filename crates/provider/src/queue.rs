@@ -79,6 +79,10 @@ impl Queue {
         self.bell.ring_if_awaited();
     }
 
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()

@@ -74,6 +74,9 @@ impl State {
         };
         let envelope = Envelope { source: peer, label, length };
         let found = self.receive_for(&envelope);
+        if self.refuses_unasked && found.is_some_and(|(_, receive)| self.takes_many(receive)) {
+            return Ok(false);
+        }
         if let Some(found) = found
             && piece.is_last()
             && self.receive_at_once(found, envelope, body, confirm)
@@ -100,6 +103,9 @@ impl State {
     fn begin_other(&mut self, peer: PeerId, header: Header, piece: Piece<'_>, body: &[u8]) -> Result<bool, Violation> {
         let head = piece.bytes.len() - body.len();
         let length = u64::from(piece.total) - head as u64;
+        if self.refuses_unasked && matches!(header, Header::Write { data: Some(_), .. }) {
+            return Ok(false);
+        }
         let is_awaited = match header {
             Header::Data { receive, offset } => {
                 let matched = self.announced_to(receive, peer)?;

@@ -344,6 +344,10 @@ impl State {
         Some((options, room))
     }
 
+    pub(super) fn takes_many(&mut self, receive: Key) -> bool {
+        matches!(self.receives.get(receive), Some(Receive { stage: Stage::Many { .. }, .. }))
+    }
+
     /// A receive for one message of those that `many` takes.
     fn one_of_many(&mut self, many: Key, envelope: Envelope, announced: bool, confirm: Option<Key>) -> Option<Key> {
         let Receive { target, options, stage } = self.receives.get(many)?;

@@ -113,7 +113,7 @@ impl State {
             return Err(Violation::Operation);
         }
         self.begin_serving(peer)?;
-        let region = self.regions.find(at, length, Access { read: false, write: true });
+        let region = self.find(peer, at, length, Access { read: false, write: true });
         let writing = Writing { number, region, offset: at.offset, length, placed: 0, data };
         self.peers.at(peer).writing = Some(writing);
         Ok(())
@@ -164,7 +164,7 @@ impl State {
     /// A peer reads.
     pub(super) fn read_begins(&mut self, peer: PeerId, number: u64, at: Remote, length: u64) -> Result<(), Violation> {
         self.begin_serving(peer)?;
-        match self.regions.find(at, length, Access { read: true, write: false }) {
+        match self.find(peer, at, length, Access { read: true, write: false }) {
             Ok(region) => {
                 self.counts.read_by_peers += 1;
                 if length == 0 {
@@ -200,7 +200,7 @@ impl State {
         let access = Access { read: fetches, write: operation != AtomicOperation::Read };
         // What is returned goes in one frame, as what was sent did; only of a read that does not follow by itself.
         let is_known = of.has(operation) && length % of.bytes() as u64 == 0 && length <= self.atomic_max;
-        let found = if is_known { self.regions.find(at, length, access) } else { Err(Refusal::Operation) };
+        let found = if is_known { self.find(peer, at, length, access) } else { Err(Refusal::Operation) };
         let region = match found.and_then(|entry| self.regions.get(entry).ok_or(Refusal::Key)) {
             Ok(region) => region,
             Err(refusal) => {
@@ -224,6 +224,14 @@ impl State {
             None => self.done(peer, number, Ok(())),
         }
         Ok(())
+    }
+
+    /// The memory in which a peer may access `bytes` from `at` on.
+    fn find(&mut self, peer: PeerId, at: Remote, bytes: u64, access: Access) -> Result<Key, Refusal> {
+        if !self.config.memory_for_all && !self.peers.at(peer).is_named {
+            return Err(Refusal::Stranger);
+        }
+        self.regions.find(at, bytes, access)
     }
 
     /// One more access of a peer's is to be answered.

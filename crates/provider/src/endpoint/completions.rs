@@ -15,6 +15,9 @@ use crate::queue::{Entry, Queue};
 use crate::table::Table;
 use crate::vector::{FI_ADDR_NOTAVAIL, Vector};
 
+/// Entries of a queue from which on peers wait: 5 MB. A program that reads at all never has as many.
+const UNREAD_MAX: usize = 1 << 16;
+
 impl Entry {
     pub fn new(context: *mut c_void, flags: u64) -> Self {
         let (length, data, tag, error, lost) = (0, 0, 0, 0, 0);
@@ -47,6 +50,16 @@ impl Endpoint {
     fn tell_all(&mut self, queues: &mut Table<Queue>, vectors: &Table<Vector>) {
         while let Some(completion) = self.wire.as_mut().and_then(Wire::poll) {
             self.tell(completion, queues, vectors);
+        }
+        self.bound_unread(queues);
+    }
+
+    /// Lets peers wait with what the program has not asked for, as long as it leaves too much unread.
+    pub fn bound_unread(&mut self, queues: &Table<Queue>) {
+        let (Some(bound), Some(Wire::Reliable(messenger))) = (self.receive, &mut self.wire) else { return };
+        let is_flooded = queues[bound.queue].len() >= UNREAD_MAX;
+        if std::mem::replace(&mut self.is_flooded, is_flooded) != is_flooded {
+            messenger.refuse_unasked(is_flooded);
         }
     }
 

@@ -15,7 +15,7 @@ use crate::address;
 use crate::bindings::*;
 use crate::edge::{Errno, Result, guard, guard_status, unsupported};
 use crate::endpoint::{Bound, Endpoint};
-use crate::state::Shared;
+use crate::state::{Shared, State};
 pub(super) use atomic::{Family, valid};
 
 /// A `fid_ep`.
@@ -216,13 +216,13 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_voi
         // SAFETY: libfabric's promise.
         let ep = unsafe { of(fid.cast()) };
         let mut state = ep.shared.state.lock();
-        let state = &mut *state;
-        let endpoint = &mut state.endpoints[ep.number];
+        let State { endpoints, vectors, regions, .. } = &mut *state;
+        let endpoint = &mut endpoints[ep.number];
         let flags = argument.cast::<u64>();
         match command as u32 {
             FI_ENABLE => {
-                endpoint.enable(&ep.shared.interface, &ep.shared.parameters)?;
-                for region in state.regions.iter_mut().filter(|region| region.is_reachable()) {
+                endpoint.enable(&ep.shared.interface, &ep.shared.parameters, vectors)?;
+                for region in regions.iter_mut().filter(|region| region.is_reachable()) {
                     // SAFETY: the program's promise: a region's memory is valid until it is closed.
                     unsafe { endpoint.register(region) }?;
                 }

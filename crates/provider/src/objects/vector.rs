@@ -11,7 +11,7 @@ use crate::address::{self, BYTES};
 use crate::bindings::*;
 use crate::edge::{Errno, guard, guard_status, unsupported};
 use crate::log::warning;
-use crate::state::Shared;
+use crate::state::{Shared, State};
 use crate::vector::{FI_ADDR_NOTAVAIL, Vector};
 
 /// A `fid_av`.
@@ -134,7 +134,8 @@ unsafe extern "C" fn insert(
         }
         let mut inserted = 0;
         let mut state = vector.shared.state.lock();
-        let known = &mut state.vectors[vector.number].addresses;
+        let State { vectors, endpoints, .. } = &mut *state;
+        let known = &mut vectors[vector.number].addresses;
         for place in 0..count {
             let mut bytes = [0; BYTES];
             // SAFETY: libfabric's promise: `count` addresses of our length.
@@ -142,6 +143,9 @@ unsafe extern "C" fn insert(
             let (number, status) = match address::from_bytes(bytes) {
                 Ok(address) => {
                     known.push(Some(address));
+                    for endpoint in endpoints.iter_mut().filter(|endpoint| endpoint.uses(vector.number)) {
+                        endpoint.name(address);
+                    }
                     inserted += 1;
                     (known.len() as u64 - 1, 0)
                 }

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What a job outlives: an interface that is down for a while, a rank that is stopped; and whom its ranks hear."""
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from conftest import BAREWIRE, barewire, stand_up
+from mpi_libraries import library, needs, program
+
+from barewire.lab import Lab
+from barewire.mpi import Wishes
+from barewire.mpi.fabrics import TOKEN, Setting
+from barewire.mpi.prepare import prepare
+
+pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
+
+LIBRARIES = [
+    "openmpi",
+    "mpich-5",
+    pytest.param("openmpi-5", marks=pytest.mark.matrix),
+]
+
+
+@contextmanager
+def job_under_way(name: str, lab: Lab, *arguments: str) -> "Iterator[subprocess.Popen[str]]":
+    """Two ranks on two hosts that exchange messages; each is checked."""
+    command = [BAREWIRE, "run", "-n", "2", "--lab", lab.id, "--", program(name, "goes_on"), *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        timer = threading.Timer(100, process.terminate)
+        timer.start()
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert "under way" in line, line + (process.stderr.read() if process.stderr and not line else "")
+            yield process
+        finally:
+            timer.cancel()
+
+
+def ended_right(process: "subprocess.Popen[str]") -> None:
+    assert process.stdout is not None and process.stderr is not None
+    output, error = process.stdout.read(), process.stderr.read()
+    assert process.wait() == 0 and '"right": true' in output, output[-1000:] + error[-2000:]
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_job_goes_on_when_an_interface_was_down(name: str) -> None:
+    """For a second at one host, then for a second at the other; the launcher's connections outlive it as TCP's do."""
+    needs("barewire")
+    with stand_up("pair") as lab, job_under_way(name, lab, "5") as process:
+        for host in ("h2", "h1"):
+            lab.set_link(host, up=False)
+            time.sleep(1)
+            lab.set_link(host, up=True)
+            time.sleep(0.3)
+        ended_right(process)
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_rank_that_is_stopped_for_less_than_the_patience_is_not_given_up(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With messages under way: their repetitions, which begin microseconds apart, do not use up the patience."""
+    needs("barewire")
+    monkeypatch.setenv("FI_BAREWIRE_PATIENCE", "8")
+    with stand_up("pair") as lab, job_under_way(name, lab, "7", "5") as process:
+        ended_right(process)
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_job_of_a_plain_launcher_has_a_token_of_its_own(name: str) -> None:
+    """Nobody gave it one: its ranks make the same of what their launcher tells them, on both hosts."""
+    needs("barewire")
+    with Lab.up("pair") as lab:
+        made = prepare(library(name), Wishes(), [("h1", 1), ("h2", 1)], [program(name, "goes_on"), "1"], lab)
+        kept = tuple(setting for setting in made.settings if setting.name != TOKEN)
+        assert len(kept) == len(made.settings) - 1
+        job = replace(made, settings=(*kept, Setting("FI_LOG_LEVEL", "info", "test")))
+        environment = {key: value for key, value in os.environ.items() if key != TOKEN}
+        environment |= job.environment() | lab.remote_shell()[1]
+        command = lab.command("h1", job.command(environment))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    assert done.returncode == 0 and '"right": true' in done.stdout, done.stdout[-1000:] + done.stderr[-2000:]
+    told = [line.split("token from ")[1] for line in done.stderr.splitlines() if "token from " in line]
+    source = {"openmpi": "Open MPI's transport key", "openmpi-5": "PMIx's namespace", "mpich-5": "Hydra's control port"}
+    assert len(told) >= 2 and set(told) == {source[name]}, told
+
+
+def test_two_jobs_with_different_tokens_do_not_hear_each_other() -> None:
+    """The same program, at the same time, on the same interfaces: each is right, and neither is disturbed."""
+    needs("barewire")
+    with stand_up("pair") as lab:
+        command = [BAREWIRE, "run", "-n", "2", "--lab", lab.id, "--", program("openmpi", "goes_on"), "2"]
+        other = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        done = barewire(*command[1:])
+        output, error = other.communicate(timeout=60)
+    assert done.returncode == 0 and other.returncode == 0, done.stderr[-1000:] + error[-1000:]
+    assert '"right": true' in done.stdout and '"right": true' in output
