@@ -87,7 +87,7 @@ static void accesses_that_are_not_allowed(char **arguments) {
 
 // Without a token for the job, memory is open to those whom the program has in its address vector, and to nobody else;
 // with one to all who have it.
-static void memory_is_closed_to_strangers(char **arguments) {
+static void memory_is_closed_to_unknown_peers(char **arguments) {
   (void)arguments;
   for (int has_token = 0; has_token <= 1; has_token++) {
     if (has_token) {
@@ -156,7 +156,7 @@ static void memory_that_goes_while_it_is_written(char **arguments) {
 
 const struct test memory_cases[] = {
     {"accesses_that_are_not_allowed", accesses_that_are_not_allowed},
-    {"memory_is_closed_to_strangers", memory_is_closed_to_strangers},
+    {"memory_is_closed_to_unknown_peers", memory_is_closed_to_unknown_peers},
     {"memory_that_goes_while_it_is_written", memory_that_goes_while_it_is_written},
     {NULL, NULL},
 };

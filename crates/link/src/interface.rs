@@ -140,16 +140,16 @@ pub(crate) fn owned(descriptor: i32) -> io::Result<OwnedFd> {
 impl Interface {
     /// The error of a link on this interface: one that is down may come up again, one that is gone does not.
     pub(crate) fn down_or_gone(&self, error: LinkError) -> LinkError {
-        let mut name = [0; libc::IF_NAMESIZE];
         match error {
-            // SAFETY: `name` has room for any interface's.
-            LinkError::InterfaceDown(own)
-                if unsafe { libc::if_indextoname(self.index.cast_unsigned(), name.as_mut_ptr()) }.is_null() =>
-            {
-                LinkError::InterfaceGone(own)
-            }
+            LinkError::InterfaceDown(own) if !self.exists() => LinkError::InterfaceGone(own),
             error => error,
         }
+    }
+
+    fn exists(&self) -> bool {
+        let mut name = [0; libc::IF_NAMESIZE];
+        // SAFETY: `name` has room for any interface's.
+        !unsafe { libc::if_indextoname(self.index.cast_unsigned(), name.as_mut_ptr()) }.is_null()
     }
 }
 

@@ -55,11 +55,12 @@ pub enum Refusal {
     Deregistered,
     /// The peer does not know who asks.
     #[error("the peer opens its memory to those whom it has in its address vector, or who have the job's token")]
-    Stranger,
+    UnknownPeer,
 }
 
 impl Refusal {
-    const ALL: [Self; 6] = [Self::Key, Self::Range, Self::Access, Self::Operation, Self::Deregistered, Self::Stranger];
+    const ALL: [Self; 6] =
+        [Self::Key, Self::Range, Self::Access, Self::Operation, Self::Deregistered, Self::UnknownPeer];
 
     /// Its number in a head, from 1.
     pub(crate) fn number(self) -> u8 {

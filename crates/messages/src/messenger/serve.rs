@@ -229,7 +229,7 @@ impl State {
     /// The memory in which a peer may access `bytes` from `at` on.
     fn find(&mut self, peer: PeerId, at: Remote, bytes: u64, access: Access) -> Result<Key, Refusal> {
         if !self.config.memory_for_all && !self.peers.at(peer).is_named {
-            return Err(Refusal::Stranger);
+            return Err(Refusal::UnknownPeer);
         }
         self.regions.find(at, bytes, access)
     }

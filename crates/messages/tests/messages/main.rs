@@ -11,4 +11,4 @@ mod messages;
 mod order;
 mod reconnecting;
 mod short;
-mod strangers;
+mod unknown_peers;

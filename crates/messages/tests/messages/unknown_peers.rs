@@ -34,7 +34,7 @@ fn memory_is_closed_to_peers_that_nobody_has_named() {
                 } else {
                     let refused = matches!(
                         outcome,
-                        Outcome::Failed { failure: Failure::Refused { refusal: Refusal::Stranger, .. }, .. }
+                        Outcome::Failed { failure: Failure::Refused { refusal: Refusal::UnknownPeer, .. }, .. }
                     );
                     assert!(refused && open == [0; 100], "{carrier}: {outcome:?}");
                 }
