@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use crate::bounds::{REFUSALS_LOGGED, REFUSED_USERS};
+use crate::bounds::REFUSALS_LOGGED;
 
 const WINDOW: Duration = Duration::from_secs(1);
 
@@ -17,8 +17,9 @@ const WINDOW: Duration = Duration::from_secs(1);
 pub struct Audit {
     path: Option<PathBuf>,
     file: Option<File>,
-    /// Refusals of each user in this window; whoever is refused in a loop shall not fill the disk.
-    refusals: BTreeMap<u32, u32>,
+    /// Refusals of each user in this window, `None` for all whom the policy does not name; whoever is refused in a loop
+    /// shall not fill the disk.
+    refusals: BTreeMap<Option<u32>, u32>,
     began: Instant,
 }
 
@@ -62,11 +63,10 @@ impl Audit {
         let _ = self.write(event, fields);
     }
 
-    /// A refusal's line, unless the user had many in this second: those are counted.
-    pub fn refuse(&mut self, user: u32, fields: Value) {
-        let user =
-            if self.refusals.len() < REFUSED_USERS || self.refusals.contains_key(&user) { user } else { u32::MAX };
-        let count = self.refusals.entry(user).or_default();
+    /// A refusal's line, unless there were many in this second of the user, or of all others if the policy does not name
+    /// it: those are counted.
+    pub fn refuse(&mut self, named: Option<u32>, fields: Value) {
+        let count = self.refusals.entry(named).or_default();
         *count = count.saturating_add(1);
         if *count <= REFUSALS_LOGGED {
             self.note("refusal", fields);
@@ -97,16 +97,19 @@ mod tests {
     fn a_user_who_is_refused_in_a_loop_fills_no_disk_and_is_counted() {
         let path = std::env::temp_dir().join(format!("barewire-audit-{}", std::process::id()));
         let mut audit = Audit::open(Some(path.clone())).unwrap();
-        for _ in 0..1000 {
-            audit.refuse(7, json!({ "user": 7 }));
+        for user in 0..1000 {
+            audit.refuse(Some(7), json!({ "user": 7 }));
+            audit.refuse(None, json!({ "user": 100_000 + user }));
         }
-        audit.refuse(8, json!({ "user": 8 }));
+        audit.refuse(Some(8), json!({ "user": 8 }));
         let over = Instant::now() + WINDOW * 2;
         assert!(audit.tick(Instant::now()).is_some() && audit.tick(over).is_none());
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(lines.len(), REFUSALS_LOGGED as usize + 2);
-        assert_eq!(lines.last().unwrap()["count"], 1000 - REFUSALS_LOGGED);
+        assert_eq!(lines.len(), 2 * (REFUSALS_LOGGED as usize + 1) + 1);
+        for (line, user) in lines.iter().rev().zip([json!(7), Value::Null]) {
+            assert_eq!((&line["user"], &line["count"]), (&user, &json!(1000 - REFUSALS_LOGGED)));
+        }
     }
 }

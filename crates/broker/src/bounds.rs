@@ -9,6 +9,10 @@ pub const CONNECTIONS: usize = 1024;
 pub const CONNECTIONS_OF_USER: usize = 256;
 /// Of all users together whom the policy does not name: enough to tell each of them no.
 pub const CONNECTIONS_OF_STRANGERS: usize = 64;
+/// Connections accepted in one turn of the loop: a flood fills the listener's queue as fast as it is emptied, and signals
+/// and requests wait meanwhile. So many take some milliseconds, less than a grant; 64 would empty a queue of 4096 too
+/// slowly where each turn has a grant as well (tests/test_broker_flood.py).
+pub const ACCEPTED_AT_ONCE: usize = 1024;
 /// Descriptors of a connection: itself, its process, its socket, and the spare that comes in its place.
 pub const DESCRIPTORS_OF_CONNECTION: usize = 4;
 /// Descriptors for all else: standard streams, listener, signals, audit log, files in the making.
@@ -24,9 +28,8 @@ pub const BEQUEATHED_AT_ONCE: usize = 250;
 pub const LOOK: Duration = Duration::from_millis(250);
 /// Pause after a failed accept (no descriptors left), so that it does not become a loop.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Refusals of one user per second that the audit log gets line by line; the others are counted.
+/// Refusals per second that the audit log gets line by line, of each user whom the policy names, and of all others
+/// together, since one person can have thousands of user numbers (subuid(5)). The rest are counted.
 pub const REFUSALS_LOGGED: u32 = 20;
-/// Users whose refusals are counted apart; beyond, they share one count. Bounds memory.
-pub const REFUSED_USERS: usize = 1024;
 
 const _: () = assert!(CONNECTIONS_OF_USER + CONNECTIONS_OF_STRANGERS < CONNECTIONS);

@@ -3,12 +3,13 @@
 
 use std::fs;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use barewire_broker::{MESSAGE_BYTES_MAX, Reply};
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, Backlog, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, accept4, bind, getsockopt, listen,
     recv, sendmsg, socket, sockopt,
@@ -22,6 +23,14 @@ pub struct Peer {
     pub process: i32,
     /// Readable once the process has ended; none if it has already, or is not seen.
     pub pidfd: Option<OwnedFd>,
+}
+
+/// Who waited at the listener.
+pub enum Accepted {
+    Peer(Peer),
+    /// It has hung up meanwhile.
+    Gone,
+    Nobody,
 }
 
 /// What came.
@@ -56,20 +65,29 @@ pub fn listen_at(path: &Path) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// What the system says, such as that there are no descriptors left.
-pub fn accept(listener: &OwnedFd) -> Result<Option<Peer>, Errno> {
+pub fn accept(listener: &OwnedFd) -> Result<Accepted, Errno> {
     let descriptor = match accept4(listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK) {
-        Err(Errno::EAGAIN | Errno::ECONNABORTED | Errno::EINTR) => return Ok(None),
+        Err(Errno::EAGAIN | Errno::ECONNABORTED | Errno::EINTR) => return Ok(Accepted::Nobody),
         accepted => accepted?,
     };
     // SAFETY: the kernel has just made this descriptor for us and nobody else knows it.
     let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    if has_hung_up(&socket) {
+        return Ok(Accepted::Gone);
+    }
     let credentials = getsockopt(&socket, sockopt::PeerCredentials)?;
     // Before Linux 6.5 by number: should the process have ended meanwhile, the connection tells.
     let pidfd = match getsockopt(&socket, sockopt::PeerPidfd) {
         Err(Errno::ENOPROTOOPT) => open_process(credentials.pid()),
         pidfd => pidfd.ok(),
     };
-    Ok(Some(Peer { socket, user: credentials.uid(), process: credentials.pid(), pidfd }))
+    Ok(Accepted::Peer(Peer { socket, user: credentials.uid(), process: credentials.pid(), pidfd }))
+}
+
+/// Whether the other end is closed, so that no reply can reach it; what it said before may be unread.
+pub fn has_hung_up(socket: &OwnedFd) -> bool {
+    let mut request = [PollFd::new(socket.as_fd(), PollFlags::empty())];
+    poll(&mut request, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
 
 fn open_process(process: i32) -> Option<OwnedFd> {

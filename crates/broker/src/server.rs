@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The broker's loop: one thread, one poll, nothing that waits for a client.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -16,14 +16,14 @@ use serde_json::{Value, json};
 
 use crate::audit::Audit;
 use crate::bounds::{
-    ACCEPT_PAUSE, BEQUEATHED_AT_ONCE, CONNECTIONS_OF_STRANGERS, CONNECTIONS_OF_USER, ENDING_PATIENCE, LOOK,
-    REQUEST_PATIENCE,
+    ACCEPT_PAUSE, ACCEPTED_AT_ONCE, BEQUEATHED_AT_ONCE, CONNECTIONS, CONNECTIONS_OF_STRANGERS, CONNECTIONS_OF_USER,
+    ENDING_PATIENCE, LOOK, REQUEST_PATIENCE,
 };
 use crate::egress::mark_of;
 use crate::groups::Groups;
 use crate::ledger::{Entry, Key, Ledger};
 use crate::notebook::{Notebook, open_packet_sockets};
-use crate::peer::{Peer, Received, accept, receive, reply};
+use crate::peer::{Accepted, Peer, Received, accept, has_hung_up, receive, reply};
 use crate::policy::Policy;
 use crate::signals::{Signal, Signals};
 
@@ -110,22 +110,22 @@ impl Server {
                     Signal::Reload => self.reload(),
                 }
             }
-            for id in ready.connections {
-                self.serve(id, &mut connections);
-            }
+            self.serve_each_user_once(&ready.connections, &mut connections);
             let now = Instant::now();
             self.finish_endings(|ending| ending.until <= now || is_readable(&ending.pidfd));
             let late: Vec<u64> = connections
                 .iter()
                 .filter(|(_, one)| matches!(one.state, State::Waiting(until) if until <= now))
                 .map(|(id, _)| *id)
+                // What was asked and not served yet is not late.
+                .filter(|id| !ready.connections.contains(id))
                 .collect();
             for id in late {
                 let text = format!("nothing was asked within {} s", REQUEST_PATIENCE.as_secs());
                 self.refuse(id, &mut connections, &Refusal { status: Status::Malformed, text }, Value::Null);
             }
             if ready.listener {
-                accept_after = self.accept_all(&mut connections, &mut next_id, now);
+                accept_after = self.accept_some(&mut connections, &mut next_id, now);
             }
             if self.ledger.has_orphans() && look_at <= now {
                 self.sweep(1);
@@ -167,37 +167,56 @@ impl Server {
         Ok(Ready { listener: is_ready(&requests[1]), connections })
     }
 
-    /// Takes all who wait at the door; the time before which not to open it again.
-    fn accept_all(&mut self, connections: &mut BTreeMap<u64, Connection>, next_id: &mut u64, now: Instant) -> Instant {
-        loop {
+    /// Takes some of those who wait at the door; the time before which not to open it again.
+    fn accept_some(&mut self, connections: &mut BTreeMap<u64, Connection>, next_id: &mut u64, now: Instant) -> Instant {
+        let named = |policy: &Policy, user| policy.names(user).then_some(user);
+        // All whom the policy does not name share one count.
+        let mut counts: BTreeMap<Option<u32>, usize> = BTreeMap::new();
+        for connection in connections.values() {
+            *counts.entry(named(&self.policy, connection.peer.user)).or_default() += 1;
+        }
+        for _ in 0..ACCEPTED_AT_ONCE {
             let peer = match accept(&self.listener) {
-                Ok(Some(peer)) => peer,
-                Ok(None) => return now,
+                Ok(Accepted::Peer(peer)) => peer,
+                Ok(Accepted::Gone) => continue,
+                Ok(Accepted::Nobody) => break,
                 Err(error) => {
                     self.audit.note("accept failed", json!({ "reason": error.to_string() }));
                     return now + ACCEPT_PAUSE;
                 }
             };
-            let is_named = self.policy.names(peer.user);
-            let (same, most) = if is_named {
-                let same = connections.values().filter(|one| one.peer.user == peer.user).count();
-                (same, CONNECTIONS_OF_USER)
-            } else {
-                let strangers = connections.values().filter(|one| !self.policy.names(one.peer.user)).count();
-                (strangers, CONNECTIONS_OF_STRANGERS)
-            };
-            if same >= most || connections.len() >= self.connections_max {
+            let user = named(&self.policy, peer.user);
+            let share = if user.is_some() { CONNECTIONS_OF_USER } else { CONNECTIONS_OF_STRANGERS };
+            let same = counts.entry(user).or_default();
+            // A broker that may have fewer connections has smaller shares, or one user's would be all.
+            if *same >= share * self.connections_max / CONNECTIONS || connections.len() >= self.connections_max {
                 let text = format!("too many connections ({same} of this user); try again later");
                 // Told if possible; in any case it ends here.
                 let refused = Reply::Refused { status: Status::TooMany, text: text.clone() };
                 let _ = reply(&peer.socket, &refused, &[]);
                 let fields =
                     json!({ "user": peer.user, "process": peer.process, "status": "too many", "reason": text });
-                self.audit.refuse(peer.user, fields);
+                self.audit.refuse(user, fields);
                 continue;
             }
+            *same += 1;
             connections.insert(*next_id, Connection { peer, state: State::Waiting(now + REQUEST_PATIENCE) });
             *next_id += 1;
+        }
+        now
+    }
+
+    /// Serves one of those connections of each user: a grant takes tens of milliseconds, in which other users and signals
+    /// wait. Who has hung up before it was served has no use for a grant.
+    fn serve_each_user_once(&mut self, ready: &[u64], connections: &mut BTreeMap<u64, Connection>) {
+        let mut served = BTreeSet::new();
+        for id in ready {
+            let Some(connection) = connections.get(id) else { continue };
+            if matches!(connection.state, State::Waiting(_)) && has_hung_up(&connection.peer.socket) {
+                connections.remove(id);
+            } else if served.insert(connection.peer.user) {
+                self.serve(*id, connections);
+            }
         }
     }
 
@@ -309,7 +328,7 @@ impl Server {
             &mut fields,
             json!({ "user": peer.user, "process": peer.process, "status": status.name(), "reason": refusal.text }),
         );
-        self.audit.refuse(peer.user, fields);
+        self.audit.refuse(self.policy.names(peer.user).then_some(peer.user), fields);
         // The peer may have gone; then there is nobody to tell.
         let _ = reply(&peer.socket, &Reply::Refused { status, text: refusal.text.clone() }, &[]);
     }
