@@ -142,6 +142,28 @@ def test_fi_info_shows_each_parameter_with_its_help() -> None:
     assert all(len(text) > 30 and "default" in text for text in shown.values()), shown
 
 
+@pytest.mark.parametrize(
+    ("links", "settings", "said"),
+    [
+        (LOOPBACK, {"FI_BAREWIRE_INTERFACE": "nope0"}, ["barewire: there is no interface 'nope0' here"]),
+        (LOOPBACK, {"FI_BAREWIRE_WAIT": "spni"}, ["barewire: FI_BAREWIRE_WAIT=spni: say spin, adaptive or block"]),
+        ("true", {}, ["barewire: no Ethernet interface of this host is up"]),
+        (LOOPBACK, {"FI_BAREWIRE_WAIT": "spni", "MPI_LOCALRANKID": "0"}, ["barewire: FI_BAREWIRE_WAIT=spni"]),
+        (LOOPBACK, {"FI_BAREWIRE_WAIT": "spni", "MPI_LOCALRANKID": "1"}, []),
+        (LOOPBACK, {"FI_BAREWIRE_WAIT": "spni", "FI_PROVIDER": ""}, []),
+        (LOOPBACK, {}, []),
+    ],
+    ids=["interface", "parameter", "down", "first rank", "other rank", "not asked for", "well"],
+)
+def test_why_there_is_nothing_to_offer_is_said_once_to_who_asked(
+    program: str, links: str, settings: dict[str, str], said: list[str]
+) -> None:
+    """On standard error, with libfabric's log off; by the first rank of a host."""
+    done = in_a_namespace(links, [program, CASES[0]], **({"FI_LOG_LEVEL": ""} | settings))
+    lines = [line for line in done.stderr.splitlines() if line.startswith("barewire: ")]
+    assert len(lines) == len(said) and all(map(str.startswith, lines, said)), done.stderr
+
+
 def test_libfabric_is_closed_and_loaded_again(tmp_path: Path) -> None:
     """With automatic progress, and a fork after each time. Both libraries stay: the provider keeps its libfabric."""
     done = in_a_namespace(LOOPBACK, [built(tmp_path, [SOURCES / LOADS], "-ldl")])

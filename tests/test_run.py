@@ -3,18 +3,27 @@
 
 import json
 import os
+import shlex
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from conftest import BAREWIRE, barewire, eventually, processes_with
 from mpi_libraries import FIXES, WITH_LIBFABRIC, launched, library, needs, program
 
+from barewire.mpi.prepare import BUILT_PROVIDER
+from barewire.mpi.rights import BROKER_SOCKET
+
 pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
 
 IN_PAIR = ("--lab", "pair", "--fabric", "tcp")
+NOBODY = 65534
 
 
 @pytest.mark.parametrize("name", FIXES)
@@ -121,6 +130,109 @@ def test_a_terminated_run_leaves_nothing() -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 130
     assert eventually(lambda: processes_with(marker) == [])
+
+
+@dataclass(frozen=True)
+class Ordinary:
+    """A user without any right, and a folder that all users can read."""
+
+    folder: Path
+
+    def run(self, *command: str) -> "subprocess.CompletedProcess[str]":
+        """What the user runs; without a broker."""
+        own = {name: str(self.folder / "own") for name in ("HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "TMPDIR")}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("FI_", "XDG_"))}
+        return subprocess.run(
+            [*_as_nobody(), *command],
+            cwd=self.folder,
+            env=inherited | own,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=False,
+        )
+
+    def program(self, name: str) -> str:
+        """A ping-pong of a library's, where the user can read it."""
+        return shutil.copy(program(name, "pingpong"), self.folder)
+
+
+def _as_nobody() -> list[str]:
+    number = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=-all"]
+    return ["setpriv", *number]
+
+
+@pytest.fixture
+def ordinary() -> Iterator[Ordinary]:
+    needs("barewire")
+    if os.geteuid() != 0:
+        pytest.skip("a user of another number needs root: run as root")
+    if shutil.which("setpriv") is None:
+        pytest.skip("setpriv(1) is missing: apt install util-linux")
+    if Path(BROKER_SOCKET).exists():
+        pytest.skip(f"this host has a broker at {BROKER_SOCKET}, which these tests must do without")
+    readable = ["test", "-x", BAREWIRE, "-a", "-r", str(BUILT_PROVIDER / "libbarewire-fi.so")]
+    if subprocess.run([*_as_nobody(), *readable], cwd="/", check=False).returncode != 0:
+        pytest.skip("nobody cannot read this checkout: clone it below a directory that all users may enter")
+    folder = Path(tempfile.mkdtemp(prefix="barewire-ordinary-"))
+    try:
+        folder.chmod(0o755)
+        (folder / "own").mkdir()
+        shutil.chown(folder / "own", NOBODY, NOBODY)
+        yield Ordinary(folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("options", [(), ("--explain",)], ids=["run", "explain"])
+@pytest.mark.parametrize("name", ["openmpi", "openmpi-5", "mpich-5"])
+def test_who_may_not_send_frames_is_told_before_the_launcher_starts(
+    ordinary: Ordinary, name: str, options: tuple[str, ...]
+) -> None:
+    built = ordinary.program(name)
+    done = ordinary.run(BAREWIRE, "run", "-n", "2", "--library", name, *options, "--", built, "10", "8")
+    assert done.returncode == 3, done.stderr
+    for word in ("CAP_NET_RAW", f"no barewire-broker answers at {BROKER_SOCKET}", "--fabric tcp"):
+        assert word in done.stderr, done.stderr
+    assert len(done.stderr.splitlines()) == 1 and not done.stdout, "nothing else is said"
+
+
+@pytest.mark.parametrize("name", ["openmpi", "openmpi-5", "mpich-5"])
+def test_without_barewire_run_the_provider_says_it_once_for_all_ranks_of_the_host(
+    ordinary: Ordinary, name: str
+) -> None:
+    built = ordinary.program(name)
+    line = ordinary.run(BAREWIRE, "run", "-n", "2", "--library", name, "--dry-run", "--", built, "10", "8")
+    assert line.returncode == 0, line.stderr
+    done = ordinary.run("sh", "-c", line.stdout)
+    said = [text for text in done.stderr.splitlines() if "no right to raw Ethernet frames" in text]
+    assert done.returncode != 0 and len(said) == 1, done.stderr
+    assert "CAP_NET_RAW" in said[0] and "barewire-broker" in said[0], said
+
+
+@pytest.mark.parametrize("given", ["itself", "to a shell"])
+def test_a_program_that_has_the_right_by_its_file_is_run(ordinary: Ordinary, given: str) -> None:
+    """Though its user has none."""
+    built = ordinary.program("openmpi")
+    if os.statvfs(built).f_flag & os.ST_NOSUID:
+        pytest.skip(f"{built} is on a file system whose files give no rights (nosuid): set TMPDIR")
+    if shutil.which("setcap") is None:
+        pytest.skip("setcap(8) is missing: apt install libcap2-bin")
+    subprocess.run(["setcap", "cap_net_raw+ep", built], check=True)
+    command = [built, "10", "8"]
+    words = command if given == "itself" else ["sh", "-c", shlex.join(command)]
+    done = ordinary.run(BAREWIRE, "run", "-n", "2", "--library", "openmpi", "--", *words)
+    assert done.returncode == 0 and '"bytes": 8' in done.stdout, done.stderr
+
+
+def test_an_ordinary_users_lab_and_tcp_need_no_right(ordinary: Ordinary) -> None:
+    built = ordinary.program("openmpi")
+    for where in (("--lab", "pair"), ("--fabric", "tcp")):
+        done = ordinary.run(BAREWIRE, "run", "-n", "2", *where, "--", built, "10", "8")
+        if "--lab" in where and done.returncode == 3:
+            pytest.skip(f"no lab for ordinary users on this machine: {done.stderr}")
+        assert done.returncode == 0 and '"bytes": 8' in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize(

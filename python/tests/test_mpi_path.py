@@ -2,6 +2,7 @@
 """Ranks go to hosts as asked, every library is told its path in its own words, and a path that is not so is noticed."""
 
 import json
+import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from barewire.errors import MachineCannot, WrongUse
-from barewire.mpi import Family, Job, Library, Place, Wishes, parse_hostfile, parse_hosts, spread
+from barewire.mpi import Family, Job, Library, Place, Wishes, parse_hostfile, parse_hosts, rights, spread
 from barewire.mpi.explain import Evidence, Report, read_evidence, read_report, rows
 from barewire.mpi.fabrics import (
     Setting,
@@ -239,6 +240,59 @@ def test_what_libraries_say_of_their_path_is_read() -> None:
     assert read_report(five) == Report(frozenset({"mtl ofi"}), frozenset({"barewire"}))
     assert read_report("Using tcp btl for send to x\nUsing self btl for send to y").layers == {"btl tcp"}
     assert read_report("[0] MPI startup(): libfabric provider: tcp").providers == {"tcp"}
+
+
+def test_what_the_provider_complains_of_is_why_ranks_do_not_answer() -> None:
+    said = "[0] barewire: no right to raw Ethernet frames on eth0: give …\nmtl:ofi:provider: barewire\n"
+    table = rows(job(), Wishes(), "", read_evidence(said + said))
+    ranks = next(row for row in table if row.what == "ranks")
+    assert ranks.wrong == "2 of 2 did not answer: no right to raw Ethernet frames on eth0: give …"
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        {"in_lab": True},
+        {"in_slurm": True},
+        {"shares": (("no-such-host", 2),)},
+        {"settings": (Setting("FI_PROVIDER", "tcp", ""),)},
+    ],
+    ids=str,
+)
+def test_rights_are_asked_for_where_they_are_known(elsewhere: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rights, "why_no_frames", lambda _environment: "no right")
+    here = replace(job(), shares=((LOCAL_HOST, 2),), settings=(Setting("FI_PROVIDER", "barewire", ""),))
+    with pytest.raises(MachineCannot, match="no right: give the program CAP_NET_RAW"):
+        rights.check_rights(here)
+    rights.check_rights(replace(here, **elsewhere))
+
+
+def test_a_program_that_may_bring_rights_is_let_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rights, "why_no_frames", lambda _environment: "no right")
+    here = replace(job(), shares=((LOCAL_HOST, 2),), settings=(Setting("FI_PROVIDER", "barewire", ""),))
+    script, others = tmp_path / "script", tmp_path / "others"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    others.write_bytes(b"\x7fELF")
+    others.chmod(0o4755)
+    for words in ([str(script)], ["taskset", "1", str(others), "x"], ["sh", "-c", f"{others} x"]):
+        rights.check_rights(replace(here, program=tuple(words)))
+    others.chmod(0o755)
+    with pytest.raises(MachineCannot):
+        rights.check_rights(replace(here, program=(str(others), "x")))
+
+
+def test_a_broker_is_there_if_it_listens(tmp_path: Path) -> None:
+    path = str(tmp_path / "broker.sock")
+    assert "No such file" in str(rights.why_no_frames({rights.BROKER: path}))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        listener.listen(0)
+        # The second one finds its queue full.
+        assert [rights.why_no_frames({rights.BROKER: path}) for _ in range(3)] == [None] * 3
+    # What one that has ended leaves behind.
+    said = str(rights.why_no_frames({rights.BROKER: path}))
+    assert said == f"FI_BAREWIRE_BROKER: no barewire-broker answers at {path} (Connection refused)"
 
 
 def test_the_token_is_in_no_command_line() -> None:

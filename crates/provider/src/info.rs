@@ -13,7 +13,7 @@ use crate::edge::{Errno, guard_status};
 use crate::libfabric::{Libfabric, libfabric};
 use crate::log::{info, warning};
 use crate::parameters::{Parameters, Progress};
-use crate::{PROVIDER_VERSION, device};
+use crate::{PROVIDER_VERSION, dead_end, device};
 
 /// What an endpoint can do: the choices that cost something.
 const PRIMARY: u64 = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
@@ -126,17 +126,13 @@ pub(crate) unsafe extern "C" fn getinfo(
             info!(FI_LOG_FABRIC, "hosts have no names here: exchange addresses out of band (fabtests: -b)");
             return Err(Errno::NO_DATA);
         }
-        let parameters = Parameters::load(libfabric).map_err(|error| {
-            warning!(FI_LOG_FABRIC, "{error}");
-            Errno::NO_DATA
-        })?;
-        let interfaces = device::interfaces(&parameters).map_err(|error| {
-            warning!(FI_LOG_FABRIC, "{error}");
-            Errno::NO_DATA
-        })?;
+        let parameters = Parameters::load(libfabric).map_err(|error| nothing(&error.to_string()))?;
+        let interfaces = device::interfaces(&parameters).map_err(|error| nothing(&error.to_string()))?;
+        if interfaces.is_empty() {
+            return Err(nothing("no Ethernet interface of this host is up, nor lo: ip link set NAME up"));
+        }
         if !device::is_permitted(&parameters) {
-            warning!(FI_LOG_FABRIC, "raw frames need CAP_NET_RAW, or barewire-broker running (docs/provider.md)");
-            return Err(Errno::NO_DATA);
+            return Err(nothing(&not_permitted(&interfaces)));
         }
         let mut list: *mut fi_info = ptr::null_mut();
         let kinds = wanted_kinds(hints, flags);
@@ -164,6 +160,21 @@ pub(crate) unsafe extern "C" fn getinfo(
         unsafe { *found = list };
         Ok(())
     })
+}
+
+/// Whatever the hints are there is nothing to offer, for a reason that somebody can do something about.
+fn nothing(reason: &str) -> Errno {
+    warning!(FI_LOG_FABRIC, "{reason}");
+    dead_end::tell(reason);
+    Errno::NO_DATA
+}
+
+fn not_permitted(interfaces: &[Interface]) -> String {
+    let on = if let [only] = interfaces { format!(" on {}", only.name) } else { String::new() };
+    format!(
+        "no right to raw Ethernet frames{on}: give the program CAP_NET_RAW, or start barewire-broker on this host \
+         (docs/provider.md); `barewire doctor` checks"
+    )
 }
 
 /// Set where a provider of libfabric's own asks, which would be layered over ours: no part of its interface, but the same

@@ -11,6 +11,7 @@ mod attention;
 mod backoff;
 mod bell;
 mod counter;
+mod dead_end;
 mod device;
 mod domains;
 mod edge;

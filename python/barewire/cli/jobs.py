@@ -21,6 +21,7 @@ from barewire.mpi.job import Job
 from barewire.mpi.libraries import Library, find_library, library_of_program
 from barewire.mpi.placement import Place, spread
 from barewire.mpi.prepare import prepare
+from barewire.mpi.rights import check_rights
 
 _HOSTS = "On real hosts"
 PATH = "The path"
@@ -74,7 +75,9 @@ class Asked:
 
     def job(self, wishes: Wishes, lab: Lab | None) -> Job:
         """The job over one fabric; MachineCannot if the library or the machine lacks that."""
-        return prepare(self.library, wishes, self.shares, self.command, lab, carried=self.carried)
+        job = prepare(self.library, wishes, self.shares, self.command, lab, carried=self.carried)
+        check_rights(job)
+        return job
 
 
 def asked_for(program: list[str], library: str | None, where: Where, ranks: int | None) -> Asked:

@@ -20,6 +20,7 @@ from barewire.mpi.job import Job
 from barewire.mpi.libraries import find_library, library_of_program
 from barewire.mpi.placement import spread
 from barewire.mpi.prepare import prepare
+from barewire.mpi.rights import check_rights
 
 if TYPE_CHECKING:
     from barewire.cli.labs import LabChoice
@@ -46,6 +47,7 @@ def launch(request: Request) -> int:
         if request.dry:
             _print_dry(job, wishes, reason, running, request.explained, request.as_json)
             return 0
+        check_rights(job)
         if request.explained:
             _explain(job, wishes, reason, running, request.as_json)
         with _announced(job, request.fabric, controller):

@@ -3,7 +3,6 @@
 
 import json
 import os
-import socket
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from barewire.measure.mpi_subjects import Choice, MpiSubject, subjects_of
 from barewire.measure.patterns import Pattern, Testbed, parse_patterns, parse_testbeds
 from barewire.mpi import Family, Library
 from barewire.mpi.fabrics import PROVIDER, fabric_settings
+from barewire.mpi.rights import why_no_frames
 from barewire.results.store import write_atomically
 
 PLAN_FILE = "plan.json"
@@ -117,11 +117,6 @@ def find_subjects(
 
 def _check_raw_frames() -> None:
     """In a lab every program has the right; on this machine by itself the caller must have it, or a broker."""
-    if "FI_BAREWIRE_BROKER" in os.environ:
-        return
-    try:
-        socket.socket(socket.AF_PACKET, socket.SOCK_RAW).close()
-    except PermissionError:
-        raise MachineCannot(
-            "one host by itself needs the right to raw frames: run as root, or leave out that testbed (--testbeds)"
-        ) from None
+    reason = why_no_frames(os.environ)
+    if reason is not None:
+        raise MachineCannot(f"one host by itself: {reason}: run as root, or leave out that testbed (--testbeds)")

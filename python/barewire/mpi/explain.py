@@ -28,10 +28,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """What a library said of the layers and the libfabric provider that it took."""
+    """What a library said of the layers and the libfabric provider that it took, and what was complained of."""
 
     layers: frozenset[str] = frozenset()
     providers: frozenset[str] = frozenset()
+    # What our own programs in the ranks' place complained of, the provider most of all.
+    complaints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ def read_report(output: str) -> Report:
     # Open MPI 4 calls the domain (an interface) a provider, and the provider prov.
     providers = re.findall(r"mtl:ofi:prov: (\S+)", output) or re.findall(r"mtl:ofi:provider: (\S+)", output)
     providers += re.findall(r"libfabric provider: (\S+)", output)
-    return Report(frozenset(layers), frozenset(providers))
+    complaints = dict.fromkeys(re.findall(r"barewire: (.+?)\s*$", output, re.MULTILINE))
+    return Report(frozenset(layers), frozenset(providers), tuple(complaints))
 
 
 def rows(job: Job, wishes: Wishes, reason: str, evidence: Evidence | None) -> list[Row]:
@@ -105,7 +108,8 @@ def _where(job: Job, evidence: Evidence | None) -> tuple[str, str, str]:
     hosts = Counter(facts["host"] for facts in evidence.ranks)
     places = ", ".join(f"{count} on {host}" for host, count in sorted(hosts.items()))
     if missing:
-        return "options", "", f"{missing} of {job.ranks} did not answer"
+        why = "; ".join(evidence.report.complaints)
+        return "options", "", f"{missing} of {job.ranks} did not answer{': ' if why else ''}{why}"
     # srun spreads ranks over nodes by rules of its own.
     differs = job.in_slurm and job.shares[0][0] != LOCAL_HOST and _by_short_name(hosts) != _by_short_name(job.shares)
     return "options", f"{len(evidence.ranks)} answered: {places}", f"they are {places}" if differs else ""
