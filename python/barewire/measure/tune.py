@@ -46,7 +46,10 @@ FRAMES = Group(
 PIPE = Group(
     "shared memory",
     "messages",
-    {"pipe_ring_bytes": (64 * _KIB, 128 * _KIB, 256 * _KIB, 512 * _KIB, _MIB)},
+    {
+        "pipe_ring_bytes": (64 * _KIB, 128 * _KIB, 256 * _KIB, 512 * _KIB, _MIB),
+        "fetched_bytes": (16 * _KIB, 32 * _KIB, 64 * _KIB, 256 * _KIB),
+    },
     (("pingpong", (64, 64 * _KIB)), ("stream", (64, 64 * _KIB, _MIB))),
     on_one_host=True,
 )
