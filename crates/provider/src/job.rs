@@ -32,7 +32,7 @@ pub(crate) fn token() -> Option<(JobToken, &'static str)> {
     })
 }
 
-/// Processes that a launcher starts itself are asked first: an allocation of Slurm's is also around those of mpirun.
+/// Variables that a launcher sets for its ranks alone come first, then the processes above.
 fn identity(
     variable: impl Fn(&str) -> Option<String>,
     ancestors: impl FnOnce() -> Vec<Vec<String>>,
@@ -46,21 +46,30 @@ fn identity(
             let launcher = namespace.rsplit_once('@').map_or(&*namespace, |(launcher, _)| launcher);
             of("PMIx's namespace", Some(launcher.to_owned()))
         })
-        .or_else(|| ancestors().iter().find_map(|command| of_ancestor(command, &variable)))
+        .or_else(|| {
+            // The nearest launcher decides, also if it tells nothing: what is above it, such as a step of Slurm's that
+            // mpirun has started its proxies in, is another one on each host.
+            let ancestors = ancestors();
+            let launcher = ancestors.iter().find(|command| {
+                let program = program_of(command);
+                program.starts_with("hydra_") || program.starts_with("mpi") || program.starts_with("slurmstepd")
+            })?;
+            of_launcher(launcher, &variable)
+        })
 }
 
-fn of_ancestor(command: &[String], variable: impl Fn(&str) -> Option<String>) -> Option<Identity> {
-    let program = command.first()?.rsplit('/').next()?;
-    if program == "hydra_pmi_proxy" {
-        // Where mpiexec listens for its proxies: the same for all of them, as long as it runs.
-        let place = command.iter().position(|argument| argument == "--control-port")?;
-        return Some(Identity { source: "Hydra's control port", text: command.get(place + 1)?.clone() });
-    }
-    if program.starts_with("slurmstepd") {
+fn of_launcher(command: &[String], variable: impl Fn(&str) -> Option<String>) -> Option<Identity> {
+    if program_of(command).starts_with("slurmstepd") {
         let text = format!("{} {}", variable("SLURM_JOB_ID")?, variable("SLURM_STEP_ID")?);
         return Some(Identity { source: "Slurm's step", text });
     }
-    None
+    // Where MPICH's mpiexec listens for its proxies: the same for all of them, as long as it runs.
+    let place = command.iter().position(|argument| argument == "--control-port")?;
+    Some(Identity { source: "Hydra's control port", text: command.get(place + 1)?.clone() })
+}
+
+fn program_of(command: &[String]) -> &str {
+    command.first().and_then(|program| program.rsplit('/').next()).unwrap_or_default()
 }
 
 /// The commands of the processes above this one, the nearest first.
@@ -111,6 +120,8 @@ mod tests {
         let slurm = [("SLURM_JOB_ID", "77"), ("SLURM_STEP_ID", "3")];
         assert_eq!(of(&slurm, &["slurmstepd: [77.3]"]).unwrap().1, "77 3");
         assert_eq!(of(&slurm, &[hydra, "slurmstepd: [77.4]"]).unwrap().1, "h1:46447");
+        // Intel's says nothing that all of its proxies have.
+        assert_eq!(of(&slurm, &["hydra_pmi_proxy --usize -2", "hydra_bstrap_proxy", "slurmstepd: [77.4]"]), None);
     }
 
     #[test]
