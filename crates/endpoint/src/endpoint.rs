@@ -4,6 +4,7 @@
 mod local;
 mod receive;
 mod send;
+mod succession;
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -237,6 +238,9 @@ impl<L: Link> Endpoint<L> {
     /// # Errors
     /// [`ConnectError`].
     pub fn connect(&mut self, peer: Address) -> Result<ChannelId, ConnectError> {
+        if let (Some(index), true) = (self.channels.to(peer), self.untold.is_empty()) {
+            return Ok(self.channels.id(index));
+        }
         if self.untold.iter().any(|(_, of)| *of == peer) || self.has_predecessor(peer) {
             return Err(ConnectError::Ending(peer));
         }
@@ -656,36 +660,6 @@ impl<L: Link> Endpoint<L> {
         if !self.untold.is_empty() {
             self.tell_successors();
         }
-    }
-
-    /// Tells of a channel that a peer has opened; not before the end of the one before it. Until then the sink, which
-    /// does not know it, takes nothing of it: what came through the two would become one message.
-    fn tell_opened(&mut self, channel: ChannelId, peer: Address) {
-        self.untold.push((channel, peer));
-        self.tell_successors();
-    }
-
-    fn tell_successors(&mut self) {
-        let mut place = 0;
-        while let Some(&(channel, peer)) = self.untold.get(place) {
-            if self.has_predecessor(peer) {
-                place += 1;
-            } else {
-                self.untold.remove(place);
-                self.events.push_back(Event::Opened { channel, peer });
-            }
-        }
-    }
-
-    /// Whether a channel to a peer is over that was told of, and its end was not: the sink has not taken all that came.
-    fn has_predecessor(&mut self, peer: Address) -> bool {
-        let Self { waiting, neighbours, channels, untold, .. } = self;
-        let current = channels.to(peer);
-        waiting.iter().chain(&*neighbours).any(|index| {
-            let id = channels.id(*index);
-            let is_over = channels.at(*index).is_some_and(|one| one.peer == peer && one.ending.is_some());
-            is_over && current != Some(*index) && untold.iter().all(|(untold, _)| *untold != id)
-        })
     }
 
     fn fail_messages(&mut self, index: u16, ending: Ending) {
