@@ -101,7 +101,7 @@ impl Scenario {
         let lateness =
             if counts_rounds && faults.garbage == none { *choose(&mut rng, &[none, 0.02, 0.1]) } else { none };
         let longest_queue = 10 * MS * rate_bit_s / 8 / 1_000_000_000 / frame_bytes;
-        Self {
+        let mut scenario = Self {
             hosts: *choose(&mut rng, &[2, 2, 2, 3, 4]),
             faults: Faults { lateness, ..faults },
             quiet_from_ns: 400 * MS,
@@ -120,7 +120,10 @@ impl Scenario {
                 hash_seed: seed,
                 ..StationConfig::default()
             },
-        }
+        };
+        // Drawn last, so that it leaves all other draws as they were.
+        scenario.station.connection.patience = Duration::from_millis(*choose(&mut rng, &[0, 0, 300, 1500]));
+        scenario
     }
 
     /// Whether payload can be changed without anybody noticing: then only what concerns the engine's own
