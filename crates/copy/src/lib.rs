@@ -73,13 +73,20 @@ mod tests {
 
     use super::*;
 
+    /// At distances at which all is copied at once, and at those at which it is cut.
     #[test]
     fn all_bytes_are_copied_and_no_others() {
+        let (source, mut target) = (vec![7; 4 * PAGE], vec![0; 4 * PAGE]);
+        let (source_page, target_page) = (source.as_ptr().align_offset(PAGE), target.as_ptr().align_offset(PAGE));
         for bytes in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 3 * BLOCK + 7] {
-            let from: Vec<u8> = (0..bytes).map(|place| (place % 251) as u8 + 1).collect();
-            let mut to = vec![0; bytes + 2];
-            copy(&from, &mut to[1..=bytes]);
-            assert_eq!((to[0], &to[1..=bytes], to[bytes + 1]), (0, &from[..], 0));
+            for behind in [0, 1, 9, 31, 32, 100] {
+                target.fill(0);
+                let to = &mut target[target_page + behind..];
+                copy(&source[source_page..][..bytes], &mut to[..bytes]);
+                assert!(to[..bytes].iter().all(|byte| *byte == 7) && to[bytes..].iter().all(|byte| *byte == 0));
+                assert!(target[..target_page + behind].iter().all(|byte| *byte == 0), "{bytes} bytes, {behind} behind");
+            }
+            let from: Vec<u8> = (0..bytes).map(|place| (place % 251) as u8).collect();
             let mut appended = vec![9];
             append(&from, &mut appended);
             assert_eq!((appended[0], &appended[1..]), (9, &from[..]));

@@ -146,17 +146,22 @@ impl Endpoint {
         info!(FI_LOG_EP_CTRL, "{} on {}, token from {}", wire.address(), interface.name, parameters.token_source);
         self.wire = Some(wire);
         if !self.memory_for_all {
-            for address in vectors[vector].addresses.iter().flatten() {
-                self.name(*address);
-            }
+            (0..vectors[vector].addresses.len()).for_each(|number| self.name(vectors, number));
         }
         Ok(())
     }
 
-    /// The program knows of a peer: that may access memory, without a token, too.
-    pub fn name(&mut self, address: Address) {
-        if let (Some(Wire::Reliable(messenger)), false) = (&mut self.wire, self.memory_for_all) {
-            messenger.peer(address);
+    /// The program has put a peer into its address vector: that may access memory, without a token, too, until it is
+    /// taken out.
+    pub fn name(&mut self, vectors: &Table<Vector>, number: usize) {
+        if self.memory_for_all || self.wire.is_none() {
+            return;
+        }
+        let addresses = self.vector.map_or(&[][..], |vector| &vectors[vector].addresses);
+        // Under its first number only: with that it goes.
+        if addresses.get(number).is_some_and(|address| !addresses[..number].contains(address)) {
+            // One of the vector's: there is nothing to fail but an endpoint that is not reliable.
+            let _ = self.peer(vectors, number as fi_addr_t);
         }
     }
 

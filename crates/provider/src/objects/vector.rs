@@ -135,19 +135,20 @@ unsafe extern "C" fn insert(
         let mut inserted = 0;
         let mut state = vector.shared.state.lock();
         let State { vectors, endpoints, .. } = &mut *state;
-        let known = &mut vectors[vector.number].addresses;
         for place in 0..count {
             let mut bytes = [0; BYTES];
             // SAFETY: libfabric's promise: `count` addresses of our length.
             unsafe { ptr::copy_nonoverlapping(addresses.cast::<u8>().add(place * BYTES), bytes.as_mut_ptr(), BYTES) };
             let (number, status) = match address::from_bytes(bytes) {
                 Ok(address) => {
+                    let known = &mut vectors[vector.number].addresses;
+                    let number = known.len();
                     known.push(Some(address));
                     for endpoint in endpoints.iter_mut().filter(|endpoint| endpoint.uses(vector.number)) {
-                        endpoint.name(address);
+                        endpoint.name(vectors, number);
                     }
                     inserted += 1;
-                    (known.len() as u64 - 1, 0)
+                    (number as u64, 0)
                 }
                 Err(error) => {
                     warning!(FI_LOG_AV, "address {place}: {error}");
