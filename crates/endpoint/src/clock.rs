@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The one clock of an endpoint, in the engine's unit.
+//! The time in the engine's unit.
 
-use std::sync::LazyLock;
-
+use barewire_link::Clock;
 use barewire_llc::Instant;
 
-static ORIGIN: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
-
-/// The time since the first call in this process.
+/// What the link's clock says.
 #[inline]
-pub(crate) fn now() -> Instant {
-    let elapsed = ORIGIN.elapsed();
+pub(crate) fn now(clock: &Clock) -> Instant {
+    let now = clock.now();
     // Not `as_nanos`, which is 128 bits wide.
-    Instant::from_nanos(elapsed.as_secs() * 1_000_000_000 + u64::from(elapsed.subsec_nanos()))
+    Instant::from_nanos(now.as_secs() * 1_000_000_000 + u64::from(now.subsec_nanos()))
 }

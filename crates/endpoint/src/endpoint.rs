@@ -19,7 +19,6 @@ use barewire_shm::{Door, ShmError};
 
 use crate::address::Address;
 use crate::channel::{Channel, ChannelId, Channels, Way};
-use crate::clock::now;
 use crate::config::Config;
 use crate::descriptors::{Content, DescriptorId, Descriptors};
 use crate::error::{ConnectError, Ending, EndpointError};
@@ -150,7 +149,7 @@ impl<L: Link> Endpoint<L> {
     ///
     /// # Errors
     /// [`EndpointError`].
-    pub fn open(link: L, config: Config, mtu: Option<usize>) -> Result<Self, EndpointError> {
+    pub fn open(mut link: L, config: Config, mtu: Option<usize>) -> Result<Self, EndpointError> {
         let mtu = link.mtu().min(mtu.unwrap_or(usize::MAX));
         let least = mtu_min(config.framing.token);
         if mtu < least {
@@ -174,13 +173,14 @@ impl<L: Link> Endpoint<L> {
             connection,
             connections: config.channels,
             backlog: config.channels.min(128),
-            hash_seed: random_bits(),
+            hash_seed: link.random_bits(),
             ..StationConfig::default()
         };
         let address = Address { mac: link.address().0, sap: config.sap };
         let mut port = Port::new(link, &station, config.slots, config.framing)?;
         port.station.activate(config.sap);
         port.station.listen(config.sap, config.accepts);
+        let looked_round = port.now();
         let door = config.local.as_ref().map(|_| Door::open(&local::door_name(address))).transpose()?;
         Ok(Self {
             port,
@@ -204,7 +204,7 @@ impl<L: Link> Endpoint<L> {
             unheard: 0,
             busy_turns: 0,
             has_slept: false,
-            looked_round: now(),
+            looked_round,
             patience: Patience::new(config.waiting, config.shares_core),
             malformed: 0,
             strangers: 0,
@@ -251,7 +251,7 @@ impl<L: Link> Endpoint<L> {
             return Err(ConnectError::Full(peer));
         }
         if self.is_local(peer) {
-            let way = Way::Knocking { until: now() + self.config.local_patience };
+            let way = Way::Knocking { until: self.port.now() + self.config.local_patience };
             let id = self.channels.add(Channel::new(peer, way)).ok_or(ConnectError::Full(peer))?;
             self.neighbours.push(id.index);
             self.knock(id.index);
@@ -390,7 +390,7 @@ impl<L: Link> Endpoint<L> {
     /// When the link no longer works.
     pub fn wait(&mut self, sink: &mut impl Sink, patience: Duration) -> Result<bool, EndpointError> {
         let (mut asks, mut turns) = (self.patience.asks(), 0_u32);
-        let began = now();
+        let began = self.port.now();
         let end = began + patience;
         let last_question = if self.patience.sleeps() { end.min(began + Patience::ASKING) } else { end };
         loop {
@@ -405,9 +405,9 @@ impl<L: Link> Endpoint<L> {
                 } else if !turns.is_multiple_of(TURNS_PER_CLOCK) {
                     continue;
                 }
-                asks = now() < last_question;
+                asks = self.port.now() < last_question;
             } else {
-                let left = end.as_nanos().saturating_sub(now().as_nanos());
+                let left = end.as_nanos().saturating_sub(self.port.now().as_nanos());
                 if left == 0 {
                     self.patience.learn(false);
                     return Ok(false);
@@ -692,13 +692,4 @@ fn awaited<'a>(
 ) -> impl Iterator<Item = BorrowedFd<'a>> {
     let of_neighbours = neighbours.iter().flat_map(|index| channels.descriptors_of(*index));
     door.as_ref().map(std::os::fd::AsFd::as_fd).into_iter().chain(of_neighbours)
-}
-
-/// Bits that strangers do not know.
-fn random_bits() -> u64 {
-    let mut bits = [0; 8];
-    // SAFETY: pointer and length describe `bits`. Should the system have no randomness, the table of connections is
-    // merely as predictable as with any constant.
-    unsafe { libc::getrandom(bits.as_mut_ptr().cast(), bits.len(), 0) };
-    u64::from_ne_bytes(bits)
 }

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use barewire_link::{ETHERNET_HEADER_BYTES, Incoming, Link, LinkError, Outgoing};
+use barewire_link::{Clock, ETHERNET_HEADER_BYTES, Incoming, Link, LinkError, Outgoing};
 use barewire_llc::{
     ConfigError, ConnectionHandle, Delivery, Handled, Header, Instant, Mac, Reply, Station, StationConfig,
     StationTransmit,
@@ -68,6 +68,7 @@ pub struct Port<L> {
     /// Memory for the information fields of what is to be sent.
     pub slots: Slots,
     batch: Box<[Prepared; BATCH_FRAMES]>,
+    clock: Clock,
     now: Instant,
     /// Looks for something that has come since the last look for timers that are over.
     pub looks: u32,
@@ -85,7 +86,8 @@ impl<L: Link> Port<L> {
     /// # Errors
     /// Which value of `config` is out of its range.
     pub fn new(link: L, config: &StationConfig, slots: u16, framing: Framing) -> Result<Self, ConfigError> {
-        let (own, now) = (link.address().0, now());
+        let (own, clock) = (link.address().0, link.clock());
+        let now = now(&clock);
         let station = Station::new(own, config, now)?;
         Ok(Self {
             own,
@@ -93,6 +95,7 @@ impl<L: Link> Port<L> {
             round_octet: config.connection.round_octet,
             slots: Slots::new(slots, link.mtu(), token_bytes(framing.token.as_ref())),
             batch: Box::new([Prepared::Slot { slot: 0, llc_bytes: 0 }; BATCH_FRAMES]),
+            clock,
             now,
             looks: 0,
             handled: 0,
@@ -107,7 +110,7 @@ impl<L: Link> Port<L> {
     /// a prompt peer can answer.
     #[inline]
     pub fn now(&mut self) -> Instant {
-        self.now = now();
+        self.now = now(&self.clock);
         self.now
     }
 
@@ -131,7 +134,7 @@ impl<L: Link> Port<L> {
         for _ in 0..FRAMES_AT_ONCE {
             let Some(frame) = self.link.receive() else { break };
             if !is_news {
-                self.now = now();
+                self.now = now(&self.clock);
                 is_news = true;
             }
             let Some(frame) = whole(&frame) else {
@@ -154,7 +157,7 @@ impl<L: Link> Port<L> {
             // Acknowledgements do not wait until a long message is whole: the peer's window would close.
             self.handled += 1;
             if self.handled >= FRAMES_PER_TRANSMIT {
-                self.now = now();
+                self.now = now(&self.clock);
                 self.transmit()?;
             }
             if stop {
@@ -206,7 +209,7 @@ impl<L: Link> Port<L> {
     #[inline]
     pub fn tell_time(&mut self) -> bool {
         self.looks = 0;
-        self.now = now();
+        self.now = now(&self.clock);
         let is_due = self.station.next_deadline().is_some_and(|deadline| deadline <= self.now);
         if is_due {
             self.station.handle_timeout(self.now);
@@ -394,8 +397,9 @@ fn send_all(link: &mut impl Link, frames: &[Outgoing<'_>]) -> Result<(), LinkErr
 fn hand_over_all(link: &mut impl Link, frames: &[Outgoing<'_>]) -> Result<(), LinkError> {
     let mut sent = link.send(frames)?;
     if sent < frames.len() {
-        let deadline = now() + REFUSAL_PATIENCE;
-        while sent < frames.len() && now() < deadline {
+        let clock = link.clock();
+        let deadline = now(&clock) + REFUSAL_PATIENCE;
+        while sent < frames.len() && now(&clock) < deadline {
             link.wait_to_send(Duration::from_millis(1))?;
             sent += link.send(&frames[sent..])?;
         }

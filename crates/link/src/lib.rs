@@ -7,6 +7,7 @@
 //! corrupts and delays on request.
 
 mod address;
+mod clock;
 mod error;
 mod fanout;
 mod filter;
@@ -23,6 +24,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 pub use address::{MacAddress, ParseMacAddressError};
+pub use clock::Clock;
 pub use error::LinkError;
 pub use fanout::FanoutGroup;
 pub use filter::{Field, Filter};
@@ -97,6 +99,20 @@ pub trait Link {
     /// # Errors
     /// Where the system refuses to tell.
     fn counters(&mut self) -> Result<Counters, LinkError>;
+
+    /// The clock that users of this link go by: the system's, unless the link is simulated.
+    fn clock(&self) -> Clock {
+        Clock::default()
+    }
+
+    /// 64 bits that nobody else can guess: the system's, unless the link is simulated. Should the system have none, they
+    /// are zero.
+    fn random_bits(&mut self) -> u64 {
+        let mut bits = [0; 8];
+        // SAFETY: pointer and length describe `bits`.
+        unsafe { libc::getrandom(bits.as_mut_ptr().cast(), bits.len(), 0) };
+        u64::from_ne_bytes(bits)
+    }
 }
 
 /// A frame to send, in two parts so that a payload need not be copied behind its header.

@@ -11,7 +11,7 @@ mod send;
 mod serve;
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use barewire_endpoint::{Address, Ending, Endpoint, EndpointError, Event, HEAD_MAX};
 use barewire_link::Link;
@@ -233,9 +233,10 @@ impl<L: Link> Messenger<L> {
         if self.progress()? {
             return Ok(true);
         }
-        let began = Instant::now();
+        let clock = self.endpoint.link().clock();
+        let end = clock.now().saturating_add(patience);
         loop {
-            let left = patience.saturating_sub(began.elapsed());
+            let left = end.saturating_sub(clock.now());
             self.endpoint.wait(&mut self.state, left)?;
             self.follow_up();
             if !self.state.completions.is_empty() {

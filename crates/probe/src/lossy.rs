@@ -4,7 +4,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use barewire_link::{Counters, Incoming, Link, LinkError, MacAddress, Outgoing};
+use barewire_link::{Clock, Counters, Incoming, Link, LinkError, MacAddress, Outgoing};
 
 /// Loses each frame with the same probability, decided by a seeded generator.
 pub struct Lossy<L> {
@@ -71,6 +71,14 @@ impl<L: Link> Link for Lossy<L> {
 
     fn counters(&mut self) -> Result<Counters, LinkError> {
         self.link.counters()
+    }
+
+    fn clock(&self) -> Clock {
+        self.link.clock()
+    }
+
+    fn random_bits(&mut self) -> u64 {
+        self.link.random_bits()
     }
 }
 

@@ -12,7 +12,6 @@ use super::{BUSY_TURNS_MAX, Endpoint, Event, LOOK_ROUND_EVERY};
 use crate::JobToken;
 use crate::address::Address;
 use crate::channel::{Channel, ChannelId, Way};
-use crate::clock::now;
 use crate::error::{Ending, EndpointError, SendError};
 use crate::sink::{Class, Sink};
 
@@ -163,7 +162,7 @@ impl<L: Link> Endpoint<L> {
 
     /// Now and then: who knocks, whose neighbour is gone, who is there at last.
     pub(super) fn look_round(&mut self, sink: &mut impl Sink, has_slept: bool) -> Result<(), EndpointError> {
-        let now = now();
+        let now = self.port.now();
         if now < self.looked_round + LOOK_ROUND_EVERY {
             return Ok(());
         }
