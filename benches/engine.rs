@@ -41,14 +41,14 @@ fn receiving(criterion: &mut Criterion) {
     let mut station: Station<u32> = Station::new(MACS[1], &StationConfig::default(), now).unwrap();
     station.activate(sap);
     station.listen(sap, true);
-    station.handle_frame(MACS[0], MACS[1], &[0xaa, 0xaa, 0x7f], now);
+    station.handle_frame(MACS[0], MACS[1], &[0xaa, 0xaa, 0x7f], &[], now);
     let Some(StationEvent::Connection(handle, ConnectionEvent::Incoming)) = station.poll_event() else { return };
     assert!(station.accept(handle, now));
     group.bench_function("station: decode, find, handle, acknowledge", |bencher| {
         bencher.iter(|| {
             for frame in frames.iter().cycle().take(BATCH) {
                 now = now + Duration::from_nanos(40);
-                let handled = station.handle_frame(MACS[0], MACS[1], black_box(frame), now);
+                let handled = station.handle_frame(MACS[0], MACS[1], black_box(frame), &[], now);
                 assert!(handled.delivery.is_some());
                 black_box(station.poll_transmit(now));
                 if station.next_deadline().is_some_and(|deadline| deadline <= now) {
@@ -74,10 +74,10 @@ fn streaming(criterion: &mut Criterion) {
                     assert!(a.send(handle, token, now).is_ok());
                 }
                 while let Some(transmit) = a.poll_transmit(now) {
-                    black_box(b.handle_frame(MACS[0], MACS[1], transmit.header.as_bytes(), now));
+                    black_box(b.handle_frame(MACS[0], MACS[1], transmit.header.as_bytes(), &[], now));
                 }
                 while let Some(transmit) = b.poll_transmit(now) {
-                    a.handle_frame(MACS[1], MACS[0], transmit.header.as_bytes(), now);
+                    a.handle_frame(MACS[1], MACS[0], transmit.header.as_bytes(), &[], now);
                 }
                 while let Some(event) = a.poll_event() {
                     acknowledged +=
@@ -115,7 +115,7 @@ fn carry_one(
 ) {
     assert!(from.send(handle, 1, now).is_ok());
     let transmit = from.poll_transmit(now).unwrap();
-    let handled = to.handle_frame(sender, receiver, black_box(transmit.header.as_bytes()), now);
+    let handled = to.handle_frame(sender, receiver, black_box(transmit.header.as_bytes()), &[], now);
     assert!(handled.delivery.is_some());
     black_box(to.poll_event());
 }
@@ -135,15 +135,15 @@ fn connected(now: Instant) -> Pair {
         station.listen(sap, true);
         station
     });
-    let at_a = a.connect(Peer { local: sap, mac: MACS[1], remote: sap }, now).unwrap();
+    let at_a = a.connect(Peer { local: sap, mac: MACS[1], remote: sap }, 0, now).unwrap();
     let sabme = a.poll_transmit(now).unwrap().header;
-    b.handle_frame(MACS[0], MACS[1], sabme.as_bytes(), now);
+    b.handle_frame(MACS[0], MACS[1], sabme.as_bytes(), &[], now);
     let Some(StationEvent::Connection(at_b, ConnectionEvent::Incoming)) = b.poll_event() else {
         panic!("nobody connects")
     };
     assert!(b.accept(at_b, now));
     let ua = b.poll_transmit(now).unwrap().header;
-    a.handle_frame(MACS[1], MACS[0], ua.as_bytes(), now);
+    a.handle_frame(MACS[1], MACS[0], ua.as_bytes(), &[], now);
     assert!(matches!(a.poll_event(), Some(StationEvent::Connection(_, ConnectionEvent::Connected))));
     Pair { a, b, at_a, at_b }
 }

@@ -29,7 +29,7 @@ fn access(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("access");
     for bytes in [8, 4096, 65_536, 1 << 20] {
         let mac: [u8; 6] = [2, 1, fastrand::u8(..), fastrand::u8(..), fastrand::u8(..), fastrand::u8(..)];
-        let address = Address { mac, sap: Lsap::new(0x24).expect("an individual SAP") };
+        let address = Address::new(mac, Lsap::new(0x24).expect("an individual SAP"));
         let mut here = open(mac, 0x20);
         let (is_open, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {

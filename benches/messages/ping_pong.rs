@@ -14,7 +14,7 @@ fn ping_pong(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("ping-pong");
     for bytes in [8, 4096, 65_536] {
         let mac: [u8; 6] = [2, 1, fastrand::u8(..), fastrand::u8(..), fastrand::u8(..), fastrand::u8(..)];
-        let addresses = [0x20, 0x24].map(|sap| Address { mac, sap: Lsap::new(sap).expect("an individual SAP") });
+        let addresses = [0x20, 0x24].map(|sap| Address::new(mac, Lsap::new(sap).expect("an individual SAP")));
         let mut here = open(mac, 0x20);
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -85,7 +85,6 @@ impl Pair {
             after_loss: [AfterLoss::Keep, AfterLoss::Halve, AfterLoss::One, AfterLoss::One]
                 [usize::from(flags >> 4 & 3)],
             grow_after: 2,
-            round_octet: (flags & 0x80 != 0).then_some(TOKEN_BYTES as u16),
             ..ConnectionConfig::default()
         };
         let now = Instant::default();
@@ -143,7 +142,6 @@ impl Pair {
             let Some(transmit) = self.ends[end].poll_transmit(self.now) else { break };
             let mut bytes = transmit.header.as_bytes().to_vec();
             bytes.extend(transmit.token.iter().flat_map(|token| token.to_be_bytes()));
-            bytes.extend(transmit.token.map(|_| transmit.round));
             self.wires[end].push_back(Frame { bytes, overtaken: 0 });
         }
     }
@@ -153,7 +151,7 @@ impl Pair {
         let Some(Frame { bytes, .. }) = self.wires[1 - end].pop_front() else { return };
         let pdu = Pdu::decode(&bytes).expect("the engine sent it");
         if let Some(information) = self.ends[end].handle_pdu(&pdu, self.now) {
-            let token = information.first_chunk::<TOKEN_BYTES>().expect("a token, and the round behind it");
+            let token = information.first_chunk::<TOKEN_BYTES>().expect("a token");
             self.checkers[1 - end].delivered(u32::from_be_bytes(*token));
         }
     }

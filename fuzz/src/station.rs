@@ -120,7 +120,7 @@ impl World {
             15 => self.station.handle_timeout(now),
             16 => self.pass_time(),
             17 => {
-                let handle = self.station.connect(peer(input), now);
+                let handle = self.station.connect(peer(input), 0, now);
                 assert!(self.has_type_2 || handle.is_err());
                 self.handles.extend(handle.ok());
             }
@@ -181,10 +181,10 @@ impl World {
 
     fn handle(&mut self, from: Mac, to: Mac, bytes: &[u8]) {
         let frames = self.station.counters().frames;
-        let Handled { delivery, reply } = self.station.handle_frame(from, to, bytes, self.now);
+        let Handled { delivery, reply } = self.station.handle_frame(from, to, bytes, &[], self.now);
         assert_eq!(self.station.counters().frames, frames + 1);
         let information = match delivery {
-            Some(Delivery::Data { connection, information }) => {
+            Some(Delivery::Data { connection, information, .. }) => {
                 assert!(!self.ended.contains(&connection), "data of an ended connection");
                 assert!(information.len() <= usize::from(INFORMATION_MAX));
                 self.note(connection);
@@ -195,10 +195,11 @@ impl World {
                 assert_eq!(peer.mac, from);
                 information
             }
+            Some(Delivery::Early { .. }) => unreachable!("nothing is kept by standard stations"),
             Some(Delivery::Identification { .. }) | None => &[],
         };
         assert!(is_part(information, bytes));
-        if let Some(Reply { destination, header, information }) = reply {
+        if let Some(Reply { destination, header, information, .. }) = reply {
             assert_eq!(destination, from);
             assert!(is_part(information, bytes));
             let whole = [header.as_bytes(), information].concat();
@@ -227,7 +228,7 @@ impl World {
 
     fn send_datagram(&mut self, input: &mut Input<'_>) {
         let token = self.next_token;
-        match self.station.send_datagram(peer(input), token, self.now) {
+        match self.station.send_datagram(peer(input), 0, token, self.now) {
             Ok(()) => assert!(self.held.insert(token, None).is_none()),
             Err((refused, _)) => assert_eq!(refused, token),
         }
@@ -244,7 +245,7 @@ impl World {
     /// The stateless side of type 1.
     fn ask(&mut self, input: &mut Input<'_>) {
         let (sap, remote) = (lsap(input.of(LOCAL)), Destination::from(input.byte()));
-        let header = self.station.datagram(sap, remote);
+        let header = self.station.datagram(sap, remote, 0).map(|(header, _)| header);
         assert_eq!(header.is_some(), self.station.is_active(sap));
         for header in
             [Some(self.station.identify(sap.into(), remote)), Some(self.station.test(sap.into(), remote)), header]

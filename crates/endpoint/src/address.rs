@@ -2,34 +2,62 @@
 //! Where an endpoint is.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use barewire_link::MacAddress;
 use barewire_llc::{Lsap, Mac};
 
-/// An endpoint's address: its host's interface, and its tag there, which is its service access point.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// An endpoint's address: its host's interface, and its tag there, which is its service access point. Whoever has it can
+/// connect, also to an endpoint without a job token: the cookie, which is not compared, is what that wants to know.
+#[derive(Clone, Copy, Debug)]
 pub struct Address {
     /// The interface.
     pub mac: Mac,
     /// The tag.
     pub sap: Lsap,
+    /// 64 random bits, or 0 if the endpoint has a token or is open to all.
+    pub cookie: u64,
+}
+
+impl PartialEq for Address {
+    fn eq(&self, other: &Self) -> bool {
+        (self.mac, self.sap) == (other.mac, other.sap)
+    }
+}
+
+impl Eq for Address {}
+
+impl Hash for Address {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.mac, self.sap).hash(state);
+    }
 }
 
 impl Address {
     /// Length of the wire form.
-    pub const BYTES: usize = 7;
+    pub const BYTES: usize = 15;
 
-    /// MAC address and service access point.
+    /// An endpoint that wants a token, or nothing, to be known.
     #[must_use]
-    pub fn to_bytes(self) -> [u8; Self::BYTES] {
-        let [a, b, c, d, e, f] = self.mac;
-        [a, b, c, d, e, f, self.sap.byte()]
+    pub fn new(mac: Mac, sap: Lsap) -> Self {
+        Self { mac, sap, cookie: 0 }
     }
 
-    /// The wire form back; `None` if the last byte is no individual service access point.
+    /// MAC address, service access point and cookie, big endian.
     #[must_use]
-    pub fn from_bytes([a, b, c, d, e, f, sap]: [u8; Self::BYTES]) -> Option<Self> {
-        Some(Self { mac: [a, b, c, d, e, f], sap: Lsap::new(sap)? })
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..6].copy_from_slice(&self.mac);
+        bytes[6] = self.sap.byte();
+        bytes[7..].copy_from_slice(&self.cookie.to_be_bytes());
+        bytes
+    }
+
+    /// The wire form back; `None` if the seventh byte is no individual service access point.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Option<Self> {
+        let [a, b, c, d, e, f, sap, cookie @ ..] = bytes;
+        Some(Self { mac: [a, b, c, d, e, f], sap: Lsap::new(sap)?, cookie: u64::from_be_bytes(cookie) })
     }
 }
 

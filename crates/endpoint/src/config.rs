@@ -17,6 +17,9 @@ pub struct Config {
     pub sap: Lsap,
     /// Encapsulation, and the job's token.
     pub framing: Framing,
+    /// Without a token: 64 random bits that peers learn from the endpoint's address, and that keep out who has it not; 0:
+    /// all may connect.
+    pub cookie: u64,
     /// Messages under way at once, at most; more are refused as [`Full`](crate::SendError::Full).
     pub send_descriptors: u16,
     /// Frames under way at once, at most, of all messages; each takes as much memory as a frame.
@@ -93,6 +96,7 @@ impl Config {
         let mut config = Self {
             sap,
             framing,
+            cookie: 0,
             send_descriptors: Tuning::SEND_DESCRIPTORS,
             slots: Tuning::SLOTS,
             channels: Self::CHANNELS,

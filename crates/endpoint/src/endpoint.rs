@@ -22,8 +22,9 @@ use crate::channel::{Channel, ChannelId, Channels, Way};
 use crate::config::Config;
 use crate::descriptors::{Content, DescriptorId, Descriptors};
 use crate::error::{ConnectError, Ending, EndpointError};
-use crate::port::{Port, mtu_min, unless_down};
+use crate::port::{MTU_MIN, Port, information_max, unless_down};
 use crate::sink::Sink;
+use crate::token::JobToken;
 use crate::tuning::Tuning;
 use crate::waiting::Patience;
 
@@ -67,8 +68,10 @@ pub enum Event {
 pub struct EndpointCounters {
     /// Frames that carried no LLC PDU, or were cut.
     pub foreign: u64,
-    /// Frames and neighbours without the job's token.
+    /// Frames and neighbours that do not know what they must: the job's token, the endpoint's cookie, the connection's marks.
     pub strangers: u64,
+    /// Frames whose check is wrong: changed on their way, or of a station that is none of ours.
+    pub damaged: u64,
     /// Pieces of messages that did not fit; each ended its channel.
     pub malformed: u64,
     /// Frames sent more than once.
@@ -151,33 +154,31 @@ impl<L: Link> Endpoint<L> {
     /// [`EndpointError`].
     pub fn open(mut link: L, config: Config, mtu: Option<usize>) -> Result<Self, EndpointError> {
         let mtu = link.mtu().min(mtu.unwrap_or(usize::MAX));
-        let least = mtu_min(config.framing.token);
-        if mtu < least {
-            return Err(EndpointError::MtuTooSmall { mtu, least });
+        if mtu < MTU_MIN {
+            return Err(EndpointError::MtuTooSmall { mtu, least: MTU_MIN });
         }
-        let room = Port::<L>::information_max(mtu, config.framing.token);
+        let room = information_max(mtu);
         if let Some(config) = &config.local {
             let (pipe, needed) = (config.room()?, local::room_needed(room));
             if pipe < needed {
                 return Err(EndpointError::Ring { ring_bytes: config.ring_bytes, room: pipe, needed });
             }
         }
-        let token_bytes = config.framing.token.map_or(0, |_| crate::JobToken::BYTES);
-        let connection = ConnectionConfig {
-            information_max: (room + token_bytes) as u16,
-            // A fragment's flags.
-            round_octet: Some(token_bytes as u16),
-            ..config.connection.clone()
-        };
+        let connection =
+            ConnectionConfig { information_max: room as u16, is_extended: true, ..config.connection.clone() };
+        let token = config.framing.token;
+        let cookie = if token.is_none() { config.cookie } else { 0 };
         let station = StationConfig {
             connection,
             connections: config.channels,
             backlog: config.channels.min(128),
             hash_seed: link.random_bits(),
+            key: token.map_or(cookie, JobToken::key),
+            tells_key: cookie != 0,
             ..StationConfig::default()
         };
-        let address = Address { mac: link.address().0, sap: config.sap };
-        let mut port = Port::new(link, &station, config.slots, config.framing)?;
+        let address = Address { mac: link.address().0, sap: config.sap, cookie };
+        let mut port = Port::new(link, &station, config.slots, config.framing.encapsulation)?;
         port.station.activate(config.sap);
         port.station.listen(config.sap, config.accepts);
         let looked_round = port.now();
@@ -259,7 +260,8 @@ impl<L: Link> Endpoint<L> {
         }
         let at = Peer { local: self.address.sap, mac: peer.mac, remote: peer.sap };
         let now = self.port.now();
-        let way = match self.port.station.connect(at, now) {
+        let key = self.key_to(peer);
+        let way = match self.port.station.connect(at, key, now) {
             Ok(handle) => Way::Wire { handle, is_open: false },
             Err(barewire_llc::ConnectError::Exists) => Way::Pending,
             Err(_) => return Err(ConnectError::Full(peer)),
@@ -271,6 +273,11 @@ impl<L: Link> Endpoint<L> {
             self.unheard += 1;
         }
         Ok(id)
+    }
+
+    /// What a peer wants to know.
+    pub(super) fn key_to(&self, peer: Address) -> u64 {
+        self.config.framing.token.map_or(peer.cookie, JobToken::key)
     }
 
     /// Whom a channel leads to; `None` once it has ended.
@@ -486,9 +493,11 @@ impl<L: Link> Endpoint<L> {
     /// When the system does not tell.
     pub fn counters(&mut self) -> Result<EndpointCounters, EndpointError> {
         let link = self.port.link.counters()?;
+        let station = self.port.station.counters();
         let mut counters = EndpointCounters {
             foreign: self.port.foreign,
-            strangers: self.port.strangers + self.strangers,
+            strangers: self.strangers + station.unauthenticated + station.ended_connections.unauthenticated,
+            damaged: self.port.damaged,
             malformed: self.malformed,
             repeated: self.repeated,
             duplicate: self.duplicate,
@@ -499,6 +508,7 @@ impl<L: Link> Endpoint<L> {
             let Some(connection) = self.port.station.connection(handle) else { continue };
             counters.repeated += connection.counters().information_repeated;
             counters.duplicate += connection.counters().received_again;
+            counters.strangers += connection.counters().unauthenticated;
         }
         Ok(counters)
     }
@@ -556,7 +566,8 @@ impl<L: Link> Endpoint<L> {
                 continue;
             }
             let peer = Peer { local: self.address.sap, mac: channel.peer.mac, remote: channel.peer.sap };
-            if let Ok(handle) = self.port.station.connect(peer, now) {
+            let key = self.config.framing.token.map_or(channel.peer.cookie, JobToken::key);
+            if let Ok(handle) = self.port.station.connect(peer, key, now) {
                 self.pending.swap_remove(place);
                 self.channels.begin(index, handle, false);
             }
@@ -567,7 +578,8 @@ impl<L: Link> Endpoint<L> {
     fn accept(&mut self, handle: ConnectionHandle) {
         let now = self.port.now();
         let Some(Peer { mac, remote, .. }) = self.port.station.peer(handle) else { return };
-        let peer = Address { mac, sap: remote };
+        let cookie = if self.config.framing.token.is_none() { self.port.station.peer_key(handle) } else { 0 };
+        let peer = Address { mac, sap: remote, cookie };
         let known = self.channels.to(peer);
         if let Some(index) = known
             && self.pending.contains(&index)

@@ -23,7 +23,7 @@ const ETHER_TYPE_LLC: u16 = 0x8870;
 pub struct Framing {
     /// For PDUs of up to 1500 bytes.
     pub encapsulation: Encapsulation,
-    /// With a token the station hears and says only what carries it.
+    /// With a token an endpoint hears only those who know it.
     pub token: Option<JobToken>,
 }
 

@@ -7,9 +7,11 @@
 
 mod address;
 mod channel;
+mod check;
 mod clock;
 mod config;
 mod descriptors;
+mod early;
 mod endpoint;
 mod error;
 mod framing;
@@ -33,7 +35,7 @@ pub use error::{ConnectError, Ending, EndpointError, SendError};
 pub use framing::{Encapsulation, Frame, Framing, parse};
 pub use inbox::{INLINE_BYTES, Inbox, InboxConfig, Origin, Received};
 pub use open::{Hears, OpenError, PROTOCOL, open_link};
-pub use port::{Port, mtu_min};
+pub use port::{MTU_MIN, Port, information_max};
 pub use sink::{Class, Sink};
 pub use slots::{Slot, Slots};
 pub use token::JobToken;

@@ -5,30 +5,32 @@
 //! holds a whole frame, with room for its headers, or the head of one whose rest lies in the caller's memory.
 //!
 //! ```text
-//! slot  | Ethernet 14 | LLC 4 | job token 8, if any | information …                 |
-//!       (type 3: LLC 3, one byte later)                 | … information in the caller's memory |
+//! slot  | Ethernet 14 | LLC 4 | extension 14 | information …                 |
+//!       (shorter headers begin later)          | … information in the caller's memory |
 //! ```
 
 use std::time::Duration;
 
 use barewire_link::{Clock, ETHERNET_HEADER_BYTES, Incoming, Link, LinkError, Outgoing};
+use barewire_llc::extension::{self, Extra, INFORMATION_FRONT};
 use barewire_llc::{
     ConfigError, ConnectionHandle, Delivery, Handled, Header, Instant, Mac, Reply, Station, StationConfig,
     StationTransmit,
 };
 
+use crate::check::check;
 use crate::clock::now;
 use crate::descriptors::HEAD_MAX;
-use crate::framing::{self, Encapsulation, Frame, Framing};
+use crate::early::Early;
+use crate::framing::{self, Encapsulation, Frame};
 use crate::slots::{Slot, Slots};
-use crate::token::JobToken;
 
 /// Bytes of an I PDU before its information; no other PDU with information has as many.
 const I_HEADER_BYTES: usize = 4;
 /// Frames handed to the link at once.
 const BATCH_FRAMES: usize = 32;
-/// The longest frame without a slot: Ethernet header, FRMR and token, padded by nobody.
-const CONTROL_BYTES: usize = ETHERNET_HEADER_BYTES + Header::MAX + JobToken::BYTES;
+/// The longest frame without a slot.
+const CONTROL_BYTES: usize = ETHERNET_HEADER_BYTES + Header::MAX + extension::MAX;
 /// Frames taken before acknowledgements are sent all the same: as many as the engine acknowledges at once.
 const FRAMES_PER_TRANSMIT: u32 = 16;
 /// Frames taken in one go: whoever sends faster than we receive must not keep us from everything else.
@@ -50,10 +52,13 @@ const SLEEP_MIN: Duration = Duration::from_millis(1);
 const REFUSAL_PATIENCE: Duration = Duration::from_millis(20);
 
 /// Bytes of the smallest MTU that leaves room for a message's head.
+pub const MTU_MIN: usize = I_HEADER_BYTES + INFORMATION_FRONT + HEAD_MAX + barewire_llc::message::FIRST_HEADER + 1;
+
+/// Bytes of user data that a frame of type 2 carries, between two endpoints on links of this MTU, [`MTU_MIN`] at least.
 #[must_use]
-pub fn mtu_min(token: Option<JobToken>) -> usize {
-    let token_bytes = token.map_or(0, |_| JobToken::BYTES);
-    I_HEADER_BYTES + token_bytes + HEAD_MAX + barewire_llc::message::FIRST_HEADER + 1
+pub const fn information_max(mtu: usize) -> usize {
+    let most = if mtu > u16::MAX as usize { u16::MAX as usize } else { mtu };
+    most - I_HEADER_BYTES - INFORMATION_FRONT
 }
 
 /// A link with a station on it.
@@ -63,8 +68,12 @@ pub struct Port<L> {
     /// The station; a [`Slot`] names what it sends.
     pub station: Station<Slot>,
     own: Mac,
-    framing: Framing,
-    round_octet: Option<u16>,
+    encapsulation: Encapsulation,
+    /// Whether the station adds what those of ours do.
+    is_extended: bool,
+    early: Early,
+    /// Something of this connection that came early may be next in order.
+    has_kept: Option<ConnectionHandle>,
     /// Memory for the information fields of what is to be sent.
     pub slots: Slots,
     batch: Box<[Prepared; BATCH_FRAMES]>,
@@ -76,8 +85,8 @@ pub struct Port<L> {
     handled: u32,
     /// Frames that carried no LLC PDU, or were cut.
     pub foreign: u64,
-    /// Frames without the job's token.
-    pub strangers: u64,
+    /// Frames whose check is wrong: changed on their way, or of a station that is none of ours.
+    pub damaged: u64,
 }
 
 impl<L: Link> Port<L> {
@@ -85,22 +94,24 @@ impl<L: Link> Port<L> {
     ///
     /// # Errors
     /// Which value of `config` is out of its range.
-    pub fn new(link: L, config: &StationConfig, slots: u16, framing: Framing) -> Result<Self, ConfigError> {
+    pub fn new(link: L, config: &StationConfig, slots: u16, encapsulation: Encapsulation) -> Result<Self, ConfigError> {
         let (own, clock) = (link.address().0, link.clock());
         let now = now(&clock);
         let station = Station::new(own, config, now)?;
         Ok(Self {
             own,
-            framing,
-            round_octet: config.connection.round_octet,
-            slots: Slots::new(slots, link.mtu(), token_bytes(framing.token.as_ref())),
-            batch: Box::new([Prepared::Slot { slot: 0, llc_bytes: 0 }; BATCH_FRAMES]),
+            encapsulation,
+            is_extended: config.connection.is_extended,
+            early: Early::default(),
+            has_kept: None,
+            slots: Slots::new(slots, link.mtu()),
+            batch: Box::new([Prepared::Slot { slot: 0, header_bytes: 0 }; BATCH_FRAMES]),
             clock,
             now,
             looks: 0,
             handled: 0,
             foreign: 0,
-            strangers: 0,
+            damaged: 0,
             station,
             link,
         })
@@ -114,12 +125,6 @@ impl<L: Link> Port<L> {
         self.now
     }
 
-    /// Bytes of user data that a frame of type 2 carries, between two links of this MTU, which is [`mtu_min`] at least.
-    #[must_use]
-    pub fn information_max(mtu: usize, token: Option<JobToken>) -> usize {
-        (mtu - I_HEADER_BYTES).min(usize::from(u16::MAX)) - token.map_or(0, |_| JobToken::BYTES)
-    }
-
     /// Takes frames from the ring and hands what is for the user to `deliver`, until that says stop, none is
     /// left, or there is other work to do. Answers that the engine wants given at once are given. False if nothing
     /// came and no time has passed for the engine, so that there can be nothing new to send or to hear.
@@ -131,6 +136,13 @@ impl<L: Link> Port<L> {
         self.looks += 1;
         let mut is_news = false;
         let mut looks_per_clock = LOOKS_PER_CLOCK;
+        if self.has_kept.is_some() {
+            self.now = now(&self.clock);
+            if self.deliver_kept(&mut deliver) {
+                return Ok(true);
+            }
+            is_news = true;
+        }
         for _ in 0..FRAMES_AT_ONCE {
             let Some(frame) = self.link.receive() else { break };
             if !is_news {
@@ -141,19 +153,34 @@ impl<L: Link> Port<L> {
                 self.foreign += 1;
                 continue;
             };
-            if self.framing.token.is_some_and(|token| !token.is_in(frame.llc, frame.behind)) {
-                self.strangers += 1;
+            if self.is_extended && !is_intact(&frame) {
+                self.damaged += 1;
                 continue;
             }
-            let Handled { delivery, reply } =
-                self.station.handle_frame(frame.source, frame.destination, frame.llc, self.now);
-            let stop = delivery.is_some_and(|delivery| {
-                deliver(if self.framing.token.is_some() { without_token(delivery) } else { delivery })
-            });
+            let Frame { destination, source, llc, behind } = frame;
+            let Handled { delivery, reply } = self.station.handle_frame(source, destination, llc, behind, self.now);
+            let stop = match delivery {
+                Some(Delivery::Early { connection, number, information }) => {
+                    let is_wanted = |connection, number| self.station.is_kept(connection, number);
+                    if self.early.keep(connection, number, information, is_wanted) {
+                        self.station.keep(connection, number);
+                    }
+                    false
+                }
+                Some(delivery) => {
+                    let stop = deliver(delivery);
+                    if let Delivery::Data { connection, has_kept: true, .. } = delivery {
+                        self.has_kept = Some(connection);
+                    }
+                    stop
+                }
+                None => false,
+            };
             if let Some(reply) = reply {
-                let answer = answer(self.own, &reply, self.framing);
+                let answer = answer(self.own, &reply, self.encapsulation);
                 send_all(&mut self.link, &[Outgoing { header: &answer, payload: &[] }])?;
             }
+            let stop = stop || self.has_kept.is_some() && self.deliver_kept(&mut deliver);
             // Acknowledgements do not wait until a long message is whole: the peer's window would close.
             self.handled += 1;
             if self.handled >= FRAMES_PER_TRANSMIT {
@@ -171,6 +198,23 @@ impl<L: Link> Port<L> {
             is_news = true;
         }
         Ok(is_news)
+    }
+
+    /// Hands over what came early and is next in order now; whether `deliver` says stop.
+    fn deliver_kept(&mut self, deliver: &mut impl FnMut(Delivery<'_>) -> bool) -> bool {
+        while let Some(connection) = self.has_kept {
+            let number = self.station.next_kept(connection, self.now);
+            let Some(information) = number.and_then(|number| self.early.take(connection, number)) else {
+                self.has_kept = None;
+                break;
+            };
+            let stop = deliver(Delivery::Data { connection, information: &information, has_kept: true });
+            self.early.reuse(information);
+            if stop {
+                return true;
+            }
+        }
+        false
     }
 
     /// Sends the next frame that is due; others stay due.
@@ -282,18 +326,16 @@ impl<L: Link> Port<L> {
     #[inline]
     fn prepare(&mut self, count: usize) -> bool {
         let Some(transmit) = self.station.poll_transmit(self.now) else { return false };
-        let StationTransmit { destination, header, token, round } = transmit;
+        let StationTransmit { destination, header, token, mut extra } = transmit;
         let llc = header.as_bytes();
-        if let Some(&slot) = token {
-            let bytes = llc.len() + self.slots.information_bytes(slot);
-            self.slots.write_headers(slot, &self.framing.encapsulation.header(destination, self.own, bytes), llc);
-            if let (Some(octet), I_HEADER_BYTES) = (self.round_octet, llc.len()) {
-                self.slots.write_round(slot, octet, round);
-            }
-            self.batch[count] = Prepared::Slot { slot, llc_bytes: llc.len() as u8 };
+        self.batch[count] = if let Some(&slot) = token {
+            let bytes = llc.len() + extra.as_bytes().len() + self.slots.information_bytes(slot);
+            let ethernet = self.encapsulation.header(destination, self.own, bytes);
+            let header_bytes = self.slots.write_headers(slot, &ethernet, llc, &extra);
+            Prepared::Slot { slot, header_bytes: header_bytes as u8 }
         } else {
-            self.batch[count] = Prepared::Control(Control::new(self.own, destination, llc, self.framing.token));
-        }
+            Prepared::Control(Control::new(self.own, destination, llc, &mut extra))
+        };
         true
     }
 }
@@ -301,7 +343,7 @@ impl<L: Link> Port<L> {
 /// A frame that is ready: where it lies.
 #[derive(Clone, Copy)]
 enum Prepared {
-    Slot { slot: Slot, llc_bytes: u8 },
+    Slot { slot: Slot, header_bytes: u8 },
     Control(Control),
 }
 
@@ -309,7 +351,7 @@ impl Prepared {
     #[inline]
     fn frame<'a>(&'a self, slots: &'a Slots) -> Outgoing<'a> {
         match self {
-            Self::Slot { slot, llc_bytes } => slots.frame(*slot, usize::from(*llc_bytes)),
+            Self::Slot { slot, header_bytes } => slots.frame(*slot, usize::from(*header_bytes)),
             Self::Control(control) => control.frame(),
         }
     }
@@ -324,15 +366,15 @@ struct Control {
 
 impl Control {
     #[inline]
-    fn new(own: Mac, destination: Mac, llc: &[u8], token: Option<JobToken>) -> Self {
+    fn new(own: Mac, destination: Mac, llc: &[u8], extra: &mut Extra) -> Self {
         let mut bytes = [0; CONTROL_BYTES];
         bytes[..ETHERNET_HEADER_BYTES].copy_from_slice(&Encapsulation::Length.header(destination, own, llc.len()));
         let mut end = ETHERNET_HEADER_BYTES + llc.len();
         bytes[ETHERNET_HEADER_BYTES..end].copy_from_slice(llc);
-        if let Some(token) = token {
-            bytes[end..end + JobToken::BYTES].copy_from_slice(token.bytes());
-            end += JobToken::BYTES;
-        }
+        set_check(llc, extra);
+        let extra = extra.as_bytes();
+        bytes[end..end + extra.len()].copy_from_slice(extra);
+        end += extra.len();
         Self { bytes, length: end as u8 }
     }
 
@@ -348,32 +390,26 @@ fn whole<'a>(frame: &Incoming<'a>) -> Option<Frame<'a>> {
     if frame.is_truncated() { None } else { framing::parse(frame.bytes) }
 }
 
-fn token_bytes(token: Option<&JobToken>) -> &[u8] {
-    token.map_or(&[], |token| token.bytes())
+/// Whether a frame of a station of ours is as it was sent.
+#[inline]
+fn is_intact(frame: &Frame<'_>) -> bool {
+    let checked = extension::checked(frame.llc, frame.behind);
+    checked.is_some_and(|checked| check(checked.head, checked.pieces) == checked.check)
 }
 
-/// What is for the user, without the token before it.
-#[inline]
-fn without_token(delivery: Delivery<'_>) -> Delivery<'_> {
-    match delivery {
-        Delivery::Data { connection, information } => {
-            Delivery::Data { connection, information: &information[JobToken::BYTES..] }
-        }
-        Delivery::Datagram { from, source, destination, information } => {
-            Delivery::Datagram { from, source, destination, information: &information[JobToken::BYTES..] }
-        }
-        Delivery::AcknowledgedDatagram { peer, information } => {
-            Delivery::AcknowledgedDatagram { peer, information: &information[JobToken::BYTES..] }
-        }
-        other @ (Delivery::Identification { .. } | Delivery::Test { .. }) => other,
+/// Of a PDU with what is added behind it.
+fn set_check(llc: &[u8], extra: &mut Extra) {
+    if !extra.as_bytes().is_empty() {
+        let (head, rest) = extension::head(llc);
+        extra.set_check(check(head, [rest, extra.checked()]));
     }
 }
 
-fn answer(own: Mac, reply: &Reply<'_>, framing: Framing) -> Vec<u8> {
-    let llc = reply.header.as_bytes();
-    let bytes = llc.len() + reply.information.len();
-    let ethernet = framing.encapsulation.header(reply.destination, own, bytes);
-    [&ethernet, llc, reply.information, token_bytes(framing.token.as_ref())].concat()
+fn answer(own: Mac, reply: &Reply<'_>, encapsulation: Encapsulation) -> Vec<u8> {
+    let llc = [reply.header.as_bytes(), reply.information].concat();
+    let mut extra = reply.extra;
+    set_check(&llc, &mut extra);
+    [&encapsulation.header(reply.destination, own, llc.len())[..], &llc, extra.as_bytes()].concat()
 }
 
 /// What a link says, of which the interface may be down for a while: nothing has come then, and what was sent is lost, as

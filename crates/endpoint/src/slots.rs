@@ -5,22 +5,22 @@ use std::ptr;
 use std::slice;
 
 use barewire_link::{ETHERNET_HEADER_BYTES, Outgoing};
-use barewire_llc::ROUND_BITS;
+use barewire_llc::extension::{Extra, INFORMATION_FRONT};
+
+use crate::check::check;
 
 /// Names a slot.
 pub type Slot = u16;
 
 /// The longest header of a PDU that has an information field: an I PDU's.
 const LLC_BYTES: usize = 4;
-/// What lies before the information.
-const HEADROOM_BYTES: usize = ETHERNET_HEADER_BYTES + LLC_BYTES;
+/// What lies before the information, of our stations.
+const HEADROOM_BYTES: usize = ETHERNET_HEADER_BYTES + LLC_BYTES + INFORMATION_FRONT;
 
 /// Slots of equal size, free or under way.
 pub struct Slots {
     memory: Box<[u8]>,
     slot_bytes: usize,
-    /// Bytes at the front of every information field, written once.
-    front_bytes: usize,
     entries: Box<[Entry]>,
     free: Vec<Slot>,
     /// Slots under way that hold only a head.
@@ -74,20 +74,13 @@ impl Lent {
 }
 
 impl Slots {
-    /// So many slots for frames of this MTU, each with `front` before its information.
-    pub(crate) fn new(slots: u16, mtu: usize, front: &[u8]) -> Self {
-        // A slot starts on a cache line of its own.
-        let slot_bytes = (ETHERNET_HEADER_BYTES + mtu).next_multiple_of(64);
-        let mut memory = vec![0; slot_bytes * usize::from(slots)].into_boxed_slice();
-        if !front.is_empty() {
-            for slot in memory.chunks_exact_mut(slot_bytes) {
-                slot[HEADROOM_BYTES..HEADROOM_BYTES + front.len()].copy_from_slice(front);
-            }
-        }
+    /// So many slots for frames of this MTU.
+    pub(crate) fn new(slots: u16, mtu: usize) -> Self {
+        // A slot starts on a cache line of its own; stations that add nothing leave the room for that unused.
+        let slot_bytes = (HEADROOM_BYTES + mtu).next_multiple_of(64);
         Self {
-            memory,
+            memory: vec![0; slot_bytes * usize::from(slots)].into_boxed_slice(),
             slot_bytes,
-            front_bytes: front.len(),
             entries: vec![Entry { in_slot: 0, lent: Lent::NOTHING, is_head: false }; usize::from(slots)]
                 .into_boxed_slice(),
             free: (0..slots).collect(),
@@ -99,12 +92,12 @@ impl Slots {
     #[inline]
     pub fn fill(&mut self, first: &[u8], second: &[u8]) -> Option<Slot> {
         let slot = self.free.pop()?;
-        let at = usize::from(slot) * self.slot_bytes + HEADROOM_BYTES + self.front_bytes;
+        let at = usize::from(slot) * self.slot_bytes + HEADROOM_BYTES;
         let place = &mut self.memory[at..at + first.len() + second.len()];
         let (a, b) = place.split_at_mut(first.len());
         a.copy_from_slice(first);
         barewire_copy::copy(second, b);
-        let in_slot = (self.front_bytes + first.len() + second.len()) as u16;
+        let in_slot = (first.len() + second.len()) as u16;
         self.entries[usize::from(slot)] = Entry { in_slot, lent: Lent::NOTHING, is_head: false };
         Some(slot)
     }
@@ -161,7 +154,7 @@ impl Slots {
     #[inline]
     pub(crate) fn information(&self, slot: Slot) -> &[u8] {
         let at = usize::from(slot) * self.slot_bytes + HEADROOM_BYTES;
-        &self.memory[at + self.front_bytes..at + usize::from(self.entries[usize::from(slot)].in_slot)]
+        &self.memory[at..at + usize::from(self.entries[usize::from(slot)].in_slot)]
     }
 
     /// Bytes of a slot's information field.
@@ -171,33 +164,49 @@ impl Slots {
         usize::from(entry.in_slot) + entry.lent.bytes
     }
 
-    /// Writes the round of a PDU into an octet of a slot's information.
+    /// Writes the headers right before a slot's information, and the check of what a station of ours adds; how many bytes
+    /// they have.
     #[inline]
-    pub(crate) fn write_round(&mut self, slot: Slot, octet: u16, round: u8) {
-        let octet = &mut self.memory[usize::from(slot) * self.slot_bytes + HEADROOM_BYTES + usize::from(octet)];
-        *octet = *octet & !ROUND_BITS | round;
-    }
-
-    /// Writes the headers right before a slot's information.
-    #[inline]
-    pub(crate) fn write_headers(&mut self, slot: Slot, ethernet: &[u8; ETHERNET_HEADER_BYTES], llc: &[u8]) {
-        let at = usize::from(slot) * self.slot_bytes + LLC_BYTES - llc.len();
-        let headers = &mut self.memory[at..at + ETHERNET_HEADER_BYTES + llc.len()];
-        let (first, second) = headers.split_at_mut(ETHERNET_HEADER_BYTES);
+    pub(crate) fn write_headers(
+        &mut self,
+        slot: Slot,
+        ethernet: &[u8; ETHERNET_HEADER_BYTES],
+        llc: &[u8],
+        extra: &Extra,
+    ) -> usize {
+        let entry = &self.entries[usize::from(slot)];
+        let extra = extra.as_bytes();
+        let bytes = ETHERNET_HEADER_BYTES + llc.len() + extra.len();
+        let end = usize::from(slot) * self.slot_bytes + HEADROOM_BYTES;
+        let frame = &mut self.memory[end - bytes..end + usize::from(entry.in_slot)];
+        let (first, rest) = frame.split_at_mut(ETHERNET_HEADER_BYTES);
         first.copy_from_slice(ethernet);
+        let (second, rest) = rest.split_at_mut(llc.len());
         match *llc {
             // An I PDU, nearly always: a copy of a known length is no call.
             [dsap, ssap, ns, nr] => second.copy_from_slice(&[dsap, ssap, ns, nr]),
             _ => second.copy_from_slice(llc),
         }
+        if !extra.is_empty() {
+            let (third, _) = rest.split_at_mut(extra.len());
+            match <&[u8; INFORMATION_FRONT]>::try_from(extra) {
+                Ok(extra) => third.copy_from_slice(extra),
+                Err(_) => third.copy_from_slice(extra),
+            }
+            let (place, covered) = rest.split_first_chunk_mut().expect("an extension begins with its check");
+            *place = check(llc, [&*covered, entry.lent.bytes()]).to_be_bytes();
+        }
+        bytes
     }
 
-    /// The frame of a slot that is under way, whose LLC header has so many bytes.
+    /// The frame of a slot that is under way, whose headers have so many bytes.
     #[inline]
-    pub(crate) fn frame(&self, slot: Slot, llc_bytes: usize) -> Outgoing<'_> {
+    pub(crate) fn frame(&self, slot: Slot, header_bytes: usize) -> Outgoing<'_> {
         let entry = &self.entries[usize::from(slot)];
-        let start = usize::from(slot) * self.slot_bytes + LLC_BYTES - llc_bytes;
-        let end = start + ETHERNET_HEADER_BYTES + llc_bytes + usize::from(entry.in_slot);
-        Outgoing { header: &self.memory[start..end], payload: entry.lent.bytes() }
+        let at = usize::from(slot) * self.slot_bytes + HEADROOM_BYTES;
+        Outgoing {
+            header: &self.memory[at - header_bytes..at + usize::from(entry.in_slot)],
+            payload: entry.lent.bytes(),
+        }
     }
 }

@@ -88,6 +88,8 @@ pub(crate) struct Sender<T> {
 #[derive(Debug)]
 struct Sending<T> {
     peer: Peer,
+    /// Of the peer's key, in extended stations.
+    mark: u64,
     /// V(SI).
     sequence: bool,
     token: Option<T>,
@@ -112,7 +114,7 @@ impl<T> Sender<T> {
         }
     }
 
-    pub fn send(&mut self, peer: Peer, token: T, now: Instant) -> Result<(), (T, DatagramRefused)> {
+    pub fn send(&mut self, peer: Peer, mark: u64, token: T, now: Instant) -> Result<(), (T, DatagramRefused)> {
         let slot = match self.keyed.get(peer.key()) {
             Some(slot) => slot,
             None => match self.free.pop() {
@@ -128,7 +130,7 @@ impl<T> Sender<T> {
         if sending.token.is_some() || sending.has_failed {
             return Err((token, DatagramRefused::Busy));
         }
-        (sending.token, sending.repetitions) = (Some(token), 0);
+        (sending.token, sending.mark, sending.repetitions) = (Some(token), mark, 0);
         sending.deadline = self.silent_until.max(now);
         if sending.deadline <= now {
             self.to_send.push(slot);
@@ -137,8 +139,15 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// Takes an acknowledgement; false if nothing waits for it.
-    pub fn handle_response(&mut self, peer: Peer, sequence: bool, status: AcStatus, now: Instant) -> bool {
+    /// Takes an acknowledgement, with its mark if it must have one; false if nothing waits for it.
+    pub fn handle_response(
+        &mut self,
+        peer: Peer,
+        sequence: bool,
+        status: AcStatus,
+        mark: Option<u64>,
+        now: Instant,
+    ) -> bool {
         let Some(slot) = self.keyed.get(peer.key()) else { return false };
         let Some(sending) = &mut self.slots[usize::from(slot)] else { return false };
         // The acknowledgement names the number expected next: the opposite one. One that comes before the
@@ -147,6 +156,7 @@ impl<T> Sender<T> {
             || sending.repetitions == 0
             || sending.outcome.is_some()
             || sequence == sending.sequence
+            || mark.is_some_and(|mark| mark != sending.mark)
         {
             return false;
         }
@@ -189,7 +199,7 @@ impl<T> Sender<T> {
         }
     }
 
-    pub fn poll_transmit(&mut self, now: Instant) -> Option<(Mac, Header, &T)> {
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<(Mac, Header, u64, &T)> {
         let slot = loop {
             let slot = self.to_send.pop()?;
             let is_due = |sending: &Sending<T>| sending.token.is_some() && sending.outcome.is_none();
@@ -204,7 +214,8 @@ impl<T> Sender<T> {
         let body = Body::AcCommand { poll: false, sequence: sending.sequence, information: &[] };
         let Peer { local, mac, remote } = sending.peer;
         let header = Pdu { destination: remote.into(), source: local.into(), body }.header();
-        sending.token.as_ref().map(|token| (mac, header, token))
+        let mark = sending.mark;
+        sending.token.as_ref().map(|token| (mac, header, mark, token))
     }
 
     pub fn poll_outcome(&mut self) -> Option<(Peer, T, DatagramOutcome)> {
@@ -221,11 +232,11 @@ impl<T> Sender<T> {
 impl<T> Sending<T> {
     fn idle(peer: Peer) -> Self {
         let deadline = Instant::NEVER;
-        Self { peer, sequence: false, token: None, outcome: None, repetitions: 0, deadline, has_failed: false }
+        Self { peer, mark: 0, sequence: false, token: None, outcome: None, repetitions: 0, deadline, has_failed: false }
     }
 }
 
-/// The receiving side: strangers fill it, so the entry nearest to being forgotten makes room.
+/// The receiving side: anybody can fill it, so the entry nearest to being forgotten makes room.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     slots: Box<[Option<Heard>]>,

@@ -58,6 +58,10 @@ pub const HALVED_WINDOW_MIN: u8 = 4;
 /// Default longest information field, in bytes: more than any jumbo frame carries.
 pub const INFORMATION_MAX: u16 = 16_384;
 
+/// The longest that a gap is given to close by itself, where PDUs were seen to overtake others: more than equal-cost paths
+/// differ by, and less than a loss costs that only T1 shows.
+pub const REORDERING_MAX: Duration = Duration::from_millis(1);
+
 /// An N(R) up to this far behind the last one came with a PDU that was overtaken; further away it is
 /// invalid and answered with FRMR. One frame that acknowledges a whole window may overtake another.
 pub const STALE_NR_MAX: u8 = SequenceNumber::MODULUS - WINDOW - 1;

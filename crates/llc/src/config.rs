@@ -47,10 +47,9 @@ pub struct ConnectionConfig {
     pub grow_after: u16,
     /// Longest information field that is accepted, in bytes; a longer one is answered with FRMR.
     pub information_max: u16,
-    /// Where in every information field lies an octet whose upper six bits, [`ROUND_BITS`](crate::ROUND_BITS), tell the
-    /// round of N(S), so that a PDU is known that more later ones overtook than numbers can tell. The user puts the
-    /// `round` of what is to be transmitted there; both ends must. `None`, as stations of others: seven bits must do.
-    pub round_octet: Option<u16>,
+    /// Whether PDUs carry [what stations of ours add](crate::extension): both ends must. Nothing of an earlier connection is
+    /// believed then, a number is told from one that has come round, and what comes early is kept instead of sent again.
+    pub is_extended: bool,
     /// A fault to have, for the tests of tests.
     #[cfg(feature = "mutants")]
     pub mutant: Option<Mutant>,
@@ -102,8 +101,12 @@ pub struct StationConfig {
     /// failure, and before its first datagram. The same at all stations. Longer than the network and pauses
     /// of both hosts can delay a repetition, or it is delivered again.
     pub datagram_memory: Duration,
-    /// Any number that strangers do not know.
+    /// Any number that nobody else knows; of extended connections also what their nonces are drawn from.
     pub hash_seed: u64,
+    /// Of extended stations: what peers must know to connect or to send datagrams; 0, which everybody knows, if all may.
+    pub key: u64,
+    /// Whether the key is told to those who are connected to, so that they can connect back: one that is this station's own.
+    pub tells_key: bool,
 }
 
 impl Default for StationConfig {
@@ -118,6 +121,8 @@ impl Default for StationConfig {
             datagram_timeout: bounds::DATAGRAM_TIMEOUT,
             datagram_memory: bounds::DATAGRAM_MEMORY,
             hash_seed: 0,
+            key: 0,
+            tells_key: false,
         }
     }
 }
@@ -152,7 +157,7 @@ impl Default for ConnectionConfig {
             after_loss: AfterLoss::Halve,
             grow_after: bounds::GROW_AFTER,
             information_max: bounds::INFORMATION_MAX,
-            round_octet: None,
+            is_extended: false,
             #[cfg(feature = "mutants")]
             mutant: None,
         }
@@ -195,7 +200,10 @@ pub(crate) struct Parameters {
     pub after_loss: AfterLoss,
     pub grow_after: u16,
     pub information_max: u16,
-    pub round_octet: Option<u16>,
+    pub is_extended: bool,
+    /// Of extended connections: this station's key, and again if it is told to peers.
+    pub key: u64,
+    pub cookie: u64,
     #[cfg(feature = "mutants")]
     pub mutant: Option<Mutant>,
 }
@@ -244,7 +252,9 @@ impl ConnectionConfig {
             after_loss: self.after_loss,
             grow_after: self.grow_after,
             information_max: self.information_max,
-            round_octet: self.round_octet,
+            is_extended: self.is_extended,
+            key: 0,
+            cookie: 0,
             #[cfg(feature = "mutants")]
             mutant: self.mutant,
         })

@@ -13,6 +13,9 @@ pub struct Counters {
     pub malformed: [u64; Malformed::COUNT],
     /// Frames from an address that is a group's.
     pub group_source: u64,
+    /// Extended stations: PDUs without the mark that makes them believed; those of connections that are open are counted
+    /// there.
+    pub unauthenticated: u64,
     /// PDUs for a service access point that is not active, or a group without members.
     pub unknown_sap: u64,
     /// PDUs of a type that the station's class excludes, or that is not for the address it came to.

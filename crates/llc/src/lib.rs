@@ -13,6 +13,7 @@
 extern crate alloc;
 
 pub mod bounds;
+pub mod extension;
 pub mod message;
 
 mod acknowledged;
@@ -32,9 +33,7 @@ pub use address::{Destination, GroupSap, Lsap, Mac, Source};
 #[cfg(feature = "mutants")]
 pub use config::Mutant;
 pub use config::{AfterLoss, ConfigError, ConnectionConfig, StationConfig};
-pub use connection::{
-    Cause, Connection, ConnectionCounters, ConnectionEvent, ROUND_BITS, Refused, RefusedReason, State, Transmit,
-};
+pub use connection::{Cause, Connection, ConnectionCounters, ConnectionEvent, Refused, RefusedReason, State, Transmit};
 pub use counters::Counters;
 pub use pdu::{
     AcStatus, Body, Class, FrmrInformation, Header, Identification, Malformed, Pdu, Role, SequenceNumber, Snap,

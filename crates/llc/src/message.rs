@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Messages longer than one information field, over a connection: which delivers the fragments in order
-//! and once, so that they need no numbers, but for what tells the connection how often its own have come round.
+//! and once, so that they need no numbers.
 //!
 //! ```text
 //! first fragment   | flags | total length, big endian | bytes …
@@ -8,13 +8,10 @@
 //! every other      | flags | bytes …
 //!                      1
 //!
-//! flags            R R R R R R L F      F: first fragment, L: last fragment,
-//!                                       R: the connection's, see `ConnectionConfig::round_octet`
+//! flags            0 0 0 0 0 0 L F      F: first fragment, L: last fragment
 //! ```
 
 use core::fmt;
-
-use crate::ROUND_BITS;
 
 /// Bytes before the data of a message's first fragment.
 pub const FIRST_HEADER: usize = 5;
@@ -23,7 +20,6 @@ pub const OTHER_HEADER: usize = 1;
 
 const FIRST: u8 = 0x01;
 const LAST: u8 = 0x02;
-const _: () = assert!((FIRST | LAST) & ROUND_BITS == 0);
 
 /// The bytes before the data of a message that is one fragment.
 #[inline]

@@ -11,9 +11,10 @@ use crate::acknowledged::{DatagramOutcome, DatagramRefused, Peer, Receiver, Send
 use crate::address::{self, Destination, GroupSap, Lsap, Mac, Source};
 use crate::bounds;
 use crate::config::{ConfigError, Parameters, StationConfig, require};
-use crate::connection::{Connection, ConnectionEvent, Refused, RefusedReason, State};
+use crate::connection::{Connection, ConnectionEvent, Refused, RefusedReason, State, Taken};
 use crate::counters::Counters;
 use crate::deadlines::Deadlines;
+use crate::extension::{self, Extension, Extra};
 use crate::keyed::Keyed;
 use crate::pdu::{Body, Class, Header, Identification, Pdu, Role, SequenceNumber};
 use crate::time::{Instant, nanos};
@@ -39,6 +40,10 @@ pub struct Station<T> {
     counters: Counters,
     /// A peer waits for an answer that is among what is to be sent.
     owes_answer: bool,
+    /// Of extended stations: what nonces are drawn from, how many were, and the mark of datagrams for this station.
+    nonce_seed: u64,
+    nonces: u64,
+    datagram_mark: u64,
 }
 
 /// Names a connection of a station; one that has ended is recognised.
@@ -66,8 +71,8 @@ pub struct StationTransmit<'s, T> {
     pub header: Header,
     /// Whose information follows, if any.
     pub token: Option<&'s T>,
-    /// Of an I PDU: as [`Transmit::round`](crate::Transmit::round).
-    pub round: u8,
+    /// What an extended station adds.
+    pub extra: Extra,
 }
 
 /// Something to know.
@@ -139,7 +144,9 @@ impl<T> Station<T> {
     /// # Errors
     /// Which value is out of its range.
     pub fn new(mac: Mac, config: &StationConfig, now: Instant) -> Result<Self, ConfigError> {
-        let parameters = config.connection.check()?;
+        let mut parameters = config.connection.check()?;
+        parameters.key = config.key;
+        parameters.cookie = if config.tells_key { config.key } else { 0 };
         require((1..=bounds::CONNECTIONS_MAX).contains(&config.connections), "connections", "1 to 65534")?;
         require((1..=config.connections).contains(&config.backlog), "backlog", "1 to connections")?;
         require(config.datagram_peers >= 1 && config.datagram_peers < u16::MAX, "datagram_peers", "1 to 65534")?;
@@ -168,6 +175,9 @@ impl<T> Station<T> {
             address_check: AddressCheck::Idle,
             counters: Counters::default(),
             owes_answer: false,
+            nonce_seed: config.hash_seed,
+            nonces: 0,
+            datagram_mark: extension::datagram_mark(config.key),
         })
     }
 
@@ -222,11 +232,12 @@ impl<T> Station<T> {
         })
     }
 
-    /// The header of a UI PDU; its information follows as it is. Type 1 keeps no state: send it yourself.
+    /// The header of a UI PDU for whoever has this key, and what an extended station adds; the information follows as it is.
+    /// Type 1 keeps no state: send it yourself.
     #[must_use]
-    pub fn datagram(&self, local: Lsap, remote: Destination) -> Option<Header> {
+    pub fn datagram(&self, local: Lsap, remote: Destination, key: u64) -> Option<(Header, Extra)> {
         let pdu = Pdu { destination: remote, source: local.into(), body: Body::Ui { information: &[] } };
-        self.is_active(local).then(|| pdu.header())
+        self.is_active(local).then(|| (pdu.header(), self.extra(extension::datagram_mark(key))))
     }
 
     /// The whole XID command: what is the other station? The answer is a [`Delivery::Identification`].
@@ -247,29 +258,29 @@ impl<T> Station<T> {
         self.address_check = AddressCheck::Running { left: bounds::ADDRESS_CHECKS, due: now };
     }
 
-    /// Sends a datagram that is repeated until the peer has it; [`StationEvent::Datagram`] tells.
+    /// Sends a datagram that is repeated until the peer, which has this key, has it; [`StationEvent::Datagram`] tells.
     ///
     /// # Errors
     /// The token, and why it was not taken.
-    pub fn send_datagram(&mut self, peer: Peer, token: T, now: Instant) -> Result<(), (T, DatagramRefused)> {
+    pub fn send_datagram(&mut self, peer: Peer, key: u64, token: T, now: Instant) -> Result<(), (T, DatagramRefused)> {
         if !self.class.has_type_3() || !self.is_active(peer.local) {
             return Err((token, DatagramRefused::NotActive));
         }
-        self.datagrams_out.send(peer, token, now)
+        self.datagrams_out.send(peer, extension::datagram_mark(key), token, now)
     }
 
-    /// Connects to a peer.
+    /// Connects to a peer; of an extended one with its key.
     ///
     /// # Errors
     /// Why that cannot begin.
-    pub fn connect(&mut self, peer: Peer, now: Instant) -> Result<ConnectionHandle, ConnectError> {
+    pub fn connect(&mut self, peer: Peer, key: u64, now: Instant) -> Result<ConnectionHandle, ConnectError> {
         if !self.class.has_type_2() || !self.is_active(peer.local) {
             return Err(ConnectError::NotActive);
         }
         if self.keyed.get(peer.key()).is_some() {
             return Err(ConnectError::Exists);
         }
-        let slot = self.add(peer, false, now).ok_or(ConnectError::Full)?;
+        let slot = self.add(peer, key, false, now).ok_or(ConnectError::Full)?;
         let handle = self.handle_of(slot);
         self.with(handle, |connection| connection.connect(now));
         Ok(handle)
@@ -350,6 +361,33 @@ impl<T> Station<T> {
         self.connection(handle).map(|_| self.entries[usize::from(handle.slot)].peer)
     }
 
+    /// What to connect back to a connection's peer with: the key that it told, or 0.
+    #[must_use]
+    pub fn peer_key(&self, handle: ConnectionHandle) -> u64 {
+        self.connection(handle).map_or(0, Connection::peer_key)
+    }
+
+    /// Keeps an [early](Delivery::Early) information field until its turn: the caller has a copy.
+    pub fn keep(&mut self, handle: ConnectionHandle, number: u16) {
+        if let Some(connection) = self.connection_mut(handle) {
+            connection.keep(number);
+        }
+    }
+
+    /// Whether a connection waits for the turn of a field that was kept.
+    #[must_use]
+    pub fn is_kept(&self, handle: ConnectionHandle, number: u16) -> bool {
+        self.connection(handle).is_some_and(|connection| connection.is_kept(number))
+    }
+
+    /// The number of the next information field of a connection, if it is one that was kept: it counts as delivered.
+    #[inline]
+    pub fn next_kept(&mut self, handle: ConnectionHandle, now: Instant) -> Option<u16> {
+        let number = self.connection_mut(handle)?.next_kept(now);
+        self.settle(handle.slot);
+        number
+    }
+
     /// Connections that exist, also while they are set up or ended.
     #[must_use]
     pub fn connections(&self) -> usize {
@@ -362,18 +400,37 @@ impl<T> Station<T> {
         &self.counters
     }
 
-    /// Takes a frame: `bytes` from DSAP to where the length field says, without padding. A reply must be
-    /// sent before `poll_transmit` is asked.
+    /// Takes a frame: `llc` from DSAP to where the length field says, and what lies behind, such as padding. A reply must be
+    /// sent before `poll_transmit` is asked. Of an extended station the check must have been compared.
     #[inline]
-    pub fn handle_frame<'a>(&mut self, source: Mac, destination: Mac, bytes: &'a [u8], now: Instant) -> Handled<'a> {
+    pub fn handle_frame<'a>(
+        &mut self,
+        source: Mac,
+        destination: Mac,
+        llc: &'a [u8],
+        behind: &'a [u8],
+        now: Instant,
+    ) -> Handled<'a> {
         self.counters.frames += 1;
-        let pdu = match Pdu::decode(bytes) {
+        let pdu = match Pdu::decode(llc) {
             Ok(pdu) => pdu,
             Err(malformed) => {
                 self.counters.malformed[malformed as usize] += 1;
-                self.handle_malformed(source, destination, bytes, malformed, now);
+                // Nobody of ours sends such.
+                if !self.parameters.is_extended {
+                    self.handle_malformed(source, destination, llc, malformed, now);
+                }
                 return Handled::default();
             }
+        };
+        let (pdu, extension) = if self.parameters.is_extended {
+            let Some(taken) = extension::take(pdu, behind) else {
+                self.counters.unauthenticated += 1;
+                return Handled::default();
+            };
+            taken
+        } else {
+            (pdu, extension::plain(&pdu))
         };
         let (from, to) = (source, destination);
         if let (Body::I { .. } | Body::S { .. }, Destination::Individual(local), Source::Individual(remote), false) =
@@ -381,11 +438,10 @@ impl<T> Station<T> {
         {
             let peer = Peer { local, mac: from, remote };
             if let Some(slot) = self.keyed.get(peer.key()) {
-                let delivery = self.handle_connected(slot, &pdu, now);
-                return Handled { delivery, reply: None };
+                return self.handle_connected(slot, &pdu, &extension, now);
             }
         }
-        self.handle_unusual(from, to, &pdu, now)
+        self.handle_unusual(from, to, &pdu, &extension, now)
     }
 
     /// To be called when [`next_deadline`](Self::next_deadline) has passed; harmless before.
@@ -455,7 +511,8 @@ impl<T> Station<T> {
         {
             self.address_check = AddressCheck::Running { left: left - 1, due: now + bounds::ADDRESS_CHECK_INTERVAL };
             let header = self.identify(Source::Null, Destination::Null);
-            return Some(StationTransmit { destination: self.mac, header, token: None, round: 0 });
+            let extra = self.extra(self.datagram_mark);
+            return Some(StationTransmit { destination: self.mac, header, token: None, extra });
         }
         while let Some(slot) = self.to_send.first() {
             let entry = &mut self.entries[usize::from(slot)];
@@ -466,8 +523,10 @@ impl<T> Station<T> {
             self.settle(slot);
         }
         self.owes_answer = false;
-        let (destination, header, token) = self.datagrams_out.poll_transmit(now)?;
-        Some(StationTransmit { destination, header, token: Some(token), round: 0 })
+        let is_extended = self.parameters.is_extended;
+        let (destination, header, mark, token) = self.datagrams_out.poll_transmit(now)?;
+        let extra = if is_extended { Extra::datagram(mark) } else { Extra::NONE };
+        Some(StationTransmit { destination, header, token: Some(token), extra })
     }
 
     /// The next thing to know, until there is none.
@@ -494,13 +553,24 @@ impl<T> Station<T> {
     }
 
     #[inline]
-    fn handle_connected<'a>(&mut self, slot: u16, pdu: &Pdu<'a>, now: Instant) -> Option<Delivery<'a>> {
+    fn handle_connected<'a>(&mut self, slot: u16, pdu: &Pdu<'a>, extension: &Extension, now: Instant) -> Handled<'a> {
         let handle = self.handle_of(slot);
-        let connection = self.entries[usize::from(slot)].connection.as_mut()?;
-        let information = connection.handle_pdu(pdu, now);
+        let entry = &mut self.entries[usize::from(slot)];
+        let Some(connection) = entry.connection.as_mut() else { return Handled::default() };
+        let taken = connection.handle(pdu, extension, now);
+        let has_kept = connection.has_kept();
         self.owes_answer |= connection.owes_answer();
+        let (peer, is_connected) = (entry.peer, connection.state().is_connected());
         self.settle(slot);
-        information.map(|information| Delivery::Data { connection: handle, information })
+        let information = pdu.information();
+        let delivery = match taken {
+            Taken::InOrder => Delivery::Data { connection: handle, information, has_kept },
+            Taken::Early => Delivery::Early { connection: handle, number: extension.ns, information },
+            // A peer that asks for what it takes for a connection has none here.
+            Taken::Foreign if is_connected => return self.disown(peer, pdu, extension),
+            Taken::Foreign | Taken::Not => return Handled::default(),
+        };
+        Handled { delivery: Some(delivery), reply: None }
     }
 
     fn identification(&self, destination: Destination, source: Source, role: Role, poll_final: bool) -> Header {
@@ -509,18 +579,22 @@ impl<T> Station<T> {
         Pdu { destination, source, body: Body::Xid { role, poll_final, identification } }.header()
     }
 
-    fn add_incoming(&mut self, peer: Peer, now: Instant) -> Option<u16> {
+    fn add_incoming(&mut self, peer: Peer, key: u64, now: Instant) -> Option<u16> {
         let sap = self.saps[index(peer.local)]?;
         if !sap.is_listening || sap.waiting >= self.backlog {
             return None;
         }
-        let slot = self.add(peer, true, now)?;
+        let slot = self.add(peer, key, true, now)?;
         self.saps[index(peer.local)].as_mut()?.waiting += 1;
         Some(slot)
     }
 
-    fn add(&mut self, peer: Peer, is_waiting: bool, now: Instant) -> Option<u16> {
-        let connection = || Some(Connection::with_parameters(self.parameters, peer.local, peer.remote, now));
+    fn add(&mut self, peer: Peer, key: u64, is_waiting: bool, now: Instant) -> Option<u16> {
+        self.nonces += 1;
+        // 0 says that there is none.
+        let nonce = extension::next_nonce(self.nonce_seed, self.nonces).max(1);
+        let (parameters, Peer { local, remote, .. }) = (self.parameters, peer);
+        let connection = || Some(Connection::with_parameters(parameters, local, remote, [nonce, key], now));
         let slot = if let Some(slot) = self.free.pop() {
             let entry = &mut self.entries[usize::from(slot)];
             (entry.peer, entry.is_linked, entry.is_waiting) = (peer, true, is_waiting);
@@ -558,10 +632,9 @@ impl<T> Station<T> {
         let entry = &mut self.entries[usize::from(slot)];
         let destination = entry.peer.mac;
         let connection = entry.connection.as_mut()?;
-        let (header, index) = connection.next_pdu(now)?;
+        let (header, index, extra) = connection.next_pdu(now)?;
         self.deadlines.wake_by(slot, connection.wake());
-        let round = index.map_or(0, |index| connection.round(index));
-        Some(StationTransmit { destination, header, token: index.and_then(|index| connection.token(index)), round })
+        Some(StationTransmit { destination, header, token: index.and_then(|index| connection.token(index)), extra })
     }
 
     /// After anything happened to a connection: notes what it wants, and forgets it once it has ended.

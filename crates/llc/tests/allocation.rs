@@ -43,7 +43,7 @@ fn carry(stations: &mut [Station<u32>; 2], from: usize, now: Instant, count: &mu
         let length = header.len() + if transmit.token.is_some() { 4 } else { 0 };
         *count += 1;
         if !count.is_multiple_of(lose) {
-            receiver.handle_frame(MACS[from], transmit.destination, &frame[..length], now);
+            receiver.handle_frame(MACS[from], transmit.destination, &frame[..length], &[], now);
         }
     }
 }
@@ -58,7 +58,7 @@ fn no_pdu_allocates() {
         station.activate(sap);
         station.listen(sap, true);
     }
-    let connection = stations[0].connect(Peer { local: sap, mac: MACS[1], remote: sap }, now).unwrap();
+    let connection = stations[0].connect(Peer { local: sap, mac: MACS[1], remote: sap }, 0, now).unwrap();
     let (mut count, mut acknowledged) = (0, 0);
     while acknowledged < 500_000 {
         for from in [0, 1] {

@@ -16,11 +16,9 @@ fn it_builds_for_a_target_without_std() {
     if !library.status.success() || !Path::new(String::from_utf8_lossy(&library.stdout).trim()).exists() {
         return skip(&format!("no libraries for {TARGET}; `rustup target add {TARGET}` installs them"));
     }
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
-    let built = rustc()
-        .args(["--edition", "2024", "--crate-type", "rlib", "--emit", "metadata", "--target", TARGET, "--out-dir"])
-        .arg(env!("CARGO_TARGET_TMPDIR"))
-        .arg(source)
+    let built = Command::new(env!("CARGO"))
+        .args(["check", "--quiet", "--offline", "--target", TARGET, "--target-dir", env!("CARGO_TARGET_TMPDIR")])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
@@ -35,13 +33,12 @@ fn skip(why: &str) {
     }
 }
 
-/// Proves that, outside tests, nothing names `std`, prints, or declares a dependency.
+/// Proves that, outside tests, nothing names `std` or prints.
 #[test]
 fn nothing_but_core_and_alloc_is_used() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let library = fs::read_to_string(root.join("src/lib.rs")).unwrap();
     assert!(library.contains("#![no_std]") && library.contains("#![forbid(unsafe_code)]"));
-    assert!(!fs::read_to_string(root.join("Cargo.toml")).unwrap().contains("\n[dependencies]"));
     let mut folders = vec![root.join("src")];
     let mut files = 0;
     while let Some(folder) = folders.pop() {

@@ -271,7 +271,7 @@ mod tests {
             }
             for now in [0, 150] {
                 while let Some((to, question)) = census.poll_transmit(at(now)) {
-                    let handled = plain.handle_frame(A, to, &question, at(now));
+                    let handled = plain.handle_frame(A, to, &question, &[], at(now));
                     let Some(reply) = handled.reply else { continue };
                     let answer = [reply.header.as_bytes(), reply.information].concat();
                     census.handle_pdu(other, &answer, at(now + 1));

@@ -23,7 +23,7 @@ use crate::measure::INTERRUPTED;
 use crate::names::{AnnounceArguments, PeerArguments};
 use crate::transport::links::{launch_error, wrong};
 use crate::transport::llc::reliable::describe;
-use barewire_endpoint::{Encapsulation, Framing, Hears, Port, open_link};
+use barewire_endpoint::{Encapsulation, Hears, Port, open_link};
 use barewire_recorder::LaunchError;
 use barewire_recorder::clock::now_ns;
 
@@ -151,7 +151,7 @@ fn open(here: &HereArguments, interface: &str) -> Result<(StationPort, usize), L
     let config =
         StationConfig { connection, connections: CONNECTIONS, backlog: CONNECTIONS, ..StationConfig::default() };
     let mut port =
-        Port::new(Lossy::new(link, here.loss, here.seed), &config, slots, Framing::default()).map_err(wrong)?;
+        Port::new(Lossy::new(link, here.loss, here.seed), &config, slots, Encapsulation::default()).map_err(wrong)?;
     port.station.activate(here.sap);
     Ok((port, information_max))
 }
@@ -161,7 +161,7 @@ fn connect(arguments: &ConnectArguments) -> Result<(), LaunchError> {
     let (mut port, information_max) = open(&arguments.here, &place.interface)?;
     let peer = Peer { local: arguments.here.sap, mac: place.mac.0, remote: arguments.remote_sap };
     let now = port.now();
-    let asked = port.station.connect(peer, now);
+    let asked = port.station.connect(peer, 0, now);
     let handle = asked.map_err(|error| LaunchError::Failed(error.to_string()))?;
     let mut exchange = Exchange::new(arguments.here.seed, arguments.bytes, arguments.ahead);
     let (deadline_ns, mut is_connected, mut is_ending) = (now_ns() + CONNECT_PATIENCE_NS, false, false);
@@ -292,7 +292,7 @@ fn echo(arguments: &EchoArguments) -> Result<(), LaunchError> {
     let (mut left, close_after) = (arguments.connections, arguments.close_after.unwrap_or(u64::MAX));
     while left != Some(0) || !echoes.is_empty() {
         port.receive(|delivery| {
-            if let Delivery::Data { connection, information } = delivery
+            if let Delivery::Data { connection, information, .. } = delivery
                 && let Some(echo) = echoes.get_mut(&connection)
             {
                 echo.take(information, close_after);

@@ -2,20 +2,22 @@
 //! An endpoint's address as programs exchange it.
 //!
 //! ```text
-//! | "BWfi" | version 3 | MAC 6 | SAP 1 |
+//! | "BWfi" | version 4 | MAC 6 | SAP 1 | cookie 8 |
 //! ```
+//!
+//! The cookie is what an endpoint without a job token wants to know of those who talk to it.
 
 use barewire_endpoint::Address;
 
 use crate::bindings::FI_PROV_SPECIFIC;
 
 /// Of all endpoints' names.
-pub(crate) const BYTES: usize = 12;
+pub(crate) const BYTES: usize = 20;
 /// What libfabric calls a form that only its provider knows.
 pub(crate) const FORMAT: u32 = FI_PROV_SPECIFIC as u32 | 0xba4e;
 const MAGIC: [u8; 4] = *b"BWfi";
 /// Of what the two ends say to each other: it changes with the wire.
-pub(crate) const VERSION: u8 = 3;
+pub(crate) const VERSION: u8 = 4;
 
 /// Why bytes are no address of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +49,7 @@ pub(crate) fn from_bytes(bytes: [u8; BYTES]) -> Result<Address, BadAddress> {
         return Err(BadAddress::Version(rest[0]));
     }
     let place: [u8; Address::BYTES] = std::array::from_fn(|index| rest[1 + index]);
-    Address::from_bytes(place).ok_or(BadAddress::Sap(place[Address::BYTES - 1]))
+    Address::from_bytes(place).ok_or(BadAddress::Sap(place[6]))
 }
 
 #[cfg(test)]
@@ -56,9 +58,11 @@ mod tests {
 
     #[test]
     fn an_address_comes_back_and_others_are_refused_by_name() {
-        let address = Address { mac: [2, 0, 0, 0, 0, 7], sap: barewire_llc::Lsap::new(0x24).unwrap() };
+        let sap = barewire_llc::Lsap::new(0x24).unwrap();
+        let address = Address { cookie: 0x0123_4567_89ab_cdef, ..Address::new([2, 0, 0, 0, 0, 7], sap) };
         let bytes = to_bytes(address);
-        assert_eq!(from_bytes(bytes), Ok(address));
+        let back = from_bytes(bytes).unwrap();
+        assert_eq!((back, back.cookie), (address, address.cookie));
         let with = |at: usize, byte: u8| {
             let mut other = bytes;
             other[at] = byte;

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use barewire_broker::{AskError, DEFAULT_SOCKET, Status, sap_filter};
 use barewire_endpoint::{
-    Address, Config, Encapsulation, Endpoint, EndpointError, Framing, Hears, OpenError, Tuning, TuningError, is_taken,
-    mtu_min, open_link,
+    Address, Config, Encapsulation, Endpoint, EndpointError, Framing, Hears, MTU_MIN, OpenError, Tuning, TuningError,
+    is_taken, open_link,
 };
-use barewire_link::{Interface, LinkError, XdpConfig, XdpLink, XdpMode};
+use barewire_link::{Interface, Link, LinkError, XdpConfig, XdpLink, XdpMode};
 use barewire_llc::Lsap;
 use barewire_shm::ShmError;
 use thiserror::Error;
@@ -45,9 +45,8 @@ const LOOPBACK_MTU: usize = 9000;
 /// Interfaces that endpoints can be on: the one that was chosen, or all Ethernet ones that are up, or the loopback
 /// interface of a host that has none.
 pub(crate) fn interfaces(parameters: &Parameters) -> Result<Vec<Interface>, DeviceError> {
-    let least = mtu_min(parameters.token);
-    if let Some(mtu) = parameters.mtu.filter(|mtu| *mtu < least) {
-        return Err(DeviceError::Mtu { mtu, least });
+    if let Some(mtu) = parameters.mtu.filter(|mtu| *mtu < MTU_MIN) {
+        return Err(DeviceError::Mtu { mtu, least: MTU_MIN });
     }
     let found = match &parameters.interface {
         Some(name) => vec![Interface::by_name(name)?],
@@ -96,12 +95,14 @@ pub(crate) fn open(interface: &Interface, parameters: &Parameters) -> Result<End
     let tuning = Tuning::load()?.with(&parameters.tuned).map_err(TuningError::from)?;
     let first = std::process::id() as usize % saps().count();
     for sap in saps().cycle().skip(first).take(saps().count()) {
-        if is_taken(Address { mac: interface.address.0, sap }) {
+        if is_taken(Address::new(interface.address.0, sap)) {
             continue;
         }
-        let Some(link) = link_of(interface, sap, parameters, &tuning)? else { continue };
+        let Some(mut link) = link_of(interface, sap, parameters, &tuning)? else { continue };
         let framing = Framing { encapsulation: Encapsulation::EtherType, token: parameters.token };
         let mut config = Config { waiting: parameters.waiting, ..Config::new(sap, framing) };
+        // Whoever has the endpoint's address may talk to it, and nobody else.
+        config.cookie = if parameters.token.is_none() { link.random_bits().max(1) } else { 0 };
         config.follow(tuning.clone());
         if let Some(patience) = parameters.patience {
             config.notice_the_dead_within(patience);

@@ -91,10 +91,10 @@ pub(crate) const DEPTH: usize = 4096;
 pub(crate) const PARTS: usize = 16;
 const NAME: &CStr = c"barewire";
 const FABRIC: &CStr = c"ethernet";
-/// Bytes of a frame that are not the message's: LLC 4, token 8, fragment and head.
+/// Bytes of a frame that are not the message's: LLC 4, extension 14, fragment and head.
 const OVERHEAD: usize = 64;
-/// LLC and token.
-const DATAGRAM_OVERHEAD: usize = 12;
+/// LLC and extension, of the longer kind of frames.
+const DATAGRAM_OVERHEAD: usize = 18;
 
 /// Bytes of the longest message that goes in one frame, on frames of this MTU.
 const fn frame_bytes(mtu: usize) -> usize {

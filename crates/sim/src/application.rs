@@ -66,8 +66,7 @@ impl End {
     }
 
     pub fn deliver(&mut self, information: &[u8], checks: &mut Checks) {
-        let message = information.split_last().and_then(|(_round, message)| parse(message));
-        let Some((stream, number, total)) = message else { return checks.report(Violation::NotIntact) };
+        let Some((stream, number, total)) = parse(information) else { return checks.report(Violation::NotIntact) };
         checks.delivered(stream, number);
         if self.incoming.is_none_or(|(known, _)| known != stream) {
             self.incoming = Some((stream, total));

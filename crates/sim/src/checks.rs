@@ -177,9 +177,6 @@ impl Checks {
     }
 }
 
-/// Behind a message lies the octet that tells the round of its PDU.
-pub const ROUND_OCTET: u16 = 16;
-
 /// The bytes of a message: stream, number, how many there are, and a mark over all three.
 pub fn message(stream: Stream, number: u32, total: u32) -> [u8; 16] {
     let mut bytes = [0; 16];

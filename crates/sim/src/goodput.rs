@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use barewire_llc::{
     AfterLoss, ConnectionConfig, ConnectionEvent, ConnectionHandle, Delivery, Instant, Lsap, Peer, Station,
-    StationConfig, StationEvent,
+    StationConfig, StationEvent, StationTransmit,
 };
 use fastrand::Rng;
 
@@ -24,8 +24,9 @@ const LOSSES: [f64; 4] = [0.0, 0.001, 0.01, 0.05];
 pub fn table() -> String {
     let mut text = String::from(
         "Goodput over 1 Gb/s with 5 us delay, in thousandths of what the wire could carry.\n\
-         keep, halve, one: what loss does to the window. model: textbook go-back-N, timeout 1 ms.\n\n\
-         loss %   window   keep  halve    one  model\n",
+         keep, halve, one: what loss does to the window. model: textbook go-back-N, timeout 1 ms. extended: stations that\n\
+         keep what comes early, halve.\n\n\
+         loss %   window   keep  halve    one  model extended\n",
     );
     for loss in LOSSES {
         for window in WINDOWS {
@@ -33,7 +34,11 @@ pub fn table() -> String {
             let engine = |after_loss| link.share(delivered(&link, window, after_loss, 7));
             let [keep, halve, one] = [AfterLoss::Keep, AfterLoss::Halve, AfterLoss::One].map(engine);
             let model = link.share(model::delivered(&link, window.into(), MS, 7));
-            writeln!(text, "{:6.1} {window:8} {keep:6} {halve:6} {one:6} {model:6}", loss * 100.0).expect("a String");
+            let extended = ConnectionConfig { is_extended: true, ..config(window, AfterLoss::Halve) };
+            let extended = link.share(delivered_with(&link, &extended, 7));
+            let percent = loss * 100.0;
+            writeln!(text, "{percent:6.1} {window:8} {keep:6} {halve:6} {one:6} {model:6} {extended:8}")
+                .expect("a String");
         }
     }
     text
@@ -122,7 +127,7 @@ impl<'l> Run<'l> {
     fn until_the_end(mut self) -> Outcome {
         let mut now_ns = 0;
         let peer = Peer { local: Lsap::SNAP, mac: mac(1), remote: Lsap::SNAP };
-        self.handles[0] = Some(self.stations[0].connect(peer, Instant::default()).expect("room"));
+        self.handles[0] = Some(self.stations[0].connect(peer, 0, Instant::default()).expect("room"));
         loop {
             let now = Instant::from_nanos(now_ns);
             for end in 0..2 {
@@ -145,9 +150,15 @@ impl<'l> Run<'l> {
                 && entry.key().0 <= now_ns
             {
                 let (end, frame) = entry.remove();
-                let handled = self.stations[end].handle_frame(frame.source, frame.destination, &frame.bytes, now);
-                if matches!(handled.delivery, Some(Delivery::Data { .. })) {
-                    self.deliver(end);
+                let station = &mut self.stations[end];
+                let handled = station.handle_frame(frame.source, frame.destination, &frame.bytes, &frame.behind, now);
+                match handled.delivery {
+                    Some(Delivery::Data { connection, .. }) => {
+                        let kept = std::iter::from_fn(|| station.next_kept(connection, now)).count();
+                        (0..=kept).for_each(|_| self.deliver(end));
+                    }
+                    Some(Delivery::Early { connection, number, .. }) => station.keep(connection, number),
+                    _ => {}
                 }
             }
             self.stations.iter_mut().for_each(|station| station.handle_timeout(now));
@@ -179,12 +190,9 @@ impl<'l> Run<'l> {
     fn transmit(&mut self, end: usize, now: Instant) {
         while let Some(transmit) = self.stations[end].poll_transmit(now) {
             let wire_bytes = if transmit.token.is_some() { self.link.frame_bytes } else { self.link.short_bytes };
-            let frame = Frame {
-                source: mac(end),
-                destination: transmit.destination,
-                bytes: transmit.header.as_bytes().to_vec(),
-                wire_bytes,
-            };
+            let StationTransmit { destination, header, token, extra } = transmit;
+            let information = token.map(|()| &[][..]);
+            let frame = Frame::new(mac(end), destination, header.as_bytes(), extra, information, wire_bytes);
             let (arrivals, order) = (&mut self.arrivals, &mut self.order);
             let mut arrive = |time, frame| {
                 *order += 1;

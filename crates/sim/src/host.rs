@@ -28,6 +28,8 @@ pub struct Host {
     pub wake_ns: u64,
     /// Counts restarts, in all hosts: tells who got a datagram.
     incarnation: u32,
+    /// What came early.
+    kept: BTreeMap<(ConnectionHandle, u16), Vec<u8>>,
 }
 
 /// What all hosts share.
@@ -66,10 +68,12 @@ pub fn mac(host: usize) -> Mac {
 
 impl Host {
     pub fn new(number: usize, shared: &mut Shared, now: Instant) -> Self {
-        let mut station = Station::new(mac(number), &shared.scenario.station, now).expect("a legal scenario");
+        shared.incarnations += 1;
+        let mut config = shared.scenario.station.clone();
+        config.hash_seed ^= u64::from(shared.incarnations) << 32;
+        let mut station = Station::new(mac(number), &config, now).expect("a legal scenario");
         station.activate(sap());
         station.listen(sap(), true);
-        shared.incarnations += 1;
         Self {
             mac: mac(number),
             station,
@@ -78,17 +82,29 @@ impl Host {
             paused_until_ns: 0,
             wake_ns: u64::MAX,
             incarnation: shared.incarnations,
+            kept: BTreeMap::new(),
         }
     }
 
     /// Takes a frame; the replies to send.
     pub fn receive(&mut self, frame: &Frame, shared: &mut Shared, now: Instant) -> Option<Frame> {
-        let handled = self.station.handle_frame(frame.source, frame.destination, &frame.bytes, now);
+        if frame.is_damaged {
+            return None;
+        }
+        let handled = self.station.handle_frame(frame.source, frame.destination, &frame.bytes, &frame.behind, now);
         match handled.delivery {
-            Some(Delivery::Data { connection, information }) => {
+            Some(Delivery::Data { connection, information, has_kept }) => {
                 if let Some(end) = self.ends.get_mut(&connection) {
                     end.deliver(information, &mut shared.checks);
                 }
+                if has_kept {
+                    self.deliver_kept(connection, shared, now);
+                }
+            }
+            // Now and then there is no room.
+            Some(Delivery::Early { connection, number, information }) if shared.rng.u8(..10) != 0 => {
+                self.kept.insert((connection, number), information.to_vec());
+                self.station.keep(connection, number);
             }
             Some(Delivery::AcknowledgedDatagram { information, .. }) => {
                 if let Ok(number) = information.try_into().map(u32::from_be_bytes) {
@@ -97,12 +113,26 @@ impl Host {
             }
             _ => {}
         }
-        handled.reply.map(|reply| Frame {
-            source: self.mac,
-            destination: reply.destination,
-            bytes: [reply.header.as_bytes(), reply.information].concat(),
-            wire_bytes: SHORT_FRAME,
+        handled.reply.map(|reply| {
+            let bytes = [reply.header.as_bytes(), reply.information].concat();
+            Frame {
+                source: self.mac,
+                destination: reply.destination,
+                bytes,
+                behind: reply.extra.as_bytes().to_vec(),
+                wire_bytes: SHORT_FRAME,
+                is_damaged: false,
+            }
         })
+    }
+
+    fn deliver_kept(&mut self, connection: ConnectionHandle, shared: &mut Shared, now: Instant) {
+        while let Some(number) = self.station.next_kept(connection, now) {
+            let kept = self.kept.remove(&(connection, number)).expect("what is kept is there");
+            if let Some(end) = self.ends.get_mut(&connection) {
+                end.deliver(&kept, &mut shared.checks);
+            }
+        }
     }
 
     /// Lets applications react until nothing is left to do; the frames to send.
@@ -116,19 +146,15 @@ impl Host {
                 end.pump(&mut self.station, *handle, now);
             }
             let before = frames.len();
-            while let Some(StationTransmit { destination, header, token, round }) = self.station.poll_transmit(now) {
-                let mut bytes = header.as_bytes().to_vec();
+            while let Some(StationTransmit { destination, header, token, extra }) = self.station.poll_transmit(now) {
                 let is_datagram = header.as_bytes()[2] & 3 == 3;
-                match token {
-                    Some(token) if is_datagram => bytes.extend(token.number.to_be_bytes()),
-                    Some(token) => {
-                        bytes.extend(token.bytes());
-                        bytes.push(round);
-                    }
-                    None => {}
-                }
+                let information = token.map(|token| match is_datagram {
+                    true => token.number.to_be_bytes().to_vec(),
+                    false => token.bytes().to_vec(),
+                });
                 let wire_bytes = if token.is_some() { shared.scenario.frame_bytes } else { SHORT_FRAME };
-                frames.push(Frame { source: self.mac, destination, bytes, wire_bytes });
+                let header = header.as_bytes();
+                frames.push(Frame::new(self.mac, destination, header, extra, information.as_deref(), wire_bytes));
                 if frames.len() > BURST {
                     shared.checks.report(Violation::Endless);
                     return frames;
@@ -154,14 +180,14 @@ impl Host {
         let station = &mut self.station;
         match whim {
             Whim::Connect(host) => {
-                if let Ok(handle) = station.connect(Peer { local: sap(), mac: mac(host), remote: sap() }, now) {
+                if let Ok(handle) = station.connect(Peer { local: sap(), mac: mac(host), remote: sap() }, 0, now) {
                     self.ends.insert(handle, new_end(true, shared));
                 }
             }
             Whim::Datagram(host) => {
                 shared.datagrams += 1;
                 let token = Token { stream: 0, number: shared.datagrams, total: 0 };
-                let _ = station.send_datagram(Peer { local: sap(), mac: mac(host), remote: sap() }, token, now);
+                let _ = station.send_datagram(Peer { local: sap(), mac: mac(host), remote: sap() }, 0, token, now);
             }
             Whim::Ready => chosen().into_iter().for_each(|handle| station.set_busy(handle, false, now)),
             Whim::Busy | Whim::Disconnect | Whim::Abort | Whim::Reset => {

@@ -4,19 +4,40 @@
 use std::collections::VecDeque;
 
 use barewire_llc::Mac;
+use barewire_llc::extension::Extra;
 use fastrand::Rng;
 
-use crate::checks::ROUND_OCTET;
 use crate::scenario::{Faults, Scenario};
 
-/// A frame: addresses and LLC bytes.
+/// A frame: addresses, LLC bytes and what lies behind them.
 #[derive(Clone, Debug)]
 pub struct Frame {
     pub source: Mac,
     pub destination: Mac,
     pub bytes: Vec<u8>,
+    pub behind: Vec<u8>,
     /// Bytes that it takes on the wire, preamble and gap included.
     pub wire_bytes: u64,
+    /// The check of an extended station would show it.
+    pub is_damaged: bool,
+}
+
+impl Frame {
+    /// A station's, with what it adds in front of the information, if it has one, or behind.
+    pub fn new(
+        source: Mac,
+        destination: Mac,
+        header: &[u8],
+        extra: Extra,
+        information: Option<&[u8]>,
+        wire_bytes: u64,
+    ) -> Self {
+        let (bytes, behind) = match information {
+            Some(information) => ([header, extra.as_bytes(), information].concat(), Vec::new()),
+            None => (header.to_vec(), extra.as_bytes().to_vec()),
+        };
+        Self { source, destination, bytes, behind, wire_bytes, is_damaged: false }
+    }
 }
 
 /// One direction of a link.
@@ -34,13 +55,15 @@ pub struct Wire {
     is_down_until_ns: u64,
     /// Frames that later ones overtake, and how many more do.
     held: Vec<(Frame, u8)>,
-    /// Copies of I PDUs that arrive once more, long after; and the number that the wire must have seen by then.
+    /// Copies of frames that arrive once more, long after: when so many others have been sent.
     late: Vec<(Frame, u16)>,
+    is_extended: bool,
 }
 
 /// Bytes on a wire of a frame without data: 60, check sequence, preamble, gap.
 pub const SHORT_FRAME: u64 = 84;
-const I_HEADER_BYTES: usize = 4;
+/// After how many others a copy arrives that is late: up to some rounds of N(S), and into later connections.
+const LATE: std::ops::RangeInclusive<u16> = 1..=1000;
 
 impl Wire {
     pub fn new(scenario: &Scenario) -> Self {
@@ -54,6 +77,7 @@ impl Wire {
             is_down_until_ns: 0,
             held: Vec::new(),
             late: Vec::new(),
+            is_extended: scenario.station.connection.is_extended,
         }
     }
 
@@ -83,20 +107,23 @@ impl Wire {
         }
         if rng.f64() < faults.garbage {
             damage(&mut frame.bytes, rng);
+            frame.is_damaged = self.is_extended;
         }
-        // What sets a connection up or ends it is not overtaken: the protocol would take late frames of the
-        // connection before for its own, as on no medium that keeps the order it promises.
+        // Of stations that have nothing but LLC, what sets a connection up or ends it is not overtaken: the protocol would
+        // take late frames of the connection before for its own, as on no medium that keeps the order it promises.
+        // Datagrams are told from their repetitions by one bit.
         let is_numbered = frame.bytes.get(2).is_some_and(|control| control & 3 != 3);
-        if !is_numbered {
+        let can_be_late = is_numbered || self.is_extended && !is_datagram(&frame);
+        if !can_be_late {
             for (held, _) in std::mem::take(&mut self.held) {
                 self.deliver(held, faults, rng, arrive);
             }
         }
         if faults.lateness > 0.0 {
-            self.repeat_late(&frame, faults, rng, arrive);
+            self.repeat_late(&frame, can_be_late, faults, rng, arrive);
         }
         let is_repeated = rng.f64() < faults.repetition;
-        if is_numbered && rng.f64() < faults.reordering {
+        if can_be_late && rng.f64() < faults.reordering {
             let overtaken_by = rng.u8(1..=faults.overtaken_by);
             if is_repeated {
                 self.deliver(frame.clone(), faults, rng, arrive);
@@ -130,23 +157,21 @@ impl Wire {
         self.late.clear();
     }
 
-    /// Notes some I PDUs, and lets those arrive again whose numbers have come round since. What sets a connection up or
-    /// ends it takes the old ones with it, as above.
-    fn repeat_late(&mut self, frame: &Frame, faults: &Faults, rng: &mut Rng, arrive: &mut impl FnMut(u64, Frame)) {
-        let pair = |frame: &Frame| (frame.source, frame.destination);
-        let Some(number) = number_of(frame) else {
-            let is_numbered = frame.bytes.get(2).is_some_and(|control| control & 3 != 3);
-            self.late.retain(|(late, _)| is_numbered || pair(late) != pair(frame));
-            return;
-        };
-        let is_due = |(late, due): &mut (Frame, u16)| {
-            pair(late) == pair(frame) && number.wrapping_sub(*due) % NUMBERS < NUMBERS / 2
-        };
-        for (late, _) in self.late.extract_if(.., is_due).collect::<Vec<_>>() {
+    /// Notes some frames, and lets those arrive again that are late enough.
+    fn repeat_late(
+        &mut self,
+        frame: &Frame,
+        can_be_late: bool,
+        faults: &Faults,
+        rng: &mut Rng,
+        arrive: &mut impl FnMut(u64, Frame),
+    ) {
+        self.late.iter_mut().for_each(|(_, left)| *left -= 1);
+        for (late, _) in self.late.extract_if(.., |(_, left)| *left == 0).collect::<Vec<_>>() {
             self.deliver(late, faults, rng, arrive);
         }
-        if rng.f64() < faults.lateness {
-            self.late.push((frame.clone(), (number + rng.u16(LATE)) % NUMBERS));
+        if can_be_late && rng.f64() < faults.lateness {
+            self.late.push((frame.clone(), rng.u16(LATE)));
         }
     }
 
@@ -157,17 +182,9 @@ impl Wire {
     }
 }
 
-/// Numbers of I PDUs, rounds included.
-const NUMBERS: u16 = 8192;
-/// After how many others a copy arrives that is late. The peer lags behind what the wire has seen by a window at most,
-/// and must have had all that is further back.
-const LATE: std::ops::RangeInclusive<u16> = 128..=400;
-
-/// The round and the number of an I PDU that tells its round.
-fn number_of(frame: &Frame) -> Option<u16> {
-    let ns = *frame.bytes.get(2).filter(|control| *control & 1 == 0)?;
-    let octet = frame.bytes.get(I_HEADER_BYTES + usize::from(ROUND_OCTET))?;
-    Some(u16::from(octet >> 2) * 128 + u16::from(ns >> 1))
+/// Whether a frame carries an acknowledged datagram or its acknowledgement.
+fn is_datagram(frame: &Frame) -> bool {
+    frame.bytes.get(2).is_some_and(|control| control & 0x6f == 0x67)
 }
 
 fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {

@@ -6,8 +6,6 @@ use core::time::Duration;
 use barewire_llc::{AfterLoss, ConnectionConfig, StationConfig};
 use fastrand::Rng;
 
-use crate::checks::ROUND_OCTET;
-
 /// Nanoseconds of a microsecond and of a millisecond.
 pub(crate) const US: u64 = 1_000;
 pub(crate) const MS: u64 = 1_000_000;
@@ -50,9 +48,9 @@ pub struct Faults {
     pub reordering: f64,
     /// By so many at most: each may acknowledge a window, and no number may come round.
     pub overtaken_by: u8,
-    /// An I PDU arrives again, after so many others that its number has come round; only where rounds are counted.
+    /// Arrives again, long after; between extended stations only, whose numbers tell.
     pub lateness: f64,
-    /// Arrives damaged although the check sequence is right: the LLC bytes are garbage.
+    /// Arrives damaged although the check sequence is right: the LLC bytes are garbage. An extended station's check shows it.
     pub garbage: f64,
     /// Longest additional delay.
     pub jitter_ns: u64,
@@ -96,14 +94,14 @@ impl Scenario {
         let frame_bytes = *choose(&mut rng, &[84, 1538, 9038]);
         let queue_frames = *choose(&mut rng, &[8, 20, 100, 1000]);
         // Type 3 knows a repetition for 100 ms: frames that wait longer in the network would be new to it.
-        let counts_rounds = rng.bool();
-        let connection = ConnectionConfig { round_octet: counts_rounds.then_some(ROUND_OCTET), ..connection };
-        let lateness =
-            if counts_rounds && faults.garbage == none { *choose(&mut rng, &[none, 0.02, 0.1]) } else { none };
+        let is_extended = rng.bool();
+        let connection = ConnectionConfig { is_extended, ..connection };
+        let lateness = if is_extended { *choose(&mut rng, &[none, 0.02, 0.1]) } else { none };
+        let overtaken_by = if is_extended { *choose(&mut rng, &[3, 30, 200]) } else { faults.overtaken_by };
         let longest_queue = 10 * MS * rate_bit_s / 8 / 1_000_000_000 / frame_bytes;
         let mut scenario = Self {
             hosts: *choose(&mut rng, &[2, 2, 2, 3, 4]),
-            faults: Faults { lateness, ..faults },
+            faults: Faults { lateness, overtaken_by, ..faults },
             quiet_from_ns: 400 * MS,
             rate_bit_s,
             delay_ns: *choose(&mut rng, &[500, 5 * US, 50 * US]),
@@ -130,7 +128,7 @@ impl Scenario {
     /// safety is checked.
     #[must_use]
     pub fn has_garbage(&self) -> bool {
-        self.faults.garbage > 0.0
+        self.faults.garbage > 0.0 && !self.station.connection.is_extended
     }
 }
 

@@ -40,7 +40,7 @@ const KNOCK_EVERY: Duration = Duration::from_millis(1);
 
 /// What an endpoint's door is called on its host.
 pub(super) fn door_name(address: Address) -> Vec<u8> {
-    [b"barewire-endpoint/", &address.to_bytes()[..]].concat()
+    [b"barewire-endpoint/", &address.mac[..], &[address.sap.byte()]].concat()
 }
 
 /// What a pipe must have room for, where a frame carries so many bytes: the same behind its octet.
@@ -57,10 +57,10 @@ impl<L: Link> Endpoint<L> {
     /// Tries to reach a peer on this host. What stands in the way may pass, so it is tried again until patience ends.
     pub(super) fn knock(&mut self, index: u16) {
         let (Some(config), Some(channel)) = (&self.config.local, self.channels.at(index)) else { return };
-        let token = self.config.framing.token;
-        let token = token.as_ref().map_or(&[][..], |token| token.bytes());
-        let hello = [&self.address.to_bytes()[..], token].concat();
-        if let Ok(Some(pipe)) = knock(&door_name(channel.peer), &hello, config) {
+        let peer = channel.peer;
+        let key = self.config.framing.token.map_or(peer.cookie, JobToken::key);
+        let hello = [&self.address.to_bytes()[..], &key.to_be_bytes()].concat();
+        if let Ok(Some(pipe)) = knock(&door_name(peer), &hello, config) {
             channel.way = Way::Local { pipe: Box::new(pipe), other: None };
             self.take_turn(index);
         }
@@ -354,9 +354,8 @@ impl<L: Link> Endpoint<L> {
 
     /// Who says this hello, if it is one of our job's.
     fn peer_of(&self, hello: &[u8]) -> Option<Address> {
-        let (address, token) = hello.split_first_chunk::<{ Address::BYTES }>()?;
-        let own = self.config.framing.token;
-        let is_of_job = token == own.as_ref().map_or(&[][..], |token: &JobToken| token.bytes());
+        let (address, key) = hello.split_first_chunk::<{ Address::BYTES }>()?;
+        let is_of_job = key == self.key_to(self.address).to_be_bytes();
         Address::from_bytes(*address).filter(|peer| is_of_job && peer.mac == self.address.mac)
     }
 

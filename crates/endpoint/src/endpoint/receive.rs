@@ -23,7 +23,7 @@ impl<L: Link> Endpoint<L> {
         let is_news = port.receive(|delivery| {
             taken += 1;
             match delivery {
-                Delivery::Data { connection, information } => {
+                Delivery::Data { connection, information, .. } => {
                     let given = match channels.of_connection(connection) {
                         Some(index) => give(channels, waiting, sink, index, information),
                         None => Given::Broken,
@@ -35,14 +35,17 @@ impl<L: Link> Endpoint<L> {
                     }
                 }
                 Delivery::Datagram { from, source: Source::Individual(sap), information, .. } => {
-                    sink.datagram(Address { mac: from, sap }, Class::Unreliable, information);
+                    sink.datagram(Address::new(from, sap), Class::Unreliable, information);
                     delivered = true;
                 }
                 Delivery::AcknowledgedDatagram { peer, information } => {
-                    sink.datagram(Address { mac: peer.mac, sap: peer.remote }, Class::Acknowledged, information);
+                    sink.datagram(Address::new(peer.mac, peer.remote), Class::Acknowledged, information);
                     delivered = true;
                 }
-                Delivery::Datagram { .. } | Delivery::Identification { .. } | Delivery::Test { .. } => {}
+                Delivery::Early { .. }
+                | Delivery::Datagram { .. }
+                | Delivery::Identification { .. }
+                | Delivery::Test { .. } => {}
             }
             // A peer is told to wait, or broken off with, before more of it is taken.
             taken == FRAMES_AT_ONCE || refused.is_some() || broken.is_some() || sink.has_enough()

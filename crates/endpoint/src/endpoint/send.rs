@@ -2,14 +2,15 @@
 //! Messages out: into descriptors, from there into frames or pipes.
 
 use barewire_link::{ETHERNET_HEADER_BYTES, Link, LinkError, Outgoing};
+use barewire_llc::extension::DATAGRAM_FRONT;
 use barewire_llc::message::{Cutter, FIRST_HEADER, Fragment, OTHER_HEADER, whole};
-use barewire_llc::{ConnectionHandle, Destination, Peer};
+use barewire_llc::{ConnectionHandle, Destination, Header, Peer};
 
 use super::local::Kind;
 use super::{Endpoint, Event};
-use crate::JobToken;
 use crate::address::Address;
 use crate::channel::{Channel, ChannelId, Way};
+use crate::check::check;
 use crate::descriptors::{Content, DescriptorId, HEAD_MAX};
 use crate::error::{EndpointError, SendError};
 use crate::sink::Class;
@@ -559,14 +560,17 @@ impl<L: Link> Endpoint<L> {
 
     fn send_unreliable(&mut self, to: Address, body: &[u8]) -> Result<Result<(), SendError>, EndpointError> {
         let destination = Destination::Individual(to.sap);
-        let llc = self.port.station.datagram(self.address.sap, destination).expect("the endpoint's SAP is active");
-        let framing = self.config.framing;
-        let token = framing.token.as_ref().map_or(&[][..], |token| token.bytes());
-        let bytes = llc.as_bytes().len() + token.len() + body.len();
-        let ethernet = framing.encapsulation.header(to.mac, self.address.mac, bytes);
-        let mut header = [0; ETHERNET_HEADER_BYTES + 4 + JobToken::BYTES];
+        let key = self.key_to(to);
+        let addressed = self.port.station.datagram(self.address.sap, destination, key);
+        let (llc, mut extra) = addressed.expect("the endpoint's SAP is active");
+        let llc = llc.as_bytes();
+        extra.set_check(check(llc, [extra.checked(), body]));
+        let extra = extra.as_bytes();
+        let bytes = llc.len() + extra.len() + body.len();
+        let ethernet = self.config.framing.encapsulation.header(to.mac, self.address.mac, bytes);
+        let mut header = [0; ETHERNET_HEADER_BYTES + Header::MAX + DATAGRAM_FRONT];
         let mut end = 0;
-        for part in [&ethernet[..], llc.as_bytes(), token] {
+        for part in [&ethernet[..], llc, extra] {
             header[end..end + part.len()].copy_from_slice(part);
             end += part.len();
         }
@@ -584,8 +588,8 @@ impl<L: Link> Endpoint<L> {
         }
         let slot = self.port.slots.fill(body, &[]).ok_or(SendError::Full)?;
         let peer = Peer { local: self.address.sap, mac: to.mac, remote: to.sap };
-        let now = self.port.now();
-        if self.port.station.send_datagram(peer, slot, now).is_err() {
+        let (key, now) = (self.key_to(to), self.port.now());
+        if self.port.station.send_datagram(peer, key, slot, now).is_err() {
             self.port.slots.free(slot);
             return Err(SendError::Full);
         }

@@ -88,7 +88,7 @@ fn an_endpoint_can_talk_to_itself() {
 fn a_neighbour_that_comes_later_gets_what_was_sent_to_it_before() {
     let (segment, mac) = (Segment::default(), new_mac());
     let mut a = side_at(&segment, mac, config(0x20));
-    let later = Address { mac, sap: sap(0x24) };
+    let later = Address::new(mac, sap(0x24));
     let to_b = a.connect(later);
     a.endpoint.send(to_b, b"early", &[], 1).unwrap();
     a.lend(to_b, &[], pattern(1, 50_000), 2).unwrap();
@@ -105,7 +105,7 @@ fn a_peer_that_never_comes_ends_in_bounded_time() {
     let segment = Segment::default();
     let mut a = side_at(&segment, new_mac(), Config { local_patience: CONNECT_TIME, ..impatient(0x20) });
     let neighbour = Address { sap: sap(0x24), ..a.address() };
-    let remote = Address { mac: new_mac(), sap: sap(0x24) };
+    let remote = Address::new(new_mac(), sap(0x24));
     let began = Instant::now();
     let channels = [neighbour, remote].map(|peer| (a.connect(peer), peer));
     for (number, (channel, _)) in (0..).zip(channels) {
@@ -187,17 +187,17 @@ fn configurations_that_cannot_work_are_refused() {
     assert!(matches!(open(config(0x20), 60), Some(EndpointError::MtuTooSmall { mtu: 60, .. })));
     assert!(matches!(open(Config { channels: 0, ..config(0x20) }, MTU), Some(EndpointError::Config(_))));
     let ring = |ring_bytes| Config { local: Some(PipeConfig { ring_bytes }), ..config(0x20) };
-    assert!(matches!(open(ring(4096), MTU), Some(EndpointError::Ring { ring_bytes: 4096, room: 1016, needed: 1489 })));
+    assert!(matches!(open(ring(4096), MTU), Some(EndpointError::Ring { ring_bytes: 4096, room: 1016, needed: 1483 })));
     for ring_bytes in [0, 300_000, 1 << 30] {
         let error = open(ring(ring_bytes), MTU);
         assert!(matches!(error, Some(EndpointError::Shm(ShmError::RingBytes { .. }))), "{ring_bytes}");
     }
     assert!(open(ring(8192), MTU).is_none());
-    let (least, at) = (Endpoint::open(segment.link(new_mac(), 0x20, 82), config(0x20), None), new_mac());
-    assert!(least.is_ok(), "an MTU of 82 has room for a head of 64 bytes and one byte more");
+    let (least, at) = (Endpoint::open(segment.link(new_mac(), 0x20, 88), config(0x20), None), new_mac());
+    assert!(least.is_ok(), "an MTU of 88 has room for a head of 64 bytes and one byte more");
     assert!(matches!(
-        Endpoint::open(segment.link(at, 0x20, 9000), config(0x20), Some(81)),
-        Err(EndpointError::MtuTooSmall { mtu: 81, least: 82 })
+        Endpoint::open(segment.link(at, 0x20, 9000), config(0x20), Some(87)),
+        Err(EndpointError::MtuTooSmall { mtu: 87, least: 88 })
     ));
 }
 

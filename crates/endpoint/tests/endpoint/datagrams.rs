@@ -49,7 +49,7 @@ fn a_datagram_to_nobody_leaves_nothing_but_its_failure() {
     let segment = Segment::default();
     let mut a = side_at(&segment, new_mac(), Config { local_patience: Duration::from_millis(20), ..config(0x20) });
     let neighbour = Address { sap: sap(0x24), ..a.address() };
-    let remote = Address { mac: new_mac(), sap: sap(0x24) };
+    let remote = Address::new(new_mac(), sap(0x24));
     for (context, to) in [(1, neighbour), (3, remote)] {
         send(&mut [&mut a], to, Class::Unreliable, b"anybody?", context);
         send(&mut [&mut a], to, Class::Acknowledged, b"anybody?", context + 1);

@@ -37,7 +37,7 @@ impl Drop for Other {
 }
 
 fn at(mac: [u8; 6], number: u8) -> Address {
-    Address { mac, sap: sap(0x20 + 4 * number) }
+    Address::new(mac, sap(0x20 + 4 * number))
 }
 
 fn side_of(mac: [u8; 6], number: u8) -> Side {

@@ -146,7 +146,7 @@ fn a_sleeper_wakes_for_every_end() {
     let (segment, mac) = (Segment::default(), new_mac());
     let short = Duration::from_millis(100);
     let mut a = side_at(&segment, mac, Config { local_patience: short, ..impatient(0x20) });
-    let nobody = Address { mac: new_mac(), sap: sap(0x24) };
+    let nobody = Address::new(new_mac(), sap(0x24));
     a.connect(nobody);
     sleep_until(&mut a, |side| side.ended.len() == 1);
     a.connect(Address { mac, ..nobody });

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use barewire_endpoint::{Address, Config, Ending, Framing, JobToken, Port};
 use barewire_link::{Link, Outgoing};
-use barewire_llc::{ConnectionEvent, ConnectionHandle, Peer, StationConfig, StationEvent};
+use barewire_llc::{ConnectionConfig, ConnectionEvent, ConnectionHandle, Peer, StationConfig, StationEvent};
 use barewire_shm::{Pipe, PipeConfig, knock};
 
 use crate::common::*;
 
-const TOKEN: JobToken = JobToken::new(0x0123_4567_89ab_cdef);
-const WRONG: JobToken = JobToken::new(0x0123_4567_89ab_cdee);
+const KEY: u64 = 0x0123_4567_89ab_cdef;
+const WRONG: JobToken = JobToken::new(KEY ^ 1);
 
 /// SABME, DISC, UA, DM, FRMR, RR, RNR, REJ, I, UI, XID, TEST, AC0, AC1; polls and finals.
 const CONTROLS: [&[u8]; 14] = [
@@ -38,6 +38,30 @@ fn frame(from: Address, to: Address, response: u8, control: &[u8], information: 
     [&to.mac[..], &from.mac, &length, &llc, behind].concat()
 }
 
+/// The same from who knows all but secrets: with a check that is right, and this mark and what may follow it.
+fn checked_frame(from: Address, to: Address, response: u8, control: &[u8], mark: u64) -> Vec<u8> {
+    let head = [&[to.sap.byte(), from.sap.byte() | response][..], control].concat();
+    let rest: &[u8] = match control[0] & 3 {
+        0 | 2 => &[0, 0, 3, 0, 0, 0, 1, 7],
+        1 => &[0; 17],
+        _ if [0x6f, 0x63].contains(&(control[0] & !0x10)) => &[3, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2],
+        _ => &[],
+    };
+    let is_information = control[0] & 1 == 0;
+    let is_behind = !(is_information || control[0] & !0x10 == 3 || control[0] & 0x6f == 0x67 && response == 0);
+    let (first, more) = head.split_at(if is_information { 4 } else { 3 });
+    let mut register = [0xff; 4];
+    register.iter_mut().zip(first).for_each(|(byte, first)| *byte ^= first);
+    let register = u64::from(u32::from_le_bytes(register));
+    let mut digest = crc_fast::Digest::new_with_init_state(crc_fast::CrcAlgorithm::Crc32Iscsi, register);
+    [more, &mark.to_be_bytes(), rest].into_iter().for_each(|piece| digest.update(piece));
+    let extension = [&(digest.finalize() as u32).to_be_bytes()[..], &mark.to_be_bytes(), rest].concat();
+    match is_behind {
+        true => frame(from, to, response, control, &[], &extension),
+        false => frame(from, to, response, control, &extension, &[]),
+    }
+}
+
 fn throw(link: &mut impl Link, frame: &[u8]) {
     link.send(&[Outgoing { header: frame, payload: &[] }]).unwrap();
 }
@@ -60,19 +84,28 @@ fn frames_without_the_token_change_nothing() {
     let (to_b, from_a) = join(&mut a, &mut b);
     for_some_time(&mut [&mut a, &mut b], Duration::from_millis(5));
     let mut stranger = segment.link(new_mac(), 0x28, MTU);
-    let mut thrown = 0;
+    let (mut thrown, mut marked) = (0, 0);
     let sent = a.endpoint.link().frames_sent();
     for control in CONTROLS {
         for response in [0, 1] {
-            for (information, behind) in
-                [(&[][..], &[][..]), (WRONG.bytes(), WRONG.bytes()), (&TOKEN.bytes()[..7], &[]), (&[0; 40], &[0; 40])]
-            {
+            for (information, behind) in [(&[][..], &[][..]), (&[7; 12], &[7; 12]), (&[0; 40], &[0; 40])] {
                 throw(&mut stranger, &frame(b.address(), a.address(), response, control, information, behind));
                 thrown += 1;
             }
+            // A poll, or a DISC, of a connection that is not here is answered: with the mark that it had.
+            let is_asked = control == [0x53] || control[0] & 3 != 3 && control[1] & 1 == 1;
+            for mark in [0, KEY, KEY ^ 1, u64::MAX] {
+                if !is_asked {
+                    throw(&mut stranger, &checked_frame(b.address(), a.address(), response, control, mark));
+                    marked += 1;
+                }
+            }
         }
     }
-    until(&mut [&mut a], "all have come", |sides| sides[0].endpoint.counters().unwrap().strangers == thrown);
+    until(&mut [&mut a], "all have come", |sides| {
+        let counters = sides[0].endpoint.counters().unwrap();
+        counters.damaged == thrown && counters.strangers > 0 && counters.strangers <= marked
+    });
     assert_eq!(a.endpoint.link().frames_sent(), sent, "none is answered");
     assert!(a.received.is_empty() && a.ended.is_empty());
     // The channel has not noticed.
@@ -92,8 +125,8 @@ fn a_flood_of_connections_with_a_wrong_token_leaves_nothing() {
     let sent = a.endpoint.link().frames_sent();
     for number in 0..5000_u16 {
         let [x, y] = number.to_be_bytes();
-        let from = Address { mac: [6, 0, 0, 0, x, y], sap: sap((number as u8 & 0x7e) + 2) };
-        throw(&mut stranger, &frame(from, a.address(), 0, &[0x7f], &[], WRONG.bytes()));
+        let from = Address::new([6, 0, 0, 0, x, y], sap((number as u8 & 0x7e) + 2));
+        throw(&mut stranger, &checked_frame(from, a.address(), 0, &[0x7f], KEY ^ 1));
         if number % 500 == 499 {
             until(&mut [&mut a], "they have come", |sides| {
                 sides[0].endpoint.counters().unwrap().strangers == u64::from(number) + 1
@@ -113,10 +146,9 @@ fn frames_that_nobody_can_have_sent_change_nothing() {
     let segment = Segment::default();
     let mut a = side_at(&segment, new_mac(), config(0x20));
     let mut stranger = segment.link(new_mac(), 0x28, MTU);
-    let good = Address { mac: new_mac(), sap: sap(0x24) };
+    let good = Address::new(new_mac(), sap(0x24));
     for control in CONTROLS {
-        let information = [TOKEN.bytes(), &[0x03, 0, 0, 0, 1, 7][..]].concat();
-        let mut frame = frame(good, a.address(), 0, control, &information, TOKEN.bytes());
+        let mut frame = checked_frame(good, a.address(), 0, control, KEY);
         // From the station itself, and from a group.
         frame[15] = 0;
         throw(&mut stranger, &frame);
@@ -165,11 +197,13 @@ struct Peerless {
 impl Peerless {
     fn connect(segment: &Segment, a: &mut Side) -> Self {
         let (mac, own) = (new_mac(), sap(0x30));
-        let mut port = Port::new(segment.link(mac, 0x30, MTU), &StationConfig::default(), 16, framing()).unwrap();
+        let connection = ConnectionConfig { is_extended: true, ..ConnectionConfig::default() };
+        let config = StationConfig { connection, key: KEY, hash_seed: 7, ..StationConfig::default() };
+        let mut port = Port::new(segment.link(mac, 0x30, MTU), &config, 16, framing().encapsulation).unwrap();
         port.station.activate(own);
         let peer = Peer { local: own, mac: a.address().mac, remote: a.address().sap };
         let now = port.now();
-        let handle = port.station.connect(peer, now).unwrap();
+        let handle = port.station.connect(peer, KEY, now).unwrap();
         let mut peerless = Self { port, handle, ended: false };
         let mut connected = false;
         until(&mut [a], "it connects", |_| {
@@ -253,7 +287,7 @@ fn a_peer_whose_fragments_do_not_fit_loses_its_channel_and_others_do_not() {
 
 /// Knocks by hand.
 fn knock_as(hello: &[u8], at: Address) -> Pipe {
-    let name = [b"barewire-endpoint/", &at.to_bytes()[..]].concat();
+    let name = [b"barewire-endpoint/", &at.to_bytes()[..7]].concat();
     knock(&name, hello, &PipeConfig::default()).unwrap().expect("its door is open")
 }
 
@@ -269,11 +303,11 @@ fn neighbours_without_the_token_or_of_another_host_get_no_channel() {
         vec![],
         own[..6].to_vec(),
         own.to_vec(),
-        [&own[..], WRONG.bytes()].concat(),
-        [&own[..], TOKEN.bytes(), &[0]].concat(),
-        [&own[..], &TOKEN.bytes()[..7]].concat(),
-        [&elsewhere[..], TOKEN.bytes()].concat(),
-        [&group[..], TOKEN.bytes()].concat(),
+        [&own[..], &(KEY ^ 1).to_be_bytes()].concat(),
+        [&own[..], &KEY.to_be_bytes(), &[0]].concat(),
+        [&own[..], &KEY.to_be_bytes()[..7]].concat(),
+        [&elsewhere[..], &KEY.to_be_bytes()].concat(),
+        [&group[..], &KEY.to_be_bytes()].concat(),
     ];
     let mut pipes: Vec<Pipe> = hellos.iter().map(|hello| knock_as(hello, at)).collect();
     for pipe in &mut pipes {
@@ -289,7 +323,7 @@ fn a_neighbour_whose_fragments_do_not_fit_loses_its_channel_and_others_do_not() 
     let (mut a, mut b) = two(true);
     let (_, from_b) = join(&mut a, &mut b);
     let at = a.address();
-    let hello = [&Address { sap: sap(0x30), ..at }.to_bytes()[..], TOKEN.bytes()].concat();
+    let hello = [&Address { sap: sap(0x30), ..at }.to_bytes()[..], &KEY.to_be_bytes()].concat();
     let fragments = MALFORMED.map(|fragments| fragments.iter().map(|part| [&[0], *part].concat()).collect());
     // And what is no fragment: empty, and of no kind that there is.
     let others: [Vec<Vec<u8>>; 3] = [vec![vec![]], vec![vec![2, 3, 0, 0, 0, 0]], vec![vec![0xff]]];

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The variables of a connection, and what the table's actions do to them.
 
+use alloc::boxed::Box;
+use alloc::vec;
+
+use super::identity::Identity;
 use super::polls::Polls;
+use super::reordering::Reordering;
 use super::round_trip::RoundTrip;
-use super::rounds::{self, Distance, Expected};
 use super::state::{Event, State};
 use super::table::{self, Next};
-use super::{Cause, ConnectionCounters};
+use super::{Cause, ConnectionCounters, Taken};
 use crate::bounds;
 use crate::config::{AfterLoss, Parameters};
+use crate::extension::{self, Extension};
 use crate::pdu::{Body, FrmrInformation, Pdu, Role, SequenceNumber, Supervisory};
 use crate::time::Instant;
 pub(crate) use indications::{Indication, Indications};
@@ -22,10 +27,20 @@ pub(crate) struct Machine {
     /// DSAP and SSAP of this end's commands.
     addresses: [u8; 2],
     pub state: State,
-    /// V(R).
-    vr: SequenceNumber,
-    /// And its round.
-    round: Expected,
+    /// I PDUs received in order: modulo 128, V(R).
+    received: u32,
+    /// Bit i: the I PDU after i others, counted from V(R), came early and is kept by the user. Extended connections only,
+    /// as everything up to `order`.
+    kept: u128,
+    /// Likewise, counted from V(A): what the peer keeps, and what is to be sent again.
+    peer_kept: u128,
+    to_resend: u128,
+    /// Of each PDU under way, by its index: how many I PDUs had been sent when it was sent last.
+    order: Box<[u32]>,
+    reordering: Reordering,
+    pub identity: Identity,
+    /// The next REJ says that all is missing that is not kept.
+    lacks_the_rest: bool,
     /// The index that had N(S) = 0.
     base: u32,
     /// V(A): all before it are acknowledged.
@@ -91,8 +106,11 @@ pub(crate) struct Machine {
 pub(crate) struct Context {
     pub now: Instant,
     pub poll_final: bool,
-    pub nr: SequenceNumber,
+    /// I PDUs that are acknowledged and were not before.
+    pub progress: u32,
     pub cause: Cause,
+    /// What else the PDU said.
+    pub extension: Extension,
 }
 
 #[derive(Clone, Copy)]
@@ -103,12 +121,20 @@ enum Timer {
     Busy,
     Stall,
     Delay,
+    Gap,
 }
 
 impl Timer {
-    const COUNT: usize = 6;
-    const EVENTS: [Event; Self::COUNT] =
-        [Event::AckTimer, Event::PollTimer, Event::RejectTimer, Event::BusyTimer, Event::StallTimer, Event::DelayTimer];
+    const COUNT: usize = 7;
+    const EVENTS: [Event; Self::COUNT] = [
+        Event::AckTimer,
+        Event::PollTimer,
+        Event::RejectTimer,
+        Event::BusyTimer,
+        Event::StallTimer,
+        Event::DelayTimer,
+        Event::GapTimer,
+    ];
 }
 
 /// Whether this connection is to have a fault; never without the feature `mutants`.
@@ -135,13 +161,20 @@ const BUSY: u16 = State::Busy.bit() | State::AwaitBusy.bit();
 const REJECTING: u16 = State::Reject.bit() | State::AwaitReject.bit();
 
 impl Machine {
-    pub fn new(parameters: Parameters, addresses: [u8; 2], now: Instant) -> Self {
+    pub fn new(parameters: Parameters, addresses: [u8; 2], identity: Identity, now: Instant) -> Self {
+        let under_way = if parameters.is_extended { usize::from(parameters.window).next_power_of_two() } else { 0 };
         Self {
             parameters,
             addresses,
             state: State::Adm,
-            vr: SequenceNumber::default(),
-            round: Expected::default(),
+            received: 0,
+            kept: 0,
+            peer_kept: 0,
+            to_resend: 0,
+            order: vec![0; under_way].into_boxed_slice(),
+            reordering: Reordering::default(),
+            identity,
+            lacks_the_rest: false,
             base: 0,
             acknowledged: 0,
             next: 0,
@@ -180,58 +213,82 @@ impl Machine {
         }
     }
 
-    /// Takes a type 2 PDU; true if its information is to be delivered.
+    /// Takes a type 2 PDU.
     #[inline]
-    pub fn handle(&mut self, pdu: &Pdu<'_>, now: Instant) -> bool {
-        if let Body::I { role, poll_final, ns, nr, information } = pdu.body {
+    pub fn handle(&mut self, pdu: &Pdu<'_>, extension: &Extension, now: Instant) -> Taken {
+        if let Body::I { role, poll_final, information, .. } = pdu.body {
             let outstanding = self.sent.wrapping_sub(self.acknowledged);
-            let progress = u32::from(nr.distance_from(self.sequence(self.acknowledged)));
+            let progress = self.ahead_of(extension.nr, self.acknowledged.wrapping_sub(self.base));
             let plain = !poll_final || (role as u8 == Role::Response as u8 && !self.p_flag);
             if self.state == State::Normal
                 && plain
-                && ns == self.vr
-                && self.round.is(rounds::octet(information, self.parameters.round_octet))
-                && progress <= outstanding
+                && self.ahead_of(extension.ns, self.received) == 0
+                && u32::from(progress) <= outstanding
                 && information.len() <= usize::from(self.parameters.information_max)
+                && self.is_believed(pdu, extension)
             {
                 (self.last_heard, self.contradicted) = (now, Instant::NEVER);
                 self.heard();
                 self.deliver();
-                self.update_nr(progress, now);
+                self.update_nr(u32::from(progress), now);
                 self.acknowledge_later(now);
                 self.finish(now);
-                return true;
+                return Taken::InOrder;
             }
         }
-        self.handle_by_table(pdu, now)
+        self.handle_by_table(pdu, extension, now)
     }
 
     /// The same for every PDU, without the short way for the usual one.
-    pub fn handle_by_table(&mut self, pdu: &Pdu<'_>, now: Instant) -> bool {
+    pub fn handle_by_table(&mut self, pdu: &Pdu<'_>, extension: &Extension, now: Instant) -> Taken {
+        if !self.is_believed(pdu, extension) {
+            self.counters.unauthenticated += 1;
+            return Taken::Foreign;
+        }
         self.last_heard = now;
         let (role, bit) = (pdu.role(), pdu.poll_final());
         let is_response = role == Role::Response;
-        let poll_final = bit && (!is_response || self.is_awaited(pdu, now));
-        let mut context =
-            Context { now, poll_final: bit, nr: self.sequence(self.acknowledged), cause: Cause::Requested };
+        let poll_final = bit && (!is_response || self.is_awaited(pdu, extension, now));
+        let mut context = Context { now, poll_final: bit, progress: 0, cause: Cause::Requested, extension: *extension };
         let event = match pdu.body {
-            Body::I { ns, nr, information, .. } => {
-                let kind = match self.classify(nr, ns, information, &mut context) {
+            Body::I { information, .. } => {
+                let kind = match self.classify(information, &mut context) {
                     Ok(Some(kind)) => kind,
                     Ok(None) => {
                         self.counters.received_again += 1;
                         self.counters.received_late += 1;
-                        return false;
+                        return Taken::Not;
                     }
                     Err(flags) => return self.reject(pdu.header().as_bytes(), role, bit, flags, now),
                 };
                 self.heard();
-                self.counters.received_ahead += u64::from(kind == Event::AheadC0);
-                self.counters.received_again += u64::from(kind == Event::AgainC0);
+                match kind {
+                    Event::IC0 if self.state.is_in(REJECTING) => {
+                        self.reordering.gap_closed(extension.is_flagged, now);
+                    }
+                    Event::AheadC0 => {
+                        self.counters.received_ahead += 1;
+                        self.reordering.gap_seen(self.state.is_in(REJECTING), now);
+                        let is_taken = self.dispatch(Event::numbered(kind, is_response, poll_final), context);
+                        debug_assert!(!is_taken || cfg!(feature = "mutants"));
+                        let can_keep = self.parameters.is_extended && !self.state.is_in(BUSY);
+                        let ahead = self.ahead_of(extension.ns, self.received);
+                        return match is_taken {
+                            true => Taken::InOrder,
+                            false if can_keep && self.kept >> ahead & 1 == 0 => Taken::Early,
+                            false => Taken::Not,
+                        };
+                    }
+                    Event::AgainC0 => {
+                        self.counters.received_again += 1;
+                        self.reordering.came_after_all(extension.is_flagged, now);
+                    }
+                    _ => {}
+                }
                 Event::numbered(kind, is_response, poll_final)
             }
-            Body::S { function, nr, .. } => {
-                let is_fresh = match self.check_nr(nr, &mut context) {
+            Body::S { function, .. } => {
+                let is_fresh = match self.check_nr(&mut context) {
                     Ok(is_fresh) => is_fresh,
                     Err(flags) => return self.reject(pdu.header().as_bytes(), role, bit, flags, now),
                 };
@@ -248,13 +305,19 @@ impl Machine {
             }
             Body::Sabme { .. } => {
                 context.cause = Cause::PeerReset;
-                Event::Sabme
+                let is_known = self.parameters.is_extended && self.identity.is_known(extension.nonce);
+                if is_known && self.state.is_connected() { Event::SabmeAgain } else { Event::Sabme }
             }
             Body::Disc { .. } => {
                 context.cause = Cause::PeerDisconnected;
                 Event::Disc
             }
-            Body::Ua { .. } => Event::Ua,
+            Body::Ua { .. } => {
+                if self.state.is_in(State::Setup.bit() | State::Reset.bit()) {
+                    self.identity.answered(extension);
+                }
+                Event::Ua
+            }
             Body::Dm { .. } => {
                 context.cause = if self.state == State::Setup { Cause::PeerRefused } else { Cause::PeerNotConnected };
                 Event::Dm
@@ -270,16 +333,75 @@ impl Machine {
             | Body::Test { .. }
             | Body::AcCommand { .. }
             | Body::AcResponse { .. } => {
-                return false;
+                return Taken::Not;
             }
         };
-        self.dispatch(event, context)
+        if self.dispatch(event, context) { Taken::InOrder } else { Taken::Not }
+    }
+
+    /// The user keeps an I PDU that was [`Taken::Early`].
+    pub fn keep(&mut self, number: u16) {
+        let ahead = self.ahead_of(number, self.received);
+        if (1..128).contains(&ahead) {
+            self.kept |= 1 << ahead;
+        }
+    }
+
+    pub fn is_kept(&self, number: u16) -> bool {
+        let ahead = self.ahead_of(number, self.received);
+        self.kept.checked_shr(u32::from(ahead)).is_some_and(|bits| bits & 1 == 1)
+    }
+
+    /// The number of a PDU that is kept, if it is the next in order: it counts as delivered then.
+    #[inline]
+    pub fn next_kept(&mut self, now: Instant) -> Option<u16> {
+        if self.kept == 0 || !self.state.is_connected() {
+            return None;
+        }
+        if self.kept & 1 == 0 {
+            // What is kept lies behind another gap.
+            if self.state.is_in(State::Normal.bit() | State::Await.bit()) {
+                self.reordering.gap_seen(false, now);
+                self.dispatch(Event::AheadC0, self.context(now, Cause::Requested));
+            }
+            return None;
+        }
+        let number = self.received as u16 & self.number_mask();
+        self.deliver();
+        self.acknowledge_later(now);
+        Some(number)
+    }
+
+    /// Whether the user keeps something.
+    #[inline]
+    pub fn has_kept(&self) -> bool {
+        self.kept != 0
+    }
+
+    #[inline]
+    fn is_believed(&self, pdu: &Pdu<'_>, extension: &Extension) -> bool {
+        !self.parameters.is_extended
+            || match pdu.body {
+                Body::I { .. } | Body::S { .. } => self.identity.is_of_connection(extension.mark),
+                _ => self.identity.believes(pdu, extension.mark),
+            }
+    }
+
+    /// A number's distance from a count, modulo 128 or what rounds make of it.
+    #[inline]
+    fn ahead_of(&self, number: u16, count: u32) -> u16 {
+        number.wrapping_sub(count as u16) & self.number_mask()
+    }
+
+    #[inline]
+    fn number_mask(&self) -> u16 {
+        if self.parameters.is_extended { extension::NUMBERS - 1 } else { SequenceNumber::MODULUS as u16 - 1 }
     }
 
     /// Whether a response with F = 1 answers the poll that is under way; then that took a round trip.
-    fn is_awaited(&mut self, pdu: &Pdu<'_>, now: Instant) -> bool {
+    fn is_awaited(&mut self, pdu: &Pdu<'_>, extension: &Extension, now: Instant) -> bool {
         let is_complete = match pdu.body {
-            Body::S { nr, .. } | Body::I { nr, .. } => nr == self.sequence(self.sent),
+            Body::S { .. } | Body::I { .. } => self.ahead_of(extension.nr, self.sent.wrapping_sub(self.base)) == 0,
             _ => return self.p_flag,
         };
         if self.polls.is_late(is_complete, now) {
@@ -303,10 +425,10 @@ impl Machine {
     }
 
     /// Answers a PDU that breaks the protocol with FRMR. `header`: from DSAP to the control field.
-    pub fn reject(&mut self, header: &[u8], role: Role, poll_final: bool, flags: u8, now: Instant) -> bool {
+    pub fn reject(&mut self, header: &[u8], role: Role, poll_final: bool, flags: u8, now: Instant) -> Taken {
         if self.state.is_connected() {
             let control = [header.get(2).copied().unwrap_or(0), header.get(3).copied().unwrap_or(0)];
-            let (vs, vr) = (self.sequence(self.next), self.vr);
+            let (vs, vr) = (self.sequence(self.next), self.vr());
             self.frmr = FrmrInformation::new(control, role, vs, vr, flags);
             self.counters.frmr_sent += 1;
             for (number, count) in self.counters.frmr_causes.iter_mut().enumerate() {
@@ -315,7 +437,7 @@ impl Machine {
             let poll_final = poll_final && role == Role::Command;
             self.dispatch(Event::Bad, Context { poll_final, ..self.context(now, Cause::Requested) });
         }
-        false
+        Taken::Not
     }
 
     /// A wish of the user; false if it makes no sense in this state.
@@ -434,6 +556,9 @@ impl Machine {
         if !self.state.is_connected() {
             assert!(self.acknowledged == self.queued);
         }
+        let under_way = self.outstanding();
+        assert!(self.to_resend == 0 || u128::BITS - self.to_resend.leading_zeros() <= under_way);
+        assert!(self.peer_kept & 1 == 0 && u128::BITS - self.peer_kept.leading_zeros() <= under_way);
     }
 
     /// With the one variable left out that two equal histories need not agree about.
@@ -446,7 +571,8 @@ impl Machine {
     /// What the table says of data that waits: send it, and with which P bit, or not.
     #[cfg(test)]
     pub fn data_request(&self) -> Option<bool> {
-        let is_open = self.next != self.queued && self.next.wrapping_sub(self.acknowledged) < u32::from(self.window);
+        let is_new = self.next != self.queued && self.next.wrapping_sub(self.acknowledged) < u32::from(self.window);
+        let is_open = is_new || self.to_resend != 0;
         let context = self.context(Instant::default(), Cause::Requested);
         let row = table::find(self.state, Event::DataRequest, |qualifier| self.holds(qualifier, &context));
         row.filter(|_| is_open).map(|row| row.actions.contains(&super::state::Action::SendIPoll))
@@ -476,51 +602,54 @@ impl Machine {
     }
 
     /// Which event an I PDU is, or the FRMR bits if it is none. `Ok(None)`: what it says, N(R) too, was true once.
-    fn classify(
-        &mut self,
-        nr: SequenceNumber,
-        ns: SequenceNumber,
-        information: &[u8],
-        context: &mut Context,
-    ) -> Result<Option<Event>, u8> {
+    fn classify(&mut self, information: &[u8], context: &mut Context) -> Result<Option<Event>, u8> {
         if !self.state.is_connected() {
             return Ok(Some(Event::IC0));
         }
         if information.len() > usize::from(self.parameters.information_max) {
             return Err(FrmrInformation::Y);
         }
-        let window = self.parameters.receive_window;
-        let octet = rounds::octet(information, self.parameters.round_octet);
-        let Distance { ahead, behind, is_late } = self.round.distance(ns, self.vr, octet, window);
+        let window = u16::from(self.parameters.receive_window);
+        let ahead = self.ahead_of(context.extension.ns, self.received);
+        let behind = self.number_mask() + 1 - ahead;
+        let is_late = self.parameters.is_extended && ahead >= window && behind > window;
         if is_late && !mutant!(self, RoundUnchecked) {
             return Ok(None);
         }
-        self.check_nr(nr, context)?;
-        let window = u16::from(window);
+        self.check_nr(context)?;
         match ahead {
             0 => Ok(Some(Event::IC0)),
             _ if mutant!(self, DeliversAgain) && behind <= window => Ok(Some(Event::IC0)),
             _ if mutant!(self, DeliversAhead) && ahead < window => Ok(Some(Event::IC0)),
-            _ if mutant!(self, RoundUnchecked) && ns == self.vr => Ok(Some(Event::IC0)),
+            _ if mutant!(self, RoundUnchecked) && ahead.is_multiple_of(u16::from(SequenceNumber::MODULUS)) => {
+                Ok(Some(Event::IC0))
+            }
             _ if ahead < window => Ok(Some(Event::AheadC0)),
             _ if behind <= window => Ok(Some(Event::AgainC0)),
             _ => Err(FrmrInformation::V),
         }
     }
 
-    /// Puts a valid N(R) into the context. `Ok(false)`: overtaken, so that it says nothing new. Whoever says nothing else
-    /// for long lacks what another N(R) seemed to acknowledge, one that was overtaken by so many that it came round.
-    fn check_nr(&mut self, nr: SequenceNumber, context: &mut Context) -> Result<bool, u8> {
-        let progress = nr.distance_from(self.sequence(self.acknowledged));
+    /// Puts what a valid N(R) acknowledges into the context. `Ok(false)`: overtaken, so that it says nothing new. Without
+    /// rounds one that was overtaken by so many that it came round seems to acknowledge what the peer lacks, who then says
+    /// nothing else for long.
+    fn check_nr(&mut self, context: &mut Context) -> Result<bool, u8> {
+        let progress = self.ahead_of(context.extension.nr, self.acknowledged.wrapping_sub(self.base));
         if !self.state.is_connected() {
             return Ok(true);
         }
         if u32::from(progress) <= self.outstanding() || mutant!(self, NrUnchecked) {
-            context.nr = nr;
+            context.progress = u32::from(progress) % u32::from(SequenceNumber::MODULUS);
             self.contradicted = Instant::NEVER;
             return Ok(true);
         }
-        let is_stale = SequenceNumber::MODULUS - progress <= bounds::STALE_NR_MAX && self.touched;
+        let behind = self.number_mask() + 1 - progress;
+        let is_stale = if self.parameters.is_extended {
+            behind <= extension::NUMBERS / 2
+        } else {
+            behind <= u16::from(bounds::STALE_NR_MAX) && self.touched
+        };
+        context.extension.kept = 0;
         self.contradicted = self.contradicted.min(context.now);
         let limit_ns = self.parameters.stall_limit_ns.min(bounds::STALL_LIMIT.as_nanos() as u64);
         let is_for_long = self.contradicted.after(limit_ns) <= context.now;
@@ -528,18 +657,17 @@ impl Machine {
     }
 
     fn context(&self, now: Instant, cause: Cause) -> Context {
-        Context { now, poll_final: false, nr: self.sequence(self.acknowledged), cause }
+        Context { now, poll_final: false, progress: 0, cause, extension: Extension::default() }
+    }
+
+    #[inline]
+    fn vr(&self) -> SequenceNumber {
+        SequenceNumber::wrapping(self.received)
     }
 
     #[inline]
     fn sequence(&self, index: u32) -> SequenceNumber {
         SequenceNumber::wrapping(index.wrapping_sub(self.base))
-    }
-
-    /// The round of the N(S) of an index.
-    #[inline]
-    pub fn round(&self, index: u32) -> u8 {
-        rounds::of(index.wrapping_sub(self.base))
     }
 
     /// An I or S PDU came: the peer knows that it is connected.
@@ -556,8 +684,8 @@ impl Machine {
 
     #[inline]
     fn deliver(&mut self) {
-        self.vr = self.vr.next();
-        self.round.advance(self.vr);
+        self.received = self.received.wrapping_add(1);
+        self.kept >>= 1;
         self.reject_count = 0;
         self.touched = true;
         self.counters.information_received += 1;
@@ -586,6 +714,8 @@ impl Machine {
         if (self.next.wrapping_sub(self.acknowledged) as i32) < 0 {
             self.next = self.acknowledged;
         }
+        self.to_resend = self.to_resend.checked_shr(progress).unwrap_or(0);
+        self.peer_kept = self.peer_kept.checked_shr(progress).unwrap_or(0) & !1;
         self.is_answer_wanted &= (self.acknowledged.wrapping_sub(self.wanted) as i32) < 0;
         self.touched = true;
         self.retry_count = 0;
@@ -616,6 +746,7 @@ impl Machine {
 
     /// V(S) := V(A).
     fn rewind(&mut self) {
+        self.to_resend = 0;
         if self.next != self.acknowledged {
             self.next = self.acknowledged.wrapping_add(u32::from(mutant!(self, ResendsFromSecond)));
             self.stop(Timer::Ack);
@@ -626,7 +757,12 @@ impl Machine {
     }
 
     /// What the peer has not received goes out again, with a smaller window, once for each loss.
-    fn resend(&mut self) {
+    fn resend(&mut self, context: &Context) {
+        // Whoever is asked after a timeout answers for all that was sent; who says REJ knows of what came early only.
+        let knows_all = context.extension.is_flagged || !self.state.is_in(SENDING);
+        if self.peer_kept != 0 && !knows_all {
+            return self.resend_gaps();
+        }
         self.rewind();
         if self.sent == self.acknowledged {
             return;
@@ -644,6 +780,66 @@ impl Machine {
         }
     }
 
+    /// Of what the peer has not received, that goes out again which left before something that the peer keeps. The window
+    /// shrinks by as many: less than when all behind a gap is sent again, since less is in vain.
+    fn resend_gaps(&mut self) {
+        let order =
+            |machine: &Self, bit: u32| machine.order[machine.order_slot(machine.acknowledged.wrapping_add(bit))];
+        let end = u128::BITS - self.peer_kept.leading_zeros();
+        let kept = (1..end).filter(|bit| self.peer_kept >> bit & 1 == 1);
+        let newest = kept.map(|bit| order(self, bit)).reduce(|a, b| if (a.wrapping_sub(b) as i32) < 0 { b } else { a });
+        let Some(newest) = newest else { return };
+        let left = self.next.wrapping_sub(self.acknowledged);
+        let mut lost = 0;
+        for bit in 0..end.min(left) {
+            let is_lost = (order(self, bit).wrapping_sub(newest) as i32) < 0;
+            if is_lost && (self.peer_kept | self.to_resend) >> bit & 1 == 0 {
+                self.to_resend |= 1 << bit;
+                lost += 1;
+            }
+        }
+        if lost == 0 {
+            return;
+        }
+        self.counters.recoveries += 1;
+        self.round_trip.cancel();
+        self.round_trip.lost(&self.parameters);
+        let least = bounds::HALVED_WINDOW_MIN.min(self.parameters.window);
+        self.window = match self.parameters.after_loss {
+            AfterLoss::Keep => self.window,
+            AfterLoss::Halve => self.window.saturating_sub(lost).max(least).min(self.window.max(least)),
+            AfterLoss::One => 1,
+        };
+        self.grown = 0;
+    }
+
+    /// The peer keeps these, counted from V(A).
+    fn note_kept(&mut self, kept: u128) {
+        let under_way = self.outstanding();
+        let mask = if under_way >= u128::BITS { u128::MAX } else { (1 << under_way) - 1 };
+        self.peer_kept |= kept & mask & !1;
+        self.to_resend &= !self.peer_kept;
+        self.next = self.beyond_kept(self.next);
+    }
+
+    /// From an index on, the first PDU that is to be sent: what the peer keeps is left out.
+    #[inline]
+    fn beyond_kept(&self, index: u32) -> u32 {
+        let mut next = index;
+        if self.peer_kept != 0 {
+            let is_kept = |index: u32| self.peer_kept.checked_shr(index.wrapping_sub(self.acknowledged));
+            while next != self.sent && is_kept(next).is_some_and(|bits| bits & 1 == 1) {
+                next = next.wrapping_add(1);
+            }
+        }
+        next
+    }
+
+    #[inline]
+    fn order_slot(&self, index: u32) -> usize {
+        index as usize & (self.order.len() - 1)
+    }
+
     fn forget_remote_busy(&mut self) {
         self.remote_busy = false;
         self.stop(Timer::Busy);
@@ -653,7 +849,8 @@ impl Machine {
         (self.base, self.acknowledged, self.next, self.sent) = (self.queued, self.queued, self.queued, self.queued);
         self.recovered = self.queued;
         (self.wanted, self.is_answer_wanted) = (self.queued, false);
-        (self.vr, self.round) = (SequenceNumber::default(), Expected::default());
+        self.received = 0;
+        (self.kept, self.peer_kept, self.to_resend, self.lacks_the_rest) = (0, 0, 0, false);
         self.window = self.parameters.window;
         (self.grown, self.unacknowledged, self.reject_count, self.data_flag) = (0, 0, 0, 0);
         (self.touched, self.is_held) = (false, false);
@@ -669,6 +866,7 @@ impl Machine {
             self.dropped = (self.acknowledged, self.queued);
         }
         (self.acknowledged, self.next, self.sent) = (self.queued, self.queued, self.queued);
+        (self.kept, self.peer_kept, self.to_resend) = (0, 0, 0);
         self.base = self.queued;
         (self.wanted, self.is_answer_wanted) = (self.queued, false);
         self.stop(Timer::Stall);

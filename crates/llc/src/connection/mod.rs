@@ -3,11 +3,12 @@
 //!
 //! [`Connection`] is what a [`Station`](crate::Station) has many of; it can be used alone, too.
 
+mod identity;
 mod machine;
 mod polls;
 mod queue;
+mod reordering;
 mod round_trip;
-mod rounds;
 mod state;
 mod table;
 
@@ -15,11 +16,12 @@ use core::fmt;
 
 use crate::address::Lsap;
 use crate::config::{ConfigError, ConnectionConfig, Parameters};
+use crate::extension::{self, Extension, Extra};
 use crate::pdu::{FrmrInformation, Header, Pdu, Role};
 use crate::time::Instant;
+use identity::Identity;
 use machine::{Indication, Machine};
 use queue::Queue;
-pub use rounds::ROUND_BITS;
 use state::Event;
 pub use state::State;
 
@@ -37,8 +39,21 @@ pub struct Transmit<'c, T> {
     pub header: Header,
     /// Of an I PDU: whose information follows the header.
     pub token: Option<&'c T>,
-    /// Of an I PDU: the round of its N(S), for the octet that [`ConnectionConfig::round_octet`] names.
-    pub round: u8,
+    /// What an extended connection adds.
+    pub extra: Extra,
+}
+
+/// What became of a PDU that was handed to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// There is nothing for the user in it.
+    Not,
+    /// It is of another connection, and nothing has changed.
+    Foreign,
+    /// Its information is the next in order.
+    InOrder,
+    /// Its information belongs behind others that have not come: to be kept if there is room.
+    Early,
 }
 
 /// What the user of a connection hears.
@@ -145,6 +160,8 @@ pub struct ConnectionCounters {
     pub frmr_causes: [u64; 5],
     /// Events that mean nothing in their state.
     pub ignored: u64,
+    /// PDUs that are of another connection between the same service access points.
+    pub unauthenticated: u64,
 }
 
 impl ConnectionCounters {
@@ -163,21 +180,32 @@ impl ConnectionCounters {
         self.overtaken += other.overtaken;
         self.frmr_causes.iter_mut().zip(other.frmr_causes).for_each(|(sum, count)| *sum += count);
         self.ignored += other.ignored;
+        self.unauthenticated += other.unauthenticated;
     }
 }
 
 impl<T> Connection<T> {
-    /// A connection in ADM between a local and a remote service access point.
+    /// A connection in ADM between a local and a remote service access point: one of LLC alone, whatever the configuration
+    /// says of extensions, which need a [`Station`](crate::Station).
     ///
     /// # Errors
     /// Which value is out of its range.
     pub fn new(config: &ConnectionConfig, local: Lsap, remote: Lsap, now: Instant) -> Result<Self, ConfigError> {
-        Ok(Self::with_parameters(config.check()?, local, remote, now))
+        let parameters = ConnectionConfig { is_extended: false, ..config.clone() }.check()?;
+        Ok(Self::with_parameters(parameters, local, remote, [0, 0], now))
     }
 
-    pub(crate) fn with_parameters(parameters: Parameters, local: Lsap, remote: Lsap, now: Instant) -> Self {
+    /// With the nonce of this end, and the peer's key.
+    pub(crate) fn with_parameters(
+        parameters: Parameters,
+        local: Lsap,
+        remote: Lsap,
+        [nonce, key]: [u64; 2],
+        now: Instant,
+    ) -> Self {
         let addresses = [remote.byte(), local.byte()];
-        Self { machine: Machine::new(parameters, addresses, now), queue: Queue::new(parameters.queue) }
+        let machine = Machine::new(parameters, addresses, Identity::new(nonce, key), now);
+        Self { machine, queue: Queue::new(parameters.queue) }
     }
 
     /// Connects to the peer; [`ConnectionEvent::Connected`] or `Disconnected` follows. False if not in ADM.
@@ -254,9 +282,33 @@ impl<T> Connection<T> {
     /// Takes a PDU of this connection; its information field if that is the next one in order.
     #[inline]
     pub fn handle_pdu<'a>(&mut self, pdu: &Pdu<'a>, now: Instant) -> Option<&'a [u8]> {
-        let is_delivered = self.machine.handle(pdu, now);
+        let taken = self.handle(pdu, &extension::plain(pdu), now);
+        (taken == Taken::InOrder).then(|| pdu.information())
+    }
+
+    #[inline]
+    pub(crate) fn handle(&mut self, pdu: &Pdu<'_>, extension: &Extension, now: Instant) -> Taken {
+        let taken = self.machine.handle(pdu, extension, now);
         self.check();
-        is_delivered.then(|| pdu.information())
+        taken
+    }
+
+    pub(crate) fn keep(&mut self, number: u16) {
+        self.machine.keep(number);
+    }
+
+    pub(crate) fn is_kept(&self, number: u16) -> bool {
+        self.machine.is_kept(number)
+    }
+
+    #[inline]
+    pub(crate) fn next_kept(&mut self, now: Instant) -> Option<u16> {
+        self.machine.next_kept(now)
+    }
+
+    #[inline]
+    pub(crate) fn has_kept(&self) -> bool {
+        self.machine.has_kept()
     }
 
     /// Takes a PDU whose addresses are this connection's, but which [`Pdu::decode`] refused.
@@ -287,9 +339,8 @@ impl<T> Connection<T> {
     /// The next PDU to send, until there is none.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_, T>> {
-        let (header, index) = self.next_pdu(now)?;
-        let round = index.map_or(0, |index| self.round(index));
-        Some(Transmit { header, token: index.and_then(|index| self.token(index)), round })
+        let (header, index, extra) = self.next_pdu(now)?;
+        Some(Transmit { header, token: index.and_then(|index| self.token(index)), extra })
     }
 
     /// The next thing to know, until there is none.
@@ -316,6 +367,10 @@ impl<T> Connection<T> {
             Indication::ResetDone => ConnectionEvent::ResetDone,
             Indication::Disconnected(cause) => ConnectionEvent::Disconnected(cause),
         })
+    }
+
+    pub(crate) fn peer_key(&self) -> u64 {
+        self.machine.identity.peer_key()
     }
 
     /// Where the connection stands.
@@ -368,7 +423,7 @@ impl<T> Connection<T> {
     }
 
     #[inline]
-    pub(crate) fn next_pdu(&mut self, now: Instant) -> Option<(Header, Option<u32>)> {
+    pub(crate) fn next_pdu(&mut self, now: Instant) -> Option<(Header, Option<u32>, Extra)> {
         let pdu = self.machine.poll_transmit(now);
         self.check();
         pdu
@@ -377,12 +432,6 @@ impl<T> Connection<T> {
     #[inline]
     pub(crate) fn token(&self, index: u32) -> Option<&T> {
         self.queue.get(index)
-    }
-
-    /// The round of a PDU's N(S).
-    #[inline]
-    pub(crate) fn round(&self, index: u32) -> u8 {
-        self.machine.round(index)
     }
 
     #[inline]

@@ -16,7 +16,10 @@
 //! - The ack timer runs on while a poll is outstanding.
 //! - A busy station discards I PDUs; the standard allows it to keep them.
 //! - A user that waits for an acknowledgement has the last of its PDUs sent with P = 1, or polls if that has left already.
-//! - The stall, delay, and silence timers and the abort are ours.
+//! - The stall, delay, gap and silence timers and the abort are ours.
+//! - Between stations of ours ([`crate::extension`]) a repeated SABME is known by its nonce and answered again at any time;
+//!   a gap that the network's reordering may close by itself is answered with REJ only if it lasts; and REJ, which says what
+//!   is kept, is repeated as more comes.
 
 use super::state::Action::*;
 use super::state::Event;
@@ -95,6 +98,7 @@ pub(crate) const TABLE: &[Row] = rows! {
     DATA: DISCONNECT_REQUEST => [SendDisc, StartAckTimer, StopOtherTimers, ZeroRetry, DropData] DConn;
     DATA: ABORT_REQUEST => [SendDmUnasked, StopAllTimers, DropData, DisconnectConfirm] Adm;
     DATA: RESET_REQUEST => [FlipSabmePoll, SendSabme, StartAckTimer, StopOtherTimers, ZeroRetry, ClearSabmeSeen, DropData] Reset;
+    DATA: SABME_AGAIN => [SendUa];
     DATA: SABME, if Untouched => [SendUa, StopAllTimers, ClearPoll, ForgetRemoteBusy, HoldData] Normal;
     SENDING: SABME, if NoPollOutstanding => [HoldPoll, Doubt, SendRrPoll, StartPollTimer];
     DATA: SABME => [HoldPoll, Doubt];
@@ -139,8 +143,8 @@ pub(crate) const TABLE: &[Row] = rows! {
     NORMAL: I_0 => [Deliver, UpdateNr, SendAckLater];
     NORMAL: I_R1 => [Deliver, ClearPoll, UpdateNr, ClearRemoteBusy, SendAckLater];
     NORMAL: I_C1 => [Deliver, UpdateNr, SendRrFinal];
-    NORMAL: AHEAD_0 => [SendRej, UpdateNr, StartRejectTimer] Reject;
-    NORMAL: AHEAD_R1 => [SendRej, ClearPoll, UpdateNr, ClearRemoteBusy, StartRejectTimer] Reject;
+    NORMAL: AHEAD_0 => [SendRejLater, UpdateNr, StartRejectTimer] Reject;
+    NORMAL: AHEAD_R1 => [SendRejLater, ClearPoll, UpdateNr, ClearRemoteBusy, StartRejectTimer] Reject;
     NORMAL: AHEAD_C1 => [SendRejFinal, UpdateNr, StartRejectTimer] Reject;
     NOT_BUSY: AGAIN_0 => [UpdateNr, SendAckLater];
     NOT_BUSY: AGAIN_R1 => [ClearPoll, UpdateNr, ClearRemoteBusy, SendAckLater];
@@ -151,11 +155,12 @@ pub(crate) const TABLE: &[Row] = rows! {
     REJECT: I_0 => [Deliver, UpdateNr, StopRejectTimer, SendAckLater] Normal;
     REJECT: I_R1 => [Deliver, ClearPoll, UpdateNr, ClearRemoteBusy, StopRejectTimer, SendAckLater] Normal;
     REJECT: I_C1 => [Deliver, UpdateNr, StopRejectTimer, SendRrFinal] Normal;
-    REJECT: AHEAD_0 => [UpdateNr];
-    REJECT: AHEAD_R1 => [ClearPoll, UpdateNr, ClearRemoteBusy];
+    REJECT: AHEAD_0 => [UpdateNr, SendKeptLater];
+    REJECT: AHEAD_R1 => [ClearPoll, UpdateNr, ClearRemoteBusy, SendKeptLater];
     REJECT: AHEAD_C1 => [SendRrFinal, UpdateNr];
     REJECT: REJ_TIMER, if NoPollOutstanding => [SendRejPoll, StartPollTimer, StartRejectTimer, CountReject];
     REJECT: REJ_TIMER => [SendRej, StartRejectTimer, CountReject];
+    REJECT: GAP_TIMER => [SendRej];
     REJECT: LOCAL_BUSY => [SendRnr, SetDataFlag2] Busy;
 
     // This end is busy: it discards data, and remembers whether it did.
@@ -193,8 +198,8 @@ pub(crate) const TABLE: &[Row] = rows! {
     AWAIT: I_0 => [Deliver, UpdateNr, SendAckLater];
     AWAIT: I_R1 => [Deliver, ClearPoll, UpdateNr, ClearRemoteBusy, Resend, SendAckLater] Normal;
     AWAIT: I_C1 => [Deliver, UpdateNr, SendRrFinal];
-    AWAIT: AHEAD_0 => [SendRej, UpdateNr, StartRejectTimer] AwaitReject;
-    AWAIT: AHEAD_R1 => [SendRej, ClearPoll, UpdateNr, ClearRemoteBusy, Resend, StartRejectTimer] Reject;
+    AWAIT: AHEAD_0 => [SendRejLater, UpdateNr, StartRejectTimer] AwaitReject;
+    AWAIT: AHEAD_R1 => [SendRejLater, ClearPoll, UpdateNr, ClearRemoteBusy, Resend, StartRejectTimer] Reject;
     AWAIT: AHEAD_C1 => [SendRejFinal, UpdateNr, StartRejectTimer] AwaitReject;
     AWAIT: AGAIN_R1 => [ClearPoll, UpdateNr, ClearRemoteBusy, Resend, SendAckLater] Normal;
     AWAIT_REJECT: AGAIN_R1 => [ClearPoll, UpdateNr, ClearRemoteBusy, Resend, SendAckLater] Reject;
@@ -205,9 +210,10 @@ pub(crate) const TABLE: &[Row] = rows! {
     AWAIT_REJECT: I_0 => [Deliver, UpdateNr, StopRejectTimer, SendAckLater] Await;
     AWAIT_REJECT: I_R1 => [Deliver, ClearPoll, UpdateNr, ClearRemoteBusy, Resend, StopRejectTimer, SendAckLater] Normal;
     AWAIT_REJECT: I_C1 => [Deliver, UpdateNr, StopRejectTimer, SendRrFinal] Await;
-    AWAIT_REJECT: AHEAD_0 => [UpdateNr];
+    AWAIT_REJECT: AHEAD_0 => [UpdateNr, SendKeptLater];
     AWAIT_REJECT: AHEAD_R1 => [ClearPoll, UpdateNr, ClearRemoteBusy, Resend] Reject;
     AWAIT_REJECT: AHEAD_C1 => [SendRrFinal, UpdateNr];
+    AWAIT_REJECT: GAP_TIMER => [SendRej];
     AWAIT_REJECT: LOCAL_BUSY => [SendRnr, SetDataFlag2] AwaitBusy;
 
     AWAIT_BUSY: I_0 => [SendRnr, UpdateNr, SetDataFlag1];
@@ -296,8 +302,8 @@ mod set {
         DISCONNECT_REQUEST = DisconnectRequest; ABORT_REQUEST = AbortRequest; RESET_REQUEST = ResetRequest;
         RESET_RESPONSE = ResetResponse; DATA_REQUEST = DataRequest; LOCAL_BUSY = LocalBusy;
         LOCAL_BUSY_CLEARED = LocalBusyCleared; ACK_TIMER = AckTimer; P_TIMER = PollTimer;
-        REJ_TIMER = RejectTimer; BUSY_TIMER = BusyTimer; STALL_TIMER = StallTimer; DELAY_TIMER = DelayTimer;
-        SILENCE_TIMER = SilenceTimer; ANSWER_WANTED = AnswerWanted; SABME = Sabme; DISC = Disc; UA = Ua; DM = Dm; FRMR = Frmr; BAD = Bad;
+        REJ_TIMER = RejectTimer; BUSY_TIMER = BusyTimer; STALL_TIMER = StallTimer; DELAY_TIMER = DelayTimer; GAP_TIMER = GapTimer;
+        SILENCE_TIMER = SilenceTimer; ANSWER_WANTED = AnswerWanted; SABME = Sabme; SABME_AGAIN = SabmeAgain; DISC = Disc; UA = Ua; DM = Dm; FRMR = Frmr; BAD = Bad;
         I_0 = IC0 | IR0; I_C1 = IC1; I_R1 = IR1;
         AHEAD_0 = AheadC0 | AheadR0; AHEAD_C1 = AheadC1; AHEAD_R1 = AheadR1;
         AGAIN_0 = AgainC0 | AgainR0; AGAIN_C1 = AgainC1; AGAIN_R1 = AgainR1;

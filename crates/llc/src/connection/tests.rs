@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 extern crate std;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::vec::Vec;
 
 use super::*;
@@ -14,23 +14,41 @@ const LOCAL: Lsap = Lsap::SNAP;
 struct Pair {
     ends: [Connection<u32>; 2],
     wires: [VecDeque<Vec<u8>>; 2],
-    /// Tokens that arrived at each end: the information fields are these, and the round.
+    /// Tokens that arrived at each end: the information fields are these.
     received: [Vec<u32>; 2],
     events: [Vec<ConnectionEvent<u32>>; 2],
     now: Instant,
     by_table: bool,
+    is_extended: bool,
+    keeps_all: bool,
+    /// Tokens that came early, by their numbers.
+    kept: [BTreeMap<u16, u32>; 2],
+}
+
+/// A frame's PDU, and what lies behind it.
+fn split(frame: &[u8]) -> (&[u8], &[u8]) {
+    match frame[2] & 3 {
+        1 => frame.split_at(4),
+        3 if frame[2] & !0x10 == 0x87 => frame.split_at(8),
+        3 => frame.split_at(3),
+        _ => (frame, &[]),
+    }
 }
 
 impl Pair {
     fn new(config: &ConnectionConfig) -> Self {
-        let end = || Connection::new(config, LOCAL, LOCAL, Instant::default()).unwrap();
+        let parameters = config.check().unwrap();
+        let end = |nonce| Connection::with_parameters(parameters, LOCAL, LOCAL, [nonce, 0], Instant::default());
         Self {
-            ends: [end(), end()],
+            ends: [end(1), end(2)],
             wires: Default::default(),
             received: Default::default(),
             events: Default::default(),
             now: Instant::default(),
             by_table: false,
+            is_extended: config.is_extended,
+            keeps_all: false,
+            kept: Default::default(),
         }
     }
 
@@ -56,8 +74,8 @@ impl Pair {
         for _ in 0..limit {
             let Some(transmit) = self.ends[end].poll_transmit(self.now) else { break };
             let mut frame = transmit.header.as_bytes().to_vec();
+            frame.extend(transmit.extra.as_bytes());
             frame.extend(transmit.token.iter().flat_map(|token| token.to_be_bytes()));
-            frame.extend(transmit.token.map(|_| transmit.round));
             self.wires[end].push_back(frame);
         }
     }
@@ -65,15 +83,30 @@ impl Pair {
     /// Takes the next PDU from the wire of the other end.
     fn receive(&mut self, end: usize) -> bool {
         let Some(frame) = self.wires[1 - end].pop_front() else { return false };
-        let pdu = Pdu::decode(&frame).unwrap();
-        let information = if self.by_table {
-            let deliver = self.ends[end].machine.handle_by_table(&pdu, self.now);
-            deliver.then(|| pdu.information())
-        } else {
-            self.ends[end].handle_pdu(&pdu, self.now)
+        let (llc, behind) = split(&frame);
+        let pdu = Pdu::decode(llc).unwrap();
+        let (pdu, extension) = match self.is_extended {
+            true => extension::take(pdu, behind).unwrap(),
+            false => (pdu, extension::plain(&pdu)),
         };
-        if let Some(information) = information {
-            self.received[end].push(u32::from_be_bytes(*information.first_chunk().unwrap()));
+        let taken = if self.by_table {
+            self.ends[end].machine.handle_by_table(&pdu, &extension, self.now)
+        } else {
+            self.ends[end].handle(&pdu, &extension, self.now)
+        };
+        let token = |pdu: &Pdu<'_>| u32::from_be_bytes(*pdu.information().first_chunk().unwrap());
+        match taken {
+            Taken::InOrder => self.received[end].push(token(&pdu)),
+            // Now and then there is no room.
+            Taken::Early if self.keeps_all || extension.ns % 5 != 3 => {
+                self.ends[end].keep(extension.ns);
+                self.kept[end].insert(extension.ns, token(&pdu));
+            }
+            Taken::Early | Taken::Not | Taken::Foreign => {}
+        }
+        while let Some(number) = self.ends[end].next_kept(self.now) {
+            let token = self.kept[end].remove(&number).expect("it was kept");
+            self.received[end].push(token);
         }
         true
     }
@@ -679,9 +712,9 @@ fn an_overtaken_acknowledgement_is_harmless() {
     assert_eq!((pair.ends[0].outstanding(), pair.ends[0].counters().overtaken), (2, 1));
 }
 
-/// Sends so many PDUs one way and keeps the first, which arrives again then; what the receiver has heard after it.
-fn late_by(count: u32, round_octet: Option<u16>) -> (Pair, Vec<u32>) {
-    let mut pair = Pair::connected(&ConnectionConfig { round_octet, ..Default::default() });
+/// Sends so many PDUs one way and holds the first back, which arrives again then; what the receiver has heard after it.
+fn late_by(count: u32, is_extended: bool) -> (Pair, Vec<u32>) {
+    let mut pair = Pair::connected(&ConnectionConfig { is_extended, ..Default::default() });
     pair.send(0, [0]);
     pair.transmit(0, 1);
     let first = pair.wires[0][0].clone();
@@ -703,8 +736,8 @@ fn late_by(count: u32, round_octet: Option<u16>) -> (Pair, Vec<u32>) {
 
 #[test]
 fn a_pdu_that_comes_so_late_that_its_number_has_come_round_is_not_taken_for_a_new_one() {
-    for count in [64, 100, 127, 128, 129, 256, 1280, 4096] {
-        let (mut pair, heard) = late_by(count, Some(4));
+    for count in [64, 100, 127, 128, 129, 256, 1280, 4096, 8192] {
+        let (mut pair, heard) = late_by(count, true);
         assert_eq!((heard, pair.ends[1].counters().received_late), (std::vec![], 1), "{count}");
         pair.transmit(1, 99);
         assert!(pair.wires[1].iter().all(|frame| frame[2] & 3 == 1), "no FRMR");
@@ -712,8 +745,140 @@ fn a_pdu_that_comes_so_late_that_its_number_has_come_round_is_not_taken_for_a_ne
         pair.exchange();
         assert_eq!(pair.received[1].last(), Some(&count), "all goes on");
     }
-    let (pair, heard) = late_by(63, Some(4));
+    let (pair, heard) = late_by(63, true);
     assert_eq!((heard, pair.ends[1].counters().received_again), (std::vec![], 1), "within a window it is a repetition");
-    let (_, heard) = late_by(128, None);
+    let (_, heard) = late_by(128, false);
     assert_eq!(heard, [0], "seven bits cannot tell");
+}
+
+fn extended() -> Pair {
+    Pair::connected(&ConnectionConfig { is_extended: true, ..Default::default() })
+}
+
+/// Issue 19, d: an acknowledgement that 64 to 127 later ones overtook acknowledged what was lost.
+#[test]
+fn an_acknowledgement_that_comes_so_late_that_its_number_has_come_round_acknowledges_nothing() {
+    for count in [64, 100, 127, 128, 200] {
+        let mut pair = extended();
+        pair.send(0, [0]);
+        pair.exchange();
+        pair.sleep();
+        pair.transmit(1, 99);
+        let late = pair.wires[1].back().expect("an RR").clone();
+        pair.exchange();
+        for token in 1..count {
+            pair.send(0, [token]);
+            pair.exchange();
+            if token % 16 == 0 {
+                pair.sleep();
+                pair.exchange();
+            }
+        }
+        pair.sleep();
+        pair.exchange();
+        pair.send(0, count..count + 60);
+        pair.transmit(0, 99);
+        let under_way = pair.ends[0].outstanding();
+        pair.wires[1].push_back(late);
+        pair.receive(0);
+        assert_eq!((pair.ends[0].outstanding(), pair.ends[0].counters().overtaken), (under_way, 1), "{count}");
+        pair.exchange();
+        assert_eq!(pair.states(), [State::Normal; 2]);
+    }
+}
+
+/// Issue 19, d: nothing of an earlier connection is believed by the next.
+#[test]
+fn pdus_of_an_earlier_connection_change_nothing() {
+    let mut pair = extended();
+    pair.send(0, 0..3);
+    pair.transmit(0, 99);
+    let mut old: Vec<_> = pair.wires[0].drain(..).collect();
+    pair.ends[0].disconnect(pair.now);
+    pair.transmit(0, 99);
+    old.extend(pair.wires[0].iter().cloned());
+    pair.exchange();
+    pair.ends[1].abort(pair.now);
+    assert_eq!(pair.states(), [State::Adm; 2]);
+    // The same two ends under other nonces, as a station gives them.
+    let parameters = pair.ends[0].machine.parameters;
+    for (end, nonce) in [(0, 11), (1, 12)] {
+        pair.ends[end] = Connection::with_parameters(parameters, LOCAL, LOCAL, [nonce, 0], pair.now);
+    }
+    pair.ends[0].connect(pair.now);
+    pair.exchange();
+    pair.ends[1].accept(pair.now);
+    pair.exchange();
+    assert_eq!(pair.states(), [State::Normal; 2]);
+    pair.received[1].clear();
+    for frame in old {
+        pair.wires[0].push_back(frame);
+        pair.receive(1);
+    }
+    assert_eq!((pair.states(), &pair.received[1]), ([State::Normal; 2], &std::vec![]));
+    assert_eq!(pair.ends[1].counters().unauthenticated, 4);
+    pair.send(0, [7]);
+    pair.exchange();
+    assert_eq!(pair.received[1], [7]);
+}
+
+#[test]
+fn of_what_was_lost_only_that_is_sent_again() {
+    let mut pair = extended();
+    pair.send(0, 0..12);
+    pair.transmit(0, 99);
+    for lost in [7, 2] {
+        pair.wires[0].remove(lost);
+    }
+    while pair.receive(1) {}
+    let received = pair.received[1].clone();
+    assert_eq!(received, [0, 1], "the others came early");
+    pair.exchange();
+    assert_eq!(pair.received[1], (0..12).collect::<Vec<_>>());
+    // Two are lost, and one that came early found no room.
+    assert!(pair.ends[0].counters().information_repeated <= 4, "{:?}", pair.ends[0].counters());
+    assert_eq!(pair.ends[0].counters().timeouts, 0);
+}
+
+#[test]
+fn what_is_only_late_is_not_sent_again_once_the_network_is_known() {
+    let mut pair = extended();
+    pair.keeps_all = true;
+    let swap = |pair: &mut Pair, token: u32| {
+        pair.send(0, token..token + 2);
+        pair.transmit(0, 99);
+        pair.wires[0].swap(0, 1);
+        pair.receive(1);
+        pair.now = pair.now + core::time::Duration::from_micros(20);
+        pair.exchange();
+        pair.ends[0].counters().information_repeated
+    };
+    assert_eq!(swap(&mut pair, 0), 1, "it was taken for lost");
+    for round in 1..20 {
+        pair.now = pair.now + core::time::Duration::from_micros(100);
+        let before = pair.ends[0].counters().information_repeated;
+        let after = swap(&mut pair, round * 2);
+        assert_eq!(after, before, "round {round}");
+    }
+    assert_eq!(pair.received[1], (0..40).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_repeated_set_up_is_answered_again_whatever_was_exchanged() {
+    let mut pair = Pair::new(&ConnectionConfig { is_extended: true, ..Default::default() });
+    pair.ends[0].connect(pair.now);
+    pair.transmit(0, 1);
+    let sabme = pair.wires[0][0].clone();
+    pair.exchange();
+    pair.ends[1].accept(pair.now);
+    pair.exchange();
+    pair.send(0, 0..5);
+    pair.send(1, 0..5);
+    pair.exchange();
+    pair.wires[0].push_back(sabme);
+    pair.exchange();
+    pair.send(0, 5..9);
+    pair.exchange();
+    assert_eq!((pair.states(), &pair.received[1]), ([State::Normal; 2], &(0..9).collect()));
+    assert!(pair.events.iter().flatten().all(|event| !matches!(event, ConnectionEvent::Reset(_))));
 }

@@ -4,6 +4,7 @@
 use super::ConnectionHandle;
 use crate::acknowledged::Peer;
 use crate::address::{Destination, Mac, Source};
+use crate::extension::Extra;
 use crate::pdu::{Header, Identification};
 
 /// What to do with a frame that was handed in: both may be there.
@@ -22,6 +23,18 @@ pub enum Delivery<'a> {
     Data {
         /// Of which.
         connection: ConnectionHandle,
+        /// The field.
+        information: &'a [u8],
+        /// Whether some that came early may be next: to be asked for with [`Station::next_kept`](crate::Station::next_kept).
+        has_kept: bool,
+    },
+    /// Type 2, extended: an information field of a connection that belongs behind others that have not come. It can be
+    /// copied and [kept](crate::Station::keep); else it will be sent again.
+    Early {
+        /// Of which.
+        connection: ConnectionHandle,
+        /// Its number, by which it is asked for when its turn has come.
+        number: u16,
         /// The field.
         information: &'a [u8],
     },
@@ -72,4 +85,6 @@ pub struct Reply<'a> {
     pub header: Header,
     /// That follows: a slice of the frame handed in, or nothing.
     pub information: &'a [u8],
+    /// What an extended station adds, behind it.
+    pub extra: Extra,
 }

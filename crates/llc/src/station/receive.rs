@@ -4,12 +4,20 @@
 use super::{AddressCheck, Delivery, Handled, Reply, Station};
 use crate::acknowledged::Peer;
 use crate::address::{self, Destination, Mac, Source};
+use crate::extension::{self, Extension, Extra};
 use crate::pdu::{AcStatus, Body, Pdu, Role};
 use crate::time::Instant;
 
 impl<T> Station<T> {
     /// Everything but I and S PDUs of a connection.
-    pub(super) fn handle_unusual<'a>(&mut self, from: Mac, to: Mac, pdu: &Pdu<'a>, now: Instant) -> Handled<'a> {
+    pub(super) fn handle_unusual<'a>(
+        &mut self,
+        from: Mac,
+        to: Mac,
+        pdu: &Pdu<'a>,
+        extension: &Extension,
+        now: Instant,
+    ) -> Handled<'a> {
         if address::is_group_mac(from) {
             self.counters.group_source += 1;
             return Handled::default();
@@ -24,7 +32,12 @@ impl<T> Station<T> {
             return Handled::default();
         }
         match pdu.body {
-            Body::Ui { .. } | Body::Xid { .. } | Body::Test { .. } => self.handle_type_1(from, pdu),
+            Body::Ui { .. } | Body::Xid { .. } | Body::Test { .. } => {
+                if !self.is_datagram_believed(extension) {
+                    return Handled::default();
+                }
+                self.handle_type_1(from, pdu)
+            }
             _ => {
                 let (Destination::Individual(local), Source::Individual(remote), false) =
                     (pdu.destination, pdu.source, address::is_group_mac(to))
@@ -35,14 +48,18 @@ impl<T> Station<T> {
                 let peer = Peer { local, mac: from, remote };
                 match pdu.body {
                     Body::AcCommand { poll, sequence, information } => {
+                        if !self.is_datagram_believed(extension) {
+                            return Handled::default();
+                        }
                         self.handle_datagram(peer, poll, sequence, information, now)
                     }
                     Body::AcResponse { sequence, status, .. } => {
-                        let is_expected = self.datagrams_out.handle_response(peer, sequence, status, now);
+                        let mark = self.parameters.is_extended.then_some(extension.mark);
+                        let is_expected = self.datagrams_out.handle_response(peer, sequence, status, mark, now);
                         self.counters.stray_acknowledgements += u64::from(!is_expected);
                         Handled::default()
                     }
-                    _ => self.handle_type_2(peer, pdu, now),
+                    _ => self.handle_type_2(peer, pdu, extension, now),
                 }
             }
         }
@@ -53,8 +70,9 @@ impl<T> Station<T> {
         let deliver = |delivery| Handled { delivery: Some(delivery), reply: None };
         // A group answers as its station.
         let answering = if let Destination::Individual(sap) = destination { sap.into() } else { Source::Null };
+        let extra = self.extra(self.datagram_mark);
         let answer = |header, information| {
-            let reply = Reply { destination: from, header, information };
+            let reply = Reply { destination: from, header, information, extra };
             Handled { delivery: None, reply: Some(reply) }
         };
         match pdu.body {
@@ -107,32 +125,69 @@ impl<T> Station<T> {
         let header = Pdu { destination: peer.remote.into(), source: peer.local.into(), body }.header();
         Handled {
             delivery: is_new.then_some(Delivery::AcknowledgedDatagram { peer, information }),
-            reply: Some(Reply { destination: peer.mac, header, information: &[] }),
+            reply: Some(Reply {
+                destination: peer.mac,
+                header,
+                information: &[],
+                extra: self.extra(self.datagram_mark),
+            }),
         }
     }
 
-    fn handle_type_2<'a>(&mut self, peer: Peer, pdu: &Pdu<'a>, now: Instant) -> Handled<'a> {
+    fn handle_type_2<'a>(&mut self, peer: Peer, pdu: &Pdu<'a>, extension: &Extension, now: Instant) -> Handled<'a> {
         if !self.class.has_type_2() {
             self.counters.out_of_place += 1;
             return Handled::default();
         }
+        let is_set_up = matches!(pdu.body, Body::Sabme { .. });
+        let expected = extension::set_up_mark(self.parameters.key, extension.nonce);
+        if is_set_up && self.parameters.is_extended && (extension.nonce == 0 || extension.mark != expected) {
+            self.counters.unauthenticated += 1;
+            return Handled::default();
+        }
         let known = self.keyed.get(peer.key());
-        let slot = match pdu.body {
-            Body::Sabme { .. } => known.or_else(|| self.add_incoming(peer, now)),
-            _ => known,
+        let slot = if is_set_up {
+            known.or_else(|| self.add_incoming(peer, self.key_to(extension.cookie), now))
+        } else {
+            known
         };
         if let Some(slot) = slot {
-            return Handled { delivery: self.handle_connected(slot, pdu, now), reply: None };
+            return self.handle_connected(slot, pdu, extension, now);
         }
-        let is_sabme = matches!(pdu.body, Body::Sabme { .. });
-        let is_disc = matches!(pdu.body, Body::Disc { .. });
-        *(if is_sabme { &mut self.counters.refused } else { &mut self.counters.no_connection }) += 1;
-        if is_sabme || is_disc || (pdu.role() == Role::Command && pdu.poll_final()) {
-            let body = Body::Dm { final_bit: pdu.poll_final() };
-            let header = Pdu { destination: peer.remote.into(), source: peer.local.into(), body }.header();
-            return Handled { delivery: None, reply: Some(Reply { destination: peer.mac, header, information: &[] }) };
+        *(if is_set_up { &mut self.counters.refused } else { &mut self.counters.no_connection }) += 1;
+        self.disown(peer, pdu, extension)
+    }
+
+    /// Says DM to a peer that asks for a connection that is not here.
+    pub(super) fn disown<'a>(&self, peer: Peer, pdu: &Pdu<'a>, extension: &Extension) -> Handled<'a> {
+        let is_set_up = matches!(pdu.body, Body::Sabme { .. });
+        let is_polled = pdu.role() == Role::Command && pdu.poll_final();
+        if !is_set_up && !is_polled && !matches!(pdu.body, Body::Disc { .. }) {
+            return Handled::default();
         }
-        Handled::default()
+        let body = Body::Dm { final_bit: pdu.poll_final() };
+        let header = Pdu { destination: peer.remote.into(), source: peer.local.into(), body }.header();
+        let extra = self.extra(if is_set_up { extension.nonce } else { extension.mark });
+        Handled { delivery: None, reply: Some(Reply { destination: peer.mac, header, information: &[], extra }) }
+    }
+
+    /// What a peer that has told this cookie wants to know: that, or what it shares with this station.
+    fn key_to(&self, cookie: u64) -> u64 {
+        match cookie {
+            0 if self.parameters.cookie == 0 => self.parameters.key,
+            cookie => cookie,
+        }
+    }
+
+    fn is_datagram_believed(&mut self, extension: &Extension) -> bool {
+        let is_believed = !self.parameters.is_extended || extension.mark == self.datagram_mark;
+        self.counters.unauthenticated += u64::from(!is_believed);
+        is_believed
+    }
+
+    /// What is added to a PDU without more to say.
+    pub(super) fn extra(&self, mark: u64) -> Extra {
+        if self.parameters.is_extended { Extra::datagram(mark) } else { Extra::NONE }
     }
 
     pub(super) fn handle_malformed(

@@ -49,7 +49,7 @@ fn exchange(stations: &mut [Station<u32>; 2], now: Instant) -> [Vec<Vec<u8>>; 2]
             for (destination, bytes) in frames {
                 is_quiet = false;
                 let (from, to) = if end == 0 { (A, 1) } else { (B, 0) };
-                let handled = stations[to].handle_frame(from, destination, &bytes, now);
+                let handled = stations[to].handle_frame(from, destination, &bytes, &[], now);
                 if let Some(Delivery::Data { information, .. } | Delivery::AcknowledgedDatagram { information, .. }) =
                     handled.delivery
                 {
@@ -58,7 +58,7 @@ fn exchange(stations: &mut [Station<u32>; 2], now: Instant) -> [Vec<Vec<u8>>; 2]
                 if let Some(reply) = handled.reply {
                     let bytes = [reply.header.as_bytes(), reply.information].concat();
                     let back = if to == 0 { A } else { B };
-                    stations[end].handle_frame(back, reply.destination, &bytes, now);
+                    stations[end].handle_frame(back, reply.destination, &bytes, &[], now);
                 }
             }
         }
@@ -80,7 +80,7 @@ const TO_B: Peer = Peer { local: Lsap::SNAP, mac: B, remote: Lsap::SNAP };
 
 fn connected() -> ([Station<u32>; 2], [ConnectionHandle; 2]) {
     let mut stations = pair();
-    let a = stations[0].connect(Peer { local: sap(0x40), mac: B, remote: sap(0x40) }, at(0)).unwrap();
+    let a = stations[0].connect(Peer { local: sap(0x40), mac: B, remote: sap(0x40) }, 0, at(0)).unwrap();
     exchange(&mut stations, at(0));
     let StationEvent::Connection(b, ConnectionEvent::Incoming) = stations[1].poll_event().unwrap() else { panic!() };
     assert!(stations[1].accept(b, at(0)));
@@ -97,7 +97,7 @@ fn a_thousand_connections_between_two_service_access_points_and_many_peers() {
         let [high, low] = number.to_be_bytes();
         let mac = [2, 1, 0, 0, high, low];
         let sabme = frame(Body::Sabme { poll: true }, 0x40, 0x42);
-        assert!(stations[1].handle_frame(mac, B, &sabme, at(0)).reply.is_none());
+        assert!(stations[1].handle_frame(mac, B, &sabme, &[], at(0)).reply.is_none());
         let Some(StationEvent::Connection(handle, ConnectionEvent::Incoming)) = stations[1].poll_event() else {
             panic!("{number}")
         };
@@ -106,7 +106,7 @@ fn a_thousand_connections_between_two_service_access_points_and_many_peers() {
         let answer = stations[1].poll_transmit(at(0)).unwrap();
         assert_eq!((answer.destination, answer.header.as_bytes()[2]), (mac, 0x73));
         // Only when it has heard the peer does it send.
-        stations[1].handle_frame(mac, B, &[0x40, 0x43, 0x01, 0x00], at(0));
+        stations[1].handle_frame(mac, B, &[0x40, 0x43, 0x01, 0x00], &[], at(0));
         handles.push(handle);
     }
     assert_eq!(stations[1].connections(), 2000);
@@ -138,7 +138,7 @@ fn data_goes_to_its_connection_and_a_stale_handle_is_harmless() {
     assert_eq!([stations[0].connections(), stations[1].connections()], [0, 0]);
     assert_eq!(stations[0].send(a, 2, at(2)), Err(Refused { token: 2, reason: RefusedReason::Stale }));
     assert!(!stations[1].accept(b, at(2)) && stations[1].connection(b).is_none());
-    let again = stations[0].connect(Peer { local: sap(0x40), mac: B, remote: sap(0x40) }, at(3)).unwrap();
+    let again = stations[0].connect(Peer { local: sap(0x40), mac: B, remote: sap(0x40) }, 0, at(3)).unwrap();
     assert_ne!(again, a);
 }
 
@@ -167,12 +167,12 @@ fn a_service_access_point_that_does_not_listen_or_is_full_refuses() {
     let config = StationConfig { backlog: 2, ..Default::default() };
     let mut station = station(B, &config);
     let sabme = frame(Body::Sabme { poll: true }, 0x40, 0x42);
-    let mut refuses = |mac, now| station.handle_frame(mac, B, &sabme, now).reply.map(|reply| reply.header);
+    let mut refuses = |mac, now| station.handle_frame(mac, B, &sabme, &[], now).reply.map(|reply| reply.header);
     assert_eq!([refuses([2; 6], at(0)), refuses([4; 6], at(0))], [None, None]);
     assert_eq!(refuses([6; 6], at(0)).unwrap().as_bytes(), [0x42, 0x41, 0x1f]);
     assert_eq!(refuses([2; 6], at(0)), None, "a repetition is not another");
     station.listen(sap(0x40), false);
-    assert!(station.handle_frame([8; 6], B, &sabme, at(0)).reply.is_some());
+    assert!(station.handle_frame([8; 6], B, &sabme, &[], at(0)).reply.is_some());
     assert_eq!((station.counters().refused, station.connections()), (2, 2));
     let Some(StationEvent::Connection(first, ConnectionEvent::Incoming)) = station.poll_event() else { panic!() };
     assert!(station.disconnect(first, at(0)), "refuses it");
@@ -185,7 +185,7 @@ fn a_flood_of_connects_costs_bounded_memory() {
     for number in 0..100_000u32 {
         let [_, a, b, c] = number.to_be_bytes();
         let sabme = frame(Body::Sabme { poll: true }, 0x40, 0x42);
-        station.handle_frame([2, 2, 2, a, b, c], B, &sabme, at(u64::from(number)));
+        station.handle_frame([2, 2, 2, a, b, c], B, &sabme, &[], at(u64::from(number)));
     }
     assert_eq!(station.connections(), usize::from(bounds::BACKLOG));
 }
@@ -198,13 +198,13 @@ fn xid_and_test_are_answered_from_the_frame_itself() {
         0x40,
         0x42,
     );
-    let reply = station.handle_frame(A, BROADCAST, &xid, at(0)).reply.unwrap();
+    let reply = station.handle_frame(A, BROADCAST, &xid, &[], at(0)).reply.unwrap();
     assert_eq!((reply.destination, reply.header.as_bytes()), (A, &[0x42, 0x41, 0xbf, 0x81, 7, 126][..]));
     let test = frame(Body::Test { role: Role::Command, poll_final: false, information: b"echo" }, 0x00, 0x00);
-    let reply = station.handle_frame(A, B, &test, at(0)).reply.unwrap();
+    let reply = station.handle_frame(A, B, &test, &[], at(0)).reply.unwrap();
     assert_eq!((reply.header.as_bytes(), reply.information), (&[0x00, 0x01, 0xe3][..], &b"echo"[..]));
     let to_nobody = frame(Body::Test { role: Role::Command, poll_final: false, information: b"echo" }, 0x44, 0x42);
-    assert_eq!(station.handle_frame(A, B, &to_nobody, at(0)), Handled::default());
+    assert_eq!(station.handle_frame(A, B, &to_nobody, &[], at(0)), Handled::default());
     assert_eq!(station.counters().unknown_sap, 1);
 }
 
@@ -212,7 +212,7 @@ fn xid_and_test_are_answered_from_the_frame_itself() {
 fn responses_are_delivered_and_never_answered() {
     let mut station = station(B, &StationConfig::default());
     let test = frame(Body::Test { role: Role::Response, poll_final: true, information: b"echo" }, 0x40, 0x42);
-    let handled = station.handle_frame(A, B, &test, at(0));
+    let handled = station.handle_frame(A, B, &test, &[], at(0));
     assert!(handled.reply.is_none() && matches!(handled.delivery, Some(Delivery::Test { information: b"echo", .. })));
 }
 
@@ -229,7 +229,7 @@ fn datagrams_reach_individuals_groups_and_all() {
     );
     for (dsap, expected) in [(0x40, true), (0x41, true), (0x43, false), (0xff, true), (0x46, false), (0x00, false)] {
         let bytes = frame(Body::Ui { information: b"hello" }, dsap, 0x10);
-        let handled = station.handle_frame(A, BROADCAST, &bytes, at(0));
+        let handled = station.handle_frame(A, BROADCAST, &bytes, &[], at(0));
         assert_eq!(handled.delivery.is_some(), expected, "{dsap:02x}");
         assert!(handled.reply.is_none());
     }
@@ -239,9 +239,9 @@ fn datagrams_reach_individuals_groups_and_all() {
 fn frames_from_group_addresses_and_connects_by_broadcast_are_dropped() {
     let mut station = station(B, &StationConfig::default());
     let ui = frame(Body::Ui { information: b"" }, 0x40, 0x42);
-    assert_eq!(station.handle_frame([3; 6], B, &ui, at(0)), Handled::default());
+    assert_eq!(station.handle_frame([3; 6], B, &ui, &[], at(0)), Handled::default());
     let sabme = frame(Body::Sabme { poll: true }, 0x40, 0x42);
-    assert_eq!(station.handle_frame(A, BROADCAST, &sabme, at(0)), Handled::default());
+    assert_eq!(station.handle_frame(A, BROADCAST, &sabme, &[], at(0)), Handled::default());
     assert_eq!((station.counters().group_source, station.counters().out_of_place), (1, 1));
 }
 
@@ -249,12 +249,12 @@ fn frames_from_group_addresses_and_connects_by_broadcast_are_dropped() {
 fn a_class_one_station_neither_connects_nor_acknowledges() {
     let mut station = station(B, &StationConfig { class: Class::I, ..Default::default() });
     let sabme = frame(Body::Sabme { poll: true }, 0x40, 0x42);
-    assert_eq!(station.handle_frame(A, B, &sabme, at(0)), Handled::default());
+    assert_eq!(station.handle_frame(A, B, &sabme, &[], at(0)), Handled::default());
     let peer = Peer { local: sap(0x40), mac: A, remote: sap(0x40) };
-    assert_eq!(station.connect(peer, at(0)), Err(ConnectError::NotActive));
-    assert_eq!(station.send_datagram(peer, 1, at(0)), Err((1, DatagramRefused::NotActive)));
+    assert_eq!(station.connect(peer, 0, at(0)), Err(ConnectError::NotActive));
+    assert_eq!(station.send_datagram(peer, 0, 1, at(0)), Err((1, DatagramRefused::NotActive)));
     let ac = frame(Body::AcCommand { poll: false, sequence: false, information: b"x" }, 0x40, 0x42);
-    let handled = station.handle_frame(A, B, &ac, at(0));
+    let handled = station.handle_frame(A, B, &ac, &[], at(0));
     assert!(handled.delivery.is_none());
     assert_eq!(handled.reply.unwrap().header.as_bytes()[3], AcStatus::NOT_ACTIVATED.0);
 }
@@ -266,8 +266,8 @@ fn a_command_without_a_connection_is_told_dm_only_if_it_asks() {
         let nr = SequenceNumber::default();
         frame(Body::S { role: Role::Command, poll_final, function: crate::Supervisory::Rr, nr }, 0x40, 0x42)
     };
-    assert_eq!(station.handle_frame(A, B, &rr(false), at(0)).reply, None);
-    assert_eq!(station.handle_frame(A, B, &rr(true), at(0)).reply.unwrap().header.as_bytes(), [0x42, 0x41, 0x1f]);
+    assert_eq!(station.handle_frame(A, B, &rr(false), &[], at(0)).reply, None);
+    assert_eq!(station.handle_frame(A, B, &rr(true), &[], at(0)).reply.unwrap().header.as_bytes(), [0x42, 0x41, 0x1f]);
     assert_eq!(station.counters().no_connection, 2);
 }
 
@@ -278,8 +278,8 @@ fn an_acknowledged_datagram_arrives_once_and_its_sender_knows() {
     let start = 250_001;
     for number in 0..3 {
         let now = at(start + number);
-        stations[0].send_datagram(peer, number as u32, now).unwrap();
-        assert_eq!(stations[0].send_datagram(peer, 9, now), Err((9, DatagramRefused::Busy)));
+        stations[0].send_datagram(peer, 0, number as u32, now).unwrap();
+        assert_eq!(stations[0].send_datagram(peer, 0, 9, now), Err((9, DatagramRefused::Busy)));
         assert_eq!(exchange(&mut stations, now)[1], [(number as u32).to_be_bytes()]);
         let outcome = DatagramOutcome::Answered(AcStatus::ACCEPTED);
         assert_eq!(events(&mut stations[0]), [StationEvent::Datagram(peer, number as u32, outcome)]);
@@ -291,17 +291,17 @@ fn a_datagram_whose_acknowledgement_is_lost_is_repeated_but_delivered_once() {
     let mut stations = pair();
     let peer = Peer { local: sap(0x40), mac: B, remote: sap(0x40) };
     let mut now = at(300_000);
-    stations[0].send_datagram(peer, 5, now).unwrap();
+    stations[0].send_datagram(peer, 0, 5, now).unwrap();
     let mut deliveries = 0;
     for attempt in 0..4 {
         now = stations[0].next_deadline().unwrap().max(now);
         stations[0].handle_timeout(now);
         let Some(transmit) = stations[0].poll_transmit(now) else { continue };
         let bytes = [transmit.header.as_bytes(), &[5]].concat();
-        let handled = stations[1].handle_frame(A, B, &bytes, now);
+        let handled = stations[1].handle_frame(A, B, &bytes, &[], now);
         deliveries += usize::from(handled.delivery.is_some());
         if attempt == 3 {
-            stations[0].handle_frame(B, A, handled.reply.unwrap().header.as_bytes(), now);
+            stations[0].handle_frame(B, A, handled.reply.unwrap().header.as_bytes(), &[], now);
         }
     }
     assert_eq!((deliveries, stations[1].counters().repeated_datagrams), (1, 3));
@@ -312,7 +312,7 @@ fn a_datagram_whose_acknowledgement_is_lost_is_repeated_but_delivered_once() {
 fn a_datagram_that_nobody_acknowledges_fails_in_bounded_time() {
     let mut station = station(A, &StationConfig::default());
     let peer = Peer { local: sap(0x40), mac: B, remote: sap(0x40) };
-    station.send_datagram(peer, 5, at(0)).unwrap();
+    station.send_datagram(peer, 0, 5, at(0)).unwrap();
     let (mut now, mut sent, mut outcomes) = (at(0), 0, Vec::new());
     while let Some(deadline) = station.next_deadline() {
         now = deadline.max(now);
@@ -331,7 +331,7 @@ fn strangers_with_datagrams_do_not_grow_a_station() {
     for number in 0..10_000u32 {
         let [_, a, b, c] = number.to_be_bytes();
         let ac = frame(Body::AcCommand { poll: false, sequence: number % 2 == 0, information: b"x" }, 0x40, 0x42);
-        let handled = station.handle_frame([2, 2, 2, a, b, c], B, &ac, at(u64::from(number)));
+        let handled = station.handle_frame([2, 2, 2, a, b, c], B, &ac, &[], at(u64::from(number)));
         assert!(handled.delivery.is_some() && handled.reply.is_some());
     }
 }
@@ -351,7 +351,7 @@ fn a_duplicate_address_is_noticed_and_its_absence_too() {
             if is_duplicate {
                 let identification = Identification::Other(&[]);
                 let answer = frame(Body::Xid { role: Role::Response, poll_final: true, identification }, 0x00, 0x00);
-                station.handle_frame(A, A, &answer, now);
+                station.handle_frame(A, A, &answer, &[], now);
             }
             now = station.next_deadline().unwrap_or(now).max(now);
             station.handle_timeout(now);
@@ -370,7 +370,7 @@ fn deactivation_aborts_the_connections() {
         events(&mut stations[0])[..],
         [StationEvent::Connection(_, ConnectionEvent::Disconnected(Cause::PeerNotConnected))]
     ));
-    assert_eq!(stations[0].connect(TO_B, at(6)), Err(ConnectError::NotActive));
+    assert_eq!(stations[0].connect(TO_B, 0, at(6)), Err(ConnectError::NotActive));
 }
 
 #[test]
@@ -380,7 +380,7 @@ fn a_connection_that_ended_unheard_does_not_block_the_next_one() {
     exchange(&mut stations, at(1));
     // Station 1 has not taken its Disconnected event.
     events(&mut stations[0]);
-    let again = stations[0].connect(Peer { local: sap(0x40), mac: B, remote: sap(0x40) }, at(2)).unwrap();
+    let again = stations[0].connect(Peer { local: sap(0x40), mac: B, remote: sap(0x40) }, 0, at(2)).unwrap();
     exchange(&mut stations, at(2));
     let heard = events(&mut stations[1]);
     let Some(StationEvent::Connection(handle, ConnectionEvent::Incoming)) = heard.last() else { panic!("{heard:?}") };
@@ -409,11 +409,11 @@ proptest! {
             }
             now = now.after(microseconds * 1000);
             station.handle_timeout(now);
-            let _ = station.handle_frame([2, 0, 0, 0, 0, mac], B, &bytes, now);
+            let _ = station.handle_frame([2, 0, 0, 0, 0, mac], B, &bytes, &[], now);
             if mac == 3 {
                 let peer = Peer { local: sap(0x40), mac: [2, 0, 0, 0, 0, 2], remote: sap(0x42) };
-                let _ = station.connect(peer, now);
-                let _ = station.send_datagram(peer, 1, now);
+                let _ = station.connect(peer, 0, now);
+                let _ = station.send_datagram(peer, 0, 1, now);
             }
             while station.poll_transmit(now).is_some() {}
             while let Some(event) = station.poll_event() {

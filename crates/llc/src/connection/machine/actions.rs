@@ -2,7 +2,7 @@
 //! What the words of the table mean: its qualifiers and its actions.
 
 use super::transmit::Pending;
-use super::{Context, Indication, Machine, Timer};
+use super::{BUSY, Context, Indication, Machine, Timer};
 use crate::connection::state::{Action, Qualifier};
 use crate::time::Instant;
 
@@ -32,36 +32,80 @@ impl Machine {
         let bit = |set: bool, bit: u16| if set { bit } else { 0 };
         match action {
             Action::SendSabme => self.command(Pending::SABME, self.sabme_poll),
-            Action::FlipSabmePoll => self.sabme_poll = !self.sabme_poll,
+            Action::FlipSabmePoll => {
+                self.sabme_poll = !self.sabme_poll;
+                self.identity.renew();
+            }
             Action::SendDisc => self.command(Pending::DISC, true),
-            Action::SendUa => self.answer(Pending::UA | bit(context.poll_final, Pending::UA_FINAL)),
-            Action::SendUaHeld => self.answer(Pending::UA | bit(self.held_poll, Pending::UA_FINAL)),
-            Action::SendDm => self.answer(Pending::DM | bit(context.poll_final, Pending::DM_FINAL)),
-            Action::SendDmHeld => self.answer(Pending::DM | bit(self.held_poll, Pending::DM_FINAL)),
-            Action::SendDmUnasked => self.answer(Pending::DM),
+            Action::SendUa => {
+                match context.extension.nonce {
+                    0 => self.identity.answer(&context.extension),
+                    nonce => {
+                        if !self.identity.is_known(nonce) {
+                            // Nothing was delivered of the set-up before; but something may have come early.
+                            (self.kept, self.peer_kept, self.to_resend) = (0, 0, 0);
+                        }
+                        self.identity.accept(nonce);
+                    }
+                }
+                self.answer(Pending::UA | bit(context.poll_final, Pending::UA_FINAL));
+            }
+            Action::SendUaHeld => {
+                self.identity.accept_held();
+                self.answer(Pending::UA | bit(self.held_poll, Pending::UA_FINAL));
+            }
+            Action::SendDm => {
+                self.identity.answer(&context.extension);
+                self.answer(Pending::DM | bit(context.poll_final, Pending::DM_FINAL));
+            }
+            Action::SendDmHeld => {
+                self.identity.refuse_held();
+                self.answer(Pending::DM | bit(self.held_poll, Pending::DM_FINAL));
+            }
+            Action::SendDmUnasked => {
+                self.identity.leave();
+                self.answer(Pending::DM);
+            }
             Action::SendFrmr | Action::ResendFrmr => {
                 self.answer(Pending::FRMR | bit(context.poll_final, Pending::FRMR_FINAL));
             }
             Action::SendRr | Action::SendRnr => self.pending |= Pending::PLAIN,
             Action::SendReady => self.pending |= Pending::PLAIN | Pending::READY,
-            Action::SendRej => self.pending |= Pending::PLAIN | Pending::REJ,
+            Action::SendRej => {
+                self.lacks_the_rest = self.state.is_in(BUSY);
+                self.pending |= Pending::PLAIN | Pending::REJ;
+            }
+            Action::SendRejLater => {
+                if !self.awaits_reordered(now) {
+                    self.pending |= Pending::PLAIN | Pending::REJ;
+                }
+            }
             Action::SendRrFinal | Action::SendRnrFinal => self.pending |= Pending::FINAL,
-            Action::SendRejFinal => self.pending |= Pending::FINAL | Pending::REJ,
+            Action::SendRejFinal => {
+                self.pending |= Pending::FINAL | bit(!self.awaits_reordered(now), Pending::REJ);
+            }
             Action::SendRrPoll | Action::SendRnrPoll => self.pending |= Pending::POLL,
             Action::SendRejPoll => self.pending |= Pending::POLL | Pending::REJ,
             // The transmission itself is `poll_transmit`: it needs the token.
             Action::SendI | Action::SendIPoll => {}
             Action::SendAckLater => self.acknowledge_later(now),
+            Action::SendKeptLater => {
+                if self.parameters.is_extended {
+                    self.acknowledge_later(now);
+                }
+            }
             Action::Deliver => {
                 self.deliver();
                 return true;
             }
             Action::UpdateNr => {
-                let progress = context.nr.distance_from(self.sequence(self.acknowledged));
-                self.update_nr(u32::from(progress), now);
+                self.update_nr(context.progress, now);
+                if context.extension.kept != 0 {
+                    self.note_kept(context.extension.kept);
+                }
             }
             Action::Rewind => self.rewind(),
-            Action::Resend => self.resend(),
+            Action::Resend => self.resend(context),
             Action::ClearPoll => {
                 self.p_flag = false;
                 self.stop(Timer::Poll);
@@ -76,7 +120,10 @@ impl Machine {
                 self.is_held = true;
                 self.start_ack_timer(now);
             }
-            Action::HoldPoll => self.held_poll = context.poll_final,
+            Action::HoldPoll => {
+                self.held_poll = context.poll_final;
+                self.identity.hold(context.extension.nonce);
+            }
             Action::Doubt => self.doubts = self.doubts.max(1),
             Action::StartAckTimer => self.start_ack_timer(now),
             Action::StartAckTimerIfNot => {
@@ -93,6 +140,7 @@ impl Machine {
             Action::StopRejectTimer => {
                 self.pending &= !Pending::REJ;
                 self.stop(Timer::Reject);
+                self.stop(Timer::Gap);
             }
             Action::StopOtherTimers => {
                 let ack = self.timers[Timer::Ack as usize];
@@ -137,5 +185,13 @@ impl Machine {
             }
         }
         false
+    }
+    /// Whether a gap may close by itself: then the gap timer runs, and REJ waits for it.
+    fn awaits_reordered(&mut self, now: Instant) -> bool {
+        let wait_ns = self.reordering.wait_ns();
+        if wait_ns > 0 && self.parameters.is_extended {
+            self.set_timer(Timer::Gap, now.after(wait_ns));
+        }
+        wait_ns > 0 && self.parameters.is_extended
     }
 }

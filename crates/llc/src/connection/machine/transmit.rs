@@ -3,6 +3,7 @@
 
 use super::{BUSY, Machine, REJECTING, SENDING, Timer};
 use crate::address::Source;
+use crate::extension::Extra;
 use crate::pdu::{self, Body, Header, Pdu, Role, Supervisory};
 use crate::time::Instant;
 
@@ -48,18 +49,20 @@ impl Machine {
         self.pending & Pending::FINAL != 0
     }
 
-    /// The next PDU to send, and the index of the token that it carries.
+    /// The next PDU to send, the index of the token that it carries, and its extension.
     #[inline]
-    pub fn poll_transmit(&mut self, now: Instant) -> Option<(Header, Option<u32>)> {
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<(Header, Option<u32>, Extra)> {
         if self.pending & (Pending::ANY & !Pending::PLAIN) != 0 {
-            return Some((self.transmit_pending(now), None));
+            let (header, extra) = self.transmit_pending(now);
+            return Some((header, None, extra));
         }
         if self.pending & Pending::PLAIN != 0 && (self.state.is_in(BUSY) || !self.may_send_data()) {
-            return Some((self.transmit_supervisory(Pending::PLAIN, now), None));
+            let (header, extra) = self.transmit_supervisory(Pending::PLAIN, now);
+            return Some((header, None, extra));
         }
         if self.may_send_data() {
             let poll = !self.p_flag && self.is_answer_due();
-            let (header, index) = self.transmit_information(poll, now);
+            let (header, index, extra) = self.transmit_information(poll, now);
             if !self.timer_runs(Timer::Ack) {
                 self.start_ack_timer(now);
             }
@@ -68,7 +71,7 @@ impl Machine {
                 self.polls.sent(now);
                 self.start_poll_timer(now);
             }
-            return Some((header, Some(index)));
+            return Some((header, Some(index), extra));
         }
         None
     }
@@ -84,7 +87,7 @@ impl Machine {
         self.pending = response | self.pending & kept;
     }
 
-    fn transmit_pending(&mut self, now: Instant) -> Header {
+    fn transmit_pending(&mut self, now: Instant) -> (Header, Extra) {
         const UNNUMBERED: u16 = Pending::UA | Pending::DM | Pending::FRMR | Pending::SABME | Pending::DISC;
         if self.pending & UNNUMBERED == 0 {
             // REJ goes before a poll, so that its answer comes after what was asked for.
@@ -105,11 +108,25 @@ impl Machine {
         };
         let [destination, source] = self.addresses;
         let source = Source::from_byte(source);
-        Pdu { destination: destination.into(), source, body }.header()
+        let extra = match body {
+            _ if !self.parameters.is_extended => Extra::NONE,
+            Body::Sabme { .. } => self.set_up(self.identity.set_up_mark()),
+            Body::Ua { .. } => self.set_up(self.identity.answers()),
+            Body::Dm { .. } => Extra::datagram(self.identity.answers()),
+            _ => Extra::datagram(self.identity.sends()),
+        };
+        (Pdu { destination: destination.into(), source, body }.header(), extra)
     }
 
-    fn transmit_supervisory(&mut self, kind: u16, now: Instant) -> Header {
-        let rejects = self.pending & Pending::REJ != 0 && self.state.is_in(REJECTING) && !mutant!(self, NoRej);
+    fn set_up(&self, mark: u64) -> Extra {
+        Extra::set_up(mark, self.identity.nonce(), self.parameters.cookie)
+    }
+
+    fn transmit_supervisory(&mut self, kind: u16, now: Instant) -> (Header, Extra) {
+        // What is kept tells whoever sends again in which gaps that was lost, too.
+        let is_gap_told = self.parameters.is_extended && self.kept != 0 && !self.timer_runs(Timer::Gap);
+        let is_asked_for = self.pending & Pending::REJ != 0 || is_gap_told;
+        let rejects = is_asked_for && self.state.is_in(REJECTING) && !mutant!(self, NoRej);
         let function = if self.state.is_in(BUSY) {
             Supervisory::Rnr
         } else if rejects {
@@ -126,27 +143,49 @@ impl Machine {
         } else {
             Role::Response
         };
-        let control = pdu::supervisory_control(function, self.vr, kind != Pending::PLAIN);
-        Header::numbered([self.addresses[0], self.addresses[1] | role as u8], control)
+        let control = pdu::supervisory_control(function, self.vr(), kind != Pending::PLAIN);
+        let extra = if self.parameters.is_extended {
+            let lacks_the_rest = rejects && core::mem::take(&mut self.lacks_the_rest);
+            Extra::supervisory(self.identity.sends(), self.received as u16, self.kept, lacks_the_rest)
+        } else {
+            Extra::NONE
+        };
+        (Header::numbered([self.addresses[0], self.addresses[1] | role as u8], control), extra)
     }
 
     #[inline]
-    fn transmit_information(&mut self, poll: bool, now: Instant) -> (Header, u32) {
-        let index = self.next;
-        self.next = index.wrapping_add(1);
-        if index == self.sent {
-            self.sent = self.next;
+    fn transmit_information(&mut self, poll: bool, now: Instant) -> (Header, u32, Extra) {
+        let index = if self.to_resend == 0 {
+            let index = self.next;
+            self.next = self.beyond_kept(index.wrapping_add(1));
+            index
+        } else {
+            let first = self.to_resend.trailing_zeros();
+            self.to_resend &= self.to_resend - 1;
+            self.acknowledged.wrapping_add(first)
+        };
+        let is_repeated = index != self.sent;
+        if !is_repeated {
+            self.sent = index.wrapping_add(1);
             self.round_trip.sent(index, now);
         } else {
             self.counters.information_repeated += 1;
         }
         self.counters.information_sent += 1;
-        let control = pdu::information_control(self.sequence(index), self.vr, poll);
+        let control = pdu::information_control(self.sequence(index), self.vr(), poll);
         if !self.state.is_in(BUSY) {
             self.pending &= !Pending::PLAIN;
         }
         self.acknowledged_now();
-        (Header::numbered(self.addresses, control), index)
+        let extra = if self.parameters.is_extended {
+            let slot = self.order_slot(index);
+            self.order[slot] = self.counters.information_sent as u32;
+            let ns = index.wrapping_sub(self.base) as u16;
+            Extra::information(self.identity.sends(), ns, self.received as u16, is_repeated)
+        } else {
+            Extra::NONE
+        };
+        (Header::numbered(self.addresses, control), index, extra)
     }
 
     /// The PDU that leaves carries V(R).
@@ -158,20 +197,24 @@ impl Machine {
 
     #[inline]
     fn may_send_data(&self) -> bool {
-        self.next != self.queued
+        let is_open = self.next != self.queued
             && self.next.wrapping_sub(self.acknowledged)
-                < u32::from(self.window) + u32::from(mutant!(self, WindowOffByOne))
-            && !self.remote_busy
-            && !self.is_held
-            && self.state.is_in(SENDING)
+                < u32::from(self.window) + u32::from(mutant!(self, WindowOffByOne));
+        (is_open || self.to_resend != 0) && !self.remote_busy && !self.is_held && self.state.is_in(SENDING)
     }
 
     /// The next I PDU is the last that a window shrunk by loss admits, or the last for whose acknowledgement the user
     /// waits: its answer should not wait.
     #[inline]
     pub(super) fn is_answer_due(&self) -> bool {
+        if self.to_resend != 0 {
+            return false;
+        }
         let closes_shrunk_window = self.window < self.parameters.window
             && self.next.wrapping_sub(self.acknowledged) + 1 == u32::from(self.window);
-        closes_shrunk_window || self.is_answer_wanted && self.next.wrapping_add(1) == self.wanted
+        closes_shrunk_window
+            || self.is_answer_wanted
+                && (self.next.wrapping_sub(self.wanted) as i32) < 0
+                && (self.beyond_kept(self.next.wrapping_add(1)).wrapping_sub(self.wanted) as i32) >= 0
     }
 }

@@ -15,6 +15,7 @@ enum Operation {
     Receive(usize),
     Lose(usize),
     Repeat(usize),
+    Overtake(usize, usize),
     WantAnswer(usize),
     Busy(usize, bool),
     Sleep,
@@ -28,6 +29,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         20 => end.clone().prop_map(Operation::Receive),
         1 => end.clone().prop_map(Operation::Lose),
         1 => end.clone().prop_map(Operation::Repeat),
+        1 => (end.clone(), 1..30usize).prop_map(|(end, by)| Operation::Overtake(end, by)),
         2 => end.clone().prop_map(Operation::WantAnswer),
         1 => (end, any::<bool>()).prop_map(|(end, busy)| Operation::Busy(end, busy)),
         2 => Just(Operation::Sleep),
@@ -46,11 +48,18 @@ impl Pair {
             Operation::Receive(end) => _ = self.receive(end),
             Operation::Lose(end) => drop(self.wires[end].pop_front()),
             Operation::Repeat(end) => {
-                // Overtaken by so few PDUs that no number can come round, whatever each acknowledges.
-                let most = 63 / usize::from(self.ends[end].machine.parameters.window);
+                // Without rounds overtaken by so few PDUs that no number can come round, whatever each acknowledges.
+                let most = (63 / usize::from(self.ends[end].machine.parameters.window)).min(8);
                 let wire = &mut self.wires[end];
-                let place = wire.len().min(most.min(8));
+                let place = if self.is_extended { wire.len() } else { wire.len().min(most) };
                 wire.front().cloned().into_iter().for_each(|frame| wire.insert(place, frame));
+            }
+            Operation::Overtake(end, by) => {
+                let wire = &mut self.wires[end];
+                if self.is_extended && wire.len() > by {
+                    let frame = wire.pop_front().expect("one is there");
+                    wire.insert(by, frame);
+                }
             }
             Operation::WantAnswer(end) => self.ends[end].want_answer(self.now),
             Operation::Busy(end, is_busy) => self.ends[end].set_busy(is_busy, self.now),
@@ -74,11 +83,11 @@ proptest! {
     fn whatever_happens_data_arrives_once_and_in_order(
         window in 1..=63u8,
         operations in prop::collection::vec(operation(), 0..400),
-        counts_rounds in any::<bool>(),
+        is_extended in any::<bool>(),
     ) {
-        let (stall_limit, round_octet) = (core::time::Duration::MAX, counts_rounds.then_some(4));
+        let stall_limit = core::time::Duration::MAX;
         let config =
-            ConnectionConfig { window, inactivity: None, retries: 255, stall_limit, round_octet, ..Default::default() };
+            ConnectionConfig { window, inactivity: None, retries: 255, stall_limit, is_extended, ..Default::default() };
         let mut pair = Pair::connected(&config);
         let mut sent = [0, 0];
         for operation in operations {
@@ -109,9 +118,9 @@ proptest! {
     fn the_short_way_does_what_the_table_says(
         window in 1..=63u8,
         operations in prop::collection::vec(operation(), 0..300),
-        counts_rounds in any::<bool>(),
+        is_extended in any::<bool>(),
     ) {
-        let config = ConnectionConfig { window, round_octet: counts_rounds.then_some(4), ..Default::default() };
+        let config = ConnectionConfig { window, is_extended, ..Default::default() };
         let (mut short, mut table) = (Pair::connected(&config), Pair::connected(&config));
         table.by_table = true;
         for operation in operations {
@@ -131,14 +140,15 @@ proptest! {
     fn data_leaves_when_the_table_says(
         window in 1..=63u8,
         operations in prop::collection::vec(operation(), 0..300),
+        is_extended in any::<bool>(),
     ) {
-        let mut pair = Pair::connected(&ConnectionConfig { window, ..Default::default() });
+        let mut pair = Pair::connected(&ConnectionConfig { window, is_extended, ..Default::default() });
         for operation in operations {
             pair.apply(operation, &mut [0, 0]);
             for end in &mut pair.ends {
                 let expected = end.machine.data_request();
                 let transmit = end.machine.clone().poll_transmit(pair.now);
-                if let Some((header, Some(_))) = transmit {
+                if let Some((header, Some(_), _)) = transmit {
                     let poll = header.as_bytes()[3] & 1 != 0;
                     prop_assert_eq!(expected, Some(poll));
                 } else if transmit.is_none() {

@@ -8,6 +8,7 @@ mod window;
 
 use barewire_endpoint::{Address, Config, Encapsulation, EndpointError, Framing, JobToken, Tuning};
 use barewire_link::{ETHERNET_HEADER_BYTES, Link, MacAddress};
+use barewire_llc::extension::INFORMATION_FRONT;
 use barewire_messages::Messenger;
 
 use self::messages::Messages;
@@ -20,8 +21,8 @@ use barewire_recorder::LaunchError;
 
 /// How long a channel may take to come about.
 const CONNECT_PATIENCE_NS: u64 = 10_000_000_000;
-/// An I PDU's header, and the token behind it.
-const FRAME_HEADER_BYTES: usize = ETHERNET_HEADER_BYTES + 4 + JobToken::BYTES;
+/// An I PDU's header, and what stations of ours add.
+const FRAME_HEADER_BYTES: usize = ETHERNET_HEADER_BYTES + 4 + INFORMATION_FRONT;
 /// Memory of messages that come before there is a place for them; with more the peer is told to wait.
 const EARLY_BYTES_MAX: usize = 16 << 20;
 
@@ -75,7 +76,7 @@ fn transport<L: Link + 'static>(
     let mtu = link.mtu().min(peer_mtu);
     let endpoint = barewire_endpoint::Endpoint::open(link, config, Some(mtu)).map_err(wrong)?;
     let other = if role == Role::Active { Role::Passive } else { Role::Active };
-    let peer = Address { mac: peer.0, sap: tag(session, other) };
+    let peer = Address::new(peer.0, tag(session, other));
     Ok(match session.transport {
         Kind::Messages => Box::new(Messages::new(Messenger::new(endpoint, messages), peer, role, mtu)),
         _ => Box::new(Window::new(endpoint, peer, role, mtu)),
@@ -96,7 +97,7 @@ fn failed(error: EndpointError) -> LaunchError {
 fn counters_of<L: Link>(endpoint: &mut barewire_endpoint::Endpoint<L>) -> Result<Counters, LaunchError> {
     let counters = endpoint.counters().map_err(failed)?;
     Ok(Counters {
-        foreign: counters.foreign + counters.strangers,
+        foreign: counters.foreign + counters.strangers + counters.damaged,
         malformed: counters.malformed,
         duplicate: counters.duplicate,
         repeated: counters.repeated,

@@ -10,7 +10,7 @@ use super::super::cutting::{Cutting, Heading};
 use super::super::datagram::{Accepted, HEADER_BYTES, Header, Reassembly};
 use super::super::links::wrong;
 use super::super::{Counters, Transport};
-use super::FRAMING;
+use super::ENCAPSULATION;
 use barewire_endpoint::Port;
 use barewire_recorder::LaunchError;
 
@@ -33,11 +33,12 @@ impl<L: Link> Datagrams<L> {
         let own = link.address().0;
         // Type 1 keeps nothing under way, so no slots.
         let config = StationConfig { connections: 1, backlog: 1, ..StationConfig::default() };
-        let mut port = Port::new(link, &config, 0, FRAMING).map_err(wrong)?;
+        let mut port = Port::new(link, &config, 0, ENCAPSULATION).map_err(wrong)?;
         port.station.activate(peer.local);
-        let llc = port.station.datagram(peer.local, Destination::Individual(peer.remote)).expect("the SAP is active");
+        let addressed = port.station.datagram(peer.local, Destination::Individual(peer.remote), 0);
+        let (llc, _) = addressed.expect("the SAP is active");
         let mut header = [0; FRAME_HEADER_BYTES];
-        header[..ETHERNET_HEADER_BYTES].copy_from_slice(&FRAMING.encapsulation.header(peer.mac, own, 0));
+        header[..ETHERNET_HEADER_BYTES].copy_from_slice(&ENCAPSULATION.header(peer.mac, own, 0));
         header[ETHERNET_HEADER_BYTES..ETHERNET_HEADER_BYTES + LLC_BYTES].copy_from_slice(llc.as_bytes());
         Ok(Self {
             port,
@@ -80,7 +81,7 @@ struct DatagramHeading;
 impl Heading<FRAME_HEADER_BYTES> for DatagramHeading {
     #[inline]
     fn write(header: &mut [u8; FRAME_HEADER_BYTES], fields: Header, part_bytes: usize) {
-        let length = FRAMING.encapsulation.length_or_type(LLC_BYTES + HEADER_BYTES + part_bytes);
+        let length = ENCAPSULATION.length_or_type(LLC_BYTES + HEADER_BYTES + part_bytes);
         header[ETHERNET_HEADER_BYTES - 2..ETHERNET_HEADER_BYTES].copy_from_slice(&length);
         header[ETHERNET_HEADER_BYTES + LLC_BYTES..].copy_from_slice(&fields.to_bytes());
     }

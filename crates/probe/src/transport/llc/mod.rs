@@ -13,11 +13,11 @@ use self::reliable::Reliable;
 use super::links::{self, OpenLink, launch_error};
 use super::{Endpoint, Place, Transport};
 use crate::protocol::{Kind, LinkKind, Session};
-use barewire_endpoint::{Encapsulation, Framing, Hears, PROTOCOL, open_link};
+use barewire_endpoint::{Encapsulation, Hears, PROTOCOL, open_link};
 use barewire_recorder::LaunchError;
 
 /// Both ends are ours.
-const FRAMING: Framing = Framing { encapsulation: Encapsulation::EtherType, token: None };
+const ENCAPSULATION: Encapsulation = Encapsulation::EtherType;
 
 /// Both sides of a pair use the same service access point number.
 ///

@@ -13,8 +13,8 @@ use barewire_llc::{
 
 use super::super::links::wrong;
 use super::super::{Counters, Transport, fragments_wire_bytes};
-use super::FRAMING;
-use barewire_endpoint::Port;
+use super::ENCAPSULATION;
+use barewire_endpoint::{Port, information_max};
 use barewire_recorder::LaunchError;
 use barewire_recorder::clock::now_ns;
 
@@ -101,13 +101,12 @@ impl<L: Link> Reliable<L> {
     pub fn connection(link: L, peer: Peer, mtu: usize, connects: bool) -> Result<Self, LaunchError> {
         let connection = ConnectionConfig {
             information_max: information_max(mtu) as u16,
-            // A fragment's flags.
-            round_octet: Some(0),
+            is_extended: true,
             ..ConnectionConfig::default()
         };
         let slots = connection.queue;
         let config = StationConfig { connection, connections: 2, backlog: 1, ..StationConfig::default() };
-        let mut port = Port::new(link, &config, slots, FRAMING).map_err(wrong)?;
+        let mut port = Port::new(link, &config, slots, ENCAPSULATION).map_err(wrong)?;
         port.station.activate(peer.local);
         port.station.listen(peer.local, !connects);
         Ok(Self::new(port, Service::NotConnected { peer, connects }, mtu))
@@ -124,7 +123,7 @@ impl<L: Link> Reliable<L> {
             datagram_timeout: Duration::from_millis(1),
             ..StationConfig::default()
         };
-        let mut port = Port::new(link, &config, 2, FRAMING).map_err(wrong)?;
+        let mut port = Port::new(link, &config, 2, ENCAPSULATION).map_err(wrong)?;
         port.station.activate(peer.local);
         Ok(Self::new(port, Service::Acknowledged(peer), mtu))
     }
@@ -185,7 +184,9 @@ impl<L: Link> Reliable<L> {
         let now = self.port.now();
         let refused = match self.service {
             Service::Connection(handle) => self.port.station.send(handle, slot, now).err().map(|refused| refused.token),
-            Service::Acknowledged(peer) => self.port.station.send_datagram(peer, slot, now).err().map(|(slot, _)| slot),
+            Service::Acknowledged(peer) => {
+                self.port.station.send_datagram(peer, 0, slot, now).err().map(|(slot, _)| slot)
+            }
             Service::NotConnected { .. } => Some(slot),
         };
         let is_taken = refused.map(|slot| self.port.slots.free(slot)).is_none();
@@ -273,18 +274,13 @@ impl<L: Link> Reliable<L> {
     }
 }
 
-/// Information that a frame of an I PDU carries at most.
-fn information_max(mtu: usize) -> usize {
-    (mtu - LLC_HEADER_BYTES).min(usize::from(u16::MAX))
-}
-
 /// Brings the connection about, as the side that asks or as the one that is asked.
 fn establish<L: Link>(port: &mut Port<L>, peer: Peer, connects: bool) -> Result<ConnectionHandle, LaunchError> {
     let deadline_ns = now_ns() + CONNECT_PATIENCE_NS;
     let mut handle = None;
     if connects {
         let now = port.now();
-        let asked = port.station.connect(peer, now);
+        let asked = port.station.connect(peer, 0, now);
         handle = Some(asked.map_err(|error| LaunchError::Failed(error.to_string()))?);
     }
     while now_ns() < deadline_ns {
