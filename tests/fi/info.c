@@ -161,8 +161,8 @@ static void parameters_that_cannot_be_meant(char **arguments) {
     const char *name, *value, *said;
   } wrong[] = {
       {"FI_BAREWIRE_MTU", "8", "FI_BAREWIRE_MTU=8: frames would have no room"},
-      {"FI_BAREWIRE_MTU", "0", "say 74 or more"},
-      {"FI_BAREWIRE_MTU", "73", "say 74 or more"},
+      {"FI_BAREWIRE_MTU", "0", "say 88 or more"},
+      {"FI_BAREWIRE_MTU", "87", "say 88 or more"},
       {"FI_BAREWIRE_MTU", "-1", "FI_BAREWIRE_MTU=-1: say a number of bytes"},
       {"FI_BAREWIRE_WAIT", "spni", "FI_BAREWIRE_WAIT=spni: say spin, adaptive or block"},
       {"FI_BAREWIRE_TOKEN", "xyz", "FI_BAREWIRE_TOKEN=…: say 1 to 16 hexadecimal digits"},
@@ -197,7 +197,7 @@ static void parameters_that_cannot_be_meant(char **arguments) {
   WORKS(fi_close(&fabric->fid));
   fi_freeinfo(right);
   // The least that is right.
-  setenv("FI_BAREWIRE_MTU", "74", 1);
+  setenv("FI_BAREWIRE_MTU", "88", 1);
   struct node node;
   node_open(&node, (struct wish){0});
   fi_addr_t itself = node_know(&node, &node);

@@ -133,7 +133,9 @@ impl<L: Link> Messenger<L> {
     /// The peer at an address. Nothing is sent to it before there is something to send.
     pub fn peer(&mut self, address: Address) -> PeerId {
         let peer = self.state.peers.at_address(address);
-        self.state.peers.at(peer).is_named = true;
+        let entry = self.state.peers.at(peer);
+        // Another process may be there now, which wants another cookie.
+        (entry.address, entry.is_named) = (address, true);
         peer
     }
 

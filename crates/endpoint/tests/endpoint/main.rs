@@ -6,6 +6,7 @@ mod common;
 mod connecting;
 mod crowds;
 mod datagrams;
+mod integrity;
 mod lifecycles;
 mod links;
 mod messages;

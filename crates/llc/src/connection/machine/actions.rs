@@ -22,7 +22,8 @@ impl Machine {
             Qualifier::PeerHeard => !self.is_held,
             Qualifier::AnswerDue => self.is_answer_due(),
             Qualifier::DoubtConfirmed => self.is_doubt_confirmed(),
-            Qualifier::Untouched => !self.touched && self.sent == self.base,
+            // An extended connection knows a repetition by its nonce: another one may be of an earlier connection.
+            Qualifier::Untouched => !self.parameters.is_extended && !self.touched && self.sent == self.base,
         }
     }
 
@@ -40,13 +41,7 @@ impl Machine {
             Action::SendUa => {
                 match context.extension.nonce {
                     0 => self.identity.answer(&context.extension),
-                    nonce => {
-                        if !self.identity.is_known(nonce) {
-                            // Nothing was delivered of the set-up before; but something may have come early.
-                            (self.kept, self.peer_kept, self.to_resend) = (0, 0, 0);
-                        }
-                        self.identity.accept(nonce);
-                    }
+                    nonce => self.identity.accept(nonce),
                 }
                 self.answer(Pending::UA | bit(context.poll_final, Pending::UA_FINAL));
             }

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Wire version 3: what was changed on its way is never delivered, and who does not know an endpoint's cookie gets nothing.
+
+use std::time::Duration;
+
+use barewire_endpoint::{Address, Class, Config, Ending, Framing};
+use barewire_link::{Faults, Link, MemoryLink, Outgoing};
+
+use crate::common::*;
+
+/// Proves that a network that flips bits, loses, repeats and reorders costs repetitions and no byte: without the check
+/// flipped bits of messages arrive as they are.
+#[test]
+fn what_was_changed_on_its_way_is_sent_again() {
+    for seed in 0..8 {
+        let faults = Faults { corruption: 0.05, loss: 0.01, duplication: 0.01, reordering: 0.05, ..Faults::default() };
+        let (a, b) = MemoryLink::pair(MTU, faults, seed);
+        let side = |link| Side::new(link, Config { local: None, ..config(0x20) });
+        let (mut a, mut b) = (side(a), side(b));
+        let (to_b, from_a) = join(&mut a, &mut b);
+        let lengths = [0, 1, 40, 1400, 3000, 100_000, 7, 20_000];
+        for (context, bytes) in (0..).zip(lengths) {
+            a.lend(to_b, &[], pattern(context, bytes), context).unwrap();
+            b.lend(from_a, &[], pattern(context + 50, bytes), context).unwrap();
+        }
+        let all = lengths.len();
+        until(&mut [&mut a, &mut b], "all arrive", |sides| {
+            sides.iter().all(|side| side.received.len() == all && side.all_sent(0..all as u64))
+        });
+        for (side, first, channel) in [(&a, 50, to_b), (&b, 0, from_a)] {
+            let expected: Vec<_> = (first..).zip(lengths).map(|(context, bytes)| pattern(context, bytes)).collect();
+            assert!(side.from(channel).into_iter().eq(expected.iter()), "seed {seed}");
+        }
+        let damaged = a.endpoint.counters().unwrap().damaged + b.endpoint.counters().unwrap().damaged;
+        assert!(damaged > 0, "seed {seed}: nothing was damaged");
+    }
+}
+
+fn with_cookie(byte: u8, cookie: u64) -> Config {
+    Config { framing: Framing::default(), cookie, ..impatient(byte) }
+}
+
+/// Proves that an endpoint without a job token is open to those who have its address, and to nobody else; and that it can
+/// connect back to whoever connected to it.
+#[test]
+fn who_does_not_know_the_cookie_gets_no_channel_and_no_datagram_through() {
+    for is_local in [false, true] {
+        let segment = Segment::default();
+        let mac = new_mac();
+        let mut a = side_at(&segment, mac, with_cookie(0x20, 0x5eed));
+        let other = if is_local { mac } else { new_mac() };
+        let config = Config { local_patience: Duration::from_millis(50), ..with_cookie(0x24, 0xfeed) };
+        let mut b = side_at(&segment, other, config);
+        for cookie in [0, 0x5eee] {
+            let guessed = Address { cookie, ..a.address() };
+            let _ = b.endpoint.send_datagram(guessed, Class::Unreliable, b"psst", 1).unwrap();
+            b.connect(guessed);
+            until(&mut [&mut a, &mut b], "it ends", |sides| !sides[1].ended.is_empty());
+            let (_, _, ending) = b.ended.pop().unwrap();
+            assert!(matches!(ending, Ending::NoAnswer | Ending::PeerClosed), "{ending:?}");
+            assert!(a.opened.is_empty() && a.received.is_empty(), "local {is_local}");
+        }
+        assert!(a.endpoint.counters().unwrap().strangers > 0);
+        let (to_a, from_b) = join(&mut b, &mut a);
+        b.endpoint.send(to_a, &[], b"hello", 2).unwrap();
+        until(&mut [&mut a, &mut b], "it arrives", |sides| !sides[0].received.is_empty());
+        let (_, peer) = a.opened[0];
+        assert_eq!(peer.cookie, 0xfeed, "it was told");
+        a.endpoint.close(from_b);
+        until(&mut [&mut a, &mut b], "both ended", |sides| sides.iter().all(|side| !side.ended.is_empty()));
+        let back = a.connect(peer);
+        a.endpoint.send(back, &[], b"again", 3).unwrap();
+        until(&mut [&mut a, &mut b], "it arrives", |sides| !sides[1].received.is_empty());
+    }
+}
+
+/// Proves that marks are not those of the connection before: frames that were recorded then change nothing now.
+#[test]
+fn frames_of_an_earlier_channel_are_not_believed_by_the_next() {
+    let segment = Segment::default();
+    let mut a = side_at(&segment, new_mac(), config(0x20));
+    let mut b = side_at(&segment, new_mac(), config(0x24));
+    // Hears what b hears.
+    let mut tap = segment.link(b.address().mac, 0x24, MTU);
+    let (to_b, _) = join(&mut a, &mut b);
+    for context in 0..20 {
+        a.endpoint.send(to_b, &[], b"of the first channel", context).unwrap();
+    }
+    until(&mut [&mut a, &mut b], "they arrive", |sides| sides[1].received.len() == 20 && sides[0].all_sent(0..20));
+    a.endpoint.close(to_b);
+    until(&mut [&mut a, &mut b], "both ended", |sides| sides.iter().all(|side| !side.ended.is_empty()));
+    let frames: Vec<_> = std::iter::from_fn(|| tap.receive().map(|frame| frame.bytes.to_vec())).collect();
+    let (again, _) = join(&mut a, &mut b);
+    for frame in &frames {
+        tap.send(&[Outgoing { header: frame, payload: &[] }]).unwrap();
+    }
+    for_some_time(&mut [&mut a, &mut b], Duration::from_millis(50));
+    assert_eq!((b.received.len(), a.ended.len(), b.ended.len()), (20, 1, 1));
+    a.endpoint.send(again, &[], b"of the second", 20).unwrap();
+    until(&mut [&mut a, &mut b], "it arrives", |sides| sides[1].received.len() == 21);
+    assert!(frames.len() > 20 && b.endpoint.counters().unwrap().strangers >= 20);
+}
