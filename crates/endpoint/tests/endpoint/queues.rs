@@ -194,7 +194,7 @@ fn what_waits_for_room_outlives_its_channel() {
         until(&mut [&mut a, &mut b], "all are sent", |sides| sides[0].all_sent(0..4));
         a.endpoint.close(to_b);
         until(&mut [&mut a, &mut b], "it ends here", |sides| !sides[0].ended.is_empty());
-        for_some_time(&mut [&mut b], Duration::from_millis(5));
+        for_some_time(&mut [&mut b], Duration::from_millis(50));
         assert!(b.ended.is_empty(), "local {is_local}");
         assert_eq!(b.endpoint.send(from_a, &[], &[], 1), Err(SendError::Ended));
         // The peer can even begin again meanwhile. This side hears of it when it is through with the channel before, and

@@ -142,6 +142,7 @@ pub fn introduce(pair: &mut [Tested; 2]) -> [PeerId; 2] {
 }
 
 /// Drives all until `done`.
+#[track_caller]
 pub fn drive(all: &mut [Tested], mut done: impl FnMut(&mut [Tested]) -> bool) {
     let began = Instant::now();
     while !done(all) {
@@ -153,6 +154,7 @@ pub fn drive(all: &mut [Tested], mut done: impl FnMut(&mut [Tested]) -> bool) {
 }
 
 /// The next completion of number `of`.
+#[track_caller]
 pub fn completion(all: &mut [Tested], of: usize) -> Completion {
     let mut found = None;
     drive(all, |all| {
@@ -162,10 +164,13 @@ pub fn completion(all: &mut [Tested], of: usize) -> Completion {
     found.unwrap()
 }
 
-/// For a while that is long enough for anything to happen.
+/// For a while that is long enough for anything to happen, however busy the machine is: in it there are many turns that are
+/// apart enough for the endpoint to look round.
 pub fn idle(all: &mut [Tested]) {
-    let began = Instant::now();
-    drive(all, |_| began.elapsed() > Duration::from_millis(20));
+    for _ in 0..20 {
+        let began = Instant::now();
+        drive(all, |_| began.elapsed() > Duration::from_millis(1));
+    }
 }
 
 pub const fn tagged(tag: u64) -> Label {
