@@ -8,8 +8,8 @@ use std::time::Duration;
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use crate::bell::of_system;
 use crate::edge::Result;
+use crate::event::of_system;
 
 /// Whether the helper is needed. Whoever has the domain's lock asks for it.
 pub(crate) struct Attention {

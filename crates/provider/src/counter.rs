@@ -3,7 +3,8 @@
 
 use barewire_endpoint::Patience;
 
-use crate::bell::{Bell, WaitSet};
+use crate::bell::Bell;
+use crate::wait_set::WaitSet;
 
 /// What it counts is kept by the endpoints; here is what was added by hand.
 pub(crate) struct Counter {

@@ -9,7 +9,7 @@
 
 use std::mem::{forget, take};
 use std::os::fd::RawFd;
-use std::sync::{Arc, Once, Weak};
+use std::sync::{Arc, LazyLock, Once, Weak};
 use std::time::Duration;
 
 use crate::edge::{Errno, Result};
@@ -22,7 +22,7 @@ struct Domains {
     held: Vec<Arc<Shared>>,
 }
 
-static DOMAINS: Lock<Domains> = Lock::shared(Domains { all: Vec::new(), held: Vec::new() });
+static DOMAINS: LazyLock<Lock<Domains>> = LazyLock::new(|| Lock::shared(Domains { all: Vec::new(), held: Vec::new() }));
 
 /// From now on a child finds this domain open, and pauses hear it.
 pub(crate) fn watch(domain: &Arc<Shared>) -> Result<()> {

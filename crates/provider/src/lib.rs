@@ -16,6 +16,7 @@ mod device;
 mod domains;
 mod edge;
 mod endpoint;
+mod event;
 mod info;
 mod job;
 mod libfabric;
@@ -28,8 +29,10 @@ mod progress;
 mod queue;
 mod region;
 mod state;
+mod sync;
 mod table;
 mod vector;
+mod wait_set;
 
 use std::sync::OnceLock;
 

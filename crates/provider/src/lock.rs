@@ -5,10 +5,8 @@
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
-use parking_lot::RawMutex;
-use parking_lot::lock_api::RawMutex as _;
+use crate::sync::{self, AtomicBool, Ordering, RawMutex};
 
 pub(crate) struct Lock<T> {
     /// Of all who come, if many threads may; else of the keeper, and of the program when it must wait for the keeper.
@@ -26,9 +24,9 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
     /// For any number of threads.
-    pub const fn shared(value: T) -> Self {
+    pub fn shared(value: T) -> Self {
         Self {
-            raw: UnsafeCell::new(RawMutex::INIT),
+            raw: UnsafeCell::new(RawMutex::new()),
             is_shared: true,
             is_inside: AtomicBool::new(false),
             is_kept: AtomicBool::new(false),
@@ -42,7 +40,7 @@ impl<T> Lock<T> {
     /// # Safety
     /// No two threads may be between [`lock`](Self::lock) and the end of its guard at once.
     pub unsafe fn serial(value: T) -> Self {
-        let is_shared = !membarrier(REGISTER_PRIVATE_EXPEDITED);
+        let is_shared = !sync::can_order_all_threads();
         Self { is_shared, ..Self::shared(value) }
     }
 
@@ -61,7 +59,7 @@ impl<T> Lock<T> {
         loop {
             self.is_inside.store(true, Ordering::Relaxed);
             // The keeper's barrier makes this one of the processor's: either it sees that store, or this load its own.
-            compiler_fence(Ordering::SeqCst);
+            sync::light_fence();
             if !self.is_kept.load(Ordering::Acquire) {
                 return;
             }
@@ -88,7 +86,7 @@ impl<T> Lock<T> {
             return Some(kept);
         }
         self.is_kept.store(true, Ordering::Relaxed);
-        let is_ordered = membarrier(PRIVATE_EXPEDITED);
+        let is_ordered = sync::heavy_fence();
         (is_ordered && !self.is_inside.load(Ordering::Acquire)).then_some(kept)
     }
 
@@ -120,7 +118,7 @@ impl<T> Lock<T> {
     /// The caller must be the only thread of its process, which was forked by one that had it locked or held.
     pub unsafe fn open_in_child(&self) {
         // SAFETY: no other thread looks at it; there is nothing to drop in it.
-        unsafe { *self.raw.get() = RawMutex::INIT };
+        unsafe { *self.raw.get() = RawMutex::new() };
     }
 
     #[inline]
@@ -128,15 +126,6 @@ impl<T> Lock<T> {
         // SAFETY: it is written to only by `open_in_child`, when there is no other thread and no guard.
         unsafe { &*self.raw.get() }
     }
-}
-
-const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
-const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
-
-/// Runs one of the system's commands about barriers in other threads; whether it could.
-fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY: takes no pointers.
-    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
 /// The keeper's guard.
@@ -198,7 +187,7 @@ impl<T> Drop for Guard<'_, T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::Arc;
     use std::thread;

@@ -99,8 +99,8 @@ impl Control {
     }
 
     fn sleep(&self, others: &[RawFd], patience: Duration) {
-        self.bell.await_it();
-        self.bell.sleep(others, Some(patience));
+        let sleeper = self.bell.await_it();
+        self.bell.sleep(sleeper, others, Some(patience));
     }
 }
 

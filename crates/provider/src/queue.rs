@@ -6,9 +6,10 @@ use std::ffi::c_void;
 
 use barewire_endpoint::Patience;
 
-use crate::bell::{Bell, WaitSet};
+use crate::bell::Bell;
 use crate::bindings::*;
 use crate::edge::{Errno, Result};
+use crate::wait_set::WaitSet;
 
 /// What has ended and was not read.
 pub(crate) struct Queue {

@@ -262,9 +262,9 @@ impl Shared {
         // move.
         let bell = unsafe { &*bell };
         state.has_sleepers = true;
-        bell.await_it();
+        let sleeper = bell.await_it();
         drop(state);
-        Ok(Some(bell.sleep(others, left)))
+        Ok(Some(bell.sleep(sleeper, others, left)))
     }
 
     /// Makes progress until `is_over`, or until a time; waits meanwhile as users wish. `is_over` is told how the last

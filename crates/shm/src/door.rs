@@ -20,6 +20,7 @@ use crate::error::ShmError;
 use crate::greeting::{self, Greeting, Heard};
 use crate::memory::Memory;
 use crate::pipe::{Pipe, PipeConfig, Side};
+use crate::socket::Socket;
 
 /// A name at which other processes of this user knock. Readable (`poll`, on [`AsFd`]) when [`Door::accept`] has
 /// something to do.
@@ -81,7 +82,7 @@ impl Door {
         for _ in 0..HALFWAY_MAX {
             self.let_in()?;
             if let Some((socket, greeting, memory)) = self.hear()? {
-                return Ok(Some(Pipe::new(socket, memory, Side::Door, greeting.hello)));
+                return Ok(Some(Pipe::new(Socket(socket), memory, Side::Door, greeting.hello)));
             }
             if self.halfway.len() < HALFWAY_MAX {
                 break;
@@ -177,7 +178,7 @@ pub fn knock(name: &[u8], hello: &[u8], config: &PipeConfig) -> Result<Option<Pi
     }
     let (memory, file) = Memory::create(config.ring_bytes)?;
     match greeting::greet(&socket, config.ring_bytes, hello, &file) {
-        Ok(()) => Ok(Some(Pipe::new(socket, memory, Side::Knocker, Vec::new()))),
+        Ok(()) => Ok(Some(Pipe::new(Socket(socket), memory, Side::Knocker, Vec::new()))),
         // The door has been closed meanwhile.
         Err(Errno::EPIPE | Errno::ECONNRESET) => Ok(None),
         Err(error) => Err(ShmError::system("sendmsg")(error)),

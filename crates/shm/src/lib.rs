@@ -29,6 +29,8 @@ mod memory;
 mod pipe;
 mod process;
 mod ring;
+mod socket;
+mod sync;
 
 pub use bounds::{HELLO_BYTES_MAX, NAME_BYTES_MAX, RING_BYTES_MAX};
 pub use door::{Door, Refused, knock};

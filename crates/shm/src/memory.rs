@@ -10,7 +10,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::slice;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
@@ -21,6 +21,7 @@ use nix::unistd::{SysconfVar, ftruncate, sysconf};
 
 use crate::bounds::{MESSAGES, RING_BYTES_MAX, STEPS};
 use crate::error::ShmError;
+use crate::sync::{AtomicU32, AtomicU64};
 
 /// A pipe's memory, mapped; gone with this value.
 #[derive(Debug)]
@@ -177,6 +178,53 @@ impl Drop for Memory {
 }
 
 impl Ring {
+    /// The word at a position, which is a whole number of lines.
+    #[inline]
+    pub(crate) fn word(&self, position: u64) -> &AtomicU64 {
+        // SAFETY: inside the ring, aligned as lines are, and used as an atomic by both sides whenever the other may
+        // use it. The memory lives as long as whoever keeps the ring.
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(self.offset(position)).cast()) }
+    }
+
+    #[inline]
+    pub(crate) fn control(&self) -> &Control {
+        // SAFETY: inside the mapping, aligned as pages are; all its words are atomics on both sides, and any bytes
+        // are valid ones.
+        unsafe { self.control.as_ref() }
+    }
+
+    /// Copies the parts of a message, one behind the other, to a position.
+    ///
+    /// # Safety
+    /// They must be no longer together than the ring, and the other side must not use the memory meanwhile.
+    #[inline(always)]
+    pub(crate) unsafe fn write<const PARTS: usize>(&self, position: u64, message: [&[u8]; PARTS]) {
+        // SAFETY: what begins inside the ring and is no longer than it lies inside the two mappings.
+        unsafe {
+            let mut place = self.base.as_ptr().add(self.offset(position));
+            for part in message {
+                barewire_copy::copy_nonoverlapping(part.as_ptr(), place, part.len());
+                place = place.add(part.len());
+            }
+        }
+    }
+
+    /// The bytes at a position.
+    ///
+    /// # Safety
+    /// They must be no more than the ring has, and the ring's memory must outlive the loan. Should the other side write
+    /// meanwhile, which it must not, they have other values.
+    #[inline]
+    pub(crate) unsafe fn lend<'a>(&self, position: u64, bytes: usize) -> &'a [u8] {
+        // SAFETY: as in `write`; the caller's promise.
+        unsafe { slice::from_raw_parts(self.base.as_ptr().add(self.offset(position)), bytes) }
+    }
+
+    #[inline]
+    fn offset(self, position: u64) -> usize {
+        position as usize & (self.bytes - 1)
+    }
+
     /// Its largest message.
     pub(crate) fn room(self) -> usize {
         room(self.bytes)

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A pipe's end: both directions, sleeping and waking, and the other's end.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::os::fd::{AsFd, BorrowedFd};
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
-
-use crate::bounds::WAKES_MAX;
 use crate::error::{Fault, ShmError};
 use crate::memory::{self, Memory};
 use crate::process::Process;
 use crate::ring::{Receiving, Sending, meet};
+use crate::socket::Socket;
+use crate::sync::{AtomicU32, Ordering};
 
 /// How a pipe is made; the knocker decides.
 #[derive(Clone, Debug)]
@@ -44,7 +40,7 @@ impl Default for PipeConfig {
 pub struct Pipe {
     sending: Sending,
     receiving: Receiving,
-    socket: OwnedFd,
+    socket: Socket,
     /// The one at the other end, if the kernel says which.
     process: Option<Process>,
     hello: Vec<u8>,
@@ -74,12 +70,12 @@ pub(crate) enum Side {
 }
 
 impl Pipe {
-    pub(crate) fn new(socket: OwnedFd, memory: Memory, side: Side, hello: Vec<u8>) -> Self {
+    pub(crate) fn new(socket: Socket, memory: Memory, side: Side, hello: Vec<u8>) -> Self {
         let (to, from) = if side == Side::Knocker { (0, 1) } else { (1, 0) };
         Self {
             sending: Sending::new(memory.ring(to)),
             receiving: Receiving::new(memory.ring(from)),
-            process: Process::at(&socket),
+            process: Process::at(&socket.0),
             socket,
             hello,
             hung_up: false,
@@ -167,7 +163,7 @@ impl Pipe {
             Awaited::Room(bytes) => (false, Some(bytes)),
             Awaited::MessageOrRoom(bytes) => (true, Some(bytes)),
         };
-        self.take_wakes();
+        self.hung_up |= !self.socket.take_wakes();
         self.receiving.give_back();
         self.receiving.tell();
         self.receiving.sleeps().store(u32::from(message), Ordering::Relaxed);
@@ -200,16 +196,7 @@ impl Pipe {
     /// system call, as [`Pipe::is_gone`].
     pub fn is_hung_up(&mut self) -> bool {
         if !self.hung_up {
-            // Of the socket it asks for nothing, and is told of the end nevertheless. Children of the other may have that
-            // still when its process has ended.
-            let socket = PollFd::new(self.socket.as_fd(), PollFlags::empty());
-            let process = self.process().map(|process| PollFd::new(process, PollFlags::POLLIN));
-            let asked = |descriptors: &mut [PollFd<'_>]| matches!(poll(descriptors, PollTimeout::ZERO), Ok(1..));
-            let hung_up = match process {
-                Some(process) => asked(&mut [socket, process]),
-                None => asked(&mut [socket]),
-            };
-            self.hung_up = hung_up;
+            self.hung_up = self.socket.is_hung_up(self.process());
         }
         self.hung_up || self.fault.is_some()
     }
@@ -258,22 +245,6 @@ impl Pipe {
     pub fn fault(&self) -> Option<Fault> {
         self.fault
     }
-
-    /// Takes what woke this side off the socket.
-    fn take_wakes(&mut self) {
-        let mut byte = [0];
-        // Bounded: another end that sends without end only keeps this one awake.
-        for _ in 0..WAKES_MAX {
-            match recv(self.socket.as_raw_fd(), &mut byte, MsgFlags::MSG_DONTWAIT) {
-                Ok(1..) | Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) => return,
-                Ok(0) | Err(_) => {
-                    self.hung_up = true;
-                    return;
-                }
-            }
-        }
-    }
 }
 
 impl AsFd for Pipe {
@@ -284,28 +255,27 @@ impl AsFd for Pipe {
 
 /// Wakes the other if it sleeps.
 #[inline]
-fn wake_if(sleeps: &AtomicU32, socket: &OwnedFd) {
+fn wake_if(sleeps: &AtomicU32, socket: &Socket) {
     if sleeps.load(Ordering::Relaxed) != 0 {
         wake(sleeps, socket);
     }
 }
 
 #[cold]
-fn wake(sleeps: &AtomicU32, socket: &OwnedFd) {
+fn wake(sleeps: &AtomicU32, socket: &Socket) {
     if sleeps.swap(0, Ordering::AcqRel) != 0 {
-        // Full: it wakes up from the others. Gone: nobody is left to wake.
-        let _ = send(socket.as_raw_fd(), &[0], MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);
+        socket.wake();
     }
 }
 
 /// Ends the pipe, for the other as well: it sees this end gone.
 #[cold]
-fn break_off(to: &mut Option<Fault>, socket: &OwnedFd, fault: Fault) {
+fn break_off(to: &mut Option<Fault>, socket: &Socket, fault: Fault) {
     *to = Some(fault);
-    let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
+    socket.shut_down();
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::{Door, knock};

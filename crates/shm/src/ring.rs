@@ -15,12 +15,10 @@
 //! Positions count bytes since the beginning and never wrap. Each side keeps its own; the sender learns the receiver's
 //! from [`Control::told`](crate::memory::Control), and looks there only when what it knows leaves no room.
 
-use std::slice;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-
 use crate::bounds::{LINE_BYTES, RELEASED_MIN};
 use crate::error::Fault;
-use crate::memory::{Control, Ring};
+use crate::memory::Ring;
+use crate::sync::{AtomicU32, Ordering, fence};
 
 /// The sender's side.
 #[derive(Debug)]
@@ -69,16 +67,9 @@ impl Sending {
         if next + LINE_BYTES as u64 > self.present {
             self.ask_for_memory(next + LINE_BYTES as u64);
         }
-        // SAFETY: word and message begin inside the ring and the message is at most a quarter of it, so all lies
-        // inside the two mappings. The receiver has taken what was there (`has_room`) and reads none of it
-        // before its word is written.
-        unsafe {
-            let mut place = self.ring.base.as_ptr().add(self.ring.offset(self.sent) + WORD_BYTES);
-            for part in message {
-                barewire_copy::copy_nonoverlapping(part.as_ptr(), place, part.len());
-                place = place.add(part.len());
-            }
-        }
+        // SAFETY: the message is at most a quarter of the ring. The receiver has taken what was there (`has_room`) and reads
+        // none of it before its word is written.
+        unsafe { self.ring.write(self.sent + WORD_BYTES as u64, message) };
         self.ring.word(next).store(0, Ordering::Relaxed);
         self.ring.word(self.sent).store(word(self.sent, bytes), Ordering::Release);
         self.sent = next;
@@ -208,13 +199,10 @@ impl Receiving {
             return Err(Fault::Length(bytes));
         }
         self.lent = lines(bytes);
-        // SAFETY: begins inside the ring and is at most a quarter of it, so all lies inside the two mappings. The
-        // sender writes there again only when it has been told that the message was taken, which needs `&mut self`
-        // and so the end of the loan. Should it break that rule, the bytes have other values, as with any file
-        // that is mapped, and nothing here depends on them.
-        let message = unsafe {
-            slice::from_raw_parts(self.ring.base.as_ptr().add(self.ring.offset(self.taken) + WORD_BYTES), bytes)
-        };
+        // SAFETY: at most a quarter of the ring. The sender writes there again only when it has been told that the message was
+        // taken, which needs `&mut self` and so the end of the loan. Should it break that rule, the bytes have other values,
+        // as with any file that is mapped, and nothing here depends on them.
+        let message = unsafe { self.ring.lend(self.taken + WORD_BYTES as u64, bytes) };
         Ok(Some(message))
     }
 
@@ -233,28 +221,6 @@ impl Receiving {
     /// The flag to set before sleeping.
     pub(crate) fn sleeps(&self) -> &AtomicU32 {
         &self.ring.control().receiver_sleeps.0
-    }
-}
-
-impl Ring {
-    #[inline]
-    fn offset(self, position: u64) -> usize {
-        position as usize & (self.bytes - 1)
-    }
-
-    /// The word at a position, which is a whole number of lines.
-    #[inline]
-    fn word(&self, position: u64) -> &AtomicU64 {
-        // SAFETY: inside the ring, aligned as lines are, and used as an atomic by both sides whenever the other may
-        // use it. The memory lives as long as whoever keeps the ring.
-        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(self.offset(position)).cast()) }
-    }
-
-    #[inline]
-    fn control(&self) -> &Control {
-        // SAFETY: inside the mapping, aligned as pages are; all its words are atomics on both sides, and any bytes
-        // are valid ones.
-        unsafe { self.control.as_ref() }
     }
 }
 
@@ -277,7 +243,7 @@ fn lines(bytes: usize) -> u64 {
     (WORD_BYTES + bytes).next_multiple_of(LINE_BYTES) as u64
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::collections::VecDeque;
 

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use barewire_endpoint::Patience;
 
 use super::{fid_ops, new_fid, no_bind, shared_of};
-use crate::bell::{Bell, WaitSet};
+use crate::bell::Bell;
 use crate::bindings::*;
 use crate::counter::Counter;
 use crate::edge::{Errno, Result, guard_status};
 use crate::state::{Shared, State};
+use crate::wait_set::WaitSet;
 
 /// A `fid_cntr`.
 #[repr(C)]

@@ -144,7 +144,9 @@ unsafe fn of<'a>(eq: *mut fid_eq) -> &'a EventQueueFid {
 pub(crate) unsafe fn trywait(eq: *mut fid_eq) -> Result<()> {
     // SAFETY: the caller's promise.
     let queue = unsafe { of(eq) };
-    if queue.queue.events.lock().is_empty() {
+    // Locked until it is silent: what is added then rings.
+    let events = queue.queue.events.lock();
+    if events.is_empty() {
         queue.queue.bell.stop();
         return Ok(());
     }
@@ -234,8 +236,8 @@ unsafe extern "C" fn sread(
             if left == Some(Duration::ZERO) {
                 return Err(Errno::AGAIN);
             }
-            queue.bell.await_it();
-            queue.bell.sleep(&[], left);
+            let sleeper = queue.bell.await_it();
+            queue.bell.sleep(sleeper, &[], left);
         }
     })
 }

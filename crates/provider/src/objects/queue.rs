@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use barewire_endpoint::Patience;
 
 use super::{fid_ops, new_fid, no_bind, shared_of};
-use crate::bell::{Bell, WaitSet};
+use crate::bell::Bell;
 use crate::bindings::*;
 use crate::edge::{Errno, Result, guard, guard_status};
 use crate::queue::Queue;
 use crate::state::{Shared, State};
+use crate::wait_set::WaitSet;
 
 /// A `fid_cq`.
 #[repr(C)]
