@@ -26,7 +26,7 @@ applications: build ## ten and more unmodified programs of Debian's over Barewir
 	@.venv/bin/python tools/bench_applications.py --hosts all
 sim: build ## 100,000 simulated worlds of the protocol engine
 	@cargo run --release --quiet -p barewire-sim -- --seeds 0..100000
-fuzz: ## search the protocol engine for inputs that break it, guided by coverage, for hours
+fuzz: ## search the engine, the message layer and pipes for inputs that break them, guided by coverage, for hours
 	@tools/fuzz.sh
 huge: build ## a message beyond 4 GiB through the provider: a minute, 9 GB of memory
 	@BAREWIRE_TEST_HUGE=1 .venv/bin/pytest -q tests/test_provider.py -k beyond

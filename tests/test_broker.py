@@ -225,6 +225,53 @@ print(json.dumps(sorted(statuses)))
     assert eventually(lambda: broker_descriptors(site) == before)
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_any_sequence_of_an_allowed_users_messages_leaves_the_broker_as_it_was(site: Site, seed: int) -> None:
+    """Mutations of the corpus of `fuzz/`, with descriptors and without, to connections in any order: to those that were
+    granted something, too, and some of them are closed at any moment.
+    """
+    before = broker_descriptors(site)
+    corpus = [file.read_bytes().hex() for file in sorted((ROOT / "fuzz" / "corpus" / "broker").iterdir())]
+    program = (
+        CLIENT
+        + f"""
+import json, random
+chance, corpus = random.Random({seed}), [bytes.fromhex(one) for one in {corpus}]
+statuses, open_ones = set(), []
+for _ in range(600):
+    if len(open_ones) < 8 and chance.random() < 0.5:
+        open_ones.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        open_ones[-1].connect(path)
+        open_ones[-1].settimeout(0.2)
+    if not open_ones:
+        continue
+    one = chance.choice(open_ones)
+    message = bytearray(chance.choice(corpus))
+    for _ in range(chance.choice([0, 0, 1, 2])):
+        message[chance.randrange(len(message))] = chance.randrange(256)
+    if chance.random() < 0.1:
+        message = message[:chance.randrange(len(message))]
+    try:
+        socket.send_fds(one, [message], [0, 1][:chance.randrange(3)])
+        if chance.random() < 0.8:
+            reply, descriptors, *_ = socket.recv_fds(one, 300, 4)
+            statuses |= set(reply[4:5])
+            for descriptor in descriptors:
+                os.close(descriptor)
+    except (TimeoutError, ConnectionError):
+        pass
+    if chance.random() < 0.4:
+        open_ones.remove(one)
+        one.close()
+print(json.dumps(sorted(statuses)))
+"""
+    )
+    statuses = set(site.python(ALICE, program))
+    assert {GRANTED, MALFORMED} <= statuses
+    assert eventually(lambda: broker_descriptors(site) == before)
+    assert site.asks(BOB, 0x10) == GRANTED
+
+
 def broker_descriptors(site: Site) -> int:
     """How many descriptors the broker of h1 has: found by its program and its socket's folder."""
     for process in Path("/proc").iterdir():

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Coverage-guided fuzzing of the protocol engine: tools/fuzz.sh [SECONDS] [TARGET]
+# Coverage-guided fuzzing of what strangers and peers can send: tools/fuzz.sh [SECONDS] [TARGET]
 # SECONDS for each target (default 3600); without TARGET all, one after the other. What is found lies in
 # target/fuzz/TARGET; a failing input, in target/fuzz/TARGET/crash-…, ends it.
 # `tools/fuzz.sh minimise` rewrites fuzz/corpus from what was found: the fewest inputs that reach the same branches.
@@ -8,12 +8,13 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH=$PATH:$HOME/.cargo/bin
-all=(decode identity station pair message names broker)
+all=(decode identity station pair message names broker messenger pipe)
 seconds=${1:-3600}
 targets=("${all[@]}")
 [ $# -lt 2 ] || targets=("$2")
 
-# Stable flags only: the pass and its options are LLVM's own. No address sanitizer: there is no unsafe code.
+# Stable flags only: the pass and its options are LLVM's own. No address sanitizer: most of it has no unsafe code, and
+# `make sanitize` has the rest.
 # No -Clink-dead-code: unused monomorphisations would count as code that nobody reaches.
 flags=(-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Fuzz targets for the protocol engine, for names and for the broker's messages: each takes any bytes, and panics if a promise is broken.
+//! Fuzz targets for the protocol engine, names, the broker's messages, the message layer and the shared-memory pipe: each takes any bytes, and panics if a promise is broken.
 //!
 //! `cargo test` replays the corpus and some thousand mutations of it (`tests/smoke.rs`); `tools/fuzz.sh`
 //! searches for hours, guided by coverage.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod broker;
 mod checker;
 mod input;
 mod message;
+mod messenger;
 mod names;
 mod pair;
 mod pdu;
+mod pipe;
 mod station;
 
 /// A fuzz target.
@@ -27,6 +29,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("message", message::message),
     ("names", names::names),
     ("broker", broker::broker),
+    ("messenger", messenger::messenger),
+    ("pipe", pipe::pipe),
 ];
 
 /// The target of this name.

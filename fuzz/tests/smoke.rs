@@ -11,6 +11,8 @@ use fastrand::Rng;
 
 const SEED: u64 = 0x1EC5_8022;
 const MUTATIONS: usize = 20_000;
+/// Of those that open endpoints or pipes for each.
+const MUTATIONS_OF_SLOW: usize = 2_000;
 /// The repository is not the place for more (all targets together: below 1 MB).
 const CORPUS_BYTES_MAX: usize = 200_000;
 
@@ -50,6 +52,16 @@ fn broker_survives() {
 }
 
 #[test]
+fn messenger_survives() {
+    survives("messenger");
+}
+
+#[test]
+fn pipe_survives() {
+    survives("pipe");
+}
+
+#[test]
 fn every_target_has_a_corpus_and_every_corpus_a_target() {
     let mut folders: Vec<_> = fs::read_dir(corpus_folder())
         .expect("the corpus")
@@ -66,10 +78,11 @@ fn survives(name: &str) {
     let corpus = corpus(name);
     assert!(!corpus.is_empty(), "no corpus of {name}");
     assert!(corpus.iter().map(Vec::len).sum::<usize>() <= CORPUS_BYTES_MAX, "minimise the corpus of {name}");
-    println!("{name}: {} inputs, {MUTATIONS} mutations, seed {SEED:#x}", corpus.len());
+    let mutations = if ["messenger", "pipe"].contains(&name) { MUTATIONS_OF_SLOW } else { MUTATIONS };
+    println!("{name}: {} inputs, {mutations} mutations, seed {SEED:#x}", corpus.len());
     corpus.iter().for_each(|input| run(name, input));
     let mut random = Rng::with_seed(SEED);
-    for _ in 0..MUTATIONS {
+    for _ in 0..mutations {
         run(name, &mutated(&corpus, &mut random));
     }
 }

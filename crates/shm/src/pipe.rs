@@ -323,6 +323,37 @@ mod tests {
         assert!(broken > 300, "garbage is found: {broken} of 600 ends");
     }
 
+    /// Proves the same of an end that writes while this one looks: nothing is used but what was checked.
+    #[test]
+    fn garbage_written_at_any_moment_breaks_the_pipe_and_nothing_else() {
+        let mut broken = 0;
+        for seed in 0..200 {
+            println!("seed {seed}");
+            let mut random = fastrand::Rng::with_seed(seed);
+            let [hostile, mut good] = pair("at any moment", &PipeConfig { ring_bytes: 4096 });
+            let is_over = std::sync::atomic::AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let is_over = &is_over;
+                let mut garbage = random.fork();
+                scope.spawn(move || {
+                    while !is_over.load(Ordering::Relaxed) {
+                        scribble(&hostile._memory, &mut garbage);
+                    }
+                });
+                let began = std::time::Instant::now();
+                while good.fault().is_none() && began.elapsed().as_millis() < 5 {
+                    let room = good.room();
+                    good.send([&[1; 8], &vec![2; random.usize(..=room - 8)]]);
+                    assert!(good.receive().is_none_or(|message| message.len() <= room));
+                    good.arm(Awaited::MessageOrRoom(random.usize(..room)));
+                }
+                is_over.store(true, Ordering::Relaxed);
+            });
+            broken += u32::from(good.fault().is_some());
+        }
+        assert!(broken > 150, "garbage is found: {broken} of 200 ends");
+    }
+
     fn scribble(memory: &Memory, random: &mut fastrand::Rng) {
         let ring = memory.ring(random.usize(..2));
         let garbage = match random.u8(..4) {
