@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""OpenFlow for any rule and any bytes: rules come back as they were, and no switch does more than end its session."""
+
+import itertools
+import struct
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+from os_ken.ofproto import ofproto_v1_3 as of
+from test_sdn_openflow import PORT_BYTES, RULE, flow_statistics, handshaken, packet_in, read, xid_of
+
+from barewire.sdn.openflow.codec import HEADER, MalformedError, decode, encode, framed
+from barewire.sdn.openflow.messages import (
+    Ask,
+    Confirm,
+    DeleteRule,
+    FromSwitch,
+    Match,
+    Question,
+    Rule,
+    RulesAre,
+    SetRule,
+    ToSwitch,
+)
+from barewire.sdn.openflow.session import ClosedError, Session
+
+# The same examples in every run: a failure is somebody's change, and it replays.
+settings.register_profile(
+    "barewire", derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+)
+settings.load_profile("barewire")
+
+ports = some.integers(1, 0xFFFF_FF00)
+macs = some.binary(min_size=6, max_size=6).map(lambda octets: octets.hex(":"))
+shorts = some.integers(0, 0xFFFF)
+
+
+@some.composite
+def matches(draw: some.DrawFn) -> Match:
+    """A match as rules have it: ports only of TCP and UDP over IP."""
+    of_ip = draw(some.booleans())
+    protocol = draw(some.sampled_from([None, 6, 17, 1])) if of_ip else None
+    has_ports = protocol in (6, 17)
+    return Match(
+        in_port=draw(some.none() | ports),
+        eth_src=draw(some.none() | macs),
+        eth_dst=draw(some.none() | macs),
+        eth_type=0x0800 if of_ip else draw(some.none() | some.integers(0, 0xFFFF)),
+        ip_proto=protocol,
+        source_port=draw(some.none() | shorts) if has_ports else None,
+        destination_port=draw(some.none() | shorts) if has_ports else None,
+    )
+
+
+rules = some.builds(
+    Rule,
+    matches(),
+    shorts,
+    some.integers(0, 2**64 - 1),
+    some.lists(ports, max_size=4).map(tuple),
+    shorts,
+    shorts,
+    some.booleans(),
+)
+
+
+@given(rules)
+def test_any_rule_comes_back_from_a_switch_as_it_was_and_another_parser_reads_it(rule: Rule) -> None:
+    seen = read(encode(SetRule(rule), 1))
+    assert (seen.cookie, seen.priority, seen.idle_timeout) == (rule.cookie, rule.priority, rule.idle_s)
+    out = tuple(action.port for instruction in seen.instructions for action in instruction.actions)
+    assert out == rule.out
+    assert read(encode(DeleteRule(rule.match, rule.priority, rule.cookie, 1), 1)).command == of.OFPFC_DELETE_STRICT
+    body = struct.pack(of.OFP_MULTIPART_REPLY_PACK_STR, of.OFPMP_FLOW, 0) + flow_statistics(rule)
+    answer = decode(of.OFPT_MULTIPART_REPLY, body, Question.RULES)
+    assert isinstance(answer, RulesAre) and answer.rules == (rule,)
+
+
+def multipart(kind: int, body: bytes, flags: int = 0) -> bytes:
+    """The body of an answer."""
+    return struct.pack(of.OFP_MULTIPART_REPLY_PACK_STR, kind, flags) + body
+
+
+KINDS = {
+    of.OFPT_PACKET_IN: packet_in(3, b"frame")[HEADER.size :],
+    of.OFPT_PORT_STATUS: bytes(8) + PORT_BYTES,
+    of.OFPT_FLOW_REMOVED: struct.pack(of.OFP_FLOW_REMOVED_PACK_STR0, 1, 2, 0, 0, 1, 2, 3, 4, 5, 6),
+    of.OFPT_FEATURES_REPLY: bytes(24),
+    of.OFPT_ERROR: bytes(12),
+    of.OFPT_BARRIER_REPLY: b"",
+    of.OFPT_ECHO_REQUEST: b"there?",
+}
+ANSWERS = {
+    of.OFPMP_PORT_DESC: PORT_BYTES * 2,
+    of.OFPMP_FLOW: flow_statistics(RULE) * 2,
+    of.OFPMP_PORT_STATS: bytes(of.OFP_PORT_STATS_SIZE) * 2,
+}
+
+
+@some.composite
+def bodies(draw: some.DrawFn) -> tuple[int, bytes]:
+    """A type and a body: one that is right, with some bytes changed, cut or added."""
+    kind = draw(some.sampled_from([*KINDS, *[of.OFPT_MULTIPART_REPLY] * 4]))
+    if kind == of.OFPT_MULTIPART_REPLY:
+        answer = draw(some.sampled_from(list(ANSWERS)))
+        body = bytearray(multipart(answer, ANSWERS[answer], draw(some.sampled_from([0, 0, of.OFPMPF_REPLY_MORE]))))
+    else:
+        body = bytearray(KINDS[kind])
+    for at, value in draw(some.lists(some.tuples(shorts, some.integers(0, 255)), max_size=4)):
+        if body:
+            body[at % len(body)] = value
+    end = draw(some.none() | some.integers(0, len(body)))
+    return kind, bytes(body[:end]) + draw(some.binary(max_size=20))
+
+
+@given(
+    bodies() | some.tuples(some.integers(0, 40), some.binary(max_size=200)), some.none() | some.sampled_from(Question)
+)
+def test_any_body_is_read_or_refused(body: tuple[int, bytes], question: Question | None) -> None:
+    try:
+        decode(*body, question)
+    except MalformedError as error:
+        assert str(error)
+
+
+def heard(session: Session, pieces: list[bytes]) -> tuple[list[FromSwitch], str | None]:
+    """What a session says of what comes in these pieces, and why it ended if it did."""
+    events: list[FromSwitch] = []
+    try:
+        for piece in pieces:
+            events += session.receive(piece, 1.0)
+    except ClosedError as error:
+        return events, str(error)
+    return events, None
+
+
+def asking() -> tuple[Session, list[int]]:
+    """A session with questions and a barrier that are not answered, and their numbers."""
+    session = handshaken()
+    numbers = []
+    messages: list[ToSwitch] = [*map(Ask, Question), SetRule(RULE), Confirm(7)]
+    for message in messages:
+        session.outgoing.clear()
+        session.send(message)
+        numbers.append(xid_of(session))
+    return session, numbers
+
+
+@given(some.lists(some.tuples(bodies(), some.integers(0, 6)), max_size=12), some.lists(shorts, max_size=8), some.data())
+def test_bytes_mean_the_same_in_whatever_pieces_they_come(
+    messages: list[tuple[tuple[int, bytes], int]], cuts: list[int], data: some.DataObject
+) -> None:
+    """Near misses of all answers to what was asked, and at last any bytes: they are heard, or end this session only."""
+    (whole, numbers), (cut, _) = asking(), asking()
+    stream = b"".join(framed(kind, ([*numbers, 99])[of_what], body) for (kind, body), of_what in messages)
+    stream += data.draw(some.binary(max_size=30))
+    ends = sorted({at % (len(stream) + 1) for at in cuts} | {0, len(stream)})
+    events, why = heard(whole, [stream])
+    others, why_too = heard(cut, [stream[start:end] for start, end in itertools.pairwise(ends)])
+    assert why == why_too
+    # What came before the end in the same piece is not told.
+    assert why is not None or events == others
+    assert len(whole._received) <= 0xFFFF and len(whole._pending) <= len(numbers)
