@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Installs what tests need, builds, lints, runs every test. The last line says how many passed, failed, were skipped.
+# Installs what tests need, builds, lints, runs every test. The last line says how many passed, failed, were skipped; a test
+# that is skipped and is not in tests/skips.txt is a failure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 setup/setup.sh test
@@ -57,5 +58,7 @@ P
 passed=$((passed + tests - bad - skips)) failed=$((failed + bad)) skipped=$((skipped + skips))
 
 cat "$BAREWIRE_SKIP_LOG"
+# A new skip is a failure: what was tested is not any more.
+.venv/bin/python tools/skips.py "$BAREWIRE_SKIP_LOG" "$scratch/pure.xml" "$scratch/lab.xml" || failed=$((failed + 1))
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
