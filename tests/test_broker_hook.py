@@ -13,6 +13,7 @@ import pytest
 from broker_site import (
     ALICE,
     BOB,
+    CLIENT,
     GIVE_ON,
     GRANTED,
     Site,
@@ -105,6 +106,70 @@ def test_a_descriptor_that_was_given_on_moves_nobody_and_the_next_go_elsewhere(s
         with site.holding(ALICE, 0x22):
             assert site.hooks() == ["packet_rcv_fanout"] * 2
         assert eventually(lambda: site.asks(ALICE, 0x20) == GRANTED, 4)
+
+
+# Holds four SAPs; each line of its input is one to give back, or nothing: then it says what each ring has heard.
+HOLDER = (
+    CLIENT
+    + """
+import json
+held = {sap: ask(path, "eth0", sap) for sap in (0x12, 0x14, 0x16, 0x18)}
+print(json.dumps([answer[1] for answer in held.values()]), flush=True)
+for line in sys.stdin:
+    if line.strip():
+        connection, _, (link,) = held.pop(int(line))
+        link.close()
+        connection.close()
+        continue
+    heard = {sap: sorted({frame[17] for frame in frames(link)}) for sap, (_, _, (link,)) in held.items()}
+    print(json.dumps(heard), flush=True)
+"""
+)
+# A frame for each SAP, marked with the turn.
+TO_ALL = """
+import socket, sys
+link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+link.bind(("eth0", 0))
+to = bytes.fromhex(sys.argv[1].replace(":", ""))
+for sap in range(0x10, 0x20, 2):
+    link.send(to + link.getsockname()[4] + bytes([0, 4, sap, 0x20, 3, int(sys.argv[2])]) + bytes(42))
+"""
+
+
+def test_an_interface_that_was_down_brings_each_socket_its_own_frames(site: Site) -> None:
+    """The kernel puts a group's sockets into another order then. Some are given back before, between and while it is
+    down, so that places and that order differ."""
+    executable = os.path.realpath(sys.executable)
+    command = site.as_user(ALICE, executable, "-c", HOLDER, site.path("h1"))
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with site.lab.popen("h1", command, **streams) as holder:
+        assert holder.stdin is not None and holder.stdout is not None
+        assert json.loads(holder.stdout.readline()) == [GRANTED] * 4
+
+        def say(line: object) -> None:
+            assert holder.stdin is not None
+            print(line, file=holder.stdin, flush=True)
+
+        def give_back(sap: int) -> None:
+            say(sap)
+            assert eventually(lambda: any(e["event"] == "return" and e["sap"] == sap for e in site.audit()), 3)
+
+        expected: dict[str, list[int]] = {"18": [], "20": [], "22": [], "24": []}
+        for turn, (before, meanwhile) in enumerate([(None, None), (0x12, None), (0x16, 0x14)], start=1):
+            if before:
+                give_back(before)
+                del expected[str(before)]
+            site.lab.set_link("h1", up=False)
+            if meanwhile:
+                give_back(meanwhile)
+                del expected[str(meanwhile)]
+            site.lab.set_link("h1", up=True)
+            site.lab.run("h2", [executable, "-c", TO_ALL, site.lab.host("h1").mac, str(turn)], check=True)
+            expected = {sap: [*heard, turn] for sap, heard in expected.items()}
+            say("")
+            assert json.loads(holder.stdout.readline()) == expected, turn
+        assert site.hooks() == ["packet_rcv_fanout"]
+        holder.stdin.close()
 
 
 # Becomes another program that the kernel refuses the group's program, as one does that has no such groups.

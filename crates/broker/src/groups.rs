@@ -52,6 +52,16 @@ impl Groups {
         self.groups.retain(|group| !group.is_empty());
     }
 
+    /// What is in trouble when the interface of a group has gone down, until [`recover`](Self::recover).
+    pub fn alarms(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.groups.iter().map(FanoutGroup::alarm)
+    }
+
+    /// Brings frames to their sockets where an interface has gone down; what went wrong, of each group.
+    pub fn recover(&mut self) -> Vec<LinkError> {
+        self.groups.iter_mut().filter_map(|group| group.recover().err()).collect()
+    }
+
     /// Of each group: what those who stay have to hold when we end, and who they are.
     pub fn bequeath(&mut self) -> impl Iterator<Item = (Heirs, Result<Vec<BorrowedFd<'_>>, LinkError>)> {
         self.groups.iter_mut().map(|group| {

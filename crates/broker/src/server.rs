@@ -110,6 +110,11 @@ impl Server {
                     Signal::Reload => self.reload(),
                 }
             }
+            // A look at each group's socket, which costs less than knowing whose descriptor it was.
+            for error in self.groups.recover() {
+                let fields = json!({ "reason": error.to_string() });
+                self.audit.note("sockets may lose their frames since their interface went down", fields);
+            }
             self.serve_each_user_once(&ready.connections, &mut connections);
             let now = Instant::now();
             self.finish_endings(|ending| ending.until <= now || is_readable(&ending.pidfd));
@@ -152,6 +157,8 @@ impl Server {
             }
         }
         requests.extend(self.endings.iter().map(|ending| PollFd::new(ending.pidfd.as_fd(), PollFlags::POLLIN)));
+        // Errors are always looked for.
+        requests.extend(self.groups.alarms().map(|alarm| PollFd::new(alarm, PollFlags::empty())));
         // Rounded up, or the last millisecond would be a loop.
         let timeout = wake.map_or(PollTimeout::NONE, |wake| {
             PollTimeout::try_from(wake + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)

@@ -16,9 +16,14 @@
 //! ```
 //! So nobody else may make a member leave: the group holds every socket, and its ring, which the kernel lets nobody
 //! change as long as it is mapped, so that nobody can make its socket leave and join again.
+//!
+//! An interface that goes down takes all members out, and when it is up again the kernel lets them in in the order of
+//! its own list of sockets ([`FanoutGroup::recover`]).
 
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 
 use crate::filter::instruction;
 use crate::interface::system;
@@ -34,7 +39,7 @@ pub struct FanoutGroup {
     interface: Interface,
     protocol: u16,
     id: u16,
-    /// Has an open filter, so that the group's program can be set through it. Behind all places.
+    /// Has an open filter, so that the group's program can be set through it. Behind all places, unless one is its own.
     anchor: OwnedFd,
     places: Vec<Member>,
     /// Whether members are where `places` says; else none is admitted any more, and those there are stay as they are.
@@ -44,11 +49,13 @@ pub struct FanoutGroup {
 enum Member {
     Live {
         value: u8,
-        _socket: OwnedFd,
+        socket: OwnedFd,
         /// Mapped, so that nobody can change it.
         _ring: ReceiveRing,
     },
     Spare(OwnedFd),
+    /// Where the anchor is since the interface was down.
+    Anchor,
 }
 
 impl FanoutGroup {
@@ -103,11 +110,14 @@ impl FanoutGroup {
     /// # Errors
     /// What the system says; then the group may no longer be [sound](Self::is_sound).
     pub fn admit(&mut self, socket: Restricted, value: u8) -> Result<(OwnedFd, RingGeometry), LinkError> {
+        if self.recover()? {
+            return Err(LinkError::InterfaceDown(self.interface.name.clone()));
+        }
         let Restricted { socket, ring: geometry, .. } = socket;
         let ring = ReceiveRing::map(&socket, geometry).map_err(|(operation, error)| self.failed(operation)(error))?;
         let handed = socket.try_clone().map_err(self.failed("dup"))?;
         self.join(&socket)?;
-        let live = Member::Live { value, _socket: socket, _ring: ring };
+        let live = Member::Live { value, socket, _ring: ring };
         let placed = match self.places.iter().position(|member| matches!(member, Member::Spare(_))) {
             Some(place) => {
                 // Closes the spare; the last, which is the new one, takes its place.
@@ -119,21 +129,67 @@ impl FanoutGroup {
                 rejoin(&self.anchor).map_err(self.failed("PACKET_RX_RING"))
             }
         };
-        // An interface that went down meanwhile has mixed up all places.
-        let done = placed.and_then(|()| self.choose()).and_then(|()| socket::check(&self.anchor, &self.interface.name));
-        if let Err(error) = done {
-            self.distrust();
-            self.release(value);
-            return Err(error);
+        let went_down = placed.and_then(|()| self.choose()).and_then(|()| self.recover());
+        let error = match went_down {
+            Ok(false) => return Ok((handed, geometry)),
+            Ok(true) => LinkError::InterfaceDown(self.interface.name.clone()),
+            Err(error) => error,
+        };
+        self.distrust();
+        self.release(value);
+        Err(error)
+    }
+
+    /// What is in trouble (POLLERR) when the interface has gone down, until [`recover`](Self::recover).
+    #[must_use]
+    pub fn alarm(&self) -> BorrowedFd<'_> {
+        self.anchor.as_fd()
+    }
+
+    /// If the interface has gone down since the last call, tells the kernel who will be where once it is up again, or
+    /// is already. True if it has: then the group is [sound](Self::is_sound) no more, since the anchor is not the last.
+    ///
+    /// # Errors
+    /// What the system says: then members may get each other's frames, and lose their own.
+    pub fn recover(&mut self) -> Result<bool, LinkError> {
+        match socket::check(&self.anchor, &self.interface.name) {
+            Ok(()) => return Ok(false),
+            Err(LinkError::InterfaceDown(_)) => {}
+            Err(error) => return Err(error),
         }
-        Ok((handed, geometry))
+        self.distrust();
+        if !self.places.iter().any(|member| matches!(member, Member::Anchor)) {
+            self.places.push(Member::Anchor);
+        }
+        let order = order_of_packet_sockets().map_err(self.failed("/proc/self/net/packet"))?;
+        let mut places = Vec::with_capacity(self.places.len());
+        for member in &self.places {
+            let socket = match member {
+                Member::Live { socket, .. } | Member::Spare(socket) => socket,
+                Member::Anchor => &self.anchor,
+            };
+            let number = number_of(socket).map_err(self.failed("fstat"))?;
+            places.push(order.iter().position(|one| *one == number));
+        }
+        let mut members: Vec<_> = places.into_iter().zip(std::mem::take(&mut self.places)).collect();
+        members.sort_by_key(|(place, _)| *place);
+        self.places = members.into_iter().map(|(_, member)| member).collect();
+        self.choose()?;
+        Ok(true)
     }
 
     /// Closes our own descriptor of the socket for a value; the others stay where they are.
     pub fn release(&mut self, value: u8) {
+        // What goes wrong in it leaves the places as they are believed to be.
+        let _ = self.recover();
         let Some(place) = self.place_of(value) else { return };
         match self.spare() {
             Ok(spare) => self.places[place] = Member::Spare(spare),
+            Err(LinkError::InterfaceDown(_)) => {
+                // Nobody is in the group; the others will be, in their order.
+                self.places.remove(place);
+                let _ = self.choose();
+            }
             Err(_) => {
                 // The anchor takes the place, and who comes next would be elsewhere.
                 self.distrust();
@@ -162,7 +218,7 @@ impl FanoutGroup {
         }
         let spares = self.places.iter().filter_map(|member| match member {
             Member::Spare(socket) => Some(socket.as_fd()),
-            Member::Live { .. } => None,
+            Member::Live { .. } | Member::Anchor => None,
         });
         Ok(spares.chain([self.anchor.as_fd()]))
     }
@@ -189,7 +245,7 @@ impl FanoutGroup {
             .zip(&self.places)
             .filter_map(|(place, member)| match member {
                 Member::Live { value, .. } => Some((*value, place)),
-                Member::Spare(_) => None,
+                Member::Spare(_) | Member::Anchor => None,
             })
             .collect();
         values.sort_unstable();
@@ -221,6 +277,17 @@ fn refusing(interface: &Interface, protocol: u16) -> Result<OwnedFd, LinkError> 
 fn rejoin(socket: &OwnedFd) -> io::Result<()> {
     let none = libc::tpacket_req { tp_block_size: 0, tp_block_nr: 0, tp_frame_size: 0, tp_frame_nr: 0 };
     set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &none)
+}
+
+/// The numbers of all AF_PACKET sockets of this network namespace, in the kernel's order.
+fn order_of_packet_sockets() -> io::Result<Vec<u64>> {
+    let text = fs::read_to_string("/proc/self/net/packet")?;
+    let numbers = text.lines().skip(1).map(|line| line.split_ascii_whitespace().next_back()?.parse().ok());
+    numbers.collect::<Option<_>>().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "has another form"))
+}
+
+fn number_of(socket: &OwnedFd) -> io::Result<u64> {
+    Ok(File::from(socket.try_clone()?).metadata()?.ino())
 }
 
 /// The group's program: returns the place for the first byte behind the Ethernet header. One that has no place comes to
