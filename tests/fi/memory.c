@@ -165,9 +165,55 @@ static void memory_that_goes_while_it_is_written(char **arguments) {
   close_both();
 }
 
+// A peer's zero-byte writes with data, and its zero-byte messages for a receive of many, make completions that nobody
+// here posted an operation for. A program that makes progress and does not read its queue holds a bounded number of
+// them: the peer's calls say -FI_EAGAIN. Once it reads, all of them are there, in order.
+static void what_is_not_read_lets_its_senders_wait(char **arguments) {
+  (void)arguments;
+  enum {
+    UNREAD = 1 << 16,      // the provider's bound
+    ON_THE_WAY = 1 << 13,  // what waits in the sender, and in the frames or the pipe between
+    TOO_MANY = UNREAD * 4
+  };
+  struct wish wish = {.caps = FI_MSG | FI_RMA | FI_MULTI_RECV, .has_counters = 1};
+  node_open(&a, wish);
+  node_open(&b, wish);
+  to_b = node_know(&a, &b);
+  node_know(&b, &a);
+  char *theirs = malloc(BYTES), many[4096];
+  struct fid_mr *region = expose(theirs, FI_REMOTE_WRITE);
+  struct iovec part = {many, sizeof many};
+  struct fi_msg receive = {.msg_iov = &part, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = many};
+  WORKS(fi_recvmsg(b.ep, &receive, FI_MULTI_RECV));
+  uint64_t sent = 0;
+  for (double last = now_s(); now_s() < last + 1 && sent < TOO_MANY;) {
+    long status =
+        sent % 2 ? fi_injectdata(a.ep, NULL, 0, sent, to_b) : fi_inject_writedata(a.ep, NULL, 0, sent, to_b, 0, KEY);
+    CHECK(status == 0 || status == -FI_EAGAIN, "%s", fi_strerror((int)-status));
+    if (status == 0) {
+      sent++;
+      last = now_s();
+    }
+    // Makes progress, and reads no completion.
+    if (status || sent % 16 == 0) fi_cntr_read(b.received), fi_cntr_read(a.sent);
+  }
+  CHECK(sent >= UNREAD && sent < UNREAD + ON_THE_WAY, "%lu were taken", sent);
+  for (uint64_t number = 0; number < sent; number++) {
+    struct ended ended = next(&b);
+    CHECK(ended.entry.data == number && ended.entry.flags & FI_REMOTE_CQ_DATA, "%lu for %lu", ended.entry.data, number);
+  }
+  // And others go on.
+  POSTS(fi_inject_writedata(a.ep, NULL, 0, sent, to_b, 0, KEY));
+  CHECK(next(&b).entry.data == sent);
+  WORKS(fi_close(&region->fid));
+  free(theirs);
+  close_both();
+}
+
 const struct test memory_cases[] = {
     {"accesses_that_are_not_allowed", accesses_that_are_not_allowed},
     {"memory_is_closed_to_unknown_peers", memory_is_closed_to_unknown_peers},
     {"memory_that_goes_while_it_is_written", memory_that_goes_while_it_is_written},
+    {"what_is_not_read_lets_its_senders_wait", what_is_not_read_lets_its_senders_wait},
     {NULL, NULL},
 };
