@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What a job outlives: an interface that is down for a while, a rank that is stopped; and whom its ranks hear."""
+"""What a job outlives: an interface that is down for a while, a rank that is stopped or fails; and whom it hears."""
 
+import json
 import os
 import subprocess
 import threading
@@ -71,6 +72,22 @@ def test_a_rank_that_is_stopped_for_less_than_the_patience_is_not_given_up(
     monkeypatch.setenv("FI_BAREWIRE_PATIENCE", "8")
     with stand_up("pair") as lab, job_under_way(name, lab, "7", "5") as process:
         ended_right(process)
+
+
+@pytest.mark.parametrize("victims", [["3"], ["1"], ["2", "1"]], ids=["other host", "same host", "both"])
+def test_survivors_of_failed_ranks_revoke_agree_shrink_and_go_on(
+    victims: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """User-level failure mitigation as Open MPI 5 has it, with two ranks on each of two hosts. Closing its endpoint, a
+    survivor waits for the dead for no longer than its patience."""
+    needs("barewire")
+    monkeypatch.setenv("FI_BAREWIRE_PATIENCE", "3")
+    done = barewire("run", "-n", "4", "--lab", "pair", "--ulfm", "--", program("openmpi-5", "ulfm"), *victims)
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
+    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    left = [one["left"] for one in told]
+    assert sorted(left, reverse=True) == [3] * 3 + [2] * 2 * (len(victims) - 1), told
+    assert max(one["went_on_s"] for one in told) < 10, told
 
 
 @pytest.mark.parametrize("name", LIBRARIES)

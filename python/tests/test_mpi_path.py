@@ -107,6 +107,26 @@ def test_each_library_is_told_of_barewire_in_its_own_words() -> None:
     assert settings(INTEL, "barewire")["I_MPI_FABRICS"] == "shm:ofi"
 
 
+def test_survivors_go_on_under_open_mpi_5_with_the_layers_that_heed_failures() -> None:
+    def told(library: Library, fabric: str) -> dict[str, str]:
+        made = fabric_settings(library, Wishes(fabric, ulfm=True), one_host=False, lab=False)
+        return {setting.name: setting.value for setting in made}
+
+    ours = told(OPEN_MPI_5, "barewire")
+    assert (ours["OMPI_MCA_pml"], ours["OMPI_MCA_btl"], ours["OMPI_MCA_btl_ofi_mode"]) == ("ob1", "ofi,sm,self", "2")
+    assert ours["OMPI_MCA_btl_ofi_provider_include"] == ours["FI_PROVIDER"] == "barewire"
+    assert not [name for name in ours if "_mtl" in name]
+    assert told(OPEN_MPI_5, "tcp")["OMPI_MCA_btl"] == "tcp,sm,self"
+    for library, fabric in (
+        (OPEN_MPI_4, "barewire"),
+        (MPICH, "barewire"),
+        (OPEN_MPI_5, "ucx"),
+        (OPEN_MPI_5, "ofi-tcp"),
+    ):
+        with pytest.raises(MachineCannot, match="Open MPI 5"):
+            told(library, fabric)
+
+
 def test_a_library_without_the_path_is_refused_with_what_to_do() -> None:
     with pytest.raises(MachineCannot, match="mpich-5"):
         settings(MPICH_UCX, "barewire")

@@ -33,7 +33,7 @@ _LINES_SHOWN = 12
 
 def launch(request: Request) -> int:
     """Run the program and return its exit code; or print what would be run."""
-    wishes = Wishes(request.fabric, request.interface, request.link, request.wait, request.progress)
+    wishes = Wishes(request.fabric, request.interface, request.link, request.wait, request.progress, ulfm=request.ulfm)
     chosen = None if request.library is None else find_library(request.library)
     used, reason = library_of_program(request.program[0], chosen, os.environ)
     if request.hosts is not None and request.hostfile is not None:

@@ -41,6 +41,14 @@ def run(
             rich_help_panel=_PATH,
         ),
     ] = None,
+    ulfm: Annotated[
+        bool,
+        typer.Option(
+            "--ulfm",
+            help="survivors of a failed rank go on (user-level failure mitigation): Open MPI 5",
+            rich_help_panel=_PATH,
+        ),
+    ] = False,
     lab: Annotated[str | None, typer.Option(help=LAB_HELP, rich_help_panel=links.IN_A_LAB)] = None,
     rate: links.Rate = "unshaped",
     mtu: links.Mtu = 1500,
@@ -76,6 +84,7 @@ def run(
         link=link,
         wait=wait,
         progress=progress,
+        ulfm=ulfm,
         lab=lab,
         rate=rate,
         mtu=mtu,

@@ -30,6 +30,7 @@ class Request:
     link: str | None = None
     wait: str | None = None
     progress: str | None = None
+    ulfm: bool = False
     lab: str | None = None
     rate: str = "unshaped"
     mtu: int = 1500
@@ -45,7 +46,7 @@ class Request:
     as_json: bool = False
 
 
-_FLAGS = {"--explain": "explained", "--dry-run": "dry", "--json": "as_json"}
+_FLAGS = {"--ulfm": "ulfm", "--explain": "explained", "--dry-run": "dry", "--json": "as_json"}
 _TEXTS = {
     f"--{name}": name
     for name in ("fabric", "library", "interface", "link", "wait", "progress", "lab", "rate", "loss", "hosts", "sdn")

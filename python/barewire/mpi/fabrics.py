@@ -41,6 +41,8 @@ class Wishes:
     wait: str | None = None
     progress: str | None = None
     eager: int | None = None
+    # Survivors of a failed rank go on (user-level failure mitigation).
+    ulfm: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no fabric is, and what this fabric does not know."""
@@ -78,6 +80,8 @@ def fabric_settings(library: Library, wishes: Wishes, *, one_host: bool, lab: bo
     """Return what selects the path in this library. MachineCannot if it was built without that path."""
     if wishes.fabric == "shm" and not one_host:
         raise WrongUse("--fabric shm carries messages within one host only; give one host, or another fabric")
+    if wishes.ulfm and library.family is not Family.OPEN_MPI:
+        raise MachineCannot(f"{library} does not let survivors of a failed rank go on: Open MPI 5 does")
     chosen = {Family.OPEN_MPI: _open_mpi, Family.MPICH: _mpich, Family.INTEL: _intel}[library.family](library, wishes)
     if chosen.get("FI_PROVIDER") in ("tcp", "udp") and wishes.interface is not None:
         chosen[f"FI_{chosen['FI_PROVIDER'].upper()}_IFACE"] = wishes.interface
@@ -206,7 +210,21 @@ def _open_mpi(library: Library, wishes: Wishes) -> dict[str, str]:
     # One-sided operations shall not go past the fabric. In version 4 pt2pt sends them through any pml, but Debian
     # excludes it; version 5 has rdma alone, over the btl.
     one_sided = {} if wishes.fabric == "ucx" else {"OMPI_MCA_osc": "^ucx,rdma" if library.major < 5 else "^ucx"}
-    return one_sided | _open_mpi_layers(library, wishes)
+    layers = _open_mpi_layers(library, wishes)
+    return one_sided | (_fault_tolerant(library, wishes, layers) if wishes.ulfm else layers)
+
+
+def _fault_tolerant(library: Library, wishes: Wishes, layers: dict[str, str]) -> dict[str, str]:
+    """Only pml ob1 heeds failures, so messages go through the provider's byte-transfer layer, two-sided as well."""
+    if library.major < 5 or wishes.fabric not in (PROVIDER, "tcp", "shm"):
+        raise MachineCannot(
+            f"{library} has no fault tolerance over {wishes.fabric}: Open MPI 5 has over {PROVIDER} or tcp"
+        )
+    # coll han (5.0.11) takes a part's failure for success: a sum of survivors was 0 without an error, over TCP, too.
+    more = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_coll": "^han"}
+    if wishes.fabric == PROVIDER:
+        more |= {"OMPI_MCA_btl_ofi_mode": "2", "OMPI_MCA_btl_ofi_provider_include": PROVIDER}
+    return {name: value for name, value in layers.items() if "_mtl" not in name} | more
 
 
 def _open_mpi_layers(library: Library, wishes: Wishes) -> dict[str, str]:

@@ -32,6 +32,8 @@ class Job:
     python: str = "python3"
     # Whether the launcher shall give each rank a core; else it does as its library likes.
     pinned: bool = False
+    # More for the launcher than what follows from the rest.
+    options: tuple[str, ...] = ()
 
     @property
     def ranks(self) -> int:
@@ -74,7 +76,7 @@ class Job:
 
     def _open_mpi(self, inherited: Mapping[str, str]) -> list[str]:
         hosts = ",".join(f"{host}:{count}" for host, count in self.shares)
-        options = ["-n", str(self.ranks), "--host", hosts]
+        options = [*self.options, "-n", str(self.ranks), "--host", hosts]
         if self.as_root:
             options.append("--allow-run-as-root")
         if self.in_lab:

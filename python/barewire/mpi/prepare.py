@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from barewire.errors import MachineCannot
 from barewire.mpi.fabrics import (
     PROVIDER,
     Setting,
@@ -50,6 +51,8 @@ def prepare(
     MachineCannot if the library or this machine lacks the fabric.
     """
     in_slurm = lab is None and "SLURM_JOB_ID" in os.environ and shutil.which("srun") is not None
+    if in_slurm and wishes.ulfm:
+        raise MachineCannot("srun ends a job whose rank has failed: use mpirun outside of the allocation, or no --ulfm")
     interface = None if lab is None else lab.hosts[0].interface
     crowded = is_crowded(shares, lab) and not in_slurm
     # TCP and others would else take the loopback interface, or all there are.
@@ -81,6 +84,7 @@ def prepare(
         as_root=os.geteuid() == 0 or lab is not None,
         python="python3" if lab is None else sys.executable,
         pinned=pinned and lab is None,
+        options=("--with-ft", "ulfm") if wishes.ulfm else (),
     )
 
 
