@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint bench benchmpi scoreboard kernels applications matrix sim fuzz huge fabtests ci lock
+.PHONY: help setup build demo test lint bench benchmpi scoreboard kernels applications matrix sim fuzz survive soak huge fabtests ci lock
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 setup: ## install what building and running need
@@ -28,6 +28,10 @@ sim: build ## 100,000 simulated worlds of the protocol engine
 	@cargo run --release --quiet -p barewire-sim -- --seeds 0..100000
 fuzz: ## search the engine, the message layer and pipes for inputs that break them, guided by coverage, for hours
 	@tools/fuzz.sh
+survive: build ## an interface down for 1 s in 100 jobs of each MPI library: all end right; FAULTS="carrier broker …" are others
+	@.venv/bin/python tools/survive.py $(FAULTS)
+soak: build ## MPI traffic of many kinds while all of that happens, ten minutes; make soak HOURS=4
+	@.venv/bin/python tools/soak.py $(if $(HOURS),--hours $(HOURS))
 huge: build ## a message beyond 4 GiB through the provider: a minute, 9 GB of memory
 	@BAREWIRE_TEST_HUGE=1 .venv/bin/pytest -q tests/test_provider.py -k beyond
 matrix: build ## what `make test` leaves out: each MPI measurement under every library over every fabric

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from conftest import comes_to_the_limit
 
-from barewire.errors import MachineCannot
+from barewire.errors import MachineCannot, WrongUse
 from barewire.lab import Lab, LinkSpec, enter
 from barewire.lab.birth import environment
 
@@ -381,3 +381,21 @@ def test_what_a_program_leaves_in_shared_memory_ends_with_its_host() -> None:
         lab.run("h1", ["touch", f"/dev/shm/barewire-test-{lab.id}"], check=True)
         assert not lab.run("h2", ["ls", "/dev/shm"], **CAPTURED).stdout
         assert not list(Path("/dev/shm").glob(f"barewire-test-{lab.id}"))
+
+
+def test_a_link_without_a_carrier_is_up_and_gets_nothing() -> None:
+    """As behind a cable that was pulled at the switch; a pair without a rate has no switch."""
+    with stand_up("star:2") as lab:
+
+        def carrier() -> list[str]:
+            command = ["ip", "-o", "link", "show", "eth0"]
+            flags = lab.run("h1", command, capture_output=True, text=True, check=True).stdout
+            return [flag for flag in ("NO-CARRIER", "LOWER_UP", ",UP") if flag in flags]
+
+        assert carrier() == ["LOWER_UP", ",UP"]
+        lab.set_carrier("h1", up=False)
+        assert carrier() == ["NO-CARRIER", ",UP"]
+        lab.set_carrier("h1", up=True)
+        assert carrier() == ["LOWER_UP", ",UP"]
+    with stand_up("pair") as lab, pytest.raises(WrongUse, match="star:2"):
+        lab.set_carrier("h1", up=False)

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// goes_on SECONDS STOPPED: two ranks exchange messages of all sizes, both ways at once, for so long, while somebody
-// takes the network away for a part of that; with STOPPED above 0 the second rank is stopped for so many seconds in the
-// middle.
+// goes_on SECONDS STOPPED [SEED]: all ranks exchange messages of all sizes around a ring, both ways, and reduce
+// vectors, for so long, while somebody breaks and mends what they run on; every byte is checked. With STOPPED above 0
+// the last rank is stopped for so many seconds in the middle. The record says how much memory and how many descriptors
+// the rank that grew most has more of than when a third of the time had passed.
+#include <dirent.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include "check.h"
 
 enum {
-  BYTES = 300000
+  BYTES = 300000,
+  WORDS = 2000,
+  UNDER_WAY = 200  // turns
 };
 
 // As a debugger does.
@@ -22,28 +26,72 @@ static void stop_for(unsigned seconds) {
   }
 }
 
+static void exchange(unsigned char *out, unsigned char *in, int turn, int step) {
+  uint64_t state = seed + (uint64_t)turn;
+  int bytes = (int)(draw(&state) % (draw(&state) % 4 ? 3000 : BYTES)) + 1;
+  int to = (rank + step) % ranks, from = (rank + ranks - step) % ranks;
+  fill(out, (size_t)bytes, key_of(rank, to, turn));
+  MPI_Sendrecv(out, bytes, MPI_BYTE, to, turn % 1000, in, bytes, MPI_BYTE, from, turn % 1000, MPI_COMM_WORLD,
+               MPI_STATUS_IGNORE);
+  check(in, (size_t)bytes, key_of(from, rank, turn), "an exchange");
+}
+
+static int64_t value(int who, int turn, int at) { return (int64_t)(who + 1) * (turn % 1000 + 7 * at); }
+
+static void reduce(int turn) {
+  static int64_t mine[WORDS], all[WORDS];
+  uint64_t state = seed ^ (uint64_t)turn << 32;
+  int words = (int)(draw(&state) % WORDS) + 1;
+  for (int at = 0; at < words; at++) mine[at] = value(rank, turn, at);
+  MPI_Allreduce(mine, all, words, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+  for (int at = 0; at < words; at++)
+    if (all[at] != value(0, turn, at) * ranks * (ranks + 1) / 2) fail("word %d of %d of a sum is wrong", at, words);
+}
+
+typedef struct {
+  int64_t resident_bytes, descriptors;
+} Used;
+
+static Used used(void) {
+  Used now = {0};
+  FILE *file = fopen("/proc/self/statm", "r");
+  DIR *folder = opendir("/proc/self/fd");
+  if (!file || !folder || fscanf(file, "%*d %" SCNd64, &now.resident_bytes) != 1) fail("/proc tells nothing");
+  now.resident_bytes *= sysconf(_SC_PAGESIZE);
+  while (readdir(folder)) now.descriptors++;
+  closedir(folder);
+  fclose(file);
+  return now;
+}
+
 int main(int argc, char **argv) {
   begin(MPI_THREAD_SINGLE, argc, argv);
   double seconds = (double)argument(argc, argv, 1, 5);
   unsigned stopped = (unsigned)argument(argc, argv, 2, 0);
+  seed = argument(argc, argv, 3, 1);
   unsigned char *out = allocate(BYTES), *in = allocate(BYTES);
-  int peer = 1 - rank, goes_on = 1, turn = 0;
+  Used before = {0};
+  int goes_on = 1, turn = 0;
   for (double began = MPI_Wtime(); goes_on; turn++) {
-    uint64_t state = seed + (uint64_t)turn;
-    int bytes = (int)(draw(&state) % (draw(&state) % 4 ? 3000 : BYTES)) + 1;
-    fill(out, (size_t)bytes, key_of(rank, peer, turn));
-    MPI_Sendrecv(out, bytes, MPI_BYTE, peer, turn % 1000, in, bytes, MPI_BYTE, peer, turn % 1000, MPI_COMM_WORLD,
-                 MPI_STATUS_IGNORE);
-    check(in, (size_t)bytes, key_of(peer, rank, turn), "an exchange");
-    if (turn == 200 && rank == 0) {
-      printf("under way\n");
+    exchange(out, in, turn, turn % 2 ? 1 : ranks - 1);
+    if (turn % 8 == 0) reduce(turn);
+    if (turn == UNDER_WAY) {
+      if (rank == 0) puts("under way");
       fflush(stdout);
+      began = MPI_Wtime();
     }
-    if (turn == 200 && rank == 1 && stopped > 0) stop_for(stopped);
-    goes_on = MPI_Wtime() < began + seconds;
+    if (turn == UNDER_WAY && rank == ranks - 1 && stopped > 0) stop_for(stopped);
+    if (!before.resident_bytes && turn >= UNDER_WAY && MPI_Wtime() > began + seconds / 3) before = used();
+    goes_on = turn < UNDER_WAY || MPI_Wtime() < began + seconds;
     MPI_Bcast(&goes_on, 1, MPI_INT, 0, MPI_COMM_WORLD);
   }
-  if (turn <= 200) fail("%d exchanges only", turn);
-  if (rank == 0) printf("{\"test\": \"goes_on\", \"right\": true}\n");
+  if (!before.resident_bytes) before = used();
+  Used after = used();
+  int64_t mine[2] = {after.resident_bytes - before.resident_bytes, after.descriptors - before.descriptors}, most[2];
+  MPI_Reduce(mine, most, 2, MPI_INT64_T, MPI_MAX, 0, MPI_COMM_WORLD);
+  if (rank == 0)
+    printf("{\"test\": \"goes_on\", \"right\": true, \"turns\": %d, \"grown_bytes\": %" PRId64
+           ", \"grown_descriptors\": %" PRId64 "}\n",
+           turn, most[0], most[1]);
   MPI_Finalize();
 }

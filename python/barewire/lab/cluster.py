@@ -229,6 +229,19 @@ class Lab:
         if done.returncode != 0:
             raise MeasurementFailed(f"cannot set {host_name}'s link: {shlex.join(command)}: {done.stderr.strip()}")
 
+    def set_carrier(self, host_name: str, up: bool) -> None:
+        """Take the switch's end of a host's link down, or up: the host's interface stays up and loses its carrier.
+
+        WrongUse where the other end is a host's, too: a pair without a rate.
+        """
+        mine = self.host(host_name).interface
+        for wire in self._plan.wires:
+            ends = {(end.node, end.interface) == (host_name, mine): end for end in wire}
+            if True in ends and ends[False].node is None:
+                self._set_interfaces([ends[False]], up)
+                return
+        raise WrongUse(f"the link of {host_name} has no port of a switch: take star:2")
+
     def set_cable(self, one: str, other: str, up: bool) -> None:
         """Pull a link of a network of switches at both of its ends, or plug it in again.
 
