@@ -3,8 +3,10 @@
 
 import os
 import random
+import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +32,13 @@ at_most = 127
 # A rank finds the broker of its own host by the host's name.
 BROKERED = 'export FI_BAREWIRE_BROKER="{folder}/broker-$(hostname)"; exec "$0" "$@"'
 UNDER_WAY = "under way"
+KILLED = "rank killed"
+# Two hosts at switches of their own, with two paths between these.
+SWITCHES = """
+switches = ["s1", "s2", "s3"]
+hosts = ["h1", "h2"]
+links = [{ends=["h1", "s1"]}, {ends=["h2", "s2"]}, {ends=["s1", "s2"]}, {ends=["s1", "s3"]}, {ends=["s3", "s2"]}]
+"""
 
 
 def libraries_over_barewire(names: str) -> list[Library]:
@@ -103,15 +112,57 @@ class Site:
 
     def ranks(self, program: str) -> list[int]:
         """The processes of the lab's hosts that execute `program`."""
+        return [number for number, executable in self._processes() if executable == Path(program).resolve()]
+
+    def servers(self) -> dict[int, tuple[int, int]]:
+        """Brokers and controller by process, each with its resident bytes and its descriptors."""
+        found = {}
+        for process in self._own():
+            with suppress(OSError):
+                kilobytes = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{process}/status").read_text())
+                resident = int(kilobytes[1]) * 1024 if kilobytes else 0
+                found[process] = (resident, len(list(Path(f"/proc/{process}/fd").iterdir())))
+        return found
+
+    def grown(self, before: dict[int, tuple[int, int]], bytes_max: int) -> list[str]:
+        """Which of the servers of `before` have more descriptors, or that many more bytes, now that no job runs."""
+        wrong = []
+        for process, (resident, descriptors) in self.servers().items():
+            was = before.get(process, (resident, descriptors))
+            if resident > was[0] + bytes_max or descriptors > was[1]:
+                wrong.append(f"server {process} grew from {was} to {(resident, descriptors)} bytes and descriptors")
+        return wrong
+
+    def traces(self) -> set[str]:
+        """What the lab's hosts have that jobs may leave: processes, packet sockets without a process, shared memory."""
+        own = {host.pid for host in self.lab.hosts} | set(self._own())
+        found = {f"process {number}, {executable}" for number, executable in self._processes() if number not in own}
+        for host in self.lab.hosts:
+            sockets = Path(f"/proc/{host.pid}/net/packet").read_text().splitlines()[1:]
+            found |= {f"{host.name}: packet socket {socket.split()[-1]}" for socket in sockets}
+            shared = Path(f"/proc/{host.pid}/root/dev/shm").iterdir()
+            found |= {f"{host.name}: /dev/shm/{file.name}" for file in shared}
+        return found
+
+    def _processes(self) -> list[tuple[int, Path]]:
         networks = {Path(f"/proc/{host.pid}/ns/net").readlink() for host in self.lab.hosts}
         found = []
         for process in Path("/proc").iterdir():
             if process.name.isdecimal():
                 with suppress(OSError):
-                    here = (process / "ns/net").readlink() in networks
-                    if here and (process / "exe").readlink() == Path(program).resolve():
-                        found.append(int(process.name))
+                    if (process / "ns/net").readlink() in networks:
+                        found.append((int(process.name), (process / "exe").readlink()))
         return sorted(found)
+
+    def _own(self) -> list[int]:
+        """The controller, and the brokers with what entered their hosts for them."""
+        socket = str(self.lab.directory / "broker-")
+        brokers = []
+        for number, _ in self._processes():
+            with suppress(OSError):
+                if socket in Path(f"/proc/{number}/cmdline").read_text():
+                    brokers.append(number)
+        return brokers + ([self.controller.pid] if self.controller is not None else [])
 
     def run(
         self,
@@ -121,9 +172,23 @@ class Site:
         ranks: int,
         fault: Callable[[], None] | None,
         patience_s: float,
+        options: Sequence[str] = (),
     ) -> Ended:
-        """Run a job to its end; `fault` is called once it says that it is under way, or at once if it never does."""
-        command = [BAREWIRE, "run", "-n", str(ranks), "--lab", self.lab.id, "--library", library.name, "--"]
+        """Run a job to its end; `fault` is called once the job's first line says that it is under way."""
+        # Behind who breaks and mends: what is meant to last a second shall not last as long as the ranks are busy.
+        command = [
+            "nice",
+            BAREWIRE,
+            "run",
+            "-n",
+            str(ranks),
+            "--lab",
+            self.lab.id,
+            "--library",
+            library.name,
+            *options,
+            "--",
+        ]
         if self.brokers:
             command += ["/bin/sh", "-c", BROKERED.format(folder=self.lab.directory)]
         began = time.monotonic()
@@ -158,6 +223,9 @@ class Site:
 @contextmanager
 def standing(topology: str, folder: Path, link: LinkSpec | None = None, *, brokers: bool = False) -> Iterator[Site]:
     """A lab with brokers where asked, and with a controller where it has switches of Open vSwitch."""
+    if topology == "switches":
+        (folder / "switches.toml").write_text(SWITCHES)
+        topology = str(folder / "switches.toml")
     with ExitStack() as stack:
         lab = stack.enter_context(Lab.up(topology, link, static_neighbours=True))
         site = Site(lab, folder)
@@ -170,6 +238,21 @@ def standing(topology: str, folder: Path, link: LinkSpec | None = None, *, broke
         yield site
 
 
+@contextmanager
+def with_faulty_wire(site: Site, seed: int) -> Iterator[None]:
+    """Two hosts' frames go through tools/faulty_wire.py instead of the switch."""
+    wire = [sys.executable, str(ROOT / "tools" / "faulty_wire.py"), str(seed)]
+    command = site.lab.switch_command([*wire, *(f"to-{host.name}" for host in site.lab.hosts)])
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            if "ready" not in process.stdout.readline():
+                raise MachineCannot("the faulty wire does not start")
+            yield
+        finally:
+            end_process(process, signal.SIGTERM)
+
+
 def end_process(process: "subprocess.Popen[str]", by: signal.Signals) -> None:
     """Send a process of ours a signal and wait for its end."""
     if process.poll() is None:
@@ -177,6 +260,10 @@ def end_process(process: "subprocess.Popen[str]", by: signal.Signals) -> None:
     process.wait(20)
     if process.stdout is not None:
         process.stdout.close()
+
+
+class JobOver(Exception):
+    """There is nobody left to hit."""
 
 
 @dataclass(frozen=True)
@@ -187,6 +274,19 @@ class Faults:
     program: str
     source: random.Random
     seconds: float = 1.0
+    # How long each fault lasted, which on a busy machine is longer than was meant.
+    lasted_s: list[float] = field(default_factory=list)
+
+    def strike(self, names: Sequence[str], over: threading.Event, did: list[str]) -> None:
+        """Draw faults from `names`, one after the other, from when the job's ranks are there until `over`.
+
+        What was done goes to `did`. A rank is killed once.
+        """
+        while names and not over.wait(0.1) and KILLED not in did:
+            if not self.site.ranks(self.program) or over.wait(self.source.uniform(0.2, 2)):
+                continue
+            with suppress(JobOver):
+                did.append(getattr(self, self.source.choice(names))())
 
     def interface(self) -> str:
         """One host's interface down, or both."""
@@ -227,9 +327,7 @@ class Faults:
             if {port.node, peer.node} <= set(network.switches) and str(port) < str(peer)
         )
         one, other = self.source.choice(cables)
-        self.site.lab.set_cable(one, other, up=False)
-        time.sleep(self.seconds)
-        self.site.lab.set_cable(one, other, up=True)
+        self._for_a_while([other], lambda end, up: self.site.lab.set_cable(one, end, up))
         return f"cable {one} to {other} pulled"
 
     def stopped(self) -> str:
@@ -242,31 +340,54 @@ class Faults:
 
     def killed(self) -> str:
         """A rank killed; the job cannot end right."""
-        victim = self.source.choice(self._ranks())
-        os.kill(victim, signal.SIGKILL)
-        return "rank killed"
+        with self._held([self.source.choice(self._ranks())]) as held:
+            signal.pidfd_send_signal(held[0], signal.SIGKILL)
+        return KILLED
 
     def _sides(self, count: int | None = None) -> list[str]:
         hosts = [host.name for host in self.site.lab.hosts]
         return sorted(self.source.sample(hosts, count or self.source.randint(1, len(hosts))))
 
     def _for_a_while(self, hosts: Sequence[str], set_state: Callable[[str, bool], None]) -> None:
-        for host in hosts:
-            set_state(host, False)
-        time.sleep(self.seconds)
-        for host in hosts:
-            set_state(host, True)
+        began = time.monotonic()
+        try:
+            for host in hosts:
+                set_state(host, False)
+            time.sleep(self.seconds)
+        finally:
+            for host in hosts:
+                set_state(host, True)
+            self.lasted_s.append(time.monotonic() - began)
 
     def _ranks(self) -> list[int]:
         found = self.site.ranks(self.program)
         if not found:
-            raise RuntimeError("the job has no ranks any more")
+            raise JobOver
         return found
 
     def _stop(self, ranks: Sequence[int]) -> str:
-        for rank in ranks:
-            os.kill(rank, signal.SIGSTOP)
-        time.sleep(self.seconds)
-        for rank in ranks:
-            os.kill(rank, signal.SIGCONT)
+        began = time.monotonic()
+        with self._held(ranks) as held:
+            for number in (signal.SIGSTOP, signal.SIGCONT):
+                for rank in held:
+                    with suppress(ProcessLookupError):
+                        signal.pidfd_send_signal(rank, number)
+                if number == signal.SIGSTOP:
+                    time.sleep(self.seconds)
+        self.lasted_s.append(time.monotonic() - began)
         return f"{len(ranks)} stopped for {self.seconds:g} s"
+
+    @contextmanager
+    def _held(self, ranks: Sequence[int]) -> Iterator[list[int]]:
+        """Handles of these processes, which are ranks still: none has ended and given its number to another."""
+        with ExitStack() as stack:
+            held: list[int] = []
+            try:
+                for rank in ranks:
+                    held.append(os.pidfd_open(rank))
+                    stack.callback(os.close, held[-1])
+            except ProcessLookupError as error:
+                raise JobOver from error
+            if not set(ranks) <= set(self._ranks()):
+                raise JobOver
+            yield held

@@ -39,12 +39,8 @@ FAULTS = {
     "all_stopped": ("star:2", False),
 }
 STOPPED_S = 5.0
-# Two hosts at switches of their own, with two paths between these.
-SWITCHES = """
-switches = ["s1", "s2", "s3"]
-hosts = ["h1", "h2"]
-links = [{ends=["h1", "s1"]}, {ends=["h2", "s2"]}, {ends=["s1", "s2"]}, {ends=["s1", "s3"]}, {ends=["s3", "s2"]}]
-"""
+# A fault that lasts so much longer than meant says nothing: from 28 s on a peer is given up.
+BUSY_S = 10.0
 
 
 def main() -> int:
@@ -68,9 +64,6 @@ def _series(fault: str, library: Library, runs: int, seed: int, folder: Path) ->
     """Run jobs with one fault under one library; the number of those that failed."""
     topology, brokers = FAULTS[fault]
     began, right = time.monotonic(), 0
-    if topology == "switches":
-        (folder / "switches.toml").write_text(SWITCHES)
-        topology = str(folder / "switches.toml")
     with standing(topology, folder, brokers=brokers) as site:
         for number in range(runs):
             right += _one(fault, site, library, f"{seed}-{fault}-{library.name}-{number}", folder)
@@ -91,6 +84,10 @@ def _one(fault: str, site: Site, library: Library, draw: str, folder: Path) -> b
         did = getattr(faults, fault.removesuffix("_with_brokers"))()
 
     ended = site.run(library, program, [seconds + 2, 0], ranks, strike, patience_s=90)
+    lasted_s = max(faults.lasted_s, default=0)
+    if lasted_s > seconds + BUSY_S:
+        print(f"the fault of {draw} lasted {lasted_s:.1f} s: this machine is too busy; again", flush=True)
+        return _one(fault, site, library, f"{draw}-again", folder)
     right = ended.code == 0 and '"right": true' in ended.output and did != ""
     if not right:
         said = f"{ended.output[-2000:]}{ended.errors[-4000:]}"
