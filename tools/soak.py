@@ -10,8 +10,8 @@ must end, or go on without that rank where Open MPI 5 lets it.
 
 plain      two hosts and a switch of the kernel's: interfaces down, carriers lost, ranks stopped, one or all
 brokers    the same with sockets by brokers
-restarts   sockets by brokers, which are ended, killed and started again; carriers lost, ranks stopped. No interface goes down: sockets of
-           a broker that has ended do not outlive that (docs/security.md)
+restarts   sockets by brokers, which are ended, killed and started again; carriers lost, ranks stopped. No interface is
+           down: sockets of a broker that has ended do not outlive that (docs/security.md)
 rate       links of 100 Mb/s
 lossy      1 % of all frames lost
 faulty     frames lost, delivered twice, and overtaken by others (tools/faulty_wire.py)
@@ -28,6 +28,7 @@ import argparse
 import json
 import os
 import random
+import signal
 import sys
 import tempfile
 import threading
@@ -147,13 +148,8 @@ class Soak:
                 striker.join()
         said = [json.loads(line) for line in ended.output.splitlines() if line.startswith("{")]
         wrong = list(_judge(ended.code, said, name, killed=KILLED in did))
-        foreign = "/dev/shm/mpich_shm_" if ended.code != 0 else None
-        wrong += _eventually_none(
-            lambda: [
-                f"left behind: {one}" for one in sorted(site.traces() - before) if not foreign or foreign not in one
-            ]
-        )
-        wrong += site.grown(servers, SERVER_GROWN_BYTES_MAX)
+        wrong += _eventually_none(lambda: site.left_since(before, with_foreign=ended.code == 0))
+        wrong += _eventually_none(lambda: site.grown(servers, SERVER_GROWN_BYTES_MAX))
         longest_s = max(faults.lasted_s, default=0)
         if longest_s > FAULT_S_MAX and ended.code != 0:
             # The peers were right to give up.
@@ -266,6 +262,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
     parser.add_argument("--output", type=Path, help="JSON Lines (default: target/soak-SEED.jsonl)")
     given = parser.parse_args()
+    # What was started is ended then, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     output = given.output or ROOT / "target" / f"soak-{given.seed}.jsonl"
     print(f"seed {given.seed}, records in {output}", flush=True)
     with tempfile.TemporaryDirectory(prefix="barewire-soak-") as folder:

@@ -144,6 +144,11 @@ class Site:
             found |= {f"{host.name}: /dev/shm/{file.name}" for file in shared}
         return found
 
+    def left_since(self, before: set[str], *, with_foreign: bool) -> list[str]:
+        """What jobs have left since `traces` said `before`; MPICH's own files of jobs that failed only if asked."""
+        left = sorted(self.traces() - before)
+        return [f"left behind: {one}" for one in left if with_foreign or "/dev/shm/mpich_shm_" not in one]
+
     def _processes(self) -> list[tuple[int, Path]]:
         networks = {Path(f"/proc/{host.pid}/ns/net").readlink() for host in self.lab.hosts}
         found = []

@@ -19,6 +19,7 @@ failed; its output is then printed.
 
 import argparse
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -51,6 +52,8 @@ def main() -> int:
     parser.add_argument("--library", default="", help="names, comma-separated (default: all that barewire carries)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
     given = parser.parse_args()
+    # What was started is ended then, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     print(f"seed {given.seed}", flush=True)
     failed = 0
     with tempfile.TemporaryDirectory(prefix="barewire-survive-") as folder:
