@@ -47,7 +47,7 @@ pub(crate) fn prepare_others_to_sleep(but: &Shared, patience: Duration, others: 
     let Some(domains) = DOMAINS.keep() else { return Some(left) };
     for domain in domains.all.iter().filter_map(Weak::upgrade).filter(|domain| !std::ptr::eq(&raw const **domain, but))
     {
-        let Some(mut state) = domain.state.keep() else { continue };
+        let Some(mut state) = domain.keep() else { continue };
         // What is broken is told by its own polls.
         if let Ok(prepared) = state.prepare_to_sleep(Some(left), others) {
             left = prepared?.map_or(left, |due| left.min(due));
@@ -82,5 +82,6 @@ extern "C" fn in_child() {
     for domain in &held {
         // SAFETY: as above.
         unsafe { domain.state.open_in_child() };
+        domain.poison.in_child();
     }
 }

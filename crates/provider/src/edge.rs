@@ -90,7 +90,10 @@ pub(crate) fn guard(what: &str, run: impl FnOnce() -> Result<isize>) -> isize {
         Err(panic) => {
             let said = panic.downcast_ref::<&str>().copied();
             let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason");
-            warning!(FI_LOG_CORE, "{what}: a fault of our own: {said}; please report it");
+            warning!(
+                FI_LOG_CORE,
+                "{what}: a fault of our own: {said}; its domain refuses everything from now on; please report it"
+            );
             Errno::OTHER.negative()
         }
     }

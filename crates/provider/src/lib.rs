@@ -25,6 +25,7 @@ mod lock;
 mod log;
 mod objects;
 mod parameters;
+mod poison;
 mod progress;
 mod queue;
 mod region;

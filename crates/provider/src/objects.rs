@@ -6,6 +6,8 @@ mod domain;
 mod endpoint;
 mod events;
 pub(crate) mod fabric;
+#[cfg(test)]
+mod panics;
 mod poll;
 mod queue;
 mod region;

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use crate::attention::Attention;
 use crate::bell::Bell;
 use crate::bindings::*;
-use crate::edge::{Errno, Result};
+use crate::edge::{self, Errno, Result};
 use crate::log::warning;
 use crate::parameters::Parameters;
 use crate::state::Shared;
@@ -53,7 +53,12 @@ impl Helper {
             process: shared.process,
         });
         let (its, domain) = (control.clone(), Arc::downgrade(shared));
-        let run = move || attend(&domain, &its, &attention);
+        let run = move || {
+            edge::guard_status("the helper thread", || {
+                attend(&domain, &its, &attention);
+                Ok(())
+            });
+        };
         // The program's signals are for its own threads.
         let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK).map_err(|error| Errno(error as u32))?;
         let thread = Builder::new().name("barewire".to_owned()).stack_size(STACK_BYTES).spawn(run);
@@ -63,6 +68,13 @@ impl Helper {
         all.retain(|control| control.strong_count() > 0);
         all.push(Arc::downgrade(&control));
         Ok(Self(control))
+    }
+}
+
+#[cfg(test)]
+impl Helper {
+    pub fn has_ended(&self) -> bool {
+        self.0.thread.lock().as_ref().is_none_or(JoinHandle::is_finished)
     }
 }
 
@@ -112,6 +124,9 @@ fn attend(domain: &Weak<Shared>, control: &Control, attention: &Attention) {
     let mut is_well = true;
     while !control.is_over() {
         let Some(shared) = domain.upgrade() else { return };
+        if shared.poison.check().is_err() {
+            return;
+        }
         attention.heard();
         others.clear();
         let patience = look(&shared, attention, &mut others, &mut is_well);
@@ -128,7 +143,7 @@ fn look(shared: &Shared, attention: &Attention, others: &mut Vec<RawFd>, is_well
     let has_turned = attention.has_turned();
     if !has_turned || attention.is_urgent() {
         // Refused: the program is in a call, and does by itself what there is to do.
-        let Some(mut state) = shared.state.keep() else { return attention.watch() };
+        let Some(mut state) = shared.keep() else { return attention.watch() };
         let is_asleep = state.is_asleep();
         if has_turned || is_asleep {
             if !state.is_held_up() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a program has on one interface, behind one lock; and how it is waited for.
 
+use std::ops::{Deref, DerefMut};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,8 +16,9 @@ use crate::counter::Counter;
 use crate::domains;
 use crate::edge::{Errno, Result};
 use crate::endpoint::Endpoint;
-use crate::lock::{Guard, Lock};
+use crate::lock::{Guard, Kept, Lock};
 use crate::parameters::Parameters;
+use crate::poison::Poison;
 use crate::queue::{Entry, Queue};
 use crate::region::Region;
 use crate::table::Table;
@@ -24,7 +26,9 @@ use crate::vector::Vector;
 
 /// What the domain's objects have in common.
 pub(crate) struct Shared {
+    /// Entered through [`lock`](Self::lock) and [`keep`](Self::keep).
     pub state: Lock<State>,
+    pub poison: Arc<Poison>,
     pub interface: Interface,
     pub parameters: Parameters,
     /// Each object has a share of it.
@@ -42,16 +46,21 @@ pub(crate) struct State {
     pub regions: Table<Region>,
     /// What the helper watches.
     pub attention: Arc<Attention>,
+    /// Sleepers await it.
+    poison: Arc<Poison>,
     /// Since when polls find nothing.
     pub backoff: Backoff,
     /// There was progress, or a neighbour's message without, since the last question that was answered without a look.
     has_looked: bool,
     /// A thread of the program's has slept, or was told that it may.
     pub has_sleepers: bool,
+    /// The next progress panics.
+    #[cfg(test)]
+    pub panics: bool,
 }
 
 impl State {
-    pub fn new(attention: Arc<Attention>) -> Self {
+    pub fn new(attention: Arc<Attention>, poison: Arc<Poison>) -> Self {
         Self {
             endpoints: Table::new(),
             queues: Table::new(),
@@ -59,9 +68,12 @@ impl State {
             vectors: Table::new(),
             regions: Table::new(),
             attention,
+            poison,
             backoff: Backoff::default(),
             has_looked: false,
             has_sleepers: false,
+            #[cfg(test)]
+            panics: false,
         }
     }
 
@@ -72,6 +84,8 @@ impl State {
     #[inline(never)]
     pub fn progress(&mut self) -> Result<()> {
         self.has_looked = true;
+        #[cfg(test)]
+        assert!(!std::mem::take(&mut self.panics), "a test's panic");
         let (mut has_counted, mut status) = (false, Ok(()));
         for endpoint in self.endpoints.iter_mut() {
             match endpoint.progress(&mut self.queues, &self.vectors) {
@@ -195,6 +209,7 @@ impl State {
         /// Nothing is due later.
         const LONG: Duration = Duration::from_secs(3600);
         let mut left = patience.unwrap_or(LONG);
+        others.push(self.poison.descriptor());
         for endpoint in self.endpoints.iter_mut() {
             match endpoint.prepare_to_sleep(left, others)? {
                 Some(endpoint) => left = left.min(endpoint),
@@ -216,11 +231,61 @@ impl State {
     }
 }
 
+/// The state, for whoever has its lock; a panic meanwhile puts the domain out of service.
+pub(crate) struct Held<'a, G = Guard<'a, State>> {
+    guard: G,
+    poison: &'a Poison,
+}
+
+impl<G: Deref<Target = State>> Deref for Held<'_, G> {
+    type Target = State;
+
+    #[inline]
+    fn deref(&self) -> &State {
+        &self.guard
+    }
+}
+
+impl<G: DerefMut<Target = State>> DerefMut for Held<'_, G> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.guard
+    }
+}
+
+impl<G> Drop for Held<'_, G> {
+    /// Before the lock is released, which is a field's.
+    #[inline]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.poison.after_panic();
+        }
+    }
+}
+
 impl Shared {
+    /// Enters the domain.
+    ///
+    /// # Errors
+    /// The domain is out of service.
+    #[inline]
+    pub fn lock(&self) -> Result<Held<'_>> {
+        let guard = self.state.lock();
+        self.poison.check()?;
+        Ok(Held { guard, poison: &self.poison })
+    }
+
+    /// As of [`Lock::keep`]; `None` as well if the domain is out of service.
+    pub fn keep(&self) -> Option<Held<'_, Kept<'_, State>>> {
+        let guard = self.state.keep()?;
+        self.poison.check().ok()?;
+        Some(Held { guard, poison: &self.poison })
+    }
+
     /// A poll has found nothing: lets others have the core, if they want it and this happens again and again. Most
     /// programs yield between two polls by themselves, but some never do.
     #[inline(always)]
-    pub fn give_way(&self, mut state: Guard<'_, State>, bell: impl Fn(&State) -> &Bell) -> Result<()> {
+    pub fn give_way(&self, mut state: Held<'_>, bell: impl Fn(&State) -> &Bell) -> Result<()> {
         match state.backoff.pause(self.parameters.competition, Instant::now, backoff::used, backoff::queue) {
             Pause::Nothing => Ok(()),
             pause => self.pause(state, pause, bell),
@@ -228,7 +293,7 @@ impl Shared {
     }
 
     #[cold]
-    fn pause(&self, state: Guard<'_, State>, pause: Pause, bell: impl Fn(&State) -> &Bell) -> Result<()> {
+    fn pause(&self, state: Held<'_>, pause: Pause, bell: impl Fn(&State) -> &Bell) -> Result<()> {
         match pause {
             Pause::Nothing => {}
             Pause::Yield => {
@@ -240,7 +305,7 @@ impl Shared {
                 let Some(left) = domains::prepare_others_to_sleep(self, longest, &mut others) else { return Ok(()) };
                 let began = Instant::now();
                 if self.sleep(state, Some(left), bell, &mut others)?.is_some() {
-                    self.state.lock().backoff.slept(began.elapsed(), longest);
+                    self.lock()?.backoff.slept(began.elapsed(), longest);
                 }
             }
         }
@@ -251,7 +316,7 @@ impl Shared {
     /// `None`: there is something.
     fn sleep(
         &self,
-        mut state: Guard<'_, State>,
+        mut state: Held<'_>,
         patience: Option<Duration>,
         bell: impl Fn(&State) -> &Bell,
         others: &mut Vec<RawFd>,
@@ -280,7 +345,7 @@ impl Shared {
         let mut asking_until: Option<Instant> = None;
         let mut turns = 0_u32;
         loop {
-            let mut state = self.state.lock();
+            let mut state = self.lock()?;
             state.attention.not_needed_now();
             state.collect();
             let (mut is_done, mut patience) = is_over(&mut state, ended.take());
@@ -311,7 +376,7 @@ impl Shared {
             ended = Some(false);
             asking_until = None;
             if is_rung {
-                let mut state = self.state.lock();
+                let mut state = self.lock()?;
                 state.collect();
                 if is_over(&mut state, None).0 {
                     return Ok(false);

@@ -3,6 +3,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use barewire_endpoint::Patience;
@@ -11,7 +12,7 @@ use super::{fid_ops, new_fid, no_bind, shared_of};
 use crate::bell::Bell;
 use crate::bindings::*;
 use crate::counter::Counter;
-use crate::edge::{Errno, Result, guard_status};
+use crate::edge::{Errno, Result, guard, guard_status};
 use crate::state::{Shared, State};
 use crate::wait_set::WaitSet;
 
@@ -21,6 +22,8 @@ struct CounterFid {
     fid: fid_cntr,
     shared: Arc<Shared>,
     number: usize,
+    /// What it showed last, value and errors; all that is left once the domain is out of service.
+    shown: [AtomicU64; 2],
     _used: Arc<()>,
 }
 
@@ -54,10 +57,10 @@ pub(crate) unsafe extern "C" fn open(
         let bell = Bell::new()?;
         let set = [FI_WAIT_FD, FI_WAIT_UNSPEC].contains(&wait).then(|| WaitSet::new(&bell)).transpose()?;
         let patience = Patience::new(shared.parameters.waiting, false);
-        let number = shared.state.lock().counters.add(Counter::new(bell, set, patience));
+        let number = shared.lock()?.counters.add(Counter::new(bell, set, patience));
         let fid = new_fid(FI_CLASS_CNTR, context, &FID_OPS);
         let fid = fid_cntr { fid, ops: (&raw const OPS).cast_mut() };
-        let made = CounterFid { fid, number, _used: shared.used.clone(), shared };
+        let made = CounterFid { fid, number, shown: Default::default(), _used: shared.used.clone(), shared };
         // SAFETY: libfabric's promise.
         unsafe { *cntr = Box::into_raw(Box::new(made)).cast() };
         Ok(())
@@ -94,8 +97,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     guard_status("fi_close", || {
         // SAFETY: libfabric's promise.
         let counter = unsafe { of(fid.cast()) };
-        {
-            let mut state = counter.shared.state.lock();
+        if let Ok(mut state) = counter.shared.lock() {
             if !state.counters[counter.number].bound.is_empty() {
                 return Err(Errno::BUSY);
             }
@@ -111,7 +113,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_voi
     guard_status("fi_control", || {
         // SAFETY: libfabric's promise.
         let counter = unsafe { of(fid.cast()) };
-        let state = counter.shared.state.lock();
+        let state = counter.shared.lock()?;
         let set = state.counters[counter.number].set.as_ref();
         let (true, Some(set)) = (command == FI_GETWAIT as c_int, set) else { return Err(Errno::NOT_SUPPORTED) };
         // SAFETY: libfabric's promise of this command: room for an `int`.
@@ -120,22 +122,30 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_voi
     })
 }
 
-/// A counter has no way to say that the link is down: whoever waits for it hears of it there.
-fn counts(counter: &CounterFid) -> (u64, u64) {
-    let mut state = counter.shared.state.lock();
-    state.attention.not_needed_now();
-    let _ = state.progress();
-    state.count(counter.number)
+/// What it counts, value and errors. A counter has no way to say that the link is down: `fi_cntr_wait` does. Once the
+/// domain is out of service it stays as it was, with one error more.
+fn counts(what: &str, counter: &CounterFid) -> [u64; 2] {
+    let status = guard(what, || {
+        let mut state = counter.shared.lock()?;
+        state.attention.not_needed_now();
+        let _ = state.progress();
+        let (value, errors) = state.count(counter.number);
+        counter.shown[0].store(value, Ordering::Relaxed);
+        counter.shown[1].store(errors, Ordering::Relaxed);
+        Ok(0)
+    });
+    let [value, errors] = [0, 1].map(|which| counter.shown[which].load(Ordering::Relaxed));
+    [value, errors + u64::from(status != 0)]
 }
 
 unsafe extern "C" fn read(cntr: *mut fid_cntr) -> u64 {
     // SAFETY: libfabric's promise.
-    crate::edge::guard("fi_cntr_read", || Ok(counts(unsafe { of(cntr) }).0 as isize)) as u64
+    counts("fi_cntr_read", unsafe { of(cntr) })[0]
 }
 
 unsafe extern "C" fn readerr(cntr: *mut fid_cntr) -> u64 {
     // SAFETY: libfabric's promise.
-    crate::edge::guard("fi_cntr_readerr", || Ok(counts(unsafe { of(cntr) }).1 as isize)) as u64
+    counts("fi_cntr_readerr", unsafe { of(cntr) })[1]
 }
 
 /// Changes what a counter shows, and wakes who waits for it.
@@ -146,7 +156,7 @@ unsafe fn change(cntr: *mut fid_cntr, how: impl FnOnce(&mut Counter, (u64, u64))
     guard_status("fi_cntr", || {
         // SAFETY: the caller's promise.
         let counter = unsafe { of(cntr) };
-        let mut state = counter.shared.state.lock();
+        let mut state = counter.shared.lock()?;
         let shown = state.count(counter.number);
         let counter = &mut state.counters[counter.number];
         how(counter, shown);
@@ -183,7 +193,7 @@ unsafe extern "C" fn wait(cntr: *mut fid_cntr, threshold: u64, timeout_ms: c_int
         let counter = unsafe { of(cntr) };
         let until = u64::try_from(timeout_ms).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
         let number = counter.number;
-        let errors_before = counter.shared.state.lock().count(number).1;
+        let errors_before = counter.shared.lock()?.count(number).1;
         let reached = |state: &State| {
             let (value, errors) = state.count(number);
             (value >= threshold, errors != errors_before)
@@ -200,7 +210,7 @@ unsafe extern "C" fn wait(cntr: *mut fid_cntr, threshold: u64, timeout_ms: c_int
                 },
                 |state| &state.counters[number].bell,
             )?;
-            let (is_reached, is_wrong) = reached(&counter.shared.state.lock());
+            let (is_reached, is_wrong) = reached(&*counter.shared.lock()?);
             if is_reached {
                 return Ok(());
             }
@@ -221,7 +231,7 @@ unsafe extern "C" fn wait(cntr: *mut fid_cntr, threshold: u64, timeout_ms: c_int
 pub(crate) unsafe fn trywait(cntr: *mut fid_cntr) -> Result<()> {
     // SAFETY: the caller's promise.
     let counter = unsafe { of(cntr) };
-    let mut state = counter.shared.state.lock();
+    let mut state = counter.shared.lock()?;
     let before = state.count(counter.number);
     state.progress()?;
     state.counters[counter.number].bell.stop();

@@ -2,6 +2,7 @@
 //! The domain: one interface, and all that a program has on it.
 
 use std::ffi::{CStr, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use super::{
@@ -15,11 +16,12 @@ use crate::libfabric::libfabric;
 use crate::lock::Lock;
 use crate::log::{info, warning};
 use crate::parameters::{Parameters, Progress};
+use crate::poison::Poison;
 use crate::progress::Helper;
 use crate::state::{Shared, State};
 use crate::{device, domains};
 
-static FID_OPS: fi_ops = fid_ops(close, bind, no_control);
+pub(super) static FID_OPS: fi_ops = fid_ops(close, bind, no_control);
 static OPS: fi_ops_domain = fi_ops_domain {
     size: size_of::<fi_ops_domain>(),
     av_open: Some(vector::open),
@@ -97,15 +99,18 @@ pub(crate) unsafe fn open(
             _ => Progress::Manual,
         });
         let attention = Arc::new(Attention::new(progress == Progress::Auto)?);
+        let poison = Arc::new(Poison::new()?);
+        let state = State::new(attention.clone(), poison.clone());
         let state = if attributes.threading == FI_THREAD_DOMAIN && progress == Progress::Manual {
             // SAFETY: the program promises to have one thread here at a time, and the helper comes as a keeper.
-            unsafe { Lock::serial(State::new(attention.clone())) }
+            unsafe { Lock::serial(state) }
         } else {
-            Lock::shared(State::new(attention.clone()))
+            Lock::shared(state)
         };
         let (name, mtu, waiting) = (&interface.name, interface.mtu, parameters.waiting);
         info!(FI_LOG_DOMAIN, "{name}: MTU {mtu}, waiting {waiting:?}, progress {progress:?}");
-        let shared = Arc::new(Shared { state, interface, parameters, used: Arc::new(()), process: std::process::id() });
+        let shared =
+            Arc::new(Shared { state, poison, interface, parameters, used: Arc::new(()), process: std::process::id() });
         domains::watch(&shared)?;
         let helper = Helper::start(&shared, attention)?;
         let fid = new_fid(FI_CLASS_DOMAIN, context, &FID_OPS);
@@ -126,9 +131,18 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         if is_used(&domain.shared.used) {
             return Err(Errno::BUSY);
         }
+        if domain.shared.process != std::process::id() {
+            // What a process has of its parent's is not its own to end.
+            std::mem::forget(domain.shared.clone());
+        }
         // SAFETY: made by `open`; the program does not use it any more.
-        drop(unsafe { Box::from_raw(fid.cast::<Domain>()) });
-        Ok(())
+        let domain = unsafe { Box::from_raw(fid.cast::<Domain>()) };
+        // State that a panic has left may panic once more: what is left of it then ends with the process.
+        let is_poisoned = domain.shared.poison.check().is_err();
+        match catch_unwind(AssertUnwindSafe(|| drop(domain))) {
+            Err(panic) if !is_poisoned => resume_unwind(panic),
+            _ => Ok(()),
+        }
     })
 }
 

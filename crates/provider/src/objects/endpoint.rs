@@ -89,7 +89,7 @@ pub(crate) unsafe extern "C" fn open(
         endpoint.inject_size = transmit.map_or(usize::MAX, |attributes| attributes.inject_size);
         endpoint.receive_flags = receive.map_or(0, |attributes| attributes.op_flags);
         endpoint.is_directed = info.caps & FI_DIRECTED_RECV != 0;
-        let number = shared.state.lock().endpoints.add(endpoint);
+        let number = shared.lock()?.endpoints.add(endpoint);
         let fid = fid_ep {
             fid: new_fid(FI_CLASS_EP, context, &FID_OPS),
             ops: (&raw const OPS).cast_mut(),
@@ -136,8 +136,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     guard_status("fi_close", || {
         // SAFETY: libfabric's promise.
         let ep = unsafe { of(fid.cast()) };
-        {
-            let mut state = ep.shared.state.lock();
+        if let Ok(mut state) = ep.shared.lock() {
             if let Some(mut endpoint) = state.endpoints.remove(ep.number) {
                 for bound in [endpoint.transmit, endpoint.receive].into_iter().flatten() {
                     state.queues[bound.queue].users -= 1;
@@ -172,7 +171,7 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
         // SAFETY: libfabric's promise: both are open.
         let (ep, class) = unsafe { (of(fid.cast()), (*other).fclass) };
         let shared = &ep.shared;
-        let mut state = shared.state.lock();
+        let mut state = shared.lock()?;
         let state = &mut *state;
         let endpoint = &mut state.endpoints[ep.number];
         if endpoint.wire.is_some() {
@@ -215,7 +214,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_voi
     guard_status("fi_control", || {
         // SAFETY: libfabric's promise.
         let ep = unsafe { of(fid.cast()) };
-        let mut state = ep.shared.state.lock();
+        let mut state = ep.shared.lock()?;
         let State { endpoints, vectors, regions, .. } = &mut *state;
         let endpoint = &mut endpoints[ep.number];
         let flags = argument.cast::<u64>();
@@ -253,7 +252,7 @@ unsafe extern "C" fn getname(fid: fid_t, to: *mut c_void, length: *mut usize) ->
     guard_status("fi_getname", || {
         // SAFETY: libfabric's promise.
         let ep = unsafe { of(fid.cast()) };
-        let state = ep.shared.state.lock();
+        let state = ep.shared.lock()?;
         let wire = state.endpoints[ep.number].wire.as_ref().ok_or(Errno::BAD_STATE)?;
         // SAFETY: libfabric's promise: room for `*length` bytes.
         let room = unsafe { *length };
@@ -267,7 +266,7 @@ unsafe extern "C" fn cancel(fid: fid_t, context: *mut c_void) -> isize {
     guard("fi_cancel", || {
         // SAFETY: libfabric's promise.
         let ep = unsafe { of(fid.cast()) };
-        let mut state = ep.shared.state.lock();
+        let mut state = ep.shared.lock()?;
         let endpoint = &mut state.endpoints[ep.number];
         let many = endpoint.many.iter().find(|many| many.context == context);
         let context = many.map_or(context as u64, |many| many.number);
@@ -280,7 +279,7 @@ unsafe extern "C" fn getopt(fid: fid_t, level: c_int, name: c_int, value: *mut c
         is_least(level, name)?;
         // SAFETY: libfabric's promise.
         let ep = unsafe { of(fid.cast()) };
-        let least = ep.shared.state.lock().endpoints[ep.number].least;
+        let least = ep.shared.lock()?.endpoints[ep.number].least;
         // SAFETY: libfabric's promise: `*length` bytes of room.
         unsafe {
             if *length < size_of::<usize>() {
@@ -301,7 +300,7 @@ unsafe extern "C" fn setopt(fid: fid_t, level: c_int, name: c_int, value: *const
         }
         // SAFETY: libfabric's promise.
         let (ep, least) = unsafe { (of(fid.cast()), *value.cast::<usize>()) };
-        ep.shared.state.lock().endpoints[ep.number].least = least;
+        ep.shared.lock()?.endpoints[ep.number].least = least;
         Ok(())
     })
 }

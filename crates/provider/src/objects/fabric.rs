@@ -9,7 +9,7 @@ use crate::bindings::*;
 use crate::edge::{Errno, guard_status, unsupported};
 
 static FID_OPS: fi_ops = fid_ops(close, no_bind, no_control);
-static OPS: fi_ops_fabric = fi_ops_fabric {
+pub(super) static OPS: fi_ops_fabric = fi_ops_fabric {
     size: size_of::<fi_ops_fabric>(),
     domain: Some(open_domain),
     passive_ep: Some(no_passive),

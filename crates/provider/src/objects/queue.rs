@@ -62,7 +62,7 @@ pub(crate) unsafe extern "C" fn open(
         let bell = Bell::new()?;
         let set = [FI_WAIT_FD, FI_WAIT_UNSPEC].contains(&wait).then(|| WaitSet::new(&bell)).transpose()?;
         let patience = Patience::new(shared.parameters.waiting, false);
-        let number = shared.state.lock().queues.add(Queue::new(format, bell, set, patience));
+        let number = shared.lock()?.queues.add(Queue::new(format, bell, set, patience));
         let fid = new_fid(FI_CLASS_CQ, context, &FID_OPS);
         let fid = fid_cq { fid, ops: (&raw const OPS).cast_mut() };
         let made = QueueFid { fid, number, _used: shared.used.clone(), shared };
@@ -97,8 +97,8 @@ pub(crate) unsafe fn number_of(cq: *mut fid, shared: &Arc<Shared>) -> Option<usi
 pub(crate) unsafe fn has_something(cq: *mut fid) -> bool {
     // SAFETY: the caller's promise.
     let queue = unsafe { of(cq.cast()) };
-    let mut state = queue.shared.state.lock();
-    // What is wrong with the link is said when the queue is read.
+    // What is wrong with the link or the domain is said when the queue is read.
+    let Ok(mut state) = queue.shared.lock() else { return true };
     look(&mut state, queue.number).is_err() || !state.queues[queue.number].is_empty()
 }
 
@@ -106,8 +106,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     guard_status("fi_close", || {
         // SAFETY: libfabric's promise.
         let queue = unsafe { of(fid.cast()) };
-        {
-            let mut state = queue.shared.state.lock();
+        if let Ok(mut state) = queue.shared.lock() {
             if state.queues[queue.number].users > 0 {
                 return Err(Errno::BUSY);
             }
@@ -123,7 +122,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_voi
     guard_status("fi_control", || {
         // SAFETY: libfabric's promise.
         let queue = unsafe { of(fid.cast()) };
-        let state = queue.shared.state.lock();
+        let state = queue.shared.lock()?;
         let set = state.queues[queue.number].set.as_ref();
         let (true, Some(set)) = (command == FI_GETWAIT as c_int, set) else { return Err(Errno::NOT_SUPPORTED) };
         // SAFETY: libfabric's promise of this command: room for an `int`.
@@ -143,7 +142,7 @@ fn look(state: &mut State, number: usize) -> Result<()> {
 /// As of `fi_cq_readfrom`.
 #[inline(always)]
 unsafe fn read_now(queue: &QueueFid, to: *mut c_void, most: usize, sources: *mut fi_addr_t) -> Result<isize> {
-    let mut state = queue.shared.state.lock();
+    let mut state = queue.shared.lock()?;
     if state.queues[queue.number].was_drained() && state.may_rest() {
         // Open MPI asks until it is told that nothing is there, and only then answers the message that it was told of.
         state.attention.not_needed_now();
@@ -185,7 +184,7 @@ unsafe extern "C" fn readerr(cq: *mut fid_cq, to: *mut fi_cq_err_entry, _: u64) 
     guard("fi_cq_readerr", || {
         // SAFETY: libfabric's promise.
         let queue = unsafe { of(cq) };
-        let mut state = queue.shared.state.lock();
+        let mut state = queue.shared.lock()?;
         let entry = state.queues[queue.number].take_error().ok_or(Errno::AGAIN)?;
         // SAFETY: libfabric's promise; what lies behind the fields of old is left alone.
         let to = unsafe { &mut *to };
@@ -237,7 +236,7 @@ unsafe extern "C" fn sreadfrom(
             },
             |state| &state.queues[queue.number].bell,
         )?;
-        let mut state = queue.shared.state.lock();
+        let mut state = queue.shared.lock()?;
         // SAFETY: libfabric's promise.
         unsafe { state.queues[queue.number].take(to.cast(), most, sources) }
     })
@@ -247,7 +246,7 @@ unsafe extern "C" fn signal(cq: *mut fid_cq) -> c_int {
     guard_status("fi_cq_signal", || {
         // SAFETY: libfabric's promise.
         let queue = unsafe { of(cq) };
-        queue.shared.state.lock().queues[queue.number].bell.signal();
+        queue.shared.lock()?.queues[queue.number].bell.signal();
         Ok(())
     })
 }
@@ -259,7 +258,7 @@ unsafe extern "C" fn signal(cq: *mut fid_cq) -> c_int {
 pub(crate) unsafe fn trywait(cq: *mut fid_cq) -> Result<()> {
     // SAFETY: the caller's promise.
     let queue = unsafe { of(cq) };
-    let mut state = queue.shared.state.lock();
+    let mut state = queue.shared.lock()?;
     look(&mut state, queue.number)?;
     state.queues[queue.number].bell.stop();
     if !state.queues[queue.number].is_empty() {

@@ -71,7 +71,7 @@ unsafe extern "C" fn regattr(domain: *mut fid, attr: *const fi_mr_attr, flags: u
         let access =
             Access { read: attributes.access & FI_REMOTE_READ != 0, write: attributes.access & FI_REMOTE_WRITE != 0 };
         let key = attributes.requested_key;
-        let mut state = shared.state.lock();
+        let mut state = shared.lock()?;
         // Memory that no peer may touch (it is only sent from, or received into) needs no key, and so has none.
         let is_remote = access.read || access.write;
         if is_remote && state.regions.iter_mut().any(|known| known.key == key && known.is_reachable()) {
@@ -98,8 +98,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     guard_status("fi_close", || {
         // SAFETY: of a memory region, the first field of what `regattr` made.
         let region = unsafe { &*fid.cast::<RegionFid>() };
-        {
-            let mut state = region.shared.state.lock();
+        if let Ok(mut state) = region.shared.lock() {
             if let Some(known) = state.regions.remove(region.number)
                 && known.is_reachable()
             {

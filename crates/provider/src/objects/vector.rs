@@ -62,7 +62,7 @@ pub(crate) unsafe extern "C" fn open(
         // SAFETY: libfabric's promise.
         let shared = unsafe { shared_of(domain) };
         let vector = Vector { addresses: Vec::with_capacity(attributes.count.min(1 << 16)), users: 0 };
-        let number = shared.state.lock().vectors.add(vector);
+        let number = shared.lock()?.vectors.add(vector);
         let fid = new_fid(FI_CLASS_AV, context, &FID_OPS);
         let made = VectorFid {
             fid: fid_av { fid, ops: (&raw const OPS).cast_mut() },
@@ -92,8 +92,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     guard_status("fi_close", || {
         // SAFETY: of an address vector, the first field of what `open` made.
         let vector = unsafe { &*fid.cast::<VectorFid>() };
-        {
-            let mut state = vector.shared.state.lock();
+        if let Ok(mut state) = vector.shared.lock() {
             if state.vectors[vector.number].users > 0 {
                 return Err(Errno::BUSY);
             }
@@ -133,7 +132,7 @@ unsafe extern "C" fn insert(
             return Err(Errno(FI_ENOEQ));
         }
         let mut inserted = 0;
-        let mut state = vector.shared.state.lock();
+        let mut state = vector.shared.lock()?;
         let State { vectors, endpoints, .. } = &mut *state;
         for place in 0..count {
             let mut bytes = [0; BYTES];
@@ -183,7 +182,7 @@ unsafe extern "C" fn remove(av: *mut fid_av, numbers: *mut fi_addr_t, count: usi
     guard_status("fi_av_remove", || {
         // SAFETY: libfabric's promise: a vector that is open.
         let vector = unsafe { &*av.cast::<VectorFid>() };
-        let mut state = vector.shared.state.lock();
+        let mut state = vector.shared.lock()?;
         for place in 0..count {
             // SAFETY: libfabric's promise: `count` numbers.
             let number = unsafe { *numbers.add(place) };
@@ -203,7 +202,7 @@ unsafe extern "C" fn lookup(av: *mut fid_av, number: fi_addr_t, to: *mut c_void,
     guard_status("fi_av_lookup", || {
         // SAFETY: libfabric's promise: a vector that is open.
         let vector = unsafe { &*av.cast::<VectorFid>() };
-        let state = vector.shared.state.lock();
+        let state = vector.shared.lock()?;
         let known = &state.vectors[vector.number].addresses;
         let address = usize::try_from(number).ok().and_then(|number| *known.get(number)?).ok_or(Errno::INVALID)?;
         // SAFETY: libfabric's promise: `*length` bytes of room at `to`.

@@ -33,7 +33,7 @@ impl EndpointFid {
         flags: Flags,
         post: impl FnOnce(&mut Reliable, PeerId, SendOptions, u64) -> Result<()>,
     ) -> Result<isize> {
-        let mut state = self.shared.state.lock();
+        let mut state = self.shared.lock()?;
         let state = &mut *state;
         let endpoint = &mut state.endpoints[self.number];
         let peer = endpoint.peer(&state.vectors, peer)?;

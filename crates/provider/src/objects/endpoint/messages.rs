@@ -79,7 +79,7 @@ impl EndpointFid {
     /// The parts must be valid until the operation has ended.
     #[inline]
     unsafe fn send(&self, message: &Outgoing<'_>, flags: Flags) -> Result<isize> {
-        let mut state = self.shared.state.lock();
+        let mut state = self.shared.lock()?;
         let State { endpoints, vectors, .. } = &mut *state;
         let endpoint = &mut endpoints[self.number];
         let to = endpoint.peer(vectors, message.to)?;
@@ -111,7 +111,7 @@ impl EndpointFid {
 
     #[inline(always)]
     fn inject(&self, bytes: &[u8], to: fi_addr_t, label: Label) -> Result<isize> {
-        let mut state = self.shared.state.lock();
+        let mut state = self.shared.lock()?;
         let State { endpoints, vectors, .. } = &mut *state;
         let endpoint = &mut endpoints[self.number];
         let to = endpoint.peer(vectors, to)?;
@@ -127,7 +127,7 @@ impl EndpointFid {
     /// The parts must be valid, and used by nothing else, until the operation has ended.
     #[inline]
     unsafe fn receive(&self, receive: &Incoming<'_>, flags: Flags) -> Result<isize> {
-        let mut state = self.shared.state.lock();
+        let mut state = self.shared.lock()?;
         let State { endpoints, vectors, .. } = &mut *state;
         let endpoint = &mut endpoints[self.number];
         let source = match receive.from {
