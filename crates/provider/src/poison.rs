@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::bell::of_system;
 use crate::edge::{Errno, Result};
+use crate::event::of_system;
 
 /// Whether a domain is in service.
 pub(crate) struct Poison {

@@ -136,28 +136,28 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     guard_status("fi_close", || {
         // SAFETY: libfabric's promise.
         let ep = unsafe { of(fid.cast()) };
-        if let Ok(mut state) = ep.shared.lock() {
-            if let Some(mut endpoint) = state.endpoints.remove(ep.number) {
-                for bound in [endpoint.transmit, endpoint.receive].into_iter().flatten() {
-                    state.queues[bound.queue].users -= 1;
-                }
-                if let Some(vector) = endpoint.vector {
-                    state.vectors[vector].users -= 1;
-                }
-                for counter in state.counters.iter_mut() {
-                    counter.unbind(ep.number, |what| endpoint.ended(what));
-                }
-                // What a process has of its parent's is not its own to end.
-                if ep.shared.process == std::process::id() {
-                    let siblings: Vec<_> = state.endpoints.iter().filter_map(Endpoint::address).collect();
-                    endpoint.finish(PATIENCE, &siblings, || {
-                        // What is wrong with the link is said when their queues are read.
-                        let _ = state.progress();
-                        state.endpoints.iter().all(Endpoint::owes_nothing)
-                    });
-                } else {
-                    std::mem::forget(endpoint);
-                }
+        if let Ok(mut state) = ep.shared.lock()
+            && let Some(mut endpoint) = state.endpoints.remove(ep.number)
+        {
+            for bound in [endpoint.transmit, endpoint.receive].into_iter().flatten() {
+                state.queues[bound.queue].users -= 1;
+            }
+            if let Some(vector) = endpoint.vector {
+                state.vectors[vector].users -= 1;
+            }
+            for counter in state.counters.iter_mut() {
+                counter.unbind(ep.number, |what| endpoint.ended(what));
+            }
+            // What a process has of its parent's is not its own to end.
+            if ep.shared.process == std::process::id() {
+                let siblings: Vec<_> = state.endpoints.iter().filter_map(Endpoint::address).collect();
+                endpoint.finish(PATIENCE, &siblings, || {
+                    // What is wrong with the link is said when their queues are read.
+                    let _ = state.progress();
+                    state.endpoints.iter().all(Endpoint::owes_nothing)
+                });
+            } else {
+                std::mem::forget(endpoint);
             }
         }
         // SAFETY: made by `open`; the program does not use it any more.

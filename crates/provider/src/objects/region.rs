@@ -98,12 +98,11 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     guard_status("fi_close", || {
         // SAFETY: of a memory region, the first field of what `regattr` made.
         let region = unsafe { &*fid.cast::<RegionFid>() };
-        if let Ok(mut state) = region.shared.lock() {
-            if let Some(known) = state.regions.remove(region.number)
-                && known.is_reachable()
-            {
-                state.endpoints.iter_mut().for_each(|endpoint| endpoint.deregister(known.key));
-            }
+        if let Ok(mut state) = region.shared.lock()
+            && let Some(known) = state.regions.remove(region.number)
+            && known.is_reachable()
+        {
+            state.endpoints.iter_mut().for_each(|endpoint| endpoint.deregister(known.key));
         }
         // SAFETY: made by `regattr`; the program does not use it any more.
         drop(unsafe { Box::from_raw(fid.cast::<RegionFid>()) });
