@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -293,9 +294,48 @@ static void a_link_that_goes_down(char **arguments) {
   CHECK(returns || now_s() < began + 1, "closed in %.3f s", now_s() - began);
 }
 
+// Two of one process that meet for the first time: at each of the places where a descriptor is needed, here and there.
+static void meeting_with_few_descriptors(char **arguments) {
+  (void)arguments;
+  static char out[LONG], in[LONG];
+  struct rlimit limit;
+  WORKS(getrlimit(RLIMIT_NOFILE, &limit));
+  int left = 0;
+  for (int has_worked = 0; !has_worked; left++) {
+    struct node a, b;
+    node_open(&a, (struct wish){0});
+    node_open(&b, (struct wish){0});
+    fi_addr_t number = node_know(&a, &b);
+    fill(out, LONG, (uint64_t)left);
+    int first = dup(0);
+    close(first);
+    struct rlimit few = {(rlim_t)(first + left), limit.rlim_max};
+    WORKS(setrlimit(RLIMIT_NOFILE, &few));
+    WORKS(fi_trecv(b.ep, in, LONG, NULL, FI_ADDR_UNSPEC, 1, 0, in));
+    WORKS(fi_tsend(a.ep, out, LONG, NULL, number, 1, out));
+    double began = now_s();
+    struct ended ended = any(&a);
+    CHECK(now_s() - began < 10, "%d left: after %.1f s", left, now_s() - began);
+    WORKS(setrlimit(RLIMIT_NOFILE, &limit));
+    has_worked = ended.error == 0;
+    if (!has_worked) {
+      CHECK(ended.error == FI_ENOMEM, "%d left: %s", left, fi_strerror(ended.error));
+      // There are enough now.
+      WORKS(fi_tsend(a.ep, out, LONG, NULL, number, 1, out));
+      next(&a);
+    }
+    next(&b);
+    CHECK(is_filled(in, LONG, (uint64_t)left));
+    node_close(&a);
+    node_close(&b);
+  }
+  CHECK(left > 3 && left < 12, "%d descriptors are enough", left - 1);
+}
+
 const struct test peer_cases[] = {
     {"serve", serve},
     {"a_killed_peer", a_killed_peer},
+    {"meeting_with_few_descriptors", meeting_with_few_descriptors},
     {"one_message", one_message},
     {"there_and_back", there_and_back},
     {"a_peer_that_is_started_again", a_peer_that_is_started_again},

@@ -52,8 +52,9 @@ pub(crate) enum Way {
     Wire { handle: ConnectionHandle, is_open: bool },
     /// Over the link, once the engine has said all of an earlier connection, or that the peer was faster.
     Pending,
-    /// On this host, and nobody is there yet: until when it is tried.
-    Knocking { until: Instant },
+    /// On this host, and nobody is there yet: until when it is tried, and whether descriptors or memory were used up when it
+    /// was last.
+    Knocking { until: Instant, is_exhausted: bool },
     /// On this host. Messages go into the pipe that was there first, and come from both.
     Local { pipe: Box<Pipe>, other: Option<Box<Pipe>> },
     /// Not any more; what has come and was refused by the sink still waits for it.

@@ -252,7 +252,7 @@ impl<L: Link> Endpoint<L> {
             return Err(ConnectError::Full(peer));
         }
         if self.is_local(peer) {
-            let way = Way::Knocking { until: self.port.now() + self.config.local_patience };
+            let way = Way::Knocking { until: self.port.now() + self.config.local_patience, is_exhausted: false };
             let id = self.channels.add(Channel::new(peer, way)).ok_or(ConnectError::Full(peer))?;
             self.neighbours.push(id.index);
             self.knock(id.index);

@@ -90,6 +90,8 @@ pub enum Ending {
     Restarted,
     /// The peer broke the protocol.
     Violation,
+    /// For a channel to a process of this host there was no descriptor or memory left, here or there.
+    Exhausted,
 }
 
 impl fmt::Display for Ending {
@@ -102,6 +104,10 @@ impl fmt::Display for Ending {
             Self::Stalled => "the peer takes nothing",
             Self::Restarted => "the peer knows of no channel; was it started again?",
             Self::Violation => "the peer broke the protocol",
+            Self::Exhausted => {
+                "this process or its peer on this host has no descriptors or memory left: ulimit -n, ulimit -v, \
+                 vm.overcommit_memory"
+            }
         })
     }
 }

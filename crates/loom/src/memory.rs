@@ -6,6 +6,7 @@ use std::cell;
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
+use nix::errno::Errno;
 
 use crate::bounds::{LINE_BYTES, MESSAGES, STEPS};
 use crate::error::ShmError;
@@ -123,8 +124,8 @@ impl Ring {
 
     pub(crate) fn release(&self, _: u64, _: u64) {}
 
-    pub(crate) const fn populate(&self, _: u64, _: u64) -> Option<u64> {
-        None
+    pub(crate) const fn populate(&self, _: u64, _: u64) -> Result<u64, Errno> {
+        Err(Errno::EINVAL)
     }
 
     pub(crate) const fn room(&self) -> usize {

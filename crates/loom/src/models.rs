@@ -13,6 +13,7 @@ use crate::lock::Lock;
 use crate::memory::{Memory, Ring};
 use crate::mutant::Mutant;
 use crate::pipe::{Awaited, Pipe, Side};
+use crate::process::Peer;
 use crate::ring::{Receiving, Sending};
 use crate::socket::Socket;
 
@@ -123,7 +124,7 @@ fn pipe_ends(ring_bytes: usize) -> [(Pipe, Socket); 2] {
     let mut sides = [Side::Knocker, Side::Door].into_iter();
     Socket::pair().map(|socket| {
         let handle = socket.duplicate();
-        (Pipe::new(socket, memory.again(), sides.next().expect("two"), Vec::new()), handle)
+        (Pipe::new(socket, Peer::Unseen, memory.again(), sides.next().expect("two"), Vec::new()), handle)
     })
 }
 

@@ -11,36 +11,36 @@ use crate::mutant::Mutant;
 /// Whether a byte is there, and who sleeps until one is.
 type Inbox = (Mutex<bool>, Condvar);
 
-pub(crate) struct Socket(pub(crate) (), Arc<Inbox>, Arc<Inbox>);
+pub(crate) struct Socket(Arc<Inbox>, Arc<Inbox>);
 
 impl Socket {
     pub(crate) fn pair() -> [Self; 2] {
         let [one, two] = [(); 2].map(|()| Arc::new((Mutex::new(false), Condvar::new())));
-        [Self((), one.clone(), two.clone()), Self((), two, one)]
+        [Self(one.clone(), two.clone()), Self(two, one)]
     }
 
     /// `poll` for reading.
     pub(crate) fn sleep(&self) {
-        let mut is_there = self.1.0.lock().unwrap();
+        let mut is_there = self.0.0.lock().unwrap();
         while !*is_there {
-            is_there = self.1.1.wait(is_there).unwrap();
+            is_there = self.0.1.wait(is_there).unwrap();
         }
     }
 
     /// Another handle of this end.
     pub(crate) fn duplicate(&self) -> Self {
-        Self((), self.1.clone(), self.2.clone())
+        Self(self.0.clone(), self.1.clone())
     }
 
     pub(crate) fn wake(&self) {
         if !Mutant::NoWake.is() {
-            *self.2.0.lock().unwrap() = true;
-            self.2.1.notify_all();
+            *self.1.0.lock().unwrap() = true;
+            self.1.1.notify_all();
         }
     }
 
-    pub(crate) fn take_wakes(&self) -> bool {
-        *self.1.0.lock().unwrap() = false;
+    pub(crate) fn take_wakes(&self, _: &mut bool) -> bool {
+        *self.0.0.lock().unwrap() = false;
         true
     }
 

@@ -15,6 +15,7 @@ use barewire_llc::Lsap;
 use barewire_shm::ShmError;
 use thiserror::Error;
 
+use crate::edge::Errno;
 use crate::link::AnyLink;
 use crate::parameters::{LinkKind, Parameters};
 
@@ -37,6 +38,21 @@ pub(crate) enum DeviceError {
     Mtu { mtu: usize, least: usize },
     #[error("all {} service access points of {interface} are taken on this host", saps().count())]
     NoSap { interface: String },
+}
+
+impl DeviceError {
+    /// The system's reason, if it is that something of this process or host is used up.
+    pub fn exhausted(&self) -> Option<Errno> {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
+        while let Some(error) = cause {
+            let number = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+            if let Some(number @ (libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS | libc::ENOSPC)) = number {
+                return Some(Errno(number as u32));
+            }
+            cause = error.source();
+        }
+        None
+    }
 }
 
 /// The loopback interface's frames are as long as a pipe's messages may be.

@@ -78,6 +78,7 @@ fn of_ending(ending: Ending) -> Errno {
         Ending::Closed => FI_ESHUTDOWN,
         Ending::PeerClosed | Ending::Restarted => FI_ECONNRESET,
         Ending::Violation => FI_ECONNABORTED,
+        Ending::Exhausted => FI_ENOMEM,
     })
 }
 

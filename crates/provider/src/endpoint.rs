@@ -129,7 +129,7 @@ impl Endpoint {
         }
         let endpoint = device::open(interface, parameters).map_err(|error| {
             warning!(FI_LOG_EP_CTRL, "{}: {error}", interface.name);
-            Errno::LINK_IS_DOWN
+            error.exhausted().unwrap_or(Errno::LINK_IS_DOWN)
         })?;
         // Frames with the job's token come from the job.
         self.memory_for_all = parameters.token.is_some();

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-/// Bytes of a door's name: an abstract Unix address takes 107.
-pub const NAME_BYTES_MAX: usize = 100;
+/// Bytes of a door's name: an abstract Unix address takes 107, and there are digits behind where another user has it.
+pub const NAME_BYTES_MAX: usize = 90;
 /// Bytes of what a knocker says: who it is and what it wants to talk to, in a few numbers.
 pub const HELLO_BYTES_MAX: usize = 64;
 /// Bytes of a ring: a knocker decides how much memory the door's process maps, so there must be an end.

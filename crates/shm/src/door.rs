@@ -5,21 +5,25 @@
 //! when its process ends. Who knocks makes the memory and hands it over with its first packet, so it can send before
 //! anybody has accepted; nobody waits for the other.
 
+use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, accept4, bind, connect, getsockopt, listen, socket, sockopt,
+    AddressFamily, Backlog, Shutdown, SockFlag, SockType, UnixAddr, accept4, bind, connect, getsockopt, listen,
+    shutdown, socket, sockopt,
 };
 use nix::unistd::geteuid;
 
 use crate::bounds::{HALFWAY_MAX, HELLO_BYTES_MAX, NAME_BYTES_MAX, PATIENCE};
-use crate::error::ShmError;
+use crate::error::{ShmError, is_exhaustion};
 use crate::greeting::{self, Greeting, Heard};
 use crate::memory::Memory;
 use crate::pipe::{Pipe, PipeConfig, Side};
+use crate::process::Peer;
 use crate::socket::Socket;
 
 /// A name at which other processes of this user knock. Readable (`poll`, on [`AsFd`]) when [`Door::accept`] has
@@ -32,6 +36,9 @@ pub struct Door {
     /// Connected, of our user, nothing said yet; the oldest first.
     halfway: Vec<Halfway>,
     refused: Refused,
+    /// A descriptor to do without for a moment, so that who comes when none is left can be told.
+    spare: Option<OwnedFd>,
+    process: u32,
 }
 
 /// Knockers that got no pipe, counted by the reason. They see their end of it gone.
@@ -45,6 +52,8 @@ pub struct Refused {
     pub hellos: u64,
     /// Brought memory that is not safe to use: not sealed, or of another size than they said.
     pub memories: u64,
+    /// This process or its host had no descriptor or memory left for them. They are told.
+    pub exhausted: u64,
 }
 
 #[derive(Debug)]
@@ -54,35 +63,51 @@ struct Halfway {
 }
 
 impl Door {
-    /// Opens a door of 1 to [`NAME_BYTES_MAX`] bytes of name, any bytes.
+    /// Opens a door of 1 to [`NAME_BYTES_MAX`] bytes of name, any bytes but zero and line feed. Where another user has it,
+    /// or a child of a process that had it, the door stands beside it, at a name with random digits behind, and [`knock`]
+    /// finds it there.
     ///
     /// # Errors
-    /// [`ShmError::NameTaken`], [`ShmError::NameLength`], or what the system says.
+    /// [`ShmError::NameTaken`] by a process of this user, [`ShmError::NameLength`], or what the system says.
     pub fn open(name: &[u8]) -> Result<Self, ShmError> {
-        let address = address(name)?;
-        let listener = seqpacket()?;
-        bind(listener.as_raw_fd(), &address).map_err(|error| match error {
-            Errno::EADDRINUSE => ShmError::NameTaken(printable(name)),
-            error => ShmError::system("bind")(error),
-        })?;
+        let (address, listener) = (address(name)?, seqpacket()?);
+        match bind(listener.as_raw_fd(), &address) {
+            Ok(()) => {}
+            Err(Errno::EADDRINUSE) if matches!(look_at(name)?, Found::Ours(..)) => {
+                return Err(ShmError::NameTaken(printable(name)));
+            }
+            // Any user can take any name first. None can take one that it does not know.
+            Err(Errno::EADDRINUSE) => {
+                let beside = UnixAddr::new_abstract(&name_beside(name)).map_err(ShmError::system("a Unix address"))?;
+                bind(listener.as_raw_fd(), &beside).map_err(ShmError::system("bind"))?;
+            }
+            Err(error) => return Err(ShmError::system("bind")(error)),
+        }
         listen(&listener, Backlog::MAXCONN).map_err(ShmError::system("listen"))?;
         let anybody = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(ShmError::system("epoll_create1"))?;
         watch(&anybody, &listener)?;
-        Ok(Self { listener, anybody, halfway: Vec::with_capacity(HALFWAY_MAX), refused: Refused::default() })
+        Ok(Self {
+            spare: listener.try_clone().ok(),
+            listener,
+            anybody,
+            halfway: Vec::with_capacity(HALFWAY_MAX),
+            refused: Refused::default(),
+            process: std::process::id(),
+        })
     }
 
     /// The next pipe that somebody wants, if there is one. Never waits: who has connected and says nothing stays half-way
     /// in for some seconds and is in nobody's way. To be called until it says none.
     ///
     /// # Errors
-    /// What the system says, such as that there are no descriptors left. Nothing that a knocker does; the door stays
-    /// usable in any case.
+    /// What the system says. Nothing that a knocker does, and not that descriptors or memory are used up: who comes then is
+    /// told. The door stays usable in any case.
     pub fn accept(&mut self) -> Result<Option<Pipe>, ShmError> {
         // Bounded, so that those who fill the place half-way in again and again do not keep the caller here.
         for _ in 0..HALFWAY_MAX {
             self.let_in()?;
-            if let Some((socket, greeting, memory)) = self.hear()? {
-                return Ok(Some(Pipe::new(Socket(socket), memory, Side::Door, greeting.hello)));
+            if let Some((socket, peer, greeting, memory)) = self.hear()? {
+                return Ok(Some(Pipe::new(Socket::new(socket), peer, memory, Side::Door, greeting.hello)));
             }
             if self.halfway.len() < HALFWAY_MAX {
                 break;
@@ -101,28 +126,50 @@ impl Door {
     /// Takes those of our user who have connected half-way in, as many as there is place for.
     fn let_in(&mut self) -> Result<(), ShmError> {
         for _ in self.halfway.len()..HALFWAY_MAX {
-            let descriptor = match accept4(self.listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK)
-            {
-                Ok(descriptor) => descriptor,
+            let socket = match accept(&self.listener) {
+                Ok(socket) => socket,
                 Err(Errno::EAGAIN) => break,
                 Err(Errno::ECONNABORTED | Errno::EINTR) => continue,
+                Err(Errno::EMFILE | Errno::ENFILE) => {
+                    self.turn_away();
+                    continue;
+                }
+                // In the kernel, and nobody can be told: later.
+                Err(error) if is_exhaustion(error) => break,
                 Err(error) => return Err(ShmError::system("accept4")(error)),
             };
-            // SAFETY: the kernel has just made this descriptor for us and nobody else knows it.
-            let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
             // Before anything it says is looked at.
             if peer_user(&socket)? != geteuid().as_raw() {
                 self.refused.strangers += 1;
                 continue;
             }
-            watch(&self.anybody, &socket)?;
+            if watch(&self.anybody, &socket).is_err() {
+                self.refuse(&socket);
+                continue;
+            }
             self.halfway.push(Halfway { socket, since: Instant::now() });
         }
         Ok(())
     }
 
+    /// No descriptor is left: the next one is told, with the one that was kept for that.
+    fn turn_away(&mut self) {
+        self.spare = None;
+        if let Ok(socket) = accept(&self.listener) {
+            self.refuse(&socket);
+        }
+        self.spare = self.listener.try_clone().ok();
+    }
+
+    /// Tells that there is no descriptor or memory left for it.
+    fn refuse(&mut self, socket: &OwnedFd) {
+        self.refused.exhausted += 1;
+        greeting::refuse(socket);
+    }
+
     /// The first of those half-way in who has said what it should. Who said something else, or nothing for too long, goes.
-    fn hear(&mut self) -> Result<Option<(OwnedFd, Greeting, Memory)>, ShmError> {
+    #[allow(clippy::type_complexity)]
+    fn hear(&mut self) -> Result<Option<(OwnedFd, Peer, Greeting, Memory)>, ShmError> {
         let mut place = 0;
         while let Some(knocker) = self.halfway.get(place) {
             let heard = greeting::hear(&knocker.socket);
@@ -137,11 +184,14 @@ impl Door {
                 Heard::Greeting(greeting) => {
                     // From now on it is readable when its sleeper is to wake.
                     self.anybody.delete(&socket).map_err(ShmError::system("epoll_ctl"))?;
-                    match Memory::adopt(&greeting.memory, greeting.ring_bytes)? {
-                        Some(memory) => return Ok(Some((socket, greeting, memory))),
-                        None => self.refused.memories += 1,
+                    match (Memory::adopt(&greeting.memory, greeting.ring_bytes), Peer::of(&socket)) {
+                        (Ok(Some(memory)), Ok(peer)) => return Ok(Some((socket, peer, greeting, memory))),
+                        (Ok(None), _) => self.refused.memories += 1,
+                        (Err(error), _) if !error.is_exhaustion() => return Err(error),
+                        (Err(_), _) | (_, Err(_)) => self.refuse(&socket),
                     }
                 }
+                Heard::Cut => self.refuse(&socket),
             }
         }
         Ok(None)
@@ -154,6 +204,23 @@ impl AsFd for Door {
     }
 }
 
+impl Drop for Door {
+    /// Those who wait see their end gone, also if a forked child of this process still has the sockets.
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            return;
+        }
+        // The system refuses nothing of this; should it, a child keeps those waiting who wait now.
+        let _ = shutdown(self.listener.as_raw_fd(), Shutdown::Both);
+        while let Ok(waits) = accept(&self.listener) {
+            let _ = shutdown(waits.as_raw_fd(), Shutdown::Both);
+        }
+        for knocker in &self.halfway {
+            let _ = shutdown(knocker.socket.as_raw_fd(), Shutdown::Both);
+        }
+    }
+}
+
 /// Asks whoever holds `name` for a pipe and tells it `hello`; none if nobody does. Never waits: the pipe can be sent into
 /// at once, and if the other does not accept it, its end is gone.
 ///
@@ -161,28 +228,106 @@ impl AsFd for Door {
 /// [`ShmError::Stranger`], [`ShmError::Busy`], [`ShmError::HelloLength`], [`ShmError::NameLength`],
 /// [`ShmError::RingBytes`], or what the system says.
 pub fn knock(name: &[u8], hello: &[u8], config: &PipeConfig) -> Result<Option<Pipe>, ShmError> {
-    let address = address(name)?;
+    address(name)?;
     if hello.len() > HELLO_BYTES_MAX {
         return Err(ShmError::HelloLength(hello.len()));
     }
-    let socket = seqpacket()?;
-    match connect(socket.as_raw_fd(), &address) {
-        Ok(()) => {}
-        Err(Errno::ECONNREFUSED) => return Ok(None),
-        Err(Errno::EAGAIN) => return Err(ShmError::Busy(printable(name))),
-        Err(error) => return Err(ShmError::system("connect")(error)),
-    }
-    let user = peer_user(&socket)?;
-    if user != geteuid().as_raw() {
-        return Err(ShmError::Stranger { name: printable(name), user });
-    }
+    let (socket, peer) = match find(name)? {
+        Found::Ours(socket, peer) => (socket, peer),
+        Found::Nobody => return Ok(None),
+        Found::Stranger(user) => return Err(ShmError::Stranger { name: printable(name), user }),
+        Found::Busy => return Err(ShmError::Busy(printable(name))),
+    };
     let (memory, file) = Memory::create(config.ring_bytes)?;
     match greeting::greet(&socket, config.ring_bytes, hello, &file) {
-        Ok(()) => Ok(Some(Pipe::new(Socket(socket), memory, Side::Knocker, Vec::new()))),
+        Ok(()) => Ok(Some(Pipe::new(Socket::new(socket), peer, memory, Side::Knocker, Vec::new()))),
         // The door has been closed meanwhile.
         Err(Errno::EPIPE | Errno::ECONNRESET) => Ok(None),
         Err(error) => Err(ShmError::system("sendmsg")(error)),
     }
+}
+
+/// Who is at a name.
+enum Found {
+    /// A process of our user.
+    Ours(OwnedFd, Peer),
+    /// Nobody, or only a child of the process that listened there.
+    Nobody,
+    /// Another user's.
+    Stranger(u32),
+    /// Somebody who has as many waiting as the system lets wait.
+    Busy,
+}
+
+/// Looks for a process of our user that listens at a name, or beside it.
+fn find(name: &[u8]) -> Result<Found, ShmError> {
+    let found = look_at(name)?;
+    let is_held_up = match found {
+        Found::Ours(..) => return Ok(found),
+        Found::Stranger(_) | Found::Busy => true,
+        // Mostly it is not there yet; or whoever had the name then has gone.
+        Found::Nobody => is_due(),
+    };
+    if is_held_up {
+        let names = fs::read("/proc/thread-self/net/unix").map_err(ShmError::system("reading /proc/net/unix"))?;
+        for beside in names_beside(name, &names) {
+            if let ours @ Found::Ours(..) = look_at(beside)? {
+                return Ok(ours);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// One in some 64 times: the list of all sockets of a host is long, and asked for each peer that is not there yet.
+fn is_due() -> bool {
+    static TURNS: AtomicU32 = AtomicU32::new(0);
+    // Steps of the golden ratio, so that it is not always the same one of peers that are asked for in turn.
+    TURNS.fetch_add(0x9e37_79b9, Ordering::Relaxed) < u32::MAX / 64
+}
+
+/// Digits behind a name, and the slash before them.
+const BESIDE_BYTES: usize = 1 + 16;
+const _: () = assert!(NAME_BYTES_MAX + BESIDE_BYTES <= 107, "an abstract Unix address takes 107 bytes");
+
+/// A name that nobody knows.
+fn name_beside(name: &[u8]) -> Vec<u8> {
+    let mut bits = [0; 8];
+    // SAFETY: pointer and length describe `bits`. Should the system have no randomness, the name can be guessed.
+    unsafe { libc::getrandom(bits.as_mut_ptr().cast(), bits.len(), 0) };
+    [name, format!("/{:016x}", u64::from_ne_bytes(bits)).as_bytes()].concat()
+}
+
+/// The names beside a name in the text of `/proc/net/unix`, where an abstract one stands behind an `@`. Whose they are
+/// it does not say.
+fn names_beside<'a>(name: &'a [u8], text: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    text.split(|byte| *byte == b'\n').filter_map(move |line| {
+        let (before, found) = line.split_at_checked(line.len().checked_sub(name.len() + BESIDE_BYTES)?)?;
+        (before.ends_with(b" @") && found.starts_with(name) && found[name.len()] == b'/').then_some(found)
+    })
+}
+
+fn look_at(name: &[u8]) -> Result<Found, ShmError> {
+    let address = UnixAddr::new_abstract(name).map_err(ShmError::system("a Unix address"))?;
+    let socket = seqpacket()?;
+    match connect(socket.as_raw_fd(), &address) {
+        Ok(()) => {}
+        Err(Errno::ECONNREFUSED) => return Ok(Found::Nobody),
+        Err(Errno::EAGAIN) => return Ok(Found::Busy),
+        Err(error) => return Err(ShmError::system("connect")(error)),
+    }
+    let user = peer_user(&socket)?;
+    if user != geteuid().as_raw() {
+        return Ok(Found::Stranger(user));
+    }
+    let peer = Peer::of(&socket).map_err(ShmError::system("pidfd_open"))?;
+    Ok(if peer.has_ended() { Found::Nobody } else { Found::Ours(socket, peer) })
+}
+
+fn accept(listener: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let descriptor = accept4(listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK)?;
+    // SAFETY: the kernel has just made this descriptor for us and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
 /// Packets, so that a greeting is there or not; and the other's end is seen, which datagrams do not show.

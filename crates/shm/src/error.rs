@@ -3,6 +3,7 @@
 
 use std::io;
 
+use nix::errno::Errno;
 use thiserror::Error;
 
 use crate::bounds::{HELLO_BYTES_MAX, NAME_BYTES_MAX, RING_BYTES_MAX};
@@ -38,6 +39,14 @@ pub enum ShmError {
     /// More knockers wait than the system lets wait.
     #[error("too many knock at '{0}' at once; try again when its process has had time to accept")]
     Busy(String),
+    /// There is no memory for a pipe: that of the host, of this process, or of a file is limited.
+    #[error("no memory for two rings of {ring_bytes} bytes: {source} (ulimit -v, -f; vm.overcommit_memory)")]
+    Memory {
+        /// What was asked for.
+        ring_bytes: usize,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A system call failed.
     #[error("{operation} failed: {source}")]
     System {
@@ -49,15 +58,34 @@ pub enum ShmError {
 }
 
 impl ShmError {
+    /// Whether memory or descriptors of this process or its host are used up, which may pass.
+    #[must_use]
+    pub fn is_exhaustion(&self) -> bool {
+        match self {
+            Self::Memory { .. } => true,
+            Self::System { source, .. } => source.raw_os_error().map(Errno::from_raw).is_some_and(is_exhaustion),
+            _ => false,
+        }
+    }
+
     /// For `map_err`: that `operation` failed.
     pub(crate) fn system<E: Into<io::Error>>(operation: &'static str) -> impl FnOnce(E) -> Self {
         move |error| Self::System { operation, source: error.into() }
     }
 }
 
-/// What the other end did to the shared memory that no end does. The pipe is of no use any more.
+/// Whether the system says that memory or descriptors are used up.
+pub(crate) fn is_exhaustion(error: Errno) -> bool {
+    matches!(error, Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS | Errno::ENOSPC)
+}
+
+/// Why a pipe is of no use any more: what the other end did to the shared memory that no end does, or that the system has
+/// no more memory for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Fault {
+    /// The system has no memory for what is to be sent next.
+    #[error("the system has no more memory for the pipe")]
+    NoMemory,
     /// The word in front of a message is none of this place.
     #[error("the other end wrote a message's word {0:#018x} that belongs elsewhere")]
     Word(u64),

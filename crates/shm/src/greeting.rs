@@ -10,7 +10,7 @@ use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
-use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use nix::sys::socket::{ControlMessage, MsgFlags, send, sendmsg};
 
 use crate::bounds::HELLO_BYTES_MAX;
 
@@ -20,6 +20,8 @@ pub(crate) enum Heard {
     Greeting(Greeting),
     /// Something, but no greeting.
     Noise,
+    /// There was no descriptor left for what came with it.
+    Cut,
     /// It has gone again.
     End,
 }
@@ -44,6 +46,16 @@ pub(crate) fn greet(socket: &OwnedFd, ring_bytes: usize, hello: &[u8], memory: &
     sendmsg::<()>(socket.as_raw_fd(), &pieces, &[ControlMessage::ScmRights(&descriptors)], flags, None).map(drop)
 }
 
+/// What wakes the other end, and what tells it that there is no descriptor or memory left for the pipe.
+pub(crate) const WAKE: u8 = 0;
+pub(crate) const REFUSAL: u8 = 1;
+
+/// Tells who has connected that there is no descriptor or memory left for it.
+pub(crate) fn refuse(socket: &OwnedFd) {
+    // Who has gone need not be told.
+    let _ = send(socket.as_raw_fd(), &[REFUSAL], MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);
+}
+
 /// Hears what there is, without waiting.
 pub(crate) fn hear(socket: &OwnedFd) -> Heard {
     let mut bytes = [0; FIXED_BYTES + HELLO_BYTES_MAX];
@@ -52,7 +64,10 @@ pub(crate) fn hear(socket: &OwnedFd) -> Heard {
         Err(_) | Ok(Packet { bytes: 0, .. }) => return Heard::End,
         Ok(packet) => packet,
     };
-    let Packet { bytes: length, whole: true, mut descriptors } = packet else { return Heard::Noise };
+    if packet.is_without_descriptors {
+        return Heard::Cut;
+    }
+    let Packet { bytes: length, whole: true, mut descriptors, .. } = packet else { return Heard::Noise };
     let (Some(memory), true) = (descriptors.pop(), descriptors.is_empty()) else { return Heard::Noise };
     let Some((fixed, hello)) = bytes[..length].split_at_checked(FIXED_BYTES) else { return Heard::Noise };
     let Some(ring_bytes) = fixed.strip_prefix(&MAGIC) else { return Heard::Noise };
@@ -64,6 +79,8 @@ struct Packet {
     bytes: usize,
     /// Neither bytes nor descriptors were cut off.
     whole: bool,
+    /// All of its descriptors were: there is space for one.
+    is_without_descriptors: bool,
     descriptors: Vec<OwnedFd>,
 }
 
@@ -97,5 +114,6 @@ fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> Result<Packet, Errno> {
         }
     }
     let whole = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) == 0;
-    Ok(Packet { bytes: length, whole, descriptors })
+    let is_without_descriptors = message.msg_flags & libc::MSG_CTRUNC != 0 && descriptors.is_empty();
+    Ok(Packet { bytes: length, whole, is_without_descriptors, descriptors })
 }

@@ -7,14 +7,17 @@
 //! ```
 //! Each ring is mapped twice, so that a message which reaches beyond its end lies in one piece all the same.
 
+use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::slice;
+use std::sync::OnceLock;
 
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::fcntl::{FallocateFlags, FcntlArg, SealFlag, fallocate, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::fstat;
 use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
 use nix::unistd::{SysconfVar, ftruncate, sysconf};
@@ -80,14 +83,22 @@ pub(crate) fn room(ring_bytes: usize) -> usize {
 }
 
 impl Memory {
-    /// New memory, all zero, sealed; and the file that another process may map. The system finds a page when it is first
-    /// used, as it does for all other memory of a process: most neighbours say little.
+    /// New memory, all zero, sealed; and the file that another process may map. What both ends touch before anything is
+    /// sent has its pages; the sender asks for the rest ahead of its messages, since most neighbours say little. Where the
+    /// system promises no more memory than it has, all of it is there from the beginning.
     pub(crate) fn create(ring_bytes: usize) -> Result<(Self, OwnedFd), ShmError> {
         check(ring_bytes)?;
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let file = memfd_create(c"barewire-pipe", flags).map_err(ShmError::system("memfd_create"))?;
         let bytes = file_bytes(ring_bytes);
-        ftruncate(&file, bytes).map_err(ShmError::system("ftruncate"))?;
+        // Beyond this limit the system does not only refuse: its signal ends the process.
+        let (limit, _) = getrlimit(Resource::RLIMIT_FSIZE).map_err(ShmError::system("getrlimit"))?;
+        if limit < bytes as u64 {
+            return Err(ShmError::Memory { ring_bytes, source: Errno::EFBIG.into() });
+        }
+        let no_memory = |error: Errno| ShmError::Memory { ring_bytes, source: error.into() };
+        ftruncate(&file, bytes).map_err(no_memory)?;
+        reserve(&file, ring_bytes, is_strict()).map_err(no_memory)?;
         fcntl(&file, FcntlArg::F_ADD_SEALS(SEALS)).map_err(ShmError::system("F_ADD_SEALS"))?;
         Ok((Self::map(&file, ring_bytes)?, file))
     }
@@ -104,14 +115,17 @@ impl Memory {
         if !sealed || !fstat(file).is_ok_and(|status| status.st_size == file_bytes(ring_bytes)) {
             return Ok(None);
         }
-        match Self::map(file, ring_bytes) {
+        // Whatever the other end has done: what is touched first is there.
+        let reserved = reserve(file, ring_bytes, is_strict())
+            .map_err(|error| ShmError::Memory { ring_bytes, source: error.into() });
+        match reserved.and_then(|()| Self::map(file, ring_bytes)) {
             // Sealed against writing too, or opened for reading only.
-            Err(ShmError::System { source, .. })
-                if matches!(source.raw_os_error(), Some(libc::EPERM | libc::EACCES)) =>
+            Err(ShmError::Memory { source, .. })
+                if matches!(source.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::EBADF)) =>
             {
                 Ok(None)
             }
-            mapped => mapped.map(Some),
+            memory => memory.map(Some),
         }
     }
 
@@ -160,8 +174,9 @@ impl Memory {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
             libc::mmap(ptr::null_mut(), mapping_bytes(ring_bytes), libc::PROT_NONE, flags, -1, 0)
         };
+        let no_memory = || ShmError::Memory { ring_bytes, source: io::Error::last_os_error() };
         if base == libc::MAP_FAILED {
-            return Err(ShmError::system("mmap")(io::Error::last_os_error()));
+            return Err(no_memory());
         }
         let base = NonNull::new(base.cast::<u8>()).expect("a mapping is never at 0");
         // From here on, it is unmapped on every way out.
@@ -177,7 +192,7 @@ impl Memory {
                 libc::mmap(base.add(to).as_ptr().cast(), bytes, protection, flags, file.as_raw_fd(), from)
             };
             if part == libc::MAP_FAILED {
-                return Err(ShmError::system("mmap")(Errno::last()));
+                return Err(no_memory());
             }
         }
         Ok(memory)
@@ -255,7 +270,7 @@ impl Ring {
     pub(crate) fn release(self, from: u64, to: u64) {
         let page = page_bytes() as u64;
         let (from, to) = (from.next_multiple_of(page), to - to % page);
-        if from < to && !cfg!(miri) {
+        if from < to && !cfg!(miri) && !is_strict() {
             debug_assert!(to - from <= self.bytes as u64);
             // SAFETY: less than a round from a place in the first mapping of the ring, so inside the two mappings.
             unsafe {
@@ -266,10 +281,14 @@ impl Ring {
     }
 
     /// Asks the system for the memory of all pages that lie between two positions, in part or whole, at most a round apart.
-    /// Up to where it is there now; none if the system knows no such question, or has not so much.
-    pub(crate) fn populate(self, from: u64, to: u64) -> Option<u64> {
+    /// Up to where it is there now.
+    ///
+    /// # Errors
+    /// `ENOMEM` or `EFAULT`: the system has not so much, and touching it would end the process. `EINVAL`: the system knows
+    /// no such question (before Linux 5.14).
+    pub(crate) fn populate(self, from: u64, to: u64) -> Result<u64, Errno> {
         if cfg!(miri) {
-            return None;
+            return Err(Errno::EINVAL);
         }
         let page = page_bytes() as u64;
         let (from, to) = (from - from % page, to.next_multiple_of(page));
@@ -279,7 +298,7 @@ impl Ring {
         unsafe {
             let first = self.base.add(from as usize & (self.bytes - 1));
             let result = libc::madvise(first.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE);
-            (result == 0).then_some(to)
+            Errno::result(result).map(|_| to)
         }
     }
 
@@ -287,6 +306,23 @@ impl Ring {
     pub(crate) fn step(self) -> u64 {
         (self.bytes / STEPS) as u64
     }
+}
+
+/// Has the system find memory for a file: where it promises no more than it has (`vm.overcommit_memory=2`), for all of
+/// it, else for what both ends touch before anything is sent, the controls and the first page of each ring. A page that
+/// is not there is found when it is touched, and only in the first case can that fail, with a signal that ends the process.
+fn reserve(file: &OwnedFd, ring_bytes: usize, is_strict: bool) -> Result<(), Errno> {
+    let ring = libc::off_t::try_from(ring_bytes).expect("RING_BYTES_MAX is small");
+    let (all, page) = (file_bytes(ring_bytes), page_bytes() as libc::off_t);
+    let touched = [(0, page), (ring, page), (2 * ring, all - 2 * ring)];
+    let pieces = if is_strict { &[(0, all)][..] } else { &touched[..] };
+    pieces.iter().try_for_each(|(from, bytes)| fallocate(file, FallocateFlags::empty(), *from, *bytes))
+}
+
+/// Whether the system promises no more memory than it has, as it was set when this process asked first.
+fn is_strict() -> bool {
+    static IS_STRICT: OnceLock<bool> = OnceLock::new();
+    *IS_STRICT.get_or_init(|| fs::read_to_string("/proc/sys/vm/overcommit_memory").is_ok_and(|mode| mode.trim() == "2"))
 }
 
 fn file_bytes(ring_bytes: usize) -> libc::off_t {
@@ -301,4 +337,41 @@ fn mapping_bytes(ring_bytes: usize) -> usize {
 fn page_bytes() -> usize {
     let bytes = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().expect("every system has pages");
     usize::try_from(bytes).expect("a size is positive")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Fault;
+    use crate::ring::Sending;
+
+    const RING_BYTES: usize = 64 << 10;
+
+    fn file() -> OwnedFd {
+        let file = memfd_create(c"test", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING).unwrap();
+        ftruncate(&file, file_bytes(RING_BYTES)).unwrap();
+        file
+    }
+
+    #[test]
+    fn what_is_touched_first_has_its_pages_and_where_nothing_is_promised_all_has() {
+        for (is_strict, bytes) in [(false, 3 * 4096), (true, 2 * RING_BYTES as i64 + 4096)] {
+            let file = file();
+            reserve(&file, RING_BYTES, is_strict).unwrap();
+            assert_eq!(fstat(&file).unwrap().st_blocks * 512, bytes, "{is_strict}");
+        }
+    }
+
+    /// Such as a page that the system has promised and does not have: to touch it would end the process.
+    #[test]
+    fn a_sender_that_finds_no_memory_breaks_the_pipe_and_not_the_process() {
+        let file = file();
+        let memory = Memory::map(&file, RING_BYTES).unwrap();
+        reserve(&file, RING_BYTES, false).unwrap();
+        let mut sending = Sending::new(memory.ring(1));
+        // The controls, which it looks at first, lie behind the rings, so that only ring 1 can be cut away whole with them.
+        assert!(sending.send([&[1; 64]], 64).unwrap());
+        ftruncate(&file, RING_BYTES as i64 + 4096).unwrap();
+        assert_eq!(sending.send([&[1; 8192]], 8192), Err(Fault::NoMemory));
+    }
 }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::error::{Fault, ShmError};
 use crate::memory::{self, Memory};
-use crate::process::Process;
+use crate::process::Peer;
 use crate::ring::{Receiving, Sending, meet};
 use crate::socket::Socket;
 use crate::sync::{AtomicU32, Ordering};
@@ -42,10 +42,12 @@ pub struct Pipe {
     receiving: Receiving,
     socket: Socket,
     /// The one at the other end, if the kernel says which.
-    process: Option<Process>,
+    peer: Peer,
     hello: Vec<u8>,
     /// The other end has been closed.
     hung_up: bool,
+    /// It had no descriptor or memory left for the pipe.
+    refused: bool,
     fault: Option<Fault>,
     /// Last, and so dropped last: the two directions lie in it.
     _memory: Memory,
@@ -70,15 +72,16 @@ pub(crate) enum Side {
 }
 
 impl Pipe {
-    pub(crate) fn new(socket: Socket, memory: Memory, side: Side, hello: Vec<u8>) -> Self {
+    pub(crate) fn new(socket: Socket, peer: Peer, memory: Memory, side: Side, hello: Vec<u8>) -> Self {
         let (to, from) = if side == Side::Knocker { (0, 1) } else { (1, 0) };
         Self {
             sending: Sending::new(memory.ring(to)),
             receiving: Receiving::new(memory.ring(from)),
-            process: Process::at(&socket.0),
+            hung_up: peer.has_ended(),
+            peer,
             socket,
             hello,
-            hung_up: false,
+            refused: false,
             fault: None,
             _memory: memory,
         }
@@ -163,7 +166,7 @@ impl Pipe {
             Awaited::Room(bytes) => (false, Some(bytes)),
             Awaited::MessageOrRoom(bytes) => (true, Some(bytes)),
         };
-        self.hung_up |= !self.socket.take_wakes();
+        self.hung_up |= !self.socket.take_wakes(&mut self.refused);
         self.receiving.give_back();
         self.receiving.tell();
         self.receiving.sleeps().store(u32::from(message), Ordering::Relaxed);
@@ -195,8 +198,9 @@ impl Pipe {
     /// Whether the other end is closed, its process dead, or the pipe broken, however much there is left to receive. A
     /// system call, as [`Pipe::is_gone`].
     pub fn is_hung_up(&mut self) -> bool {
-        if !self.hung_up {
-            self.hung_up = self.socket.is_hung_up(self.process());
+        if !self.hung_up && self.socket.is_hung_up(self.process()) {
+            self.hung_up = true;
+            self.socket.take_wakes(&mut self.refused);
         }
         self.hung_up || self.fault.is_some()
     }
@@ -208,7 +212,7 @@ impl Pipe {
     /// # Safety
     /// `into` must be valid to be written for `bytes`, and used by nothing else meanwhile.
     pub unsafe fn read_memory(&mut self, address: u64, into: *mut u8, bytes: usize) -> bool {
-        let Some(process) = &self.process else { return false };
+        let Peer::Seen(process) = &self.peer else { return false };
         // SAFETY: the caller's promise.
         let is_read = unsafe { process.read(address, into, bytes) }.is_ok();
         // After the copy: until now the other end was there, and kept its word.
@@ -218,7 +222,13 @@ impl Pipe {
     /// Readable once the other end's process has ended, if the kernel tells; besides the pipe's own descriptor, to sleep
     /// on.
     pub fn process(&self) -> Option<BorrowedFd<'_>> {
-        self.process.as_ref().map(AsFd::as_fd)
+        if let Peer::Seen(process) = &self.peer { Some(process.as_fd()) } else { None }
+    }
+
+    /// Whether the other end is gone because there was no descriptor or memory left for the pipe; known once it is
+    /// [hung up](Self::is_hung_up).
+    pub fn is_refused(&self) -> bool {
+        self.refused
     }
 
     /// A number that changes with every message sent or taken.

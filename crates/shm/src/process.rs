@@ -4,10 +4,23 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{getsockopt, sockopt};
+
+use crate::error::is_exhaustion;
 
 /// Linux 6.5 and later: a descriptor of the very process that connected or listened; `asm-generic/socket.h`.
 const SO_PEERPIDFD: libc::c_int = 77;
+
+/// Who is at the other end of a pipe.
+#[derive(Debug)]
+pub(crate) enum Peer {
+    Seen(Process),
+    /// This process cannot see it, or the kernel is older than Linux 5.3.
+    Unseen,
+    /// The process has ended; a child of it may have its sockets.
+    Ended,
+}
 
 /// The process that connected or listened. It is known by number, which may be another's once it has ended; the
 /// descriptor tells of its end.
@@ -17,18 +30,43 @@ pub(crate) struct Process {
     descriptor: OwnedFd,
 }
 
-impl Process {
-    /// The process at the other end of a connected socket; `None` if this process cannot see it, or the kernel is older
-    /// than Linux 5.3.
-    pub(crate) fn at(socket: &OwnedFd) -> Option<Self> {
-        let number = getsockopt(socket, sockopt::PeerCredentials).ok()?.pid();
+impl Peer {
+    /// The process at the other end of a connected socket.
+    ///
+    /// # Errors
+    /// No descriptor or memory is left.
+    pub(crate) fn of(socket: &OwnedFd) -> Result<Self, Errno> {
+        let number = getsockopt(socket, sockopt::PeerCredentials)?.pid();
         if number <= 0 {
-            return None;
+            return Ok(Self::Unseen);
         }
-        let descriptor = descriptor_of_peer(socket).or_else(|| descriptor_of(number))?;
-        Some(Self { number, descriptor })
+        // Older kernels know no descriptor of a socket's peer.
+        let descriptor = descriptor_of_peer(socket).or_else(|error| match error {
+            Errno::ENOPROTOOPT | Errno::EOPNOTSUPP => descriptor_of(number),
+            error => Err(error),
+        });
+        match descriptor {
+            Ok(descriptor) => Ok(Self::Seen(Process { number, descriptor })),
+            Err(Errno::ESRCH) => Ok(Self::Ended),
+            Err(error) if is_exhaustion(error) => Err(error),
+            Err(_) => Ok(Self::Unseen),
+        }
     }
 
+    /// Whether its process has ended, as far as that can be seen.
+    pub(crate) fn has_ended(&self) -> bool {
+        match self {
+            Self::Seen(process) => {
+                let process = PollFd::new(process.as_fd(), PollFlags::POLLIN);
+                matches!(poll(&mut [process], PollTimeout::ZERO), Ok(1..))
+            }
+            Self::Unseen => false,
+            Self::Ended => true,
+        }
+    }
+}
+
+impl Process {
     /// Copies memory of the process at `address` into `into`; what was copied counts only if the process has not ended
     /// meanwhile.
     ///
@@ -63,7 +101,7 @@ impl AsFd for Process {
     }
 }
 
-fn descriptor_of_peer(socket: &OwnedFd) -> Option<OwnedFd> {
+fn descriptor_of_peer(socket: &OwnedFd) -> Result<OwnedFd, Errno> {
     let mut descriptor: libc::c_int = -1;
     let mut length = size_of_val(&descriptor) as libc::socklen_t;
     // SAFETY: the two pointers describe `descriptor`.
@@ -76,14 +114,15 @@ fn descriptor_of_peer(socket: &OwnedFd) -> Option<OwnedFd> {
             &raw mut length,
         )
     };
+    Errno::result(result)?;
     // SAFETY: the kernel has just made this descriptor for us and nobody else knows it.
-    (result == 0 && descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-fn descriptor_of(number: libc::pid_t) -> Option<OwnedFd> {
+fn descriptor_of(number: libc::pid_t) -> Result<OwnedFd, Errno> {
     // SAFETY: takes two numbers.
     let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, number, 0) };
-    let descriptor = i32::try_from(descriptor).ok().filter(|descriptor| *descriptor >= 0)?;
+    let descriptor = Errno::result(descriptor)?;
     // SAFETY: as above.
-    Some(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as libc::c_int) })
 }

@@ -15,6 +15,8 @@
 //! Positions count bytes since the beginning and never wrap. Each side keeps its own; the sender learns the receiver's
 //! from [`Control::told`](crate::memory::Control), and looks there only when what it knows leaves no room.
 
+use nix::errno::Errno;
+
 use crate::bounds::{LINE_BYTES, RELEASED_MIN};
 use crate::error::Fault;
 use crate::memory::Ring;
@@ -65,7 +67,7 @@ impl Sending {
         }
         let next = self.sent + lines(bytes);
         if next + LINE_BYTES as u64 > self.present {
-            self.ask_for_memory(next + LINE_BYTES as u64);
+            self.ask_for_memory(next + LINE_BYTES as u64)?;
         }
         // SAFETY: the message is at most a quarter of the ring. The receiver has taken what was there (`has_room`) and reads
         // none of it before its word is written.
@@ -102,13 +104,22 @@ impl Sending {
     /// Asks the system for memory up to a position, and for as much as was used already beyond it: page by page, as it is
     /// touched, the system takes several times as long.
     #[cold]
-    fn ask_for_memory(&mut self, needed: u64) {
+    fn ask_for_memory(&mut self, needed: u64) -> Result<(), Fault> {
         // From one round behind where memory was given back on, all of it is there.
         let round = self.released + self.ring.bytes as u64;
         let wanted = (needed + (self.sent - self.released)).min(round);
         let from = self.present.max(self.released);
-        let present = if from < round { self.ring.populate(from, wanted) } else { None };
-        self.present = present.filter(|present| *present < round).unwrap_or(u64::MAX);
+        self.present = if from < round {
+            match self.ring.populate(from, wanted).or_else(|_| self.ring.populate(from, needed.min(round))) {
+                Ok(present) if present < round => present,
+                // All of it, or a system that cannot be asked and finds each page when it is touched.
+                Ok(_) | Err(Errno::EINVAL) => u64::MAX,
+                Err(_) => return Err(Fault::NoMemory),
+            }
+        } else {
+            u64::MAX
+        };
+        Ok(())
     }
 
     /// Gives back the memory of what was sent and taken, if that is worth while.

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use barewire_shm::{Awaited, Door, Pipe, PipeConfig, Refused, ShmError, knock};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket};
 use nix::unistd::{ForkResult, Pid, Uid, fork, pause, setuid};
 
 /// The user of those who have nothing.
@@ -69,13 +70,7 @@ fn other_process() {
         "echoes" => echo(knock(name, b"echo", &PipeConfig::default()).unwrap().unwrap()),
         "forks" => {
             let _pipe = knock(name, b"forks", &PipeConfig::default()).unwrap().unwrap();
-            // SAFETY: the child calls nothing but `pause`, until this program's parent kills it.
-            match unsafe { fork() }.unwrap() {
-                ForkResult::Child => loop {
-                    pause();
-                },
-                ForkResult::Parent { child } => say(&child.to_string()),
-            }
+            say(&child_that_lives().to_string());
             pause();
         }
         "knocks as nobody" => match setuid(Uid::from_raw(NOBODY)) {
@@ -99,8 +94,94 @@ fn other_process() {
                 assert!(door.accept().unwrap().is_none());
             }
         },
+        "drops after a fork" => {
+            let pipe = knock(name, b"drops", &PipeConfig::default()).unwrap().unwrap();
+            say(&child_that_lives().to_string());
+            drop(pipe);
+            pause();
+        }
+        "listens and forks" => {
+            let door = Door::open(name).unwrap();
+            say(&child_that_lives().to_string());
+            std::io::stdin().read_exact(&mut [0]).unwrap();
+            drop(door);
+            say("dropped");
+            pause();
+        }
+        "has no descriptors" => {
+            let mut door = Door::open(name).unwrap();
+            say("listens");
+            std::io::stdin().read_exact(&mut [0]).unwrap();
+            let (next, hard) = (first_free_descriptor(), getrlimit(Resource::RLIMIT_NOFILE).unwrap().1);
+            for left in 0..3 {
+                setrlimit(Resource::RLIMIT_NOFILE, next + left, hard).unwrap();
+                assert!(door.accept().unwrap().is_none());
+                assert_eq!(door.refused(), Refused { exhausted: left + 1, ..Default::default() });
+                say("refused");
+                std::io::stdin().read_exact(&mut [0]).unwrap();
+            }
+            setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+            accept(&mut door).send([b"at last"]);
+            pause();
+        }
+        "may have no memory" => {
+            let _door = Door::open(name).unwrap();
+            let knocked = || knock(name, b"me", &PipeConfig::default());
+            let address_space = {
+                let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+                status.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096
+            };
+            for (resource, least) in
+                [(Resource::RLIMIT_FSIZE, 1 << 16), (Resource::RLIMIT_AS, address_space), (Resource::RLIMIT_NOFILE, 0)]
+            {
+                let (soft, hard) = getrlimit(resource).unwrap();
+                let least = if resource == Resource::RLIMIT_NOFILE { first_free_descriptor() } else { least };
+                // Of descriptors: without the socket, the process, the memory.
+                for more in if resource == Resource::RLIMIT_NOFILE { 0..3 } else { 0..1 } {
+                    setrlimit(resource, least + more, hard).unwrap();
+                    let refused = knocked();
+                    setrlimit(resource, soft, hard).unwrap();
+                    let is_exhaustion = refused.as_ref().is_err_and(ShmError::is_exhaustion);
+                    assert!(is_exhaustion, "{resource:?} {more}: {refused:?}");
+                }
+                assert!(knocked().unwrap().is_some(), "{resource:?}: it may again");
+            }
+            say("told");
+        }
+        "takes names as nobody" => match setuid(Uid::from_raw(NOBODY)) {
+            Err(error) => say(&format!("cannot be nobody: {error}")),
+            Ok(()) => {
+                // It listens at the first, and has the second.
+                let all = [&b" 1"[..], b" 2"].map(|which| {
+                    let at = UnixAddr::new_abstract(&[name, which].concat()).unwrap();
+                    let socket = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::empty(), None).unwrap();
+                    bind(socket.as_raw_fd(), &at).unwrap();
+                    socket
+                });
+                listen(&all[0], Backlog::MAXCONN).unwrap();
+                say("took");
+                std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+            }
+        },
         role => panic!("unknown role {role}"),
     }
+}
+
+/// A child that has all descriptors of this process, until somebody kills it.
+fn child_that_lives() -> Pid {
+    // SAFETY: the child calls nothing but `pause`.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => loop {
+            pause();
+        },
+        ForkResult::Parent { child } => child,
+    }
+}
+
+/// All below are in use, once this has returned.
+fn first_free_descriptor() -> u64 {
+    let probe = std::fs::File::open("/dev/null").unwrap();
+    probe.as_raw_fd() as u64
 }
 
 /// Sends numbered messages of all sizes until somebody ends it.
@@ -219,6 +300,113 @@ fn a_process_that_is_killed_is_gone_though_its_child_lives() {
     let is_gone = pipe.is_gone();
     kill(child, Signal::SIGKILL).expect("the child lives");
     assert!(is_gone);
+}
+
+/// Ends a child of another process that is not ours to wait for.
+struct Killed(Pid);
+
+impl Killed {
+    fn new(said: &str) -> Self {
+        Self(Pid::from_raw(said.parse().unwrap()))
+    }
+}
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        kill(self.0, Signal::SIGKILL).expect("the child lives");
+    }
+}
+
+#[test]
+fn an_end_that_is_dropped_is_gone_though_a_child_of_its_process_has_the_socket() {
+    let name = name("drops");
+    let mut door = Door::open(name.as_bytes()).unwrap();
+    let mut other = Other::start("drops after a fork", &name);
+    let mut pipe = accept(&mut door);
+    let _child = Killed::new(&other.says());
+    let until = Instant::now() + PATIENCE;
+    while !pipe.is_gone() {
+        assert!(Instant::now() < until, "the child keeps it");
+        yield_now();
+    }
+}
+
+#[test]
+fn a_door_that_is_dropped_or_whose_process_has_ended_is_none_though_a_child_has_it() {
+    for is_killed in [false, true] {
+        let name = name(&format!("left to a child {is_killed}"));
+        let knocked = |hello: &[u8]| knock(name.as_bytes(), hello, &PipeConfig::default()).unwrap();
+        let mut other = Other::start("listens and forks", &name);
+        let _child = Killed::new(&other.says());
+        let mut waits = knocked(b"early").expect("it listens");
+        assert!(!waits.is_gone());
+        if is_killed {
+            other.process.kill().unwrap();
+            other.process.wait().unwrap();
+        } else {
+            other.process.stdin.as_mut().unwrap().write_all(b"!").unwrap();
+            assert_eq!(other.says(), "dropped");
+        }
+        assert!(waits.is_gone(), "nobody will accept it");
+        assert!(knocked(b"late").is_none());
+        // The child has the name still.
+        let mut door = Door::open(name.as_bytes()).unwrap();
+        let until = Instant::now() + PATIENCE;
+        while knocked(b"found").is_none() {
+            assert!(Instant::now() < until, "it is not found beside its name");
+        }
+        assert_eq!(accept(&mut door).hello(), b"found");
+    }
+}
+
+#[test]
+fn who_comes_when_no_descriptors_are_left_is_told_and_the_door_works_when_there_are() {
+    let name = name("no descriptors");
+    let mut other = Other::start("has no descriptors", &name);
+    assert_eq!(other.says(), "listens");
+    let go_on = |other: &mut Other| other.process.stdin.as_mut().unwrap().write_all(b"!").unwrap();
+    for _ in 0..3 {
+        let mut pipe = knock(name.as_bytes(), b"me", &PipeConfig::default()).unwrap().unwrap();
+        go_on(&mut other);
+        assert_eq!(other.says(), "refused");
+        assert!(pipe.is_gone() && pipe.is_refused());
+    }
+    let mut pipe = knock(name.as_bytes(), b"me", &PipeConfig::default()).unwrap().unwrap();
+    go_on(&mut other);
+    while pipe.receive().is_none() {
+        sleep(&mut pipe, Awaited::Message);
+        assert!(!pipe.is_refused());
+    }
+}
+
+/// Of memory, a file's length, descriptors; in a process of its own, since the limits are the process's.
+#[test]
+fn where_a_limit_leaves_nothing_for_a_pipe_that_is_an_error_and_passes() {
+    let mut other = Other::start("may have no memory", &name("limits"));
+    assert_eq!(other.says(), "told");
+}
+
+#[test]
+fn another_user_who_has_taken_a_name_keeps_nobody_from_it() {
+    if !Uid::effective().is_root() {
+        return skip("being another user needs root");
+    }
+    let name = name("taken by nobody");
+    let mut other = Other::start("takes names as nobody", &name);
+    let said = other.says();
+    if said.starts_with("cannot be nobody") {
+        return skip(&format!("{said}: needs root of the system itself, not of a user namespace"));
+    }
+    for which in [" 1", " 2"] {
+        let name = format!("{name}{which}");
+        let mut door = Door::open(name.as_bytes()).unwrap();
+        // At a name that is only bound nobody seems to be, as mostly when a peer has not come yet.
+        let until = Instant::now() + PATIENCE;
+        while knock(name.as_bytes(), b"me", &PipeConfig::default()).unwrap().is_none() {
+            assert!(Instant::now() < until, "{which}: it is not found beside its name");
+        }
+        assert_eq!(accept(&mut door).hello(), b"me");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use barewire_link::Link;
 use barewire_llc::Instant;
-use barewire_shm::{Awaited, Door, Pipe, knock};
+use barewire_shm::{Awaited, Door, Fault, Pipe, knock};
 
 use super::receive::{Given, give};
 use super::{BUSY_TURNS_MAX, Endpoint, Event, LOOK_ROUND_EVERY};
@@ -40,7 +40,9 @@ const KNOCK_EVERY: Duration = Duration::from_millis(1);
 
 /// What an endpoint's door is called on its host.
 pub(super) fn door_name(address: Address) -> Vec<u8> {
-    [b"barewire-endpoint/", &address.mac[..], &[address.sap.byte()]].concat()
+    // As text: it is looked for in a list of lines.
+    let digits: String = address.mac.iter().chain([&address.sap.byte()]).map(|byte| format!("{byte:02x}")).collect();
+    format!("barewire-endpoint/{digits}").into_bytes()
 }
 
 /// What a pipe must have room for, where a frame carries so many bytes: the same behind its octet.
@@ -60,9 +62,17 @@ impl<L: Link> Endpoint<L> {
         let peer = channel.peer;
         let key = self.config.framing.token.map_or(peer.cookie, JobToken::key);
         let hello = [&self.address.to_bytes()[..], &key.to_be_bytes()].concat();
-        if let Ok(Some(pipe)) = knock(&door_name(peer), &hello, config) {
-            channel.way = Way::Local { pipe: Box::new(pipe), other: None };
-            self.take_turn(index);
+        match knock(&door_name(peer), &hello, config) {
+            Ok(Some(pipe)) => {
+                channel.way = Way::Local { pipe: Box::new(pipe), other: None };
+                self.take_turn(index);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                if let Way::Knocking { is_exhausted, .. } = &mut channel.way {
+                    *is_exhausted = error.is_exhaustion();
+                }
+            }
         }
     }
 
@@ -176,7 +186,10 @@ impl<L: Link> Endpoint<L> {
             let is_done = channel.queue.is_empty() && channel.is_closing;
             match &channel.way {
                 Way::Knocking { .. } | Way::Local { .. } if is_done => self.end(index, Ending::Closed, sink),
-                Way::Knocking { until } if now >= *until => self.end(index, Ending::NoAnswer, sink),
+                Way::Knocking { until, is_exhausted } if now >= *until => {
+                    let ending = if *is_exhausted { Ending::Exhausted } else { Ending::NoAnswer };
+                    self.end(index, ending, sink);
+                }
                 _ => {}
             }
         }
@@ -225,8 +238,13 @@ impl<L: Link> Endpoint<L> {
         if hung_up == (false, false) {
             return;
         }
-        let is_broken = pipe.fault().or(other.as_ref().and_then(|other| other.fault())).is_some();
-        let ending = if is_broken { Ending::Violation } else { Ending::PeerClosed };
+        let fault = pipe.fault().or(other.as_ref().and_then(|other| other.fault()));
+        let ending = match fault {
+            Some(Fault::NoMemory) => Ending::Exhausted,
+            Some(_) => Ending::Violation,
+            None if pipe.is_refused() => Ending::Exhausted,
+            None => Ending::PeerClosed,
+        };
         let is_other_empty = !hung_up.1 || other.as_mut().is_none_or(|other| other.is_gone());
         let is_empty = (!hung_up.0 || pipe.is_gone()) && is_other_empty;
         if is_empty && channel.parked.is_empty() {

@@ -287,8 +287,10 @@ fn a_peer_whose_fragments_do_not_fit_loses_its_channel_and_others_do_not() {
 
 /// Knocks by hand.
 fn knock_as(hello: &[u8], at: Address) -> Pipe {
-    let name = [b"barewire-endpoint/", &at.to_bytes()[..7]].concat();
-    knock(&name, hello, &PipeConfig::default()).unwrap().expect("its door is open")
+    let digits: String = at.to_bytes()[..7].iter().map(|byte| format!("{byte:02x}")).collect();
+    knock(format!("barewire-endpoint/{digits}").as_bytes(), hello, &PipeConfig::default())
+        .unwrap()
+        .expect("its door is open")
 }
 
 #[test]

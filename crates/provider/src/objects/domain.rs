@@ -91,7 +91,10 @@ pub(crate) unsafe fn open(
         let parameters = Parameters { interface: Some(name), ..parameters };
         let interface = device::interfaces(&parameters).map_err(|error| {
             warning!(FI_LOG_DOMAIN, "{error}");
-            if matches!(error, DeviceError::Mtu { .. }) { Errno::INVALID } else { Errno::LINK_IS_DOWN }
+            match error {
+                DeviceError::Mtu { .. } => Errno::INVALID,
+                error => error.exhausted().unwrap_or(Errno::LINK_IS_DOWN),
+            }
         })?;
         let interface = interface.into_iter().next().ok_or(Errno::NO_DATA)?;
         let progress = parameters.progress.unwrap_or(match attributes.data_progress {

@@ -295,6 +295,7 @@ pub(crate) unsafe fn explain(number: c_int, to: *mut c_char, length: usize) -> *
         FI_ETIMEDOUT => c"the peer answers, but takes nothing",
         FI_ECONNRESET => c"the peer closed its endpoint, ended, or was started again",
         FI_ECONNABORTED => c"the peer broke the protocol",
+        FI_ENOMEM => c"this process or its peer on this host has no descriptors or memory left: ulimit -n, ulimit -v",
         FI_ESHUTDOWN => c"this side closed the connection",
         number if number == libc::EHOSTUNREACH as u32 => {
             c"the peer does not answer: is its process running, its host up, and the link?"
