@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -47,6 +48,36 @@ def stand_up(topology: str | Network, link: LinkSpec | None = None, **options: b
         return Lab.up(topology, link, **options)
     except MachineCannot as error:
         pytest.skip(f"no lab on this machine: {error}")
+
+
+# Has every name at which an endpoint of this interface could listen for its local peers, as text and as octets; at
+# every other one it listens.
+TAKE_NAMES = """
+import os, socket, sys
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+mac, held = bytes.fromhex(sys.argv[1].replace(":", "")), []
+for sap in range(0, 256, 2):
+    address = mac + bytes([sap])
+    for name in (address, address.hex().encode()):
+        held.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        held[-1].bind(b"\\0barewire-endpoint/" + name)
+        if sap % 4:
+            held[-1].listen()
+print("taken", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def names_taken(lab: Lab, *hosts: str) -> Iterator[None]:
+    """Another user, who has no right at all, holds the names of all service access points of these hosts."""
+    with contextlib.ExitStack() as until_then:
+        for host in hosts:
+            command = [sys.executable, "-c", TAKE_NAMES, lab.host(host).mac]
+            process = lab.popen(host, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            until_then.callback(process.communicate)
+            assert process.stdout is not None and process.stdout.readline() == "taken\n"
+        yield
 
 
 def processes_with(marker: str) -> list[str]:

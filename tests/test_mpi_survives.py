@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from conftest import BAREWIRE, barewire, stand_up
+from conftest import BAREWIRE, barewire, names_taken, stand_up
 from mpi_libraries import library, needs, program
 
 from barewire.lab import Lab
@@ -61,6 +61,15 @@ def test_a_job_goes_on_when_an_interface_was_down(name: str) -> None:
             lab.set_link(host, up=True)
             time.sleep(0.3)
         ended_right(process)
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_job_starts_though_another_user_holds_the_names_of_its_hosts(name: str) -> None:
+    """Two ranks on each of two hosts: each pair of a host meets, and each has a service access point."""
+    needs("barewire")
+    with stand_up("pair") as lab, names_taken(lab, "h1", "h2"):
+        done = barewire("run", "-n", "4", "--lab", lab.id, "--", program(name, "collectives"))
+    assert done.returncode == 0 and '"right": true' in done.stdout, done.stdout[-1000:] + done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("name", LIBRARIES)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from broker_site import ALICE, BOB, Site
-from conftest import ROOT, stand_up
+from conftest import ROOT, names_taken, stand_up
 from mpi_libraries import needs
 
 from barewire.lab import Lab
@@ -164,6 +164,11 @@ def test_why_there_is_nothing_to_offer_is_said_once_to_who_asked(
     assert len(lines) == len(said) and all(map(str.startswith, lines, said)), done.stderr
 
 
+def test_who_has_no_descriptor_for_a_peer_of_its_host_is_told_and_can_go_on(program: str) -> None:
+    done = in_a_namespace(LOOPBACK, [program, "meeting_with_few_descriptors"], FI_BAREWIRE_PATIENCE="1")
+    assert done.returncode == 0 and ": right" in done.stdout, done.stdout[-1000:] + done.stderr[-2000:]
+
+
 def test_libfabric_is_closed_and_loaded_again(tmp_path: Path) -> None:
     """With automatic progress, and a fork after each time. Both libraries stay: the provider keeps its libfabric."""
     done = in_a_namespace(LOOPBACK, [built(tmp_path, [SOURCES / LOADS], "-ldl")])
@@ -183,8 +188,8 @@ def in_lab(lab: Lab, host: str, command: list[str], **environment: str) -> "subp
     return lab.popen(host, command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=settings)
 
 
-def await_line(process: "subprocess.Popen[str]", pattern: str, seconds: float = 30) -> None:
-    """Read what a program says until a line is this; one that does not say it in time is ended."""
+def await_line(process: "subprocess.Popen[str]", pattern: str, seconds: float = 30) -> str:
+    """Read what a program says until a line is this, which is returned; one that does not say it in time is ended."""
     assert process.stdout is not None
     lines: list[str] = []
     with contextlib.ExitStack() as after:
@@ -194,6 +199,7 @@ def await_line(process: "subprocess.Popen[str]", pattern: str, seconds: float = 
         while not lines or not re.fullmatch(pattern, lines[-1].rstrip("\n")):
             lines.append(process.stdout.readline())
             assert lines[-1], f"never said {pattern}: " + "".join(lines)[-2000:]
+    return lines[-1].rstrip("\n")
 
 
 def ended_well(process: "subprocess.Popen[str]", seconds: float = 60) -> str:
@@ -305,6 +311,50 @@ def test_an_ordinary_user_exchanges_messages_through_the_broker(program: str, no
         calling = started("h2", ALICE, "call")
         ended_well(calling)
         ended_well(answering)
+
+
+def test_a_user_who_holds_all_names_keeps_no_other_from_its_peers(program: str, lab: Lab) -> None:
+    """Without any right: neither from a service access point, nor from a process of the same host."""
+    door = str(lab.directory / "door")
+    with names_taken(lab, "h1"):
+        answering = in_lab(lab, "h1", [program, "there_and_back", door, "answer"])
+        await_line(answering, r"at fi_barewire://.*")
+        ended_well(in_lab(lab, "h1", [program, "there_and_back", door, "call"]))
+        ended_well(answering)
+
+
+# They may send frames by themselves, are helped by the broker, or are root.
+@pytest.mark.parametrize("order", [("root", "right", "broker"), ("broker", "right", "root")], ids=" ".join)
+def test_users_of_one_host_never_have_the_same_service_access_point(
+    program: str, nothing_left: None, site: Site, order: tuple[str, ...]
+) -> None:
+    """In process namespaces of their own all have the same number, so each tries the same ones in the same order."""
+    (site.directory / "policy.toml").write_text(TWO_SAPS.replace('"0x10", "0x14"', '"0x02-0xfe"'))
+    site.end("h1")
+    site.serve("h1")
+    provider, control = site.directory / "libfabric", site.directory / "control"
+    provider.mkdir()
+    control.mkdir()
+    control.chmod(0o777)
+    shutil.copy(BUILT_PROVIDER / "libbarewire-fi.so", provider)
+    case = shutil.copy(program, site.directory)
+    has_right = ["setpriv", f"--reuid={BOB}", f"--regid={BOB}", "--clear-groups"]
+    has_right += ["--inh-caps=+net_raw", "--ambient-caps=+net_raw"]
+    # Another user number takes away that it ends with its parent.
+    ends = ["setpriv", "--pdeathsig=KILL"]
+    users = {"root": [], "right": [*has_right, *ends], "broker": [*site.as_user(ALICE), *ends]}
+    found = []
+    with contextlib.ExitStack() as until_then:
+        for user in order:
+            command = ["unshare", "--pid", "--fork", "--kill-child", *users[user]]
+            command += [case, "there_and_back", str(control / user), "answer"]
+            places = {"FI_PROVIDER_PATH": str(provider)}
+            places |= {"FI_BAREWIRE_BROKER": site.path("h1")} if user == "broker" else {}
+            process = in_lab(site.lab, "h1", command, **places)
+            until_then.callback(process.communicate)
+            until_then.callback(process.kill)
+            found.append(await_line(process, r"at fi_barewire://[0-9a-f:]{17}/0x[0-9a-f]+").rpartition("/")[2])
+    assert len(set(found)) == len(order), found
 
 
 def available_bytes() -> int:

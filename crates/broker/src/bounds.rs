@@ -13,8 +13,8 @@ pub const CONNECTIONS_OF_STRANGERS: usize = 64;
 /// and requests wait meanwhile. So many take some milliseconds, less than a grant; 64 would empty a queue of 4096 too
 /// slowly where each turn has a grant as well (tests/test_broker_flood.py).
 pub const ACCEPTED_AT_ONCE: usize = 1024;
-/// Descriptors of a connection: itself, its process, its socket, and the spare that comes in its place.
-pub const DESCRIPTORS_OF_CONNECTION: usize = 4;
+/// Descriptors of a connection: itself, its process, its socket, its claim, and the spare that comes in its socket's place.
+pub const DESCRIPTORS_OF_CONNECTION: usize = 5;
 /// Descriptors for all else: standard streams, listener, signals, audit log, files in the making.
 pub const DESCRIPTORS_OF_OURS: usize = 32;
 /// A connection that asks nothing for so long is closed: asking takes a client microseconds.

@@ -31,7 +31,7 @@ use audit::Audit;
 use groups::Groups;
 use notebook::Notebook;
 use policy::Policy;
-use server::{Server, connections_max};
+use server::{Server, claims_of, connections_max};
 use signals::Signals;
 
 const DEFAULT_POLICY: &str = "/etc/barewire/broker.toml";
@@ -136,6 +136,7 @@ fn serve(arguments: ServeArguments) -> Result<(), BrokerError> {
         reload: Box::new(move || read_policy(&path)),
         audit,
         notebook,
+        claims: claims_of(&ledger),
         ledger,
         groups: Groups::default(),
         endings: vec![],

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use barewire_broker::{MessageError, Reply, Request, Status, sap_filter, station_filter};
-use barewire_link::{Interface, LinkError, PacketConfig, Restricted, RingGeometry};
+use barewire_link::{Claim, Claimed, Interface, LinkError, PacketConfig, Restricted, RingGeometry};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::fstat;
@@ -38,6 +38,8 @@ pub struct Server {
     pub notebook: Notebook,
     pub ledger: Ledger,
     pub groups: Groups,
+    /// Of what is in the ledger: keeps programs that need no broker from it.
+    pub claims: BTreeMap<Key, Claim>,
     pub endings: Vec<Ending>,
     pub connections_max: usize,
     pub policy_path: PathBuf,
@@ -279,11 +281,23 @@ impl Server {
                 format!("user {user} holds {held} descriptors, of at most {at_most}"),
             ));
         }
+        let claim = match Claim::take(interface.address, sap).map_err(|error| system("claiming the SAP", error))? {
+            Claimed::Ours(claim) => Some(claim),
+            // Then opening says so as well.
+            Claimed::NotPermitted => None,
+            Claimed::Taken => {
+                let text =
+                    format!("SAP {sap:#04x} on {name} is taken by a program that needs no broker; choose another");
+                return Err(refusal(Status::Taken, text));
+            }
+        };
         let (socket, ring) = self.open(&interface, request)?;
         let inode = fstat(&socket).map_err(|error| system("fstat", error))?.st_ino;
         self.ledger.enter(Entry::new(name, key, user, peer.process, inode));
         let handed = self.hand_over(peer, request, inode, (&socket, ring));
-        if handed.is_err() {
+        if handed.is_ok() {
+            self.claims.extend(claim.map(|claim| (key, claim)));
+        } else {
             drop(socket);
             self.groups.release(key, || is_closed(inode));
             self.ledger.strike(key);
@@ -412,6 +426,7 @@ impl Server {
             self.remember();
         }
         for entry in gone {
+            self.claims.remove(&(entry.index, entry.sap));
             self.audit.note("return", serde_json::to_value(&entry).unwrap_or_default());
         }
     }
@@ -435,6 +450,18 @@ impl Server {
             Err(reason) => self.audit.note("policy refused, the old one stays", json!({ "reason": reason })),
         }
     }
+}
+
+/// Claims what a broker before us has granted, as far as its interfaces are there and nobody else has it meanwhile.
+pub fn claims_of(ledger: &Ledger) -> BTreeMap<Key, Claim> {
+    let claim = |entry: &Entry| {
+        let interface = Interface::by_name(&entry.interface).ok().filter(|found| found.index == entry.index)?;
+        match Claim::take(interface.address, entry.sap) {
+            Ok(Claimed::Ours(claim)) => Some(((entry.index, entry.sap), claim)),
+            _ => None,
+        }
+    };
+    ledger.entries().filter_map(claim).collect()
 }
 
 struct Ready {

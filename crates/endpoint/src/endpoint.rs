@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use barewire_link::Link;
+use barewire_link::{Claim, Link};
 use barewire_llc::{
     Cause, ConnectionConfig, ConnectionEvent, ConnectionHandle, DatagramOutcome, Instant, Peer, StationConfig,
     StationEvent,
@@ -97,6 +97,8 @@ pub struct Endpoint<L> {
     config: Config,
     address: Address,
     door: Option<Door>,
+    /// What keeps other processes from the same address.
+    claim: Option<Claim>,
     channels: Channels,
     descriptors: Descriptors,
     /// Of each slot under way: the message it belongs to.
@@ -139,8 +141,8 @@ pub struct Endpoint<L> {
     duplicate: u64,
 }
 
-/// Whether an endpoint of this host has an address now: who looks for one that is free saves a link, which some kernels
-/// need 30 ms to open and to close.
+/// Whether an endpoint of this user on this host has an address now: who looks for one that is free saves a link, which
+/// some kernels need 30 ms to open and to close.
 #[must_use]
 pub fn is_taken(address: Address) -> bool {
     matches!(Door::open(&local::door_name(address)), Err(ShmError::NameTaken(_)))
@@ -187,6 +189,7 @@ impl<L: Link> Endpoint<L> {
             port,
             address,
             door,
+            claim: None,
             channels: Channels::new(config.channels),
             descriptors: Descriptors::new(config.send_descriptors),
             owners: vec![0; usize::from(config.slots)].into_boxed_slice(),
@@ -219,6 +222,11 @@ impl<L: Link> Endpoint<L> {
     #[must_use]
     pub fn address(&self) -> Address {
         self.address
+    }
+
+    /// Keeps what was claimed for its address for as long as it lives.
+    pub fn keep(&mut self, claim: Option<Claim>) {
+        self.claim = claim;
     }
 
     /// What it was told of this machine.

@@ -34,7 +34,7 @@ pub use endpoint::{Acknowledge, Endpoint, EndpointCounters, Event, is_taken};
 pub use error::{ConnectError, Ending, EndpointError, SendError};
 pub use framing::{Encapsulation, Frame, Framing, parse};
 pub use inbox::{INLINE_BYTES, Inbox, InboxConfig, Origin, Received};
-pub use open::{Hears, OpenError, PROTOCOL, open_link};
+pub use open::{ClaimError, Hears, OpenError, PROTOCOL, claim, open_link};
 pub use port::{MTU_MIN, Port, information_max};
 pub use sink::{Class, Sink};
 pub use slots::{Slot, Slots};

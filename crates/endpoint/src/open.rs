@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A link for LLC PDUs: a socket of our own, or the broker's where we may not have one.
 
+use std::io;
 use std::path::Path;
 
 use barewire_broker::{AskError, DEFAULT_SOCKET, Request, ask, sap_filter, station_filter};
-use barewire_link::{LinkError, PacketConfig, PacketLink};
+use barewire_link::{Claim, Claimed, LinkError, MacAddress, PacketConfig, PacketLink};
 use barewire_llc::Lsap;
 use thiserror::Error;
+
+use crate::address::Address;
 
 /// Why there is no link.
 #[derive(Debug, Error)]
@@ -17,6 +20,17 @@ pub enum OpenError {
     /// The broker, who was asked for it.
     #[error(transparent)]
     Broker(#[from] AskError),
+}
+
+/// Why an address is not this process's.
+#[derive(Debug, Error)]
+pub enum ClaimError {
+    /// Another program of this host, of any user, has it.
+    #[error("the address {0} is taken by another process of this host; choose another service access point")]
+    Taken(Address),
+    /// Whether one has it cannot be found out.
+    #[error("whether another process has the address {0} cannot be found out: {1}")]
+    System(Address, #[source] io::Error),
 }
 
 /// Which frames.
@@ -65,6 +79,22 @@ pub fn open_link(
             let _ = link.send_batches_by_xdp();
             Ok(link)
         }
+    }
+}
+
+/// Claims an address for a link of this process's own; `None` if the broker gives the link, who has claimed it then.
+///
+/// # Errors
+/// [`ClaimError`].
+pub fn claim(address: Address, broker: Option<&Path>) -> Result<Option<Claim>, ClaimError> {
+    if broker.is_some() {
+        return Ok(None);
+    }
+    match Claim::take(MacAddress(address.mac), address.sap.byte()) {
+        Ok(Claimed::Ours(claim)) => Ok(Some(claim)),
+        Ok(Claimed::NotPermitted) => Ok(None),
+        Ok(Claimed::Taken) => Err(ClaimError::Taken(address)),
+        Err(error) => Err(ClaimError::System(address, error)),
     }
 }
 

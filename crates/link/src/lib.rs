@@ -7,6 +7,7 @@
 //! corrupts and delays on request.
 
 mod address;
+mod claim;
 mod clock;
 mod error;
 mod fanout;
@@ -24,6 +25,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 pub use address::{MacAddress, ParseMacAddressError};
+pub use claim::{Claim, Claimed};
 pub use clock::Clock;
 pub use error::LinkError;
 pub use fanout::FanoutGroup;

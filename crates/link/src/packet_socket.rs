@@ -20,7 +20,7 @@ pub(crate) fn open_filtered(interface: &str, program: Vec<libc::sock_filter>) ->
     Ok(socket)
 }
 
-fn attach_filter(socket: &OwnedFd, mut program: Vec<libc::sock_filter>) -> io::Result<()> {
+pub(crate) fn attach_filter(socket: &OwnedFd, mut program: Vec<libc::sock_filter>) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: u16::try_from(program.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?,
         filter: program.as_mut_ptr(),

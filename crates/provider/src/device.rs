@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use barewire_broker::{AskError, DEFAULT_SOCKET, Status, sap_filter};
 use barewire_endpoint::{
-    Address, Config, Encapsulation, Endpoint, EndpointError, Framing, Hears, MTU_MIN, OpenError, Tuning, TuningError,
-    is_taken, open_link,
+    Address, ClaimError, Config, Encapsulation, Endpoint, EndpointError, Framing, Hears, MTU_MIN, OpenError, Tuning,
+    TuningError, claim, is_taken, open_link,
 };
 use barewire_link::{Interface, Link, LinkError, XdpConfig, XdpLink, XdpMode};
 use barewire_llc::Lsap;
@@ -26,6 +26,8 @@ pub(crate) enum DeviceError {
     Link(#[from] LinkError),
     #[error(transparent)]
     Open(#[from] OpenError),
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
     #[error(transparent)]
@@ -111,9 +113,14 @@ pub(crate) fn open(interface: &Interface, parameters: &Parameters) -> Result<End
     let tuning = Tuning::load()?.with(&parameters.tuned).map_err(TuningError::from)?;
     let first = std::process::id() as usize % saps().count();
     for sap in saps().cycle().skip(first).take(saps().count()) {
-        if is_taken(Address::new(interface.address.0, sap)) {
+        let address = Address::new(interface.address.0, sap);
+        if is_taken(address) {
             continue;
         }
+        let claim = match claim(address, parameters.broker.as_deref()) {
+            Err(ClaimError::Taken(_)) => continue,
+            claim => claim?,
+        };
         let Some(mut link) = link_of(interface, sap, parameters, &tuning)? else { continue };
         let framing = Framing { encapsulation: Encapsulation::EtherType, token: parameters.token };
         let mut config = Config { waiting: parameters.waiting, ..Config::new(sap, framing) };
@@ -129,7 +136,11 @@ pub(crate) fn open(interface: &Interface, parameters: &Parameters) -> Result<End
         config.connection.stall_limit = STALL_LIMIT;
         match Endpoint::open(link, config, Some(interface.mtu)) {
             Err(EndpointError::Shm(ShmError::NameTaken(_))) => {}
-            endpoint => return Ok(endpoint?),
+            endpoint => {
+                let mut endpoint = endpoint?;
+                endpoint.keep(claim);
+                return Ok(endpoint);
+            }
         }
     }
     Err(DeviceError::NoSap { interface: interface.name.clone() })

@@ -6,7 +6,9 @@
 mod messages;
 mod window;
 
-use barewire_endpoint::{Address, Config, Encapsulation, EndpointError, Framing, JobToken, Tuning};
+use std::path::PathBuf;
+
+use barewire_endpoint::{Address, Config, Encapsulation, EndpointError, Framing, JobToken, Tuning, claim};
 use barewire_link::{ETHERNET_HEADER_BYTES, Link, MacAddress};
 use barewire_llc::extension::INFORMATION_FRONT;
 use barewire_messages::Messenger;
@@ -38,13 +40,14 @@ pub struct Listening {
     link: OpenLink,
     role: Role,
     tuning: Tuning,
+    broker: Option<PathBuf>,
 }
 
 impl Listening {
     pub fn new(session: &Session, place: &Place, role: Role) -> Result<(Self, Endpoint), LaunchError> {
         let tuning = Tuning::load().map_err(wrong)?.with(&session.tuned).map_err(wrong)?;
         let (link, endpoint) = open(session, place, tag(session, role), tuning.ring_bytes)?;
-        Ok((Self { link, role, tuning }, endpoint))
+        Ok((Self { link, role, tuning, broker: place.broker.clone() }, endpoint))
     }
 
     pub fn accept(
@@ -53,16 +56,16 @@ impl Listening {
         peer: MacAddress,
         peer_mtu: usize,
     ) -> Result<Box<dyn Transport>, LaunchError> {
-        let Self { link, role, tuning } = self;
-        match link {
-            OpenLink::Packet(link) => transport(link, session, role, tuning, peer, peer_mtu),
-            OpenLink::Xdp(link) => transport(*link, session, role, tuning, peer, peer_mtu),
+        match self.link {
+            OpenLink::Packet(link) => transport(link, self.broker, session, self.role, self.tuning, peer, peer_mtu),
+            OpenLink::Xdp(link) => transport(*link, self.broker, session, self.role, self.tuning, peer, peer_mtu),
         }
     }
 }
 
 fn transport<L: Link + 'static>(
     link: L,
+    broker: Option<PathBuf>,
     session: &Session,
     role: Role,
     tuning: Tuning,
@@ -74,7 +77,9 @@ fn transport<L: Link + 'static>(
     let messages = barewire_messages::Config::tuned(&tuning);
     config.follow(tuning);
     let mtu = link.mtu().min(peer_mtu);
-    let endpoint = barewire_endpoint::Endpoint::open(link, config, Some(mtu)).map_err(wrong)?;
+    let claim = claim(Address::new(link.address().0, config.sap), broker.as_deref()).map_err(wrong)?;
+    let mut endpoint = barewire_endpoint::Endpoint::open(link, config, Some(mtu)).map_err(wrong)?;
+    endpoint.keep(claim);
     let other = if role == Role::Active { Role::Passive } else { Role::Active };
     let peer = Address::new(peer.0, tag(session, other));
     Ok(match session.transport {
