@@ -8,7 +8,7 @@ use std::sync::{Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use barewire_shm::{Door, Pipe, PipeConfig, knock};
+use barewire_shm::{Listener, Pipe, PipeConfig, connect};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -93,11 +93,11 @@ fn stream(criterion: &mut Criterion) {
 /// Memory, socket, both ends; in one thread.
 fn opening(criterion: &mut Criterion) {
     let name = format!("barewire-shm bench of doors {}", std::process::id());
-    let mut door = Door::open(name.as_bytes()).unwrap();
+    let mut listener = Listener::open(name.as_bytes()).unwrap();
     criterion.bench_function("knock, accept, close", |bencher| {
         bencher.iter(|| {
-            let there = knock(name.as_bytes(), &[], &PipeConfig::default()).unwrap().unwrap();
-            (there, door.accept().unwrap().unwrap())
+            let there = connect(name.as_bytes(), &[], &PipeConfig::default()).unwrap().unwrap();
+            (there, listener.accept().unwrap().unwrap())
         });
     });
 }
@@ -126,9 +126,9 @@ fn with_peer(
     other: impl FnOnce(&mut Pipe) + Send,
 ) -> Duration {
     let name = format!("barewire-shm bench {}", std::process::id());
-    let mut door = Door::open(name.as_bytes()).unwrap();
-    let mut there = knock(name.as_bytes(), &[], &config).unwrap().unwrap();
-    let mut here = door.accept().unwrap().unwrap();
+    let mut listener = Listener::open(name.as_bytes()).unwrap();
+    let mut there = connect(name.as_bytes(), &[], &config).unwrap().unwrap();
+    let mut here = listener.accept().unwrap().unwrap();
     let both = Barrier::new(2);
     thread::scope(|scope| {
         let both = &both;

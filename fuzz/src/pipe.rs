@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A pipe whose other end is hostile: it connects with memory of its own making, and rewrites indices, lengths and bytes in
-//! it whenever it likes. It is written from the outside, with what a knocker says and where things lie in the memory.
+//! it whenever it likes. It is written from the outside, with what an initiator says and where things lie in the memory.
 
 use std::io::IoSlice;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use barewire_shm::{Awaited, Door};
+use barewire_shm::{Awaited, Listener};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{
@@ -25,9 +25,9 @@ const CONTROL_BYTES: usize = 3 * 128;
 pub fn pipe(data: &[u8]) {
     let mut input = Input::new(data);
     let name = format!("barewire-fuzz {} {:?}", std::process::id(), std::thread::current().id());
-    let mut door = Door::open(name.as_bytes()).expect("nobody has the name");
-    let (memory, other) = knock(&name, &mut input);
-    let Ok(Some(mut pipe)) = door.accept() else { return };
+    let mut listener = Listener::open(name.as_bytes()).expect("nobody has the name");
+    let (memory, other) = connect_badly(&name, &mut input);
+    let Ok(Some(mut pipe)) = listener.accept() else { return };
     let room = pipe.room();
     while !input.is_empty() {
         match input.byte() % 12 {
@@ -56,11 +56,12 @@ pub fn pipe(data: &[u8]) {
     assert!(pipe.fault().is_none() || !pipe.send([b"no more"]));
 }
 
-/// Connects as a knocker does, more or less, with memory that is right or not.
-fn knock(name: &str, input: &mut Input<'_>) -> (OwnedFd, OwnedFd) {
+/// Connects as an initiator does, more or less, with memory that is right or not.
+fn connect_badly(name: &str, input: &mut Input<'_>) -> (OwnedFd, OwnedFd) {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let other = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None).expect("a socket");
-    connect(other.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes()).expect("a name")).expect("the door is open");
+    connect(other.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes()).expect("a name"))
+        .expect("the listener is open");
     let memory = memfd_create(c"hostile", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING).expect("memory");
     let (mut bytes, mut ring, mut hello) = (CONTROLS + 2 * CONTROL_BYTES, RING, &b"it is me"[..]);
     let mut seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;

@@ -54,7 +54,7 @@ pub(crate) enum Way {
     Pending,
     /// On this host, and nobody is there yet: until when it is tried, and whether descriptors or memory were used up when it
     /// was last.
-    Knocking { until: Instant, is_exhausted: bool },
+    Connecting { until: Instant, is_exhausted: bool },
     /// On this host. Messages go into the pipe that was there first, and come from both.
     Local { pipe: Box<Pipe>, other: Option<Box<Pipe>> },
     /// Not any more; what has come and was refused by the sink still waits for it.

@@ -15,7 +15,7 @@ use barewire_llc::{
     Cause, ConnectionConfig, ConnectionEvent, ConnectionHandle, DatagramOutcome, Instant, Peer, StationConfig,
     StationEvent,
 };
-use barewire_shm::{Door, ShmError};
+use barewire_shm::{Listener, ShmError};
 
 use crate::address::Address;
 use crate::channel::{Channel, ChannelId, Channels, Way};
@@ -68,8 +68,9 @@ pub enum Event {
 pub struct EndpointCounters {
     /// Frames that carried no LLC PDU, or were cut.
     pub foreign: u64,
-    /// Frames and neighbours that do not know what they must: the job's token, the endpoint's cookie, the connection's marks.
-    pub strangers: u64,
+    /// Frames and local peers that do not know what they must: the job's token, the endpoint's cookie, the connection's
+    /// marks.
+    pub unauthenticated: u64,
     /// Frames whose check is wrong: changed on their way, or of a station that is none of ours.
     pub damaged: u64,
     /// Pieces of messages that did not fit; each ended its channel.
@@ -88,7 +89,7 @@ pub struct EndpointCounters {
 const BUSY_TURNS_MAX: u32 = 16;
 /// Questions between two looks at the clock, which costs as much as several.
 const TURNS_PER_CLOCK: u32 = 32;
-/// Time between two looks at the door and at who is gone: each is a system call.
+/// Time between two looks at the listener and at who is gone: each is a system call.
 const LOOK_ROUND_EVERY: Duration = Duration::from_millis(2);
 
 /// A process's window onto the network. Nothing happens behind its back: all work is done in its calls.
@@ -96,7 +97,7 @@ pub struct Endpoint<L> {
     port: Port<L>,
     config: Config,
     address: Address,
-    door: Option<Door>,
+    listener: Option<Listener>,
     /// What keeps other processes from the same address.
     claim: Option<Claim>,
     channels: Channels,
@@ -115,13 +116,13 @@ pub struct Endpoint<L> {
     /// sink has not taken all that came.
     untold: Vec<(ChannelId, Address)>,
     /// Channels to processes of this host. Those that spoke last are among the first.
-    neighbours: Vec<u16>,
+    local_peers: Vec<u16>,
     /// Places in it: of the next that makes room for one that speaks, of the last of the others that was asked, and of the
     /// last that was looked after.
     next_first: usize,
     last_asked: usize,
     last_seen: usize,
-    /// The neighbour that spoke last, if no other did in that turn.
+    /// The local peer that spoke last, if no other did in that turn.
     only_speaker: Option<u16>,
     events: VecDeque<Event>,
     /// Information that a frame carries.
@@ -135,7 +136,7 @@ pub struct Endpoint<L> {
     looked_round: Instant,
     patience: Patience,
     malformed: u64,
-    strangers: u64,
+    unauthenticated: u64,
     /// What the connections that have ended had counted.
     repeated: u64,
     duplicate: u64,
@@ -145,7 +146,7 @@ pub struct Endpoint<L> {
 /// some kernels need 30 ms to open and to close.
 #[must_use]
 pub fn is_taken(address: Address) -> bool {
-    matches!(Door::open(&local::door_name(address)), Err(ShmError::NameTaken(_)))
+    matches!(Listener::open(&local::listener_name(address)), Err(ShmError::NameTaken(_)))
 }
 
 impl<L: Link> Endpoint<L> {
@@ -184,11 +185,11 @@ impl<L: Link> Endpoint<L> {
         port.station.activate(config.sap);
         port.station.listen(config.sap, config.accepts);
         let looked_round = port.now();
-        let door = config.local.as_ref().map(|_| Door::open(&local::door_name(address))).transpose()?;
+        let listener = config.local.as_ref().map(|_| Listener::open(&local::listener_name(address))).transpose()?;
         Ok(Self {
             port,
             address,
-            door,
+            listener,
             claim: None,
             channels: Channels::new(config.channels),
             descriptors: Descriptors::new(config.send_descriptors),
@@ -198,7 +199,7 @@ impl<L: Link> Endpoint<L> {
             waiting: Vec::new(),
             pending: Vec::new(),
             untold: Vec::new(),
-            neighbours: Vec::new(),
+            local_peers: Vec::new(),
             next_first: 0,
             last_asked: 0,
             last_seen: 0,
@@ -211,7 +212,7 @@ impl<L: Link> Endpoint<L> {
             looked_round,
             patience: Patience::new(config.waiting, config.shares_core),
             malformed: 0,
-            strangers: 0,
+            unauthenticated: 0,
             repeated: 0,
             duplicate: 0,
             config,
@@ -260,10 +261,10 @@ impl<L: Link> Endpoint<L> {
             return Err(ConnectError::Full(peer));
         }
         if self.is_local(peer) {
-            let way = Way::Knocking { until: self.port.now() + self.config.local_patience, is_exhausted: false };
+            let way = Way::Connecting { until: self.port.now() + self.config.local_patience, is_exhausted: false };
             let id = self.channels.add(Channel::new(peer, way)).ok_or(ConnectError::Full(peer))?;
-            self.neighbours.push(id.index);
-            self.knock(id.index);
+            self.local_peers.push(id.index);
+            self.connect_local(id.index);
             return Ok(id);
         }
         let at = Peer { local: self.address.sap, mac: peer.mac, remote: peer.sap };
@@ -322,7 +323,7 @@ impl<L: Link> Endpoint<L> {
             }
             // Ends when the sink has taken what it refused.
             Way::Over => {}
-            Way::Pending | Way::Knocking { .. } | Way::Local { .. } => {
+            Way::Pending | Way::Connecting { .. } | Way::Local { .. } => {
                 entry.queue.clear();
                 self.fail_messages(channel.index, ending);
                 // The next look round ends it.
@@ -346,9 +347,9 @@ impl<L: Link> Endpoint<L> {
     pub fn progress(&mut self, sink: &mut impl Sink) -> Result<bool, EndpointError> {
         let was_parked = !self.waiting.is_empty() && self.offer_again(sink);
         let (mut is_news, of_frames) = self.take_frames(sink)?;
-        // A neighbour's message leaves nothing to hear or to say.
+        // A local peer's message leaves nothing to hear or to say.
         self.unheard += u32::from(was_parked || of_frames);
-        let received = (!self.neighbours.is_empty() && self.take_local(sink)) || was_parked || of_frames;
+        let received = (!self.local_peers.is_empty() && self.take_local(sink)) || was_parked || of_frames;
         self.busy_turns += u32::from(received);
         // Whoever asked for an acknowledgement waits for it, while what was received may keep the caller busy for long.
         if received && self.port.station.owes_answer() {
@@ -365,7 +366,7 @@ impl<L: Link> Endpoint<L> {
         if is_quiet || self.busy_turns >= BUSY_TURNS_MAX || !self.turns.is_empty() {
             (self.unheard, self.busy_turns) = (0, 0);
             let has_slept = std::mem::take(&mut self.has_slept);
-            if is_news && self.door.is_some() {
+            if is_news && self.listener.is_some() {
                 self.look_round(sink, has_slept)?;
             }
             self.port.transmit()?;
@@ -458,7 +459,7 @@ impl<L: Link> Endpoint<L> {
     /// When the link no longer works.
     pub fn sleep(&mut self, patience: Duration) -> Result<(), EndpointError> {
         let Some(patience) = self.prepare_to_sleep(patience)? else { return Ok(()) };
-        let others: Vec<BorrowedFd<'_>> = awaited(&self.door, &self.neighbours, &self.channels).collect();
+        let others: Vec<BorrowedFd<'_>> = awaited(&self.listener, &self.local_peers, &self.channels).collect();
         unless_down(self.port.link.wait_to_receive_or(&others, patience))?;
         self.port.tell_time();
         Ok(())
@@ -479,12 +480,12 @@ impl<L: Link> Endpoint<L> {
         // A socket whose interface went down wakes every sleeper, until somebody has asked it why.
         self.check()?;
         let patience = self.port.prepare_to_sleep(patience)?;
-        Ok(self.arm_neighbours(patience).filter(|patience| !patience.is_zero()))
+        Ok(self.arm_local_peers(patience).filter(|patience| !patience.is_zero()))
     }
 
-    /// What a sleeper awaits besides the link: that somebody of this host knocks, or has something for us.
+    /// What a sleeper awaits besides the link: that somebody of this host connects, or has something for us.
     pub fn awaited(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        awaited(&self.door, &self.neighbours, &self.channels)
+        awaited(&self.listener, &self.local_peers, &self.channels)
     }
 
     /// Asks whether the link still works, for callers that spin. One that is down may come up again.
@@ -504,7 +505,7 @@ impl<L: Link> Endpoint<L> {
         let station = self.port.station.counters();
         let mut counters = EndpointCounters {
             foreign: self.port.foreign,
-            strangers: self.strangers + station.unauthenticated + station.ended_connections.unauthenticated,
+            unauthenticated: self.unauthenticated + station.unauthenticated + station.ended_connections.unauthenticated,
             damaged: self.port.damaged,
             malformed: self.malformed,
             repeated: self.repeated,
@@ -516,7 +517,7 @@ impl<L: Link> Endpoint<L> {
             let Some(connection) = self.port.station.connection(handle) else { continue };
             counters.repeated += connection.counters().information_repeated;
             counters.duplicate += connection.counters().received_again;
-            counters.strangers += connection.counters().unauthenticated;
+            counters.unauthenticated += connection.counters().unauthenticated;
         }
         Ok(counters)
     }
@@ -667,7 +668,7 @@ impl<L: Link> Endpoint<L> {
         let Some(channel) = self.channels.remove(index) else { return };
         let ending = channel.ending.unwrap_or(ending);
         self.waiting.retain(|waiting| *waiting != index);
-        self.neighbours.retain(|neighbour| *neighbour != index);
+        self.local_peers.retain(|local_peer| *local_peer != index);
         self.turns.retain(|turn| *turn != index);
         self.pending.retain(|pending| *pending != index);
         self.fail_messages(index, ending);
@@ -706,10 +707,10 @@ impl<L: Link> Endpoint<L> {
 }
 
 fn awaited<'a>(
-    door: &'a Option<Door>,
-    neighbours: &'a [u16],
+    listener: &'a Option<Listener>,
+    local_peers: &'a [u16],
     channels: &'a Channels,
 ) -> impl Iterator<Item = BorrowedFd<'a>> {
-    let of_neighbours = neighbours.iter().flat_map(|index| channels.descriptors_of(*index));
-    door.as_ref().map(std::os::fd::AsFd::as_fd).into_iter().chain(of_neighbours)
+    let of_local_peers = local_peers.iter().flat_map(|index| channels.descriptors_of(*index));
+    listener.as_ref().map(std::os::fd::AsFd::as_fd).into_iter().chain(of_local_peers)
 }

@@ -11,8 +11,6 @@
 
 #![allow(dead_code, reason = "no model uses all of the files included")]
 
-#[path = "../../provider/src/bell.rs"]
-mod bell;
 #[path = "../../shm/src/bounds.rs"]
 mod bounds;
 mod edge;
@@ -24,6 +22,8 @@ mod lock;
 mod memory;
 pub mod models;
 mod mutant;
+#[path = "../../provider/src/notifier.rs"]
+mod notifier;
 #[path = "../../shm/src/pipe.rs"]
 mod pipe;
 mod process;

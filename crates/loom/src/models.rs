@@ -8,10 +8,10 @@ use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::thread;
 
-use crate::bell::Bell;
 use crate::lock::Lock;
 use crate::memory::{Memory, Ring};
 use crate::mutant::Mutant;
+use crate::notifier::Notifier;
 use crate::pipe::{Awaited, Pipe, Side};
 use crate::process::Peer;
 use crate::ring::{Receiving, Sending};
@@ -121,7 +121,7 @@ pub fn pipe_both_ways(mutant: Option<Mutant>) {
 
 fn pipe_ends(ring_bytes: usize) -> [(Pipe, Socket); 2] {
     let memory = Memory::new(ring_bytes);
-    let mut sides = [Side::Knocker, Side::Door].into_iter();
+    let mut sides = [Side::Initiator, Side::Listener].into_iter();
     Socket::pair().map(|socket| {
         let handle = socket.duplicate();
         (Pipe::new(socket, Peer::Unseen, memory.again(), sides.next().expect("two"), Vec::new()), handle)
@@ -191,21 +191,21 @@ pub fn shared_lock(mutant: Option<Mutant>) {
 /// `Queue::wake`: looked at and announced with the domain's lock held, slept without it.
 fn notified(mutant: Option<Mutant>, awaited: &'static [u32]) {
     check(mutant, 3, move || {
-        let shared = Arc::new((Lock::shared(Seen::default()), Bell::new().unwrap()));
+        let shared = Arc::new((Lock::shared(Seen::default()), Notifier::new().unwrap()));
         let sleepers: Vec<_> = awaited
             .iter()
             .map(|least| {
                 let shared = shared.clone();
                 thread::spawn(move || {
-                    let (lock, bell) = &*shared;
+                    let (lock, notifier) = &*shared;
                     loop {
                         let value = lock.lock();
                         if value.get() >= *least {
                             return;
                         }
-                        let sleeper = bell.await_it();
+                        let sleeper = notifier.await_it();
                         drop(value);
-                        bell.sleep(sleeper, &[], None);
+                        notifier.sleep(sleeper, &[], None);
                     }
                 })
             })
@@ -213,7 +213,7 @@ fn notified(mutant: Option<Mutant>, awaited: &'static [u32]) {
         for _ in 0..awaited.len() {
             let mut value = shared.0.lock();
             value.step();
-            shared.1.ring_if_awaited();
+            shared.1.notify_if_awaited();
         }
         sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
     });

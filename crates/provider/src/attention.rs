@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a domain's helper thread and the program know of each other without the domain's lock.
+//! What a domain's progress thread and the program know of each other without the domain's lock.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,19 +11,19 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use crate::edge::Result;
 use crate::event::of_system;
 
-/// Whether the helper is needed. Whoever has the domain's lock asks for it.
+/// Whether the progress thread is needed. Whoever has the domain's lock asks for it.
 pub(crate) struct Attention {
     /// Grows whenever the program makes progress by itself.
     turns: AtomicU64,
-    /// What it was when the helper looked last, or was asked.
+    /// What it was when the progress thread looked last, or was asked.
     seen: AtomicU64,
     /// Something is under way.
     is_asked_for: AtomicBool,
     /// And something could not be sent yet.
     is_urgent: AtomicBool,
-    /// The helper does all that the program does not, asked or not.
+    /// The progress thread does all that the program does not, asked or not.
     is_automatic: bool,
-    /// Nanoseconds to the helper's next look, if that is urgent.
+    /// Nanoseconds to the progress thread's next look, if that is urgent.
     look_after: AtomicU64,
     /// Wakes it.
     timer: TimerFd,
@@ -63,24 +63,24 @@ impl Attention {
         self.is_urgent.load(Ordering::Relaxed)
     }
 
-    /// From now on the helper looks after what is under way, should the program not.
+    /// From now on the progress thread looks after what is under way, should the program not.
     #[cold]
     pub fn ask_for(&self, is_urgent: bool) {
         self.seen.store(self.turns.load(Ordering::Relaxed), Ordering::Relaxed);
         self.is_asked_for.store(true, Ordering::Relaxed);
         self.is_urgent.store(is_urgent, Ordering::Relaxed);
         let after = if is_urgent { self.look_after() } else { WATCH_AFTER };
-        // The time is within bounds; and without it the helper comes later by itself.
+        // The time is within bounds; and without it the progress thread comes later by itself.
         let _ = self.timer.set(Expiration::OneShot(TimeSpec::from_duration(after)), TimerSetTimeFlags::empty());
     }
 
-    /// Whether the program has made progress since the helper's last look, or since it was asked for.
+    /// Whether the program has made progress since the progress thread's last look, or since it was asked for.
     pub fn has_turned(&self) -> bool {
         let now = self.turns.load(Ordering::Relaxed);
         self.seen.swap(now, Ordering::Relaxed) != now
     }
 
-    /// The program makes progress by itself; after how long the helper looks again, if nothing changes.
+    /// The program makes progress by itself; after how long the progress thread looks again, if nothing changes.
     pub fn watch(&self) -> Duration {
         if !self.is_urgent() {
             return WATCH_AFTER;
@@ -110,12 +110,12 @@ impl Attention {
         Duration::from_nanos(self.look_after.load(Ordering::Relaxed))
     }
 
-    /// What the helper sleeps on; can be read once it is to look.
+    /// What the progress thread sleeps on; can be read once it is to look.
     pub fn descriptor(&self) -> RawFd {
         self.timer.as_fd().as_raw_fd()
     }
 
-    /// The helper is awake.
+    /// The progress thread is awake.
     pub fn heard(&self) {
         // Nothing of the timer's that could be wrong.
         let _ = self.timer.unset();

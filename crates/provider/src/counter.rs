@@ -3,7 +3,7 @@
 
 use barewire_endpoint::Patience;
 
-use crate::bell::Bell;
+use crate::notifier::Notifier;
 use crate::wait_set::WaitSet;
 
 /// What it counts is kept by the endpoints; here is what was added by hand.
@@ -12,7 +12,7 @@ pub(crate) struct Counter {
     pub errors: u64,
     /// Endpoints that it is bound to, and what of theirs it counts.
     pub bound: Vec<(usize, u64)>,
-    pub bell: Bell,
+    pub notifier: Notifier,
     /// The descriptor that a program sleeps on, if it asked for one.
     pub set: Option<WaitSet>,
     /// Perhaps it does now.
@@ -21,8 +21,8 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    pub fn new(bell: Bell, set: Option<WaitSet>, patience: Patience) -> Self {
-        Self { value: 0, errors: 0, bound: Vec::new(), bell, set, is_armed: false, patience }
+    pub fn new(notifier: Notifier, set: Option<WaitSet>, patience: Patience) -> Self {
+        Self { value: 0, errors: 0, bound: Vec::new(), notifier, set, is_armed: false, patience }
     }
 
     /// An endpoint is closed; what it counted stays.
@@ -37,8 +37,8 @@ impl Counter {
     /// Something that it counts has changed.
     pub fn changed(&mut self) {
         if std::mem::take(&mut self.is_armed) {
-            self.bell.ring();
+            self.notifier.notify();
         }
-        self.bell.ring_if_awaited();
+        self.notifier.notify_if_awaited();
     }
 }

@@ -9,7 +9,6 @@
 mod address;
 mod attention;
 mod backoff;
-mod bell;
 mod counter;
 mod dead_end;
 mod device;
@@ -23,6 +22,7 @@ mod libfabric;
 mod link;
 mod lock;
 mod log;
+mod notifier;
 mod objects;
 mod parameters;
 mod poison;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use crate::bindings::*;
 use crate::edge::unsupported;
-use crate::progress::Helper;
+use crate::progress::ProgressThread;
 use crate::state::Shared;
 
 /// A `fid_fabric`.
@@ -35,7 +35,7 @@ struct Fabric {
 struct Domain {
     fid: fid_domain,
     shared: Arc<Shared>,
-    _helper: Helper,
+    _progress_thread: ProgressThread,
     _fabric: Arc<()>,
 }
 

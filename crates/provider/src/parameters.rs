@@ -62,7 +62,7 @@ const ALL: [(&CStr, &str); 10] = [
     ),
     (
         PROGRESS,
-        "who makes progress while the program computes: auto, a helper thread, or manual, nobody (default: what the \
+        "who makes progress while the program computes: auto, a progress thread, or manual, nobody (default: what the \
              program asks for, which is mostly manual)",
     ),
 ];
@@ -119,9 +119,9 @@ pub(crate) enum LinkKind {
 /// Who makes progress while the program computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// A helper thread.
+    /// A progress thread.
     Auto,
-    /// Nobody; a helper thread only keeps connections alive.
+    /// Nobody; a progress thread only keeps connections alive.
     Manual,
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A domain's helper thread. While the program computes it keeps the peers' connections alive and brings to its peers what
-//! was posted before; with automatic progress it does then all that there is to do. It stays out of the way of a program
-//! that asks by itself.
+//! A domain's progress thread. While the program computes it keeps the peers' connections alive and brings to its peers
+//! what was posted before; with automatic progress it does then all that there is to do. It stays out of the way of a
+//! program that asks by itself.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,10 +14,10 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use parking_lot::Mutex;
 
 use crate::attention::Attention;
-use crate::bell::Bell;
 use crate::bindings::*;
 use crate::edge::{self, Errno, Result};
 use crate::log::warning;
+use crate::notifier::Notifier;
 use crate::parameters::Parameters;
 use crate::state::Shared;
 
@@ -25,7 +25,7 @@ use crate::state::Shared;
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 /// Peers are asked for a sign of life after a quarter of their patience, and twenty times in the rest.
 const LOOKS_IN_A_PATIENCE: u32 = 16;
-/// Between two looks that only keep alive; also a neighbour's first message may wait for so long.
+/// Between two looks that only keep alive; also a local peer's first message may wait for so long.
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(1);
 /// Of the thread: locked memory counts it in.
 const STACK_BYTES: usize = 256 << 10;
@@ -34,27 +34,27 @@ const STACK_BYTES: usize = 256 << 10;
 static ALL: Mutex<Vec<Weak<Control>>> = Mutex::new(Vec::new());
 
 /// The thread; it ends when this is dropped.
-pub(crate) struct Helper(Arc<Control>);
+pub(crate) struct ProgressThread(Arc<Control>);
 
 struct Control {
     thread: Mutex<Option<JoinHandle<()>>>,
     is_over: AtomicBool,
-    bell: Bell,
+    notifier: Notifier,
     /// Which has the thread; a child of it has none.
     process: u32,
 }
 
-impl Helper {
+impl ProgressThread {
     pub fn start(shared: &Arc<Shared>, attention: Arc<Attention>) -> Result<Self> {
         let control = Arc::new(Control {
             thread: Mutex::new(None),
             is_over: AtomicBool::new(false),
-            bell: Bell::new()?,
+            notifier: Notifier::new()?,
             process: shared.process,
         });
         let (its, domain) = (control.clone(), Arc::downgrade(shared));
         let run = move || {
-            edge::guard_status("the helper thread", || {
+            edge::guard_status("the progress thread", || {
                 attend(&domain, &its, &attention);
                 Ok(())
             });
@@ -72,13 +72,13 @@ impl Helper {
 }
 
 #[cfg(test)]
-impl Helper {
+impl ProgressThread {
     pub fn has_ended(&self) -> bool {
         self.0.thread.lock().as_ref().is_none_or(JoinHandle::is_finished)
     }
 }
 
-impl Drop for Helper {
+impl Drop for ProgressThread {
     fn drop(&mut self) {
         self.0.end();
     }
@@ -101,7 +101,7 @@ impl Control {
             return;
         }
         self.is_over.store(true, Ordering::Relaxed);
-        self.bell.ring();
+        self.notifier.notify();
         // It has said what went wrong.
         let _ = thread.join();
     }
@@ -111,8 +111,8 @@ impl Control {
     }
 
     fn sleep(&self, others: &[RawFd], patience: Duration) {
-        let sleeper = self.bell.await_it();
-        self.bell.sleep(sleeper, others, Some(patience));
+        let sleeper = self.notifier.await_it();
+        self.notifier.sleep(sleeper, others, Some(patience));
     }
 }
 
@@ -213,6 +213,6 @@ fn outrank_the_program() {
     };
     if !is_done {
         let error = std::io::Error::last_os_error();
-        warning!(FI_LOG_CORE, "the helper thread has no priority above the program's, and may stand still: {error}");
+        warning!(FI_LOG_CORE, "the progress thread has no priority above the program's, and may stand still: {error}");
     }
 }

@@ -6,16 +6,16 @@ use std::ffi::c_void;
 
 use barewire_endpoint::Patience;
 
-use crate::bell::Bell;
 use crate::bindings::*;
 use crate::edge::{Errno, Result};
+use crate::notifier::Notifier;
 use crate::wait_set::WaitSet;
 
 /// What has ended and was not read.
 pub(crate) struct Queue {
     entries: VecDeque<Entry>,
     format: fi_cq_format,
-    pub bell: Bell,
+    pub notifier: Notifier,
     /// The descriptor that a program sleeps on, if it asked for one.
     pub set: Option<WaitSet>,
     /// Perhaps it does now.
@@ -48,9 +48,9 @@ pub(crate) struct Entry {
 unsafe impl Send for Entry {}
 
 impl Queue {
-    pub fn new(format: fi_cq_format, bell: Bell, set: Option<WaitSet>, patience: Patience) -> Self {
+    pub fn new(format: fi_cq_format, notifier: Notifier, set: Option<WaitSet>, patience: Patience) -> Self {
         let entries = VecDeque::with_capacity(64);
-        Self { entries, format, bell, set, is_armed: false, patience, users: 0, is_drained: false }
+        Self { entries, format, notifier, set, is_armed: false, patience, users: 0, is_drained: false }
     }
 
     /// The next entry, if it is an error.
@@ -75,9 +75,9 @@ impl Queue {
     #[inline]
     pub fn wake(&mut self) {
         if std::mem::take(&mut self.is_armed) {
-            self.bell.ring();
+            self.notifier.notify();
         }
-        self.bell.ring_if_awaited();
+        self.notifier.notify_if_awaited();
     }
 
     pub fn len(&self) -> usize {

@@ -11,12 +11,12 @@ use barewire_link::Interface;
 
 use crate::attention::Attention;
 use crate::backoff::{self, Backoff, Pause};
-use crate::bell::Bell;
 use crate::counter::Counter;
 use crate::domains;
 use crate::edge::{Errno, Result};
 use crate::endpoint::Endpoint;
 use crate::lock::{Guard, Kept, Lock};
+use crate::notifier::Notifier;
 use crate::parameters::Parameters;
 use crate::poison::Poison;
 use crate::queue::{Entry, Queue};
@@ -44,13 +44,13 @@ pub(crate) struct State {
     pub counters: Table<Counter>,
     pub vectors: Table<Vector>,
     pub regions: Table<Region>,
-    /// What the helper watches.
+    /// What the progress thread watches.
     pub attention: Arc<Attention>,
     /// Sleepers await it.
     poison: Arc<Poison>,
     /// Since when polls find nothing.
     pub backoff: Backoff,
-    /// There was progress, or a neighbour's message without, since the last question that was answered without a look.
+    /// There was progress, or a local peer's message without, since the last question that was answered without a look.
     has_looked: bool,
     /// A thread of the program's has slept, or was told that it may.
     pub has_sleepers: bool,
@@ -100,7 +100,8 @@ impl State {
         status
     }
 
-    /// Has the helper look after what is under way, should the program not ask; soon, if something could not be sent yet.
+    /// Has the progress thread look after what is under way, should the program not ask; soon, if something could not
+    /// be sent yet.
     #[inline]
     fn ask_for_attention(&self) {
         if !self.attention.is_urgent() && self.has_messages() {
@@ -123,7 +124,7 @@ impl State {
         self.endpoints.iter().any(Endpoint::has_messages)
     }
 
-    /// Receives a neighbour's message for a queue that has nothing else to tell, without other progress.
+    /// Receives a local peer's message for a queue that has nothing else to tell, without other progress.
     #[inline]
     pub fn receive_next(&mut self, queue: usize) -> Option<Entry> {
         let Self { endpoints, vectors, .. } = self;
@@ -158,9 +159,12 @@ impl State {
 
     /// Whether the program sleeps in one of its calls: then it wakes up for whatever there is to do.
     pub fn is_asleep(&self) -> bool {
-        let mut bells =
-            self.queues.iter().map(|queue| &queue.bell).chain(self.counters.iter().map(|counter| &counter.bell));
-        bells.any(Bell::is_awaited)
+        let mut notifiers = self
+            .queues
+            .iter()
+            .map(|queue| &queue.notifier)
+            .chain(self.counters.iter().map(|counter| &counter.notifier));
+        notifiers.any(Notifier::is_awaited)
     }
 
     /// What was posted may have ended at once, be due earlier than anything else, or have led to another peer.
@@ -285,15 +289,15 @@ impl Shared {
     /// A poll has found nothing: lets others have the core, if they want it and this happens again and again. Most
     /// programs yield between two polls by themselves, but some never do.
     #[inline(always)]
-    pub fn give_way(&self, mut state: Held<'_>, bell: impl Fn(&State) -> &Bell) -> Result<()> {
+    pub fn give_way(&self, mut state: Held<'_>, notifier: impl Fn(&State) -> &Notifier) -> Result<()> {
         match state.backoff.pause(self.parameters.competition, Instant::now, backoff::used, backoff::queue) {
             Pause::Nothing => Ok(()),
-            pause => self.pause(state, pause, bell),
+            pause => self.pause(state, pause, notifier),
         }
     }
 
     #[cold]
-    fn pause(&self, state: Held<'_>, pause: Pause, bell: impl Fn(&State) -> &Bell) -> Result<()> {
+    fn pause(&self, state: Held<'_>, pause: Pause, notifier: impl Fn(&State) -> &Notifier) -> Result<()> {
         match pause {
             Pause::Nothing => {}
             Pause::Yield => {
@@ -304,7 +308,7 @@ impl Shared {
                 let mut others = Vec::new();
                 let Some(left) = domains::prepare_others_to_sleep(self, longest, &mut others) else { return Ok(()) };
                 let began = Instant::now();
-                if self.sleep(state, Some(left), bell, &mut others)?.is_some() {
+                if self.sleep(state, Some(left), notifier, &mut others)?.is_some() {
                     self.lock()?.backoff.slept(began.elapsed(), longest);
                 }
             }
@@ -312,24 +316,25 @@ impl Shared {
         Ok(())
     }
 
-    /// Sleeps until there is something to do, one of `others` can be read, and at most for so long. Whether the bell rang;
+    /// Sleeps until there is something to do, one of `others` can be read, and at most for so long. Whether it was
+    /// notified;
     /// `None`: there is something.
     fn sleep(
         &self,
         mut state: Held<'_>,
         patience: Option<Duration>,
-        bell: impl Fn(&State) -> &Bell,
+        notifier: impl Fn(&State) -> &Notifier,
         others: &mut Vec<RawFd>,
     ) -> Result<Option<bool>> {
         let Some(left) = state.prepare_to_sleep(patience, others)? else { return Ok(None) };
-        let bell: *const Bell = bell(&state);
-        // SAFETY: the object stays open while the program sleeps in a call on it, and so does its bell, which does not
-        // move.
-        let bell = unsafe { &*bell };
+        let notifier: *const Notifier = notifier(&state);
+        // SAFETY: the object stays open while the program sleeps in a call on it, and so does its notifier, which does
+        // not move.
+        let notifier = unsafe { &*notifier };
         state.has_sleepers = true;
-        let sleeper = bell.await_it();
+        let sleeper = notifier.await_it();
         drop(state);
-        Ok(Some(bell.sleep(sleeper, others, left)))
+        Ok(Some(notifier.sleep(sleeper, others, left)))
     }
 
     /// Makes progress until `is_over`, or until a time; waits meanwhile as users wish. `is_over` is told how the last
@@ -338,7 +343,7 @@ impl Shared {
         &self,
         until: Option<Instant>,
         mut is_over: impl FnMut(&mut State, Option<bool>) -> (bool, Patience),
-        bell: impl Fn(&State) -> &Bell,
+        notifier: impl Fn(&State) -> &Notifier,
     ) -> Result<bool> {
         let mut others = Vec::new();
         let mut ended = None;
@@ -372,16 +377,16 @@ impl Shared {
             }
             let left = until.map(|until| until - now);
             others.clear();
-            let Some(is_rung) = self.sleep(state, left, &bell, &mut others)? else { continue };
+            let Some(is_notified) = self.sleep(state, left, &notifier, &mut others)? else { continue };
             ended = Some(false);
             asking_until = None;
-            if is_rung {
+            if is_notified {
                 let mut state = self.lock()?;
                 state.collect();
                 if is_over(&mut state, None).0 {
                     return Ok(false);
                 }
-                if bell(&state).was_signalled() {
+                if notifier(&state).was_signalled() {
                     return Ok(true);
                 }
                 // Somebody has posted something: what to sleep on, and for how long, may be different now.

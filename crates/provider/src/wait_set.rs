@@ -8,9 +8,9 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use crate::bell::Bell;
 use crate::edge::Result;
 use crate::event::of_system;
+use crate::notifier::Notifier;
 
 /// One descriptor for a program to sleep on (`FI_WAIT_FD`).
 pub(crate) struct WaitSet {
@@ -20,11 +20,11 @@ pub(crate) struct WaitSet {
 }
 
 impl WaitSet {
-    pub fn new(bell: &Bell) -> Result<Self> {
+    pub fn new(notifier: &Notifier) -> Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(of_system)?;
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(of_system)?;
-        for always in [bell.descriptor(), timer.as_fd()] {
+        for always in [notifier.descriptor(), timer.as_fd()] {
             epoll.add(always, EpollEvent::new(EpollFlags::EPOLLIN, 0)).map_err(of_system)?;
         }
         Ok(Self { epoll, timer, members: Vec::new() })

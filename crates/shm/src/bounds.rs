@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-/// Bytes of a door's name: an abstract Unix address takes 107, and there are digits behind where another user has it.
+/// Bytes of a listener's name: an abstract Unix address takes 107, and there are digits behind where another user has
+/// it.
 pub const NAME_BYTES_MAX: usize = 90;
-/// Bytes of what a knocker says: who it is and what it wants to talk to, in a few numbers.
+/// Bytes of what an initiator says: who it is and what it wants to talk to, in a few numbers.
 pub const HELLO_BYTES_MAX: usize = 64;
-/// Bytes of a ring: a knocker decides how much memory the door's process maps, so there must be an end.
+/// Bytes of a ring: an initiator decides how much memory the listener's process maps, so there must be an end.
 pub const RING_BYTES_MAX: usize = 16 << 20;
 /// Bytes that no two messages share, nor a message and an index: a cache line.
 pub(crate) const LINE_BYTES: usize = 64;
@@ -15,10 +16,10 @@ pub(crate) const LINE_BYTES: usize = 64;
 pub(crate) const STEPS: usize = 8;
 /// The largest message is this part of a ring, so that one can be written while another is read.
 pub(crate) const MESSAGES: usize = 4;
-/// Knockers half-way in: connected, and nothing said yet. More than processes of one host that start at once do
+/// Initiators half-way in: connected, and nothing said yet. More than processes of one host that start at once do
 /// between two system calls of theirs; each costs a descriptor.
 pub(crate) const HALFWAY_MAX: usize = 64;
-/// How long a knocker may stay half-way in: its hello follows its connection at once, unless it has lost its core.
+/// How long an initiator may stay half-way in: its hello follows its connection at once, unless it has lost its core.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// A ring's memory is not given back for less: it is a system call, and the next messages ask for the pages again.
 pub(crate) const RELEASED_MIN: u64 = 16 << 10;

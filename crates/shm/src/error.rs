@@ -8,16 +8,16 @@ use thiserror::Error;
 
 use crate::bounds::{HELLO_BYTES_MAX, NAME_BYTES_MAX, RING_BYTES_MAX};
 
-/// Why there is no door or no pipe.
+/// Why there is no listener or no pipe.
 #[derive(Debug, Error)]
 pub enum ShmError {
-    /// Another door of this network namespace has the name.
-    #[error("the name '{0}' is taken by another process, or another door of this one")]
+    /// Another listener of this network namespace has the name.
+    #[error("the name '{0}' is taken by another process, or another listener of this one")]
     NameTaken(String),
-    /// A door's name has a length that no name has.
-    #[error("a door's name has 1 to {NAME_BYTES_MAX} bytes, not {0}")]
+    /// A listener's name has a length that no name has.
+    #[error("a listener's name has 1 to {NAME_BYTES_MAX} bytes, not {0}")]
     NameLength(usize),
-    /// What a knocker says is short.
+    /// What an initiator says is short.
     #[error("a hello has at most {HELLO_BYTES_MAX} bytes, not {0}")]
     HelloLength(usize),
     /// A ring has a size that none has.
@@ -28,16 +28,16 @@ pub enum ShmError {
         /// The system's.
         page_bytes: usize,
     },
-    /// Somebody else's door has the name: nothing was said to it.
-    #[error("the door '{name}' belongs to user {user}, not to ours; choose another name")]
-    Stranger {
-        /// The door's name.
+    /// Somebody else's listener has the name: nothing was said to it.
+    #[error("the listener '{name}' belongs to user {user}, not to ours; choose another name")]
+    OtherUser {
+        /// The listener's name.
         name: String,
         /// Whose it is.
         user: u32,
     },
-    /// More knockers wait than the system lets wait.
-    #[error("too many knock at '{0}' at once; try again when its process has had time to accept")]
+    /// More initiators wait than the system lets wait.
+    #[error("too many connect at '{0}' at once; try again when its process has had time to accept")]
     Busy(String),
     /// There is no memory for a pipe: that of the host, of this process, or of a file is limited.
     #[error("no memory for two rings of {ring_bytes} bytes: {source} (ulimit -v, -f; vm.overcommit_memory)")]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The first thing that a knocker says, once: one packet, and with it the memory of the pipe.
+//! The first thing that an initiator says, once: one packet, and with it the memory of the pipe.
 //!
 //! ```text
 //! | "bws1" 4 | bytes of a ring 4, in the host's order | hello 0 to 64 |    + one descriptor
@@ -14,7 +14,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, send, sendmsg};
 
 use crate::bounds::HELLO_BYTES_MAX;
 
-/// What a door hears of somebody who has connected.
+/// What a listener hears of somebody who has connected.
 pub(crate) enum Heard {
     Nothing,
     Greeting(Greeting),
@@ -26,7 +26,7 @@ pub(crate) enum Heard {
     End,
 }
 
-/// What a knocker said.
+/// What an initiator said.
 pub(crate) struct Greeting {
     pub(crate) ring_bytes: usize,
     pub(crate) hello: Vec<u8>,

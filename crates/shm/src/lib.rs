@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Pipes of short messages between two processes of one host, ordered and reliable, through shared memory.
 //!
-//! One side opens a [`Door`], the other [`knock`]s; each gets an end of a [`Pipe`]. A message is copied into a ring of
-//! the pipe and read where it lies: no system call, no lock, no allocation on the way, unless the other side sleeps.
+//! One side opens a [`Listener`], the other [`connect`]s; each gets an end of a [`Pipe`]. A message is copied into a
+//! ring of the pipe and read where it lies: no system call, no lock, no allocation on the way, unless the other side
+//! sleeps.
 //!
 //! ```
-//! use barewire_shm::{Door, PipeConfig, knock};
+//! use barewire_shm::{Listener, PipeConfig, connect};
 //!
 //! let name = format!("barewire-shm example {}", std::process::id());
-//! let mut door = Door::open(name.as_bytes())?;
-//! let mut there = knock(name.as_bytes(), b"it is me", &PipeConfig::default())?.expect("the door is open");
+//! let mut listener = Listener::open(name.as_bytes())?;
+//! let mut there = connect(name.as_bytes(), b"it is me", &PipeConfig::default())?.expect("the listener is open");
 //! assert!(there.send([b"header", b" and payload"]));
-//! let mut here = door.accept()?.expect("somebody has knocked");
+//! let mut here = listener.accept()?.expect("somebody has connected");
 //! assert_eq!(here.hello(), b"it is me");
 //! assert_eq!(here.receive(), Some(&b"header and payload"[..]));
 //! # Ok::<(), barewire_shm::ShmError>(())
@@ -22,9 +23,9 @@
 //! the bytes of a message are its own: they may change while they are lent, if it breaks the rules.
 
 mod bounds;
-mod door;
 mod error;
 mod greeting;
+mod listener;
 mod memory;
 mod pipe;
 mod process;
@@ -33,6 +34,6 @@ mod socket;
 mod sync;
 
 pub use bounds::{HELLO_BYTES_MAX, NAME_BYTES_MAX, RING_BYTES_MAX};
-pub use door::{Door, Refused, knock};
 pub use error::{Fault, ShmError};
+pub use listener::{Listener, Refused, connect};
 pub use pipe::{Awaited, Pipe, PipeConfig};

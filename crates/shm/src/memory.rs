@@ -84,8 +84,8 @@ pub(crate) fn room(ring_bytes: usize) -> usize {
 
 impl Memory {
     /// New memory, all zero, sealed; and the file that another process may map. What both ends touch before anything is
-    /// sent has its pages; the sender asks for the rest ahead of its messages, since most neighbours say little. Where the
-    /// system promises no more memory than it has, all of it is there from the beginning.
+    /// sent has its pages; the sender asks for the rest ahead of its messages, since most local peers say little. Where
+    /// the system promises no more memory than it has, all of it is there from the beginning.
     pub(crate) fn create(ring_bytes: usize) -> Result<(Self, OwnedFd), ShmError> {
         check(ring_bytes)?;
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
@@ -143,7 +143,7 @@ impl Memory {
         std::alloc::Layout::from_size_align(mapping_bytes(ring_bytes), page_bytes()).expect("a size that can be")
     }
 
-    /// The ring of a direction, 0 from knocker to door and 1 from door to knocker.
+    /// The ring of a direction, 0 from initiator to listener and 1 from listener to initiator.
     pub(crate) fn ring(&self, direction: usize) -> Ring {
         assert!(direction < 2);
         // SAFETY: inside the mapping by the picture above; the controls begin on a page.

@@ -10,7 +10,7 @@ use crate::ring::{Receiving, Sending, meet};
 use crate::socket::Socket;
 use crate::sync::{AtomicU32, Ordering};
 
-/// How a pipe is made; the knocker decides.
+/// How a pipe is made; the initiator decides.
 #[derive(Clone, Debug)]
 pub struct PipeConfig {
     /// Bytes of the ring of each direction: a power of two from a page to [`RING_BYTES_MAX`](crate::RING_BYTES_MAX).
@@ -67,13 +67,13 @@ pub enum Awaited {
 /// Which end it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    Knocker,
-    Door,
+    Initiator,
+    Listener,
 }
 
 impl Pipe {
     pub(crate) fn new(socket: Socket, peer: Peer, memory: Memory, side: Side, hello: Vec<u8>) -> Self {
-        let (to, from) = if side == Side::Knocker { (0, 1) } else { (1, 0) };
+        let (to, from) = if side == Side::Initiator { (0, 1) } else { (1, 0) };
         Self {
             sending: Sending::new(memory.ring(to)),
             receiving: Receiving::new(memory.ring(from)),
@@ -87,7 +87,7 @@ impl Pipe {
         }
     }
 
-    /// What the knocker said, at the door's end; empty at its own.
+    /// What the initiator said, at the listener's end; empty at its own.
     pub fn hello(&self) -> &[u8] {
         &self.hello
     }
@@ -288,13 +288,13 @@ fn break_off(to: &mut Option<Fault>, socket: &Socket, fault: Fault) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{Door, knock};
+    use crate::{Listener, connect};
 
     fn pair(test: &str, config: &PipeConfig) -> [Pipe; 2] {
         let name = format!("barewire-shm {test} {}", std::process::id());
-        let mut door = Door::open(name.as_bytes()).unwrap();
-        let knocker = knock(name.as_bytes(), &[], config).unwrap().unwrap();
-        [knocker, door.accept().unwrap().unwrap()]
+        let mut listener = Listener::open(name.as_bytes()).unwrap();
+        let initiator = connect(name.as_bytes(), &[], config).unwrap().unwrap();
+        [initiator, listener.accept().unwrap().unwrap()]
     }
 
     /// Whoever writes anything anywhere into the memory breaks the pipe at most: no end panics, hangs, or says a
@@ -383,15 +383,15 @@ mod tests {
 
     #[test]
     fn an_end_that_finds_a_fault_tells_the_other_that_it_is_gone() {
-        let [mut knocker, mut door] = pair("fault", &PipeConfig::default());
-        assert!(knocker.send([b"before"]));
+        let [mut initiator, mut listener] = pair("fault", &PipeConfig::default());
+        assert!(initiator.send([b"before"]));
         // SAFETY: the word behind the message, inside the ring; both ends are this thread's.
-        unsafe { knocker._memory.ring(0).base.cast::<u64>().add(8).write_volatile(!0) };
-        assert_eq!(door.receive(), Some(&b"before"[..]));
-        assert!(!knocker.is_gone());
-        assert_eq!(door.receive(), None);
-        assert_eq!(door.fault(), Some(Fault::Word(!0)));
-        assert!(door.is_gone() && door.arm(Awaited::Message) && !door.send([]));
-        assert!(knocker.is_gone() && knocker.arm(Awaited::Message));
+        unsafe { initiator._memory.ring(0).base.cast::<u64>().add(8).write_volatile(!0) };
+        assert_eq!(listener.receive(), Some(&b"before"[..]));
+        assert!(!initiator.is_gone());
+        assert_eq!(listener.receive(), None);
+        assert_eq!(listener.fault(), Some(Fault::Word(!0)));
+        assert!(listener.is_gone() && listener.arm(Awaited::Message) && !listener.send([]));
+        assert!(initiator.is_gone() && initiator.arm(Awaited::Message));
     }
 }

@@ -8,11 +8,13 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
-use barewire_shm::{Awaited, Door, Pipe, PipeConfig, Refused, ShmError, knock};
+use barewire_shm::{Awaited, Listener, Pipe, PipeConfig, Refused, ShmError, connect};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect as connect_socket, listen, socket,
+};
 use nix::unistd::{ForkResult, Pid, Uid, fork, pause, setuid};
 
 /// The user of those who have nothing.
@@ -66,67 +68,67 @@ fn other_process() {
         std::io::stdout().flush().unwrap();
     };
     match &*role {
-        "floods" => flood(knock(name, b"flood", &PipeConfig::default()).unwrap().unwrap()),
-        "echoes" => echo(knock(name, b"echo", &PipeConfig::default()).unwrap().unwrap()),
+        "floods" => flood(connect(name, b"flood", &PipeConfig::default()).unwrap().unwrap()),
+        "echoes" => echo(connect(name, b"echo", &PipeConfig::default()).unwrap().unwrap()),
         "forks" => {
-            let _pipe = knock(name, b"forks", &PipeConfig::default()).unwrap().unwrap();
+            let _pipe = connect(name, b"forks", &PipeConfig::default()).unwrap().unwrap();
             say(&child_that_lives().to_string());
             pause();
         }
-        "knocks as nobody" => match setuid(Uid::from_raw(NOBODY)) {
+        "connects as nobody" => match setuid(Uid::from_raw(NOBODY)) {
             Err(error) => say(&format!("cannot be nobody: {error}")),
             Ok(()) => {
-                let knocked = knock(name, b"nobody", &PipeConfig::default());
-                assert!(matches!(knocked, Err(ShmError::Stranger { user: 0, .. })), "{knocked:?}");
-                // One that does not look whose door it is.
+                let connected = connect(name, b"nobody", &PipeConfig::default());
+                assert!(matches!(connected, Err(ShmError::OtherUser { user: 0, .. })), "{connected:?}");
+                // One that does not look whose listener it is.
                 let socket = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::empty(), None).unwrap();
-                connect(socket.as_raw_fd(), &UnixAddr::new_abstract(name).unwrap()).unwrap();
-                say("knocked");
+                connect_socket(socket.as_raw_fd(), &UnixAddr::new_abstract(name).unwrap()).unwrap();
+                say("connected");
                 std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
             }
         },
         "listens as nobody" => match setuid(Uid::from_raw(NOBODY)) {
             Err(error) => say(&format!("cannot be nobody: {error}")),
             Ok(()) => {
-                let mut door = Door::open(name).unwrap();
+                let mut listener = Listener::open(name).unwrap();
                 say("listens");
                 std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
-                assert!(door.accept().unwrap().is_none());
+                assert!(listener.accept().unwrap().is_none());
             }
         },
         "drops after a fork" => {
-            let pipe = knock(name, b"drops", &PipeConfig::default()).unwrap().unwrap();
+            let pipe = connect(name, b"drops", &PipeConfig::default()).unwrap().unwrap();
             say(&child_that_lives().to_string());
             drop(pipe);
             pause();
         }
         "listens and forks" => {
-            let door = Door::open(name).unwrap();
+            let listener = Listener::open(name).unwrap();
             say(&child_that_lives().to_string());
             std::io::stdin().read_exact(&mut [0]).unwrap();
-            drop(door);
+            drop(listener);
             say("dropped");
             pause();
         }
         "has no descriptors" => {
-            let mut door = Door::open(name).unwrap();
+            let mut listener = Listener::open(name).unwrap();
             say("listens");
             std::io::stdin().read_exact(&mut [0]).unwrap();
             let (next, hard) = (first_free_descriptor(), getrlimit(Resource::RLIMIT_NOFILE).unwrap().1);
             for left in 0..3 {
                 setrlimit(Resource::RLIMIT_NOFILE, next + left, hard).unwrap();
-                assert!(door.accept().unwrap().is_none());
-                assert_eq!(door.refused(), Refused { exhausted: left + 1, ..Default::default() });
+                assert!(listener.accept().unwrap().is_none());
+                assert_eq!(listener.refused(), Refused { exhausted: left + 1, ..Default::default() });
                 say("refused");
                 std::io::stdin().read_exact(&mut [0]).unwrap();
             }
             setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
-            accept(&mut door).send([b"at last"]);
+            accept(&mut listener).send([b"at last"]);
             pause();
         }
         "may have no memory" => {
-            let _door = Door::open(name).unwrap();
-            let knocked = || knock(name, b"me", &PipeConfig::default());
+            let _listener = Listener::open(name).unwrap();
+            let connected = || connect(name, b"me", &PipeConfig::default());
             let address_space = {
                 let status = std::fs::read_to_string("/proc/self/statm").unwrap();
                 status.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096
@@ -139,12 +141,12 @@ fn other_process() {
                 // Of descriptors: without the socket, the process, the memory.
                 for more in if resource == Resource::RLIMIT_NOFILE { 0..3 } else { 0..1 } {
                     setrlimit(resource, least + more, hard).unwrap();
-                    let refused = knocked();
+                    let refused = connected();
                     setrlimit(resource, soft, hard).unwrap();
                     let is_exhaustion = refused.as_ref().is_err_and(ShmError::is_exhaustion);
                     assert!(is_exhaustion, "{resource:?} {more}: {refused:?}");
                 }
-                assert!(knocked().unwrap().is_some(), "{resource:?}: it may again");
+                assert!(connected().unwrap().is_some(), "{resource:?}: it may again");
             }
             say("told");
         }
@@ -222,10 +224,10 @@ fn wait_for(what: &impl AsFd) {
     assert!(poll(&mut descriptors, patience).unwrap() > 0, "nothing happened");
 }
 
-fn accept(door: &mut Door) -> Pipe {
+fn accept(listener: &mut Listener) -> Pipe {
     loop {
-        wait_for(door);
-        if let Some(pipe) = door.accept().unwrap() {
+        wait_for(listener);
+        if let Some(pipe) = listener.accept().unwrap() {
             return pipe;
         }
     }
@@ -235,11 +237,12 @@ fn accept(door: &mut Door) -> Pipe {
 #[test]
 fn a_process_that_is_killed_in_the_middle_of_sending_leaves_whole_messages_and_is_gone() {
     for times in 1..=10 {
-        // Another each time: a test beside this one that has just forked keeps the last door open until it calls exec.
+        // Another each time: a test beside this one that has just forked keeps the last listener open until it calls
+        // exec.
         let name = name(&format!("killed {times}"));
-        let mut door = Door::open(name.as_bytes()).unwrap();
+        let mut listener = Listener::open(name.as_bytes()).unwrap();
         let mut other = Other::start("floods", &name);
-        let mut pipe = accept(&mut door);
+        let mut pipe = accept(&mut listener);
         let (mut expected, mut killed, began) = (0_u64, false, Instant::now());
         loop {
             if let Some(message) = pipe.receive() {
@@ -265,9 +268,9 @@ fn a_process_that_is_killed_in_the_middle_of_sending_leaves_whole_messages_and_i
 #[test]
 fn a_sleeper_wakes_up_when_the_other_process_is_killed() {
     let name = name("sleeper");
-    let mut door = Door::open(name.as_bytes()).unwrap();
+    let mut listener = Listener::open(name.as_bytes()).unwrap();
     let mut other = Other::start("echoes", &name);
-    let mut pipe = accept(&mut door);
+    let mut pipe = accept(&mut listener);
     for round in 0..1000_u32 {
         assert!(pipe.send([&round.to_ne_bytes(), &vec![1; round as usize * 60]]));
         while pipe.receive().is_none_or(|message| message[..4] != round.to_ne_bytes()) {
@@ -287,9 +290,9 @@ fn a_sleeper_wakes_up_when_the_other_process_is_killed() {
 #[test]
 fn a_process_that_is_killed_is_gone_though_its_child_lives() {
     let name = name("forks");
-    let mut door = Door::open(name.as_bytes()).unwrap();
+    let mut listener = Listener::open(name.as_bytes()).unwrap();
     let mut other = Other::start("forks", &name);
-    let mut pipe = accept(&mut door);
+    let mut pipe = accept(&mut listener);
     let child = Pid::from_raw(other.says().parse().unwrap());
     let mut end = PollFd::new(pipe.process().expect("Linux 5.3 or later"), PollFlags::POLLIN);
     assert_eq!(poll(std::slice::from_mut(&mut end), PollTimeout::ZERO), Ok(0));
@@ -320,9 +323,9 @@ impl Drop for Killed {
 #[test]
 fn an_end_that_is_dropped_is_gone_though_a_child_of_its_process_has_the_socket() {
     let name = name("drops");
-    let mut door = Door::open(name.as_bytes()).unwrap();
+    let mut listener = Listener::open(name.as_bytes()).unwrap();
     let mut other = Other::start("drops after a fork", &name);
-    let mut pipe = accept(&mut door);
+    let mut pipe = accept(&mut listener);
     let _child = Killed::new(&other.says());
     let until = Instant::now() + PATIENCE;
     while !pipe.is_gone() {
@@ -332,13 +335,13 @@ fn an_end_that_is_dropped_is_gone_though_a_child_of_its_process_has_the_socket()
 }
 
 #[test]
-fn a_door_that_is_dropped_or_whose_process_has_ended_is_none_though_a_child_has_it() {
+fn a_listener_that_is_dropped_or_whose_process_has_ended_is_none_though_a_child_has_it() {
     for is_killed in [false, true] {
         let name = name(&format!("left to a child {is_killed}"));
-        let knocked = |hello: &[u8]| knock(name.as_bytes(), hello, &PipeConfig::default()).unwrap();
+        let connected = |hello: &[u8]| connect(name.as_bytes(), hello, &PipeConfig::default()).unwrap();
         let mut other = Other::start("listens and forks", &name);
         let _child = Killed::new(&other.says());
-        let mut waits = knocked(b"early").expect("it listens");
+        let mut waits = connected(b"early").expect("it listens");
         assert!(!waits.is_gone());
         if is_killed {
             other.process.kill().unwrap();
@@ -348,30 +351,30 @@ fn a_door_that_is_dropped_or_whose_process_has_ended_is_none_though_a_child_has_
             assert_eq!(other.says(), "dropped");
         }
         assert!(waits.is_gone(), "nobody will accept it");
-        assert!(knocked(b"late").is_none());
+        assert!(connected(b"late").is_none());
         // The child has the name still.
-        let mut door = Door::open(name.as_bytes()).unwrap();
+        let mut listener = Listener::open(name.as_bytes()).unwrap();
         let until = Instant::now() + PATIENCE;
-        while knocked(b"found").is_none() {
+        while connected(b"found").is_none() {
             assert!(Instant::now() < until, "it is not found beside its name");
         }
-        assert_eq!(accept(&mut door).hello(), b"found");
+        assert_eq!(accept(&mut listener).hello(), b"found");
     }
 }
 
 #[test]
-fn who_comes_when_no_descriptors_are_left_is_told_and_the_door_works_when_there_are() {
+fn who_comes_when_no_descriptors_are_left_is_told_and_the_listener_works_when_there_are() {
     let name = name("no descriptors");
     let mut other = Other::start("has no descriptors", &name);
     assert_eq!(other.says(), "listens");
     let go_on = |other: &mut Other| other.process.stdin.as_mut().unwrap().write_all(b"!").unwrap();
     for _ in 0..3 {
-        let mut pipe = knock(name.as_bytes(), b"me", &PipeConfig::default()).unwrap().unwrap();
+        let mut pipe = connect(name.as_bytes(), b"me", &PipeConfig::default()).unwrap().unwrap();
         go_on(&mut other);
         assert_eq!(other.says(), "refused");
         assert!(pipe.is_gone() && pipe.is_refused());
     }
-    let mut pipe = knock(name.as_bytes(), b"me", &PipeConfig::default()).unwrap().unwrap();
+    let mut pipe = connect(name.as_bytes(), b"me", &PipeConfig::default()).unwrap().unwrap();
     go_on(&mut other);
     while pipe.receive().is_none() {
         sleep(&mut pipe, Awaited::Message);
@@ -399,13 +402,13 @@ fn another_user_who_has_taken_a_name_keeps_nobody_from_it() {
     }
     for which in [" 1", " 2"] {
         let name = format!("{name}{which}");
-        let mut door = Door::open(name.as_bytes()).unwrap();
+        let mut listener = Listener::open(name.as_bytes()).unwrap();
         // At a name that is only bound nobody seems to be, as mostly when a peer has not come yet.
         let until = Instant::now() + PATIENCE;
-        while knock(name.as_bytes(), b"me", &PipeConfig::default()).unwrap().is_none() {
+        while connect(name.as_bytes(), b"me", &PipeConfig::default()).unwrap().is_none() {
             assert!(Instant::now() < until, "{which}: it is not found beside its name");
         }
-        assert_eq!(accept(&mut door).hello(), b"me");
+        assert_eq!(accept(&mut listener).hello(), b"me");
     }
 }
 
@@ -415,24 +418,24 @@ fn a_pipe_does_not_lead_to_another_user() {
         return skip("being another user needs root");
     }
     {
-        let name = name("stranger");
-        let mut door = Door::open(name.as_bytes()).unwrap();
-        let mut other = Other::start("knocks as nobody", &name);
+        let name = name("other user");
+        let mut listener = Listener::open(name.as_bytes()).unwrap();
+        let mut other = Other::start("connects as nobody", &name);
         let said = other.says();
         if said.starts_with("cannot be nobody") {
             return skip(&format!("{said}: needs root of the system itself, not of a user namespace"));
         }
-        assert_eq!(said, "knocked");
-        wait_for(&door);
-        assert!(door.accept().unwrap().is_none());
-        // Its first knock saw whose door it is, and went away; it was a stranger's as well.
-        assert_eq!(door.refused(), Refused { strangers: 2, ..Default::default() });
+        assert_eq!(said, "connected");
+        wait_for(&listener);
+        assert!(listener.accept().unwrap().is_none());
+        // Its first connection saw whose listener it is, and went away; it was another user's as well.
+        assert_eq!(listener.refused(), Refused { other_users: 2, ..Default::default() });
     }
-    let name = name("strange door");
+    let name = name("strange listener");
     let mut other = Other::start("listens as nobody", &name);
     assert_eq!(other.says(), "listens");
-    let knocked = knock(name.as_bytes(), b"secret", &PipeConfig::default());
-    assert!(matches!(knocked, Err(ShmError::Stranger { user: NOBODY, .. })), "{knocked:?}");
+    let connected = connect(name.as_bytes(), b"secret", &PipeConfig::default());
+    assert!(matches!(connected, Err(ShmError::OtherUser { user: NOBODY, .. })), "{connected:?}");
 }
 
 /// A skip is loud: it goes where `make test` counts it.

@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 use std::thread;
 
-use barewire_shm::{Awaited, Door, Pipe, PipeConfig, knock};
+use barewire_shm::{Awaited, Listener, Pipe, PipeConfig, connect};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// Small, so that its sender waits as often as its receiver.
@@ -14,9 +14,9 @@ const PATIENCE_MS: u16 = 20_000;
 
 fn pair(test: &str) -> [Pipe; 2] {
     let name = format!("barewire-shm {test} {}", std::process::id());
-    let mut door = Door::open(name.as_bytes()).unwrap();
-    let there = knock(name.as_bytes(), &[], &PipeConfig { ring_bytes: RING_BYTES }).unwrap().unwrap();
-    [there, door.accept().unwrap().unwrap()]
+    let mut listener = Listener::open(name.as_bytes()).unwrap();
+    let there = connect(name.as_bytes(), &[], &PipeConfig { ring_bytes: RING_BYTES }).unwrap().unwrap();
+    [there, listener.accept().unwrap().unwrap()]
 }
 
 fn wakes_within(pipe: &Pipe, milliseconds: u16) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use barewire_link::Link;
 use barewire_llc::Instant;
-use barewire_shm::{Awaited, Door, Fault, Pipe, knock};
+use barewire_shm::{Awaited, Fault, Listener, Pipe, connect};
 
 use super::receive::{Given, give};
 use super::{BUSY_TURNS_MAX, Endpoint, Event, LOOK_ROUND_EVERY};
@@ -27,19 +27,19 @@ pub(super) enum Kind {
 
 /// Messages taken from a pipe before others have their turn.
 const MESSAGES_AT_ONCE: u32 = 16;
-/// Neighbours that are asked each time for messages: as many as a program speaks to at a time, in a halo or a tree.
+/// Local peers that are asked each time for messages: as many as a program speaks to at a time, in a halo or a tree.
 const ASKED_ALWAYS: usize = 8;
-/// Others that are asked each time, in their turn: of 128 neighbours each in one of 30.
+/// Others that are asked each time, in their turn: of 128 local peers each in one of 30.
 const OTHERS_ASKED: usize = 4;
-/// Neighbours that are looked after in one look round.
+/// Local peers that are looked after in one look round.
 const SEEN_AT_ONCE: usize = 16;
 /// A pipe that has been quiet for so long gives its memory back: some thousand times what it costs to get it again.
 const QUIET: Duration = Duration::from_secs(1);
 /// Sleep between two attempts to reach somebody who is not there yet.
-const KNOCK_EVERY: Duration = Duration::from_millis(1);
+const CONNECT_EVERY: Duration = Duration::from_millis(1);
 
-/// What an endpoint's door is called on its host.
-pub(super) fn door_name(address: Address) -> Vec<u8> {
+/// What an endpoint's listener is called on its host.
+pub(super) fn listener_name(address: Address) -> Vec<u8> {
     // As text: it is looked for in a list of lines.
     let digits: String = address.mac.iter().chain([&address.sap.byte()]).map(|byte| format!("{byte:02x}")).collect();
     format!("barewire-endpoint/{digits}").into_bytes()
@@ -57,39 +57,39 @@ impl<L: Link> Endpoint<L> {
     }
 
     /// Tries to reach a peer on this host. What stands in the way may pass, so it is tried again until patience ends.
-    pub(super) fn knock(&mut self, index: u16) {
+    pub(super) fn connect_local(&mut self, index: u16) {
         let (Some(config), Some(channel)) = (&self.config.local, self.channels.at(index)) else { return };
         let peer = channel.peer;
         let key = self.config.framing.token.map_or(peer.cookie, JobToken::key);
         let hello = [&self.address.to_bytes()[..], &key.to_be_bytes()].concat();
-        match knock(&door_name(peer), &hello, config) {
+        match connect(&listener_name(peer), &hello, config) {
             Ok(Some(pipe)) => {
                 channel.way = Way::Local { pipe: Box::new(pipe), other: None };
                 self.take_turn(index);
             }
             Ok(None) => {}
             Err(error) => {
-                if let Way::Knocking { is_exhausted, .. } = &mut channel.way {
+                if let Way::Connecting { is_exhausted, .. } = &mut channel.way {
                     *is_exhausted = error.is_exhaustion();
                 }
             }
         }
     }
 
-    /// Takes what neighbours sent: each time of those that spoke last, and of some others in their turn, so that many who
-    /// say nothing cost no more than few. Whether something was delivered.
+    /// Takes what local peers sent: each time of those that spoke last, and of some others in their turn, so that many
+    /// who say nothing cost no more than few. Whether something was delivered.
     #[inline]
     pub(super) fn take_local(&mut self, sink: &mut impl Sink) -> bool {
         let (mut speakers, mut speaker) = (0, None);
-        let asked = if self.has_slept { self.neighbours.len() } else { self.neighbours.len().min(ASKED_ALWAYS) };
+        let asked = if self.has_slept { self.local_peers.len() } else { self.local_peers.len().min(ASKED_ALWAYS) };
         // Backwards, because one may end meanwhile.
         for place in (0..asked).rev() {
-            let Some(&index) = self.neighbours.get(place) else { continue };
+            let Some(&index) = self.local_peers.get(place) else { continue };
             if self.take_from(index, sink) {
                 (speakers, speaker) = (speakers + 1, Some(index));
             }
         }
-        if self.neighbours.len() > asked && self.ask_others(sink) {
+        if self.local_peers.len() > asked && self.ask_others(sink) {
             (speakers, speaker) = (speakers + 1, None);
         }
         if speakers > 0 {
@@ -99,8 +99,8 @@ impl<L: Link> Endpoint<L> {
         speakers > 0
     }
 
-    /// Offers the next message of the only neighbour that spoke last, if it has come as a whole and none stands before it.
-    /// What `take` refuses stays where it is, for [`progress`](Self::progress), as all does when that is due.
+    /// Offers the next message of the only local peer that spoke last, if it has come as a whole and none stands before
+    /// it. What `take` refuses stays where it is, for [`progress`](Self::progress), as all does when that is due.
     #[inline(always)]
     pub fn offer_next<T>(&mut self, take: impl FnOnce(ChannelId, &[u8]) -> Option<T>) -> Option<T> {
         let index = self.only_speaker.filter(|_| self.busy_turns < BUSY_TURNS_MAX && self.owes_nothing())?;
@@ -157,12 +157,12 @@ impl<L: Link> Endpoint<L> {
         let mut delivered = false;
         for _ in 0..OTHERS_ASKED {
             self.last_asked =
-                if self.last_asked + 1 < self.neighbours.len() { self.last_asked + 1 } else { ASKED_ALWAYS };
-            let Some(index) = self.neighbours.get(self.last_asked).copied() else { break };
+                if self.last_asked + 1 < self.local_peers.len() { self.last_asked + 1 } else { ASKED_ALWAYS };
+            let Some(index) = self.local_peers.get(self.last_asked).copied() else { break };
             if self.take_from(index, sink) {
                 delivered = true;
-                if self.neighbours.get(self.last_asked) == Some(&index) {
-                    self.neighbours.swap(self.last_asked, self.next_first);
+                if self.local_peers.get(self.last_asked) == Some(&index) {
+                    self.local_peers.swap(self.last_asked, self.next_first);
                     self.next_first = (self.next_first + 1) % ASKED_ALWAYS;
                 }
             }
@@ -170,23 +170,23 @@ impl<L: Link> Endpoint<L> {
         delivered
     }
 
-    /// Now and then: who knocks, whose neighbour is gone, who is there at last.
+    /// Now and then: who connects, which local peer is gone, who is there at last.
     pub(super) fn look_round(&mut self, sink: &mut impl Sink, has_slept: bool) -> Result<(), EndpointError> {
         let now = self.port.now();
         if now < self.looked_round + LOOK_ROUND_EVERY {
             return Ok(());
         }
         self.looked_round = now;
-        while let Some(pipe) = self.door.as_mut().map_or(Ok(None), Door::accept)? {
-            self.let_in(pipe, sink);
+        while let Some(pipe) = self.listener.as_mut().map_or(Ok(None), Listener::accept)? {
+            self.accept_pipe(pipe, sink);
         }
-        for place in (0..self.neighbours.len()).rev() {
-            let index = self.neighbours[place];
+        for place in (0..self.local_peers.len()).rev() {
+            let index = self.local_peers[place];
             let Some(channel) = self.channels.at(index) else { continue };
             let is_done = channel.queue.is_empty() && channel.is_closing;
             match &channel.way {
-                Way::Knocking { .. } | Way::Local { .. } if is_done => self.end(index, Ending::Closed, sink),
-                Way::Knocking { until, is_exhausted } if now >= *until => {
+                Way::Connecting { .. } | Way::Local { .. } if is_done => self.end(index, Ending::Closed, sink),
+                Way::Connecting { until, is_exhausted } if now >= *until => {
                     let ending = if *is_exhausted { Ending::Exhausted } else { Ending::NoAnswer };
                     self.end(index, ending, sink);
                 }
@@ -196,11 +196,11 @@ impl<L: Link> Endpoint<L> {
         // What takes system calls, for some of them in their turn. After a sleep everybody is looked at: the end of any may
         // have been what woke us.
         let seen = if has_slept { usize::MAX } else { SEEN_AT_ONCE };
-        for _ in 0..seen.min(self.neighbours.len()) {
-            self.last_seen = if self.last_seen + 1 < self.neighbours.len() { self.last_seen + 1 } else { 0 };
-            let Some(index) = self.neighbours.get(self.last_seen).copied() else { break };
+        for _ in 0..seen.min(self.local_peers.len()) {
+            self.last_seen = if self.last_seen + 1 < self.local_peers.len() { self.last_seen + 1 } else { 0 };
+            let Some(index) = self.local_peers.get(self.last_seen).copied() else { break };
             match self.channels.at(index).map(|channel| &channel.way) {
-                Some(Way::Knocking { .. }) => self.knock(index),
+                Some(Way::Connecting { .. }) => self.connect_local(index),
                 Some(Way::Local { .. }) => {
                     self.rest(index, now);
                     self.see_whether_gone(index, sink);
@@ -229,11 +229,12 @@ impl<L: Link> Endpoint<L> {
         }
     }
 
-    /// A neighbour that is gone gets no more messages; its channel ends when all that it had sent is taken.
+    /// A local peer that is gone gets no more messages; its channel ends when all that it had sent is taken.
     fn see_whether_gone(&mut self, index: u16, sink: &mut impl Sink) {
         let Some(channel) = self.channels.at(index) else { return };
         let Way::Local { pipe, other } = &mut channel.way else { return };
-        // If each knocked, the peer holds two ends as well, and both are gone with it: the one that it sends into first.
+        // If both connected, the peer holds two ends as well, and both are gone with it: the one that it sends into
+        // first.
         let hung_up = (pipe.is_hung_up(), other.as_mut().is_some_and(|other| other.is_hung_up()));
         if hung_up == (false, false) {
             return;
@@ -256,15 +257,15 @@ impl<L: Link> Endpoint<L> {
         }
     }
 
-    /// Makes ready to sleep for neighbours, too: for how long, or `None` if one has something already.
-    pub(super) fn arm_neighbours(&mut self, mut patience: Duration) -> Option<Duration> {
-        for index in &self.neighbours {
+    /// Makes ready to sleep for local peers, too: for how long, or `None` if one has something already.
+    pub(super) fn arm_local_peers(&mut self, mut patience: Duration) -> Option<Duration> {
+        for index in &self.local_peers {
             let Some(channel) = self.channels.at(*index) else { continue };
             let awaits_room = !channel.queue.is_empty();
             match &mut channel.way {
                 // The next look round ends it.
-                Way::Knocking { .. } | Way::Local { .. } if channel.is_closing && !awaits_room => return None,
-                Way::Knocking { .. } => patience = patience.min(KNOCK_EVERY),
+                Way::Connecting { .. } | Way::Local { .. } if channel.is_closing && !awaits_room => return None,
+                Way::Connecting { .. } => patience = patience.min(CONNECT_EVERY),
                 Way::Local { pipe, other } => {
                     let room = pipe.room();
                     // What is parked waits for the user, not for the peer, and so does what lies behind it.
@@ -305,7 +306,7 @@ impl<L: Link> Endpoint<L> {
             // Nobody is there. A datagram does not wait for anybody, and nobody shall hear of a channel that was none.
             if is_new {
                 self.channels.remove(id.index);
-                self.neighbours.retain(|neighbour| *neighbour != id.index);
+                self.local_peers.retain(|local_peer| *local_peer != id.index);
             }
             false
         };
@@ -337,11 +338,11 @@ impl<L: Link> Endpoint<L> {
     }
 
     /// Somebody on this host opened a pipe to us.
-    fn let_in(&mut self, mut pipe: Pipe, sink: &mut impl Sink) {
-        // The knocker has chosen its size.
+    fn accept_pipe(&mut self, mut pipe: Pipe, sink: &mut impl Sink) {
+        // The initiator has chosen its size.
         let is_large_enough = pipe.room() >= room_needed(self.room);
         let Some(peer) = self.peer_of(pipe.hello()).filter(|_| is_large_enough) else {
-            self.strangers += 1;
+            self.unauthenticated += 1;
             return;
         };
         // It may have closed a channel or been started again, and begin anew.
@@ -354,18 +355,18 @@ impl<L: Link> Endpoint<L> {
         if let (Some(index), None) = (self.channels.to(peer), ending) {
             let Some(channel) = self.channels.at(index) else { return };
             match &mut channel.way {
-                // We knocked at the same time: each sends into its own.
+                // We connected at the same time: each sends into its own.
                 Way::Local { other: other @ None, .. } => *other = Some(pipe),
-                way @ Way::Knocking { .. } => *way = Way::Local { pipe, other: None },
-                // A third one is no neighbour of ours.
-                Way::Local { .. } | Way::Wire { .. } | Way::Pending | Way::Over => self.strangers += 1,
+                way @ Way::Connecting { .. } => *way = Way::Local { pipe, other: None },
+                // A third one is no local peer of ours.
+                Way::Local { .. } | Way::Wire { .. } | Way::Pending | Way::Over => self.unauthenticated += 1,
             }
             self.take_turn(index);
             return;
         }
         let channel = Channel { ending, ..Channel::new(peer, Way::Local { pipe, other: None }) };
         if let Some(channel) = self.config.accepts.then(|| self.channels.add(channel)).flatten() {
-            self.neighbours.push(channel.index);
+            self.local_peers.push(channel.index);
             self.tell_opened(channel, peer);
         }
     }

@@ -82,7 +82,7 @@ impl<L: Link> Endpoint<L> {
                         self.port.station.set_busy(handle, false, now);
                     }
                     Way::Over => self.end(index, Ending::PeerClosed, sink),
-                    Way::Pending | Way::Knocking { .. } | Way::Local { .. } => {}
+                    Way::Pending | Way::Connecting { .. } | Way::Local { .. } => {}
                 }
             }
         }

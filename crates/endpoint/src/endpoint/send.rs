@@ -174,7 +174,7 @@ impl<L: Link> Endpoint<L> {
         Ok(sent.and(port.transmit())?)
     }
 
-    /// Sends a message that fits one frame to a neighbour of this host whose pipe has room; both parts are copied, and
+    /// Sends a message that fits one frame to a local peer whose pipe has room; both parts are copied, and
     /// nothing tells of it. False: then [`send`](Self::send) does.
     #[inline(always)]
     pub fn send_at_once(&mut self, to: ChannelId, head: &[u8], body: &[u8]) -> bool {
@@ -599,7 +599,7 @@ impl<L: Link> Endpoint<L> {
     }
 }
 
-/// Hands on a message that fits one frame, if its peer is a neighbour and it need not wait.
+/// Hands on a message that fits one frame, if its peer is local and it need not wait.
 #[inline(always)]
 fn into_pipe(channel: &mut Channel, order: Order, head: &[u8], body: &[u8]) -> bool {
     let Way::Local { pipe, .. } = &mut channel.way else { return false };

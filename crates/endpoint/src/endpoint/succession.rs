@@ -29,9 +29,9 @@ impl<L: Link> Endpoint<L> {
 
     /// Whether a channel to a peer is over that was told of, and its end was not: the sink has not taken all that came.
     pub(super) fn has_predecessor(&mut self, peer: Address) -> bool {
-        let Self { waiting, neighbours, channels, untold, .. } = self;
+        let Self { waiting, local_peers, channels, untold, .. } = self;
         let current = channels.to(peer);
-        waiting.iter().chain(&*neighbours).any(|index| {
+        waiting.iter().chain(&*local_peers).any(|index| {
             let id = channels.id(*index);
             let is_over = channels.at(*index).is_some_and(|one| one.peer == peer && one.ending.is_some());
             is_over && current != Some(*index) && untold.iter().all(|(untold, _)| *untold != id)

@@ -54,9 +54,9 @@ fn a_channel_can_be_closed_before_it_is_open() {
     }
 }
 
-/// A process may send, close and end before its neighbour has looked at the door.
+/// A process may send, close and end before its local peer has looked at the listener.
 #[test]
-fn what_a_neighbour_has_sent_outlives_it() {
+fn what_a_local_peer_has_sent_outlives_it() {
     let (mut a, mut b) = two(true);
     let to_b = a.connect(b.address());
     for context in 0..20 {
@@ -243,9 +243,9 @@ fn an_endpoint_started_again_gets_a_new_channel_whoever_is_first() {
 #[test]
 fn a_channel_closed_and_opened_again_at_once_loses_nothing() {
     for is_local in [false, true] {
-        for knocks_both in [false, true] {
+        for connects_both in [false, true] {
             let (mut a, mut b) = two(is_local);
-            let old: ChannelId = if knocks_both { join(&mut b, &mut a).1 } else { join(&mut a, &mut b).0 };
+            let old: ChannelId = if connects_both { join(&mut b, &mut a).1 } else { join(&mut a, &mut b).0 };
             for context in 0..100 {
                 a.endpoint.send(old, b"old", &[context as u8], context).unwrap();
             }
@@ -259,7 +259,7 @@ fn a_channel_closed_and_opened_again_at_once_loses_nothing() {
                 until(&mut [&mut a, &mut b], "it ends here", |sides| sides[0].ended.len() == 1);
             }
             let new = a.connect(b.address());
-            // The new one knocks while the old one's messages wait for room in the inbox.
+            // The new one connects while the old one's messages wait for room in the inbox.
             b.takes = false;
             for_some_time(&mut [&mut a, &mut b], Duration::from_millis(5));
             b.takes = true;

@@ -85,7 +85,7 @@ fn an_endpoint_can_talk_to_itself() {
 }
 
 #[test]
-fn a_neighbour_that_comes_later_gets_what_was_sent_to_it_before() {
+fn a_local_peer_that_comes_later_gets_what_was_sent_to_it_before() {
     let (segment, mac) = (Segment::default(), new_mac());
     let mut a = side_at(&segment, mac, config(0x20));
     let later = Address::new(mac, sap(0x24));
@@ -99,15 +99,15 @@ fn a_neighbour_that_comes_later_gets_what_was_sent_to_it_before() {
     assert!(b.received[0].1 == b"early" && b.received[1].1 == pattern(1, 50_000));
 }
 
-/// Of a neighbour and of one over the wire, with a token, so that nobody answers for them either.
+/// Of a local peer and of one over the wire, with a token, so that nobody answers for them either.
 #[test]
 fn a_peer_that_never_comes_ends_in_bounded_time() {
     let segment = Segment::default();
     let mut a = side_at(&segment, new_mac(), Config { local_patience: CONNECT_TIME, ..impatient(0x20) });
-    let neighbour = Address { sap: sap(0x24), ..a.address() };
+    let local_peer = Address { sap: sap(0x24), ..a.address() };
     let remote = Address::new(new_mac(), sap(0x24));
     let began = Instant::now();
-    let channels = [neighbour, remote].map(|peer| (a.connect(peer), peer));
+    let channels = [local_peer, remote].map(|peer| (a.connect(peer), peer));
     for (number, (channel, _)) in (0..).zip(channels) {
         a.endpoint.send(channel, &[], b"copied", 2 * number).unwrap();
         a.lend(channel, &[], pattern(0, 10_000), 2 * number + 1).unwrap();
@@ -201,9 +201,9 @@ fn configurations_that_cannot_work_are_refused() {
     ));
 }
 
-/// A neighbour decides how large its pipe is; one with less room than our messages need gets no channel.
+/// A local peer decides how large its pipe is; one with less room than our messages need gets no channel.
 #[test]
-fn a_neighbour_with_a_small_pipe_does_no_harm() {
+fn a_local_peer_with_a_small_pipe_does_no_harm() {
     let (segment, mac) = (Segment::default(), new_mac());
     let small = Config { local: Some(PipeConfig { ring_bytes: 4096 }), ..config(0x20) };
     let mut a = Side::new(segment.link(mac, 0x20, 500), small);

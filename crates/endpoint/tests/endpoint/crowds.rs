@@ -47,17 +47,17 @@ fn a_hundred_and_twenty_eight_hosts_begin_at_once() {
     assert!(frames < 20 * pairs, "{frames} frames for {pairs} pairs");
 }
 
-/// Proves that neighbours that all knock at each other at once get all messages, without a frame.
+/// Proves that local peers that all connect at each other at once get all messages, without a frame.
 #[test]
-fn neighbours_begin_at_once() {
+fn local_peers_begin_at_once() {
     let mac = new_mac();
     let all: Vec<_> = (0..16).map(|number| (mac, 0x20 + 2 * number)).collect();
     assert_eq!(first_messages(&all), 0);
 }
 
-/// Proves that among many neighbours that say nothing none is overlooked, whichever speaks, and that its end is seen.
+/// Proves that among many local peers that say nothing none is overlooked, whichever speaks, and that its end is seen.
 #[test]
-fn any_of_many_neighbours_is_heard_soon() {
+fn any_of_many_local_peers_is_heard_soon() {
     let (segment, mac) = (Segment::default(), new_mac());
     let mut here = side_at(&segment, mac, config(0x20));
     let mut others: Vec<Side> = (0..40).map(|number| side_at(&segment, mac, config(0x22 + 2 * number))).collect();
@@ -86,7 +86,7 @@ fn any_of_many_neighbours_is_heard_soon() {
 
 /// Proves that a pipe that has been quiet for some time works as before.
 #[test]
-fn a_neighbour_that_was_quiet_for_long_is_heard_again() {
+fn a_local_peer_that_was_quiet_for_long_is_heard_again() {
     let (mut a, mut b) = two(true);
     let (to_b, _) = join(&mut a, &mut b);
     for round in 0..2 {

@@ -48,9 +48,9 @@ fn datagrams_of_all_sizes_arrive_once_and_say_from_whom() {
 fn a_datagram_to_nobody_leaves_nothing_but_its_failure() {
     let segment = Segment::default();
     let mut a = side_at(&segment, new_mac(), Config { local_patience: Duration::from_millis(20), ..config(0x20) });
-    let neighbour = Address { sap: sap(0x24), ..a.address() };
+    let local_peer = Address { sap: sap(0x24), ..a.address() };
     let remote = Address::new(new_mac(), sap(0x24));
-    for (context, to) in [(1, neighbour), (3, remote)] {
+    for (context, to) in [(1, local_peer), (3, remote)] {
         send(&mut [&mut a], to, Class::Unreliable, b"anybody?", context);
         send(&mut [&mut a], to, Class::Acknowledged, b"anybody?", context + 1);
         until(&mut [&mut a], "it fails", |sides| sides[0].outcomes.contains_key(&(context + 1)));

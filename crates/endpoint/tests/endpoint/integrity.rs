@@ -60,7 +60,7 @@ fn who_does_not_know_the_cookie_gets_no_channel_and_no_datagram_through() {
             assert!(matches!(ending, Ending::NoAnswer | Ending::PeerClosed), "{ending:?}");
             assert!(a.opened.is_empty() && a.received.is_empty(), "local {is_local}");
         }
-        assert!(a.endpoint.counters().unwrap().strangers > 0);
+        assert!(a.endpoint.counters().unwrap().unauthenticated > 0);
         let (to_a, from_b) = join(&mut b, &mut a);
         b.endpoint.send(to_a, &[], b"hello", 2).unwrap();
         until(&mut [&mut a, &mut b], "it arrives", |sides| !sides[0].received.is_empty());
@@ -98,5 +98,5 @@ fn frames_of_an_earlier_channel_are_not_believed_by_the_next() {
     assert_eq!((b.received.len(), a.ended.len(), b.ended.len()), (20, 1, 1));
     a.endpoint.send(again, &[], b"of the second", 20).unwrap();
     until(&mut [&mut a, &mut b], "it arrives", |sides| sides[1].received.len() == 21);
-    assert!(frames.len() > 20 && b.endpoint.counters().unwrap().strangers >= 20);
+    assert!(frames.len() > 20 && b.endpoint.counters().unwrap().unauthenticated >= 20);
 }

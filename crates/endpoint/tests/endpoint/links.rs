@@ -143,7 +143,7 @@ impl Link for Flooded {
     }
 }
 
-/// Frames of strangers, however many, leave time for everything else.
+/// Unauthenticated frames, however many, leave time for everything else.
 #[test]
 fn a_flood_that_never_ends_does_not_keep_progress_from_returning() {
     let (segment, mac) = (Segment::default(), new_mac());
@@ -156,9 +156,9 @@ fn a_flood_that_never_ends_does_not_keep_progress_from_returning() {
     assert!(a.endpoint.counters().unwrap().damaged > 1000);
 }
 
-/// Neighbours need no link.
+/// Local peers need no link.
 #[test]
-fn without_its_link_an_endpoint_still_reaches_its_neighbours_until_it_looks() {
+fn without_its_link_an_endpoint_still_reaches_its_local_peers_until_it_looks() {
     let (segment, mac) = (Segment::default(), new_mac());
     let mut a = side_at(&segment, mac, config(0x20));
     let mut b = side_at(&segment, mac, config(0x24));

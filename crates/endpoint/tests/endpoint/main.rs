@@ -13,4 +13,4 @@ mod messages;
 mod processes;
 mod queues;
 mod sleeping;
-mod strangers;
+mod unauthenticated;

@@ -114,7 +114,7 @@ fn a_wire_that_loses_doubles_and_reorders_changes_nothing() {
         exchange(&mut a, &mut b, &shapes);
         let counters = a.endpoint.counters().unwrap();
         assert!(counters.repeated > 0 && counters.duplicate > 0, "{counters:?}");
-        assert_eq!((counters.malformed, counters.strangers, counters.foreign), (0, 0, 0));
+        assert_eq!((counters.malformed, counters.unauthenticated, counters.foreign), (0, 0, 0));
     }
 }
 

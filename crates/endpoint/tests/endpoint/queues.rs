@@ -45,7 +45,7 @@ fn a_full_send_queue_says_so_and_goes_on() {
     }
 }
 
-/// What is sent later waits for the part that is under way, and for what the engine and the ring of a neighbour hold.
+/// What is sent later waits for the part that is under way, and for what the engine and the ring of a local peer hold.
 #[test]
 fn messages_in_the_background_let_others_pass() {
     for is_local in [false, true] {

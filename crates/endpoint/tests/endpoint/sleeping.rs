@@ -35,14 +35,14 @@ fn processor_time() -> Duration {
     duration(usage.ru_utime) + duration(usage.ru_stime)
 }
 
-/// With a channel to a neighbour and one over the wire, after some traffic.
+/// With a channel to a local peer and one over the wire, after some traffic.
 #[test]
 fn an_idle_endpoint_uses_no_processor() {
     let (segment, mac) = (Segment::default(), new_mac());
     let mut a = side_at(&segment, mac, config(0x20));
-    let mut neighbour = side_at(&segment, mac, config(0x24));
+    let mut local_peer = side_at(&segment, mac, config(0x24));
     let mut remote = side_at(&segment, new_mac(), config(0x28));
-    for peer in [&mut neighbour, &mut remote] {
+    for peer in [&mut local_peer, &mut remote] {
         let (to, from) = join(&mut a, peer);
         for context in 0..20 {
             a.endpoint.send(to, &[], b"there", context).unwrap();
@@ -51,7 +51,7 @@ fn an_idle_endpoint_uses_no_processor() {
         until(&mut [&mut a, peer], "all arrive", |sides| sides.iter().all(|side| side.all_sent(0..20)));
         a.outcomes.clear();
     }
-    for_some_time(&mut [&mut a, &mut neighbour, &mut remote], Duration::from_millis(5));
+    for_some_time(&mut [&mut a, &mut local_peer, &mut remote], Duration::from_millis(5));
     let (began, before, mut rounds) = (Instant::now(), processor_time(), 0);
     while began.elapsed() < Duration::from_millis(200) {
         a.turn();
@@ -120,7 +120,7 @@ fn long_messages_go_on_between_sleepers() {
 }
 
 #[test]
-fn a_sleeper_hears_a_knock_a_frame_and_a_datagram() {
+fn a_sleeper_hears_a_connection_a_frame_and_a_datagram() {
     for is_local in [false, true] {
         let (mut a, mut b) = two(is_local);
         let to = b.address();
@@ -140,7 +140,7 @@ fn a_sleeper_hears_a_knock_a_frame_and_a_datagram() {
     }
 }
 
-/// Silence is news as well: a peer that does not answer, a neighbour that does not come or goes, a channel closed.
+/// Silence is news as well: a peer that does not answer, a local peer that does not come or goes, a channel closed.
 #[test]
 fn a_sleeper_wakes_for_every_end() {
     let (segment, mac) = (Segment::default(), new_mac());
@@ -181,7 +181,7 @@ fn a_sleeper_wakes_for_every_end() {
     sleep_until(&mut a, |side| side.outcomes.contains_key(&7));
 }
 
-/// A neighbour's pipe that nobody empties is no reason to stay awake.
+/// A local peer's pipe that nobody empties is no reason to stay awake.
 #[test]
 fn a_sleeper_with_a_full_inbox_sleeps() {
     for is_local in [false, true] {

@@ -34,7 +34,7 @@ impl Endpoint {
         }
     }
 
-    /// Receives a neighbour's message for a queue that has nothing else to tell, if that is all there is to do.
+    /// Receives a local peer's message for a queue that has nothing else to tell, if that is all there is to do.
     #[inline]
     pub fn receive_next(&mut self, queue: usize, vectors: &Table<Vector>) -> Option<Entry> {
         let is_of_queue = self.receive.is_some_and(|bound| bound.queue == queue);

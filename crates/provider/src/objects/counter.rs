@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use barewire_endpoint::Patience;
 
 use super::{fid_ops, new_fid, no_bind, shared_of};
-use crate::bell::Bell;
 use crate::bindings::*;
 use crate::counter::Counter;
 use crate::edge::{Errno, Result, guard, guard_status};
+use crate::notifier::Notifier;
 use crate::state::{Shared, State};
 use crate::wait_set::WaitSet;
 
@@ -54,10 +54,10 @@ pub(crate) unsafe extern "C" fn open(
         }
         // SAFETY: libfabric's promise.
         let shared = unsafe { shared_of(domain) };
-        let bell = Bell::new()?;
-        let set = [FI_WAIT_FD, FI_WAIT_UNSPEC].contains(&wait).then(|| WaitSet::new(&bell)).transpose()?;
+        let notifier = Notifier::new()?;
+        let set = [FI_WAIT_FD, FI_WAIT_UNSPEC].contains(&wait).then(|| WaitSet::new(&notifier)).transpose()?;
         let patience = Patience::new(shared.parameters.waiting, false);
-        let number = shared.lock()?.counters.add(Counter::new(bell, set, patience));
+        let number = shared.lock()?.counters.add(Counter::new(notifier, set, patience));
         let fid = new_fid(FI_CLASS_CNTR, context, &FID_OPS);
         let fid = fid_cntr { fid, ops: (&raw const OPS).cast_mut() };
         let made = CounterFid { fid, number, shown: Default::default(), _used: shared.used.clone(), shared };
@@ -208,7 +208,7 @@ unsafe extern "C" fn wait(cntr: *mut fid_cntr, threshold: u64, timeout_ms: c_int
                     let (is_reached, is_wrong) = reached(state);
                     (is_reached || is_wrong, state.counters[number].patience.clone())
                 },
-                |state| &state.counters[number].bell,
+                |state| &state.counters[number].notifier,
             )?;
             let (is_reached, is_wrong) = reached(&*counter.shared.lock()?);
             if is_reached {
@@ -234,7 +234,7 @@ pub(crate) unsafe fn trywait(cntr: *mut fid_cntr) -> Result<()> {
     let mut state = counter.shared.lock()?;
     let before = state.count(counter.number);
     state.progress()?;
-    state.counters[counter.number].bell.stop();
+    state.counters[counter.number].notifier.stop();
     if state.count(counter.number) != before {
         return Err(Errno::AGAIN);
     }

@@ -17,7 +17,7 @@ use crate::lock::Lock;
 use crate::log::{info, warning};
 use crate::parameters::{Parameters, Progress};
 use crate::poison::Poison;
-use crate::progress::Helper;
+use crate::progress::ProgressThread;
 use crate::state::{Shared, State};
 use crate::{device, domains};
 
@@ -105,7 +105,8 @@ pub(crate) unsafe fn open(
         let poison = Arc::new(Poison::new()?);
         let state = State::new(attention.clone(), poison.clone());
         let state = if attributes.threading == FI_THREAD_DOMAIN && progress == Progress::Manual {
-            // SAFETY: the program promises to have one thread here at a time, and the helper comes as a keeper.
+            // SAFETY: the program promises to have one thread here at a time, and the progress thread comes as a
+            // keeper.
             unsafe { Lock::serial(state) }
         } else {
             Lock::shared(state)
@@ -115,12 +116,12 @@ pub(crate) unsafe fn open(
         let shared =
             Arc::new(Shared { state, poison, interface, parameters, used: Arc::new(()), process: std::process::id() });
         domains::watch(&shared)?;
-        let helper = Helper::start(&shared, attention)?;
+        let progress_thread = ProgressThread::start(&shared, attention)?;
         let fid = new_fid(FI_CLASS_DOMAIN, context, &FID_OPS);
         let fid = fid_domain { fid, ops: (&raw const OPS).cast_mut(), mr: (&raw const region::OPS).cast_mut() };
         // SAFETY: the caller's promise.
         let held = unsafe { share(fabric) };
-        let domain = Box::into_raw(Box::new(Domain { fid, shared, _helper: helper, _fabric: held }));
+        let domain = Box::into_raw(Box::new(Domain { fid, shared, _progress_thread: progress_thread, _fabric: held }));
         // SAFETY: the caller's promise.
         unsafe { *made = domain.cast() };
         Ok(())

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::{fid_ops, is_used, new_fid, no_bind, queue, share};
-use crate::bell::Bell;
 use crate::bindings::*;
 use crate::edge::{Errno, Result, guard, guard_status};
+use crate::notifier::Notifier;
 
 /// A `fid_eq`.
 #[repr(C)]
@@ -28,7 +28,7 @@ struct EventQueueFid {
 /// What others write into.
 pub(crate) struct EventQueue {
     events: Mutex<VecDeque<Event>>,
-    bell: Bell,
+    notifier: Notifier,
     used: Arc<()>,
 }
 
@@ -61,7 +61,7 @@ impl EventQueue {
 
     fn add(&self, event: Event) {
         self.events.lock().push_back(event);
-        self.bell.ring();
+        self.notifier.notify();
     }
 
     /// # Safety
@@ -70,7 +70,7 @@ impl EventQueue {
         let mut events = self.events.lock();
         match events.front() {
             None => {
-                self.bell.stop();
+                self.notifier.stop();
                 Err(Errno::AGAIN)
             }
             Some(Event::Failed(_)) => Err(Errno::AVAILABLE),
@@ -114,7 +114,7 @@ pub(crate) unsafe extern "C" fn open(
         if ![FI_WAIT_NONE, FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_YIELD].contains(&attributes.wait_obj) {
             return Err(Errno::NOT_SUPPORTED);
         }
-        let queue = EventQueue { events: Mutex::new(VecDeque::new()), bell: Bell::new()?, used: Arc::new(()) };
+        let queue = EventQueue { events: Mutex::new(VecDeque::new()), notifier: Notifier::new()?, used: Arc::new(()) };
         let fid = new_fid(FI_CLASS_EQ, context, &FID_OPS);
         let made = EventQueueFid {
             fid: fid_eq { fid, ops: (&raw const OPS).cast_mut() },
@@ -144,10 +144,10 @@ unsafe fn of<'a>(eq: *mut fid_eq) -> &'a EventQueueFid {
 pub(crate) unsafe fn trywait(eq: *mut fid_eq) -> Result<()> {
     // SAFETY: the caller's promise.
     let queue = unsafe { of(eq) };
-    // Locked until it is silent: what is added then rings.
+    // Locked until it is silent: what is added then notifies.
     let events = queue.queue.events.lock();
     if events.is_empty() {
-        queue.queue.bell.stop();
+        queue.queue.notifier.stop();
         return Ok(());
     }
     Err(Errno::AGAIN)
@@ -174,7 +174,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_voi
             return Err(Errno::NOT_SUPPORTED);
         }
         // SAFETY: libfabric's promise of this command: room for an `int`.
-        unsafe { *argument.cast::<c_int>() = queue.queue.bell.descriptor().as_raw_fd() };
+        unsafe { *argument.cast::<c_int>() = queue.queue.notifier.descriptor().as_raw_fd() };
         Ok(())
     })
 }
@@ -236,8 +236,8 @@ unsafe extern "C" fn sread(
             if left == Some(Duration::ZERO) {
                 return Err(Errno::AGAIN);
             }
-            let sleeper = queue.bell.await_it();
-            queue.bell.sleep(sleeper, &[], left);
+            let sleeper = queue.notifier.await_it();
+            queue.notifier.sleep(sleeper, &[], left);
         }
     })
 }

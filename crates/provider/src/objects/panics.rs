@@ -57,10 +57,10 @@ impl Program {
             used: Arc::new(()),
             process: std::process::id(),
         });
-        let (helper, fabric) = (Helper::start(&shared, attention).unwrap(), Arc::new(()));
+        let (progress_thread, fabric) = (ProgressThread::start(&shared, attention).unwrap(), Arc::new(()));
         let fid = new_fid(FI_CLASS_DOMAIN, ptr::null_mut(), &domain::FID_OPS);
         let fid = fid_domain { fid, ops: ptr::null_mut(), mr: ptr::null_mut() };
-        let domain = Domain { fid, shared: shared.clone(), _helper: helper, _fabric: fabric.clone() };
+        let domain = Domain { fid, shared: shared.clone(), _progress_thread: progress_thread, _fabric: fabric.clone() };
         let domain: *mut fid_domain = Box::into_raw(Box::new(domain)).cast();
         let mut queue = fi_cq_attr { wait_obj: FI_WAIT_FD, ..Default::default() };
         let mut counter = fi_cntr_attr { wait_obj: FI_WAIT_FD, ..Default::default() };
@@ -206,8 +206,8 @@ fn sleepers(program: &Arc<Program>) -> [JoinHandle<isize>; 2] {
     });
     await_it("both sleep", || {
         let state = program.shared.lock().unwrap();
-        state.queues.iter().all(|queue| queue.bell.is_awaited())
-            && state.counters.iter().all(|counter| counter.bell.is_awaited())
+        state.queues.iter().all(|queue| queue.notifier.is_awaited())
+            && state.counters.iter().all(|counter| counter.notifier.is_awaited())
     });
     sleepers
 }
@@ -237,14 +237,14 @@ fn who_sleeps_is_woken_by_a_panic_of_another_thread_and_told() {
 }
 
 #[test]
-fn a_panic_of_the_helper_thread_is_told_and_it_ends() {
+fn a_panic_of_the_progress_thread_is_told_and_it_ends() {
     let program = Program::new();
     program.panic_next();
     // As if something were under way, which the program does not look after.
     program.shared.lock().unwrap().attention.ask_for(true);
     // SAFETY: a domain that is open.
     let domain = unsafe { &*program.domain.cast::<Domain>() };
-    await_it("the helper's end", || domain._helper.has_ended());
+    await_it("the progress thread's end", || domain._progress_thread.has_ended());
     assert_eq!(program.read(), OTHER);
     program.close();
 }

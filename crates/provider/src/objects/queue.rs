@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use barewire_endpoint::Patience;
 
 use super::{fid_ops, new_fid, no_bind, shared_of};
-use crate::bell::Bell;
 use crate::bindings::*;
 use crate::edge::{Errno, Result, guard, guard_status};
+use crate::notifier::Notifier;
 use crate::queue::Queue;
 use crate::state::{Shared, State};
 use crate::wait_set::WaitSet;
@@ -59,10 +59,10 @@ pub(crate) unsafe extern "C" fn open(
         }
         // SAFETY: libfabric's promise.
         let shared = unsafe { shared_of(domain) };
-        let bell = Bell::new()?;
-        let set = [FI_WAIT_FD, FI_WAIT_UNSPEC].contains(&wait).then(|| WaitSet::new(&bell)).transpose()?;
+        let notifier = Notifier::new()?;
+        let set = [FI_WAIT_FD, FI_WAIT_UNSPEC].contains(&wait).then(|| WaitSet::new(&notifier)).transpose()?;
         let patience = Patience::new(shared.parameters.waiting, false);
-        let number = shared.lock()?.queues.add(Queue::new(format, bell, set, patience));
+        let number = shared.lock()?.queues.add(Queue::new(format, notifier, set, patience));
         let fid = new_fid(FI_CLASS_CQ, context, &FID_OPS);
         let fid = fid_cq { fid, ops: (&raw const OPS).cast_mut() };
         let made = QueueFid { fid, number, _used: shared.used.clone(), shared };
@@ -159,7 +159,7 @@ unsafe fn read_now(queue: &QueueFid, to: *mut c_void, most: usize, sources: *mut
     }
     look(&mut state, queue.number)?;
     if state.queues[queue.number].is_empty() {
-        queue.shared.give_way(state, |state| &state.queues[queue.number].bell)?;
+        queue.shared.give_way(state, |state| &state.queues[queue.number].notifier)?;
         return Err(Errno::AGAIN);
     }
     state.backoff.end();
@@ -234,7 +234,7 @@ unsafe extern "C" fn sreadfrom(
                 }
                 (!queue.is_empty(), queue.patience.clone())
             },
-            |state| &state.queues[queue.number].bell,
+            |state| &state.queues[queue.number].notifier,
         )?;
         let mut state = queue.shared.lock()?;
         // SAFETY: libfabric's promise.
@@ -246,7 +246,7 @@ unsafe extern "C" fn signal(cq: *mut fid_cq) -> c_int {
     guard_status("fi_cq_signal", || {
         // SAFETY: libfabric's promise.
         let queue = unsafe { of(cq) };
-        queue.shared.lock()?.queues[queue.number].bell.signal();
+        queue.shared.lock()?.queues[queue.number].notifier.signal();
         Ok(())
     })
 }
@@ -260,7 +260,7 @@ pub(crate) unsafe fn trywait(cq: *mut fid_cq) -> Result<()> {
     let queue = unsafe { of(cq) };
     let mut state = queue.shared.lock()?;
     look(&mut state, queue.number)?;
-    state.queues[queue.number].bell.stop();
+    state.queues[queue.number].notifier.stop();
     if !state.queues[queue.number].is_empty() {
         return Err(Errno::AGAIN);
     }

@@ -162,7 +162,7 @@ pub fn for_some_time<L: Link>(sides: &mut [&mut Side<L>], time: Duration) {
     until(sides, "time passes", |_| began.elapsed() >= time);
 }
 
-/// A station's address that no other test has at the same time: an endpoint's door is named after it.
+/// A station's address that no other test has at the same time: an endpoint's listener is named after it.
 pub fn new_mac() -> [u8; 6] {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let [_, a, b, c] = std::process::id().to_be_bytes();

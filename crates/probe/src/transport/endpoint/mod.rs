@@ -102,7 +102,7 @@ fn failed(error: EndpointError) -> LaunchError {
 fn counters_of<L: Link>(endpoint: &mut barewire_endpoint::Endpoint<L>) -> Result<Counters, LaunchError> {
     let counters = endpoint.counters().map_err(failed)?;
     Ok(Counters {
-        foreign: counters.foreign + counters.strangers + counters.damaged,
+        foreign: counters.foreign + counters.unauthenticated + counters.damaged,
         malformed: counters.malformed,
         duplicate: counters.duplicate,
         repeated: counters.repeated,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where pipes begin: a name at which one process listens and others knock.
+//! Where pipes begin: a name at which one process listens and others connect.
 //!
 //! The name is an abstract Unix address: it belongs to the network namespace, as an interface does, and is free again
-//! when its process ends. Who knocks makes the memory and hands it over with its first packet, so it can send before
+//! when its process ends. Who connects makes the memory and hands it over with its first packet, so it can send before
 //! anybody has accepted; nobody waits for the other.
 
 use std::fs;
@@ -13,8 +13,8 @@ use std::time::Instant;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::socket::{
-    AddressFamily, Backlog, Shutdown, SockFlag, SockType, UnixAddr, accept4, bind, connect, getsockopt, listen,
-    shutdown, socket, sockopt,
+    AddressFamily, Backlog, Shutdown, SockFlag, SockType, UnixAddr, accept4, bind, connect as connect_socket,
+    getsockopt, listen, shutdown, socket, sockopt,
 };
 use nix::unistd::geteuid;
 
@@ -26,10 +26,10 @@ use crate::pipe::{Pipe, PipeConfig, Side};
 use crate::process::Peer;
 use crate::socket::Socket;
 
-/// A name at which other processes of this user knock. Readable (`poll`, on [`AsFd`]) when [`Door::accept`] has
+/// A name at which other processes of this user connect. Readable (`poll`, on [`AsFd`]) when [`Listener::accept`] has
 /// something to do.
 #[derive(Debug)]
-pub struct Door {
+pub struct Listener {
     listener: OwnedFd,
     /// Readable when the listener is, or one that is half-way in.
     anybody: Epoll,
@@ -41,11 +41,11 @@ pub struct Door {
     process: u32,
 }
 
-/// Knockers that got no pipe, counted by the reason. They see their end of it gone.
+/// Initiators that got no pipe, counted by the reason. They see their end of it gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
     /// Another user's.
-    pub strangers: u64,
+    pub other_users: u64,
     /// Said nothing for too long, or went away without a word.
     pub silent: u64,
     /// Said something else: no pipe's end, or one of another version.
@@ -62,10 +62,10 @@ struct Halfway {
     since: Instant,
 }
 
-impl Door {
-    /// Opens a door of 1 to [`NAME_BYTES_MAX`] bytes of name, any bytes but zero and line feed. Where another user has it,
-    /// or a child of a process that had it, the door stands beside it, at a name with random digits behind, and [`knock`]
-    /// finds it there.
+impl Listener {
+    /// Opens a listener of 1 to [`NAME_BYTES_MAX`] bytes of name, any bytes but zero and line feed. Where another user
+    /// has it, or a child of a process that had it, the listener stands beside it, at a name with random digits behind,
+    /// and [`connect`] finds it there.
     ///
     /// # Errors
     /// [`ShmError::NameTaken`] by a process of this user, [`ShmError::NameLength`], or what the system says.
@@ -100,14 +100,14 @@ impl Door {
     /// in for some seconds and is in nobody's way. To be called until it says none.
     ///
     /// # Errors
-    /// What the system says. Nothing that a knocker does, and not that descriptors or memory are used up: who comes then is
-    /// told. The door stays usable in any case.
+    /// What the system says. Nothing that an initiator does, and not that descriptors or memory are used up: who comes
+    /// then is told. The listener stays usable in any case.
     pub fn accept(&mut self) -> Result<Option<Pipe>, ShmError> {
         // Bounded, so that those who fill the place half-way in again and again do not keep the caller here.
         for _ in 0..HALFWAY_MAX {
-            self.let_in()?;
+            self.accept_connections()?;
             if let Some((socket, peer, greeting, memory)) = self.hear()? {
-                return Ok(Some(Pipe::new(Socket::new(socket), peer, memory, Side::Door, greeting.hello)));
+                return Ok(Some(Pipe::new(Socket::new(socket), peer, memory, Side::Listener, greeting.hello)));
             }
             if self.halfway.len() < HALFWAY_MAX {
                 break;
@@ -118,13 +118,13 @@ impl Door {
         Ok(None)
     }
 
-    /// Knockers that got no pipe, so far.
+    /// Initiators that got no pipe, so far.
     pub fn refused(&self) -> Refused {
         self.refused
     }
 
     /// Takes those of our user who have connected half-way in, as many as there is place for.
-    fn let_in(&mut self) -> Result<(), ShmError> {
+    fn accept_connections(&mut self) -> Result<(), ShmError> {
         for _ in self.halfway.len()..HALFWAY_MAX {
             let socket = match accept(&self.listener) {
                 Ok(socket) => socket,
@@ -140,7 +140,7 @@ impl Door {
             };
             // Before anything it says is looked at.
             if peer_user(&socket)? != geteuid().as_raw() {
-                self.refused.strangers += 1;
+                self.refused.other_users += 1;
                 continue;
             }
             if watch(&self.anybody, &socket).is_err() {
@@ -171,9 +171,9 @@ impl Door {
     #[allow(clippy::type_complexity)]
     fn hear(&mut self) -> Result<Option<(OwnedFd, Peer, Greeting, Memory)>, ShmError> {
         let mut place = 0;
-        while let Some(knocker) = self.halfway.get(place) {
-            let heard = greeting::hear(&knocker.socket);
-            if matches!(heard, Heard::Nothing) && knocker.since.elapsed() < PATIENCE {
+        while let Some(initiator) = self.halfway.get(place) {
+            let heard = greeting::hear(&initiator.socket);
+            if matches!(heard, Heard::Nothing) && initiator.since.elapsed() < PATIENCE {
                 place += 1;
                 continue;
             }
@@ -198,13 +198,13 @@ impl Door {
     }
 }
 
-impl AsFd for Door {
+impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.anybody.0.as_fd()
     }
 }
 
-impl Drop for Door {
+impl Drop for Listener {
     /// Those who wait see their end gone, also if a forked child of this process still has the sockets.
     fn drop(&mut self) {
         if self.process != std::process::id() {
@@ -215,8 +215,8 @@ impl Drop for Door {
         while let Ok(waits) = accept(&self.listener) {
             let _ = shutdown(waits.as_raw_fd(), Shutdown::Both);
         }
-        for knocker in &self.halfway {
-            let _ = shutdown(knocker.socket.as_raw_fd(), Shutdown::Both);
+        for initiator in &self.halfway {
+            let _ = shutdown(initiator.socket.as_raw_fd(), Shutdown::Both);
         }
     }
 }
@@ -225,9 +225,9 @@ impl Drop for Door {
 /// at once, and if the other does not accept it, its end is gone.
 ///
 /// # Errors
-/// [`ShmError::Stranger`], [`ShmError::Busy`], [`ShmError::HelloLength`], [`ShmError::NameLength`],
+/// [`ShmError::OtherUser`], [`ShmError::Busy`], [`ShmError::HelloLength`], [`ShmError::NameLength`],
 /// [`ShmError::RingBytes`], or what the system says.
-pub fn knock(name: &[u8], hello: &[u8], config: &PipeConfig) -> Result<Option<Pipe>, ShmError> {
+pub fn connect(name: &[u8], hello: &[u8], config: &PipeConfig) -> Result<Option<Pipe>, ShmError> {
     address(name)?;
     if hello.len() > HELLO_BYTES_MAX {
         return Err(ShmError::HelloLength(hello.len()));
@@ -235,13 +235,13 @@ pub fn knock(name: &[u8], hello: &[u8], config: &PipeConfig) -> Result<Option<Pi
     let (socket, peer) = match find(name)? {
         Found::Ours(socket, peer) => (socket, peer),
         Found::Nobody => return Ok(None),
-        Found::Stranger(user) => return Err(ShmError::Stranger { name: printable(name), user }),
+        Found::OtherUser(user) => return Err(ShmError::OtherUser { name: printable(name), user }),
         Found::Busy => return Err(ShmError::Busy(printable(name))),
     };
     let (memory, file) = Memory::create(config.ring_bytes)?;
     match greeting::greet(&socket, config.ring_bytes, hello, &file) {
-        Ok(()) => Ok(Some(Pipe::new(Socket::new(socket), peer, memory, Side::Knocker, Vec::new()))),
-        // The door has been closed meanwhile.
+        Ok(()) => Ok(Some(Pipe::new(Socket::new(socket), peer, memory, Side::Initiator, Vec::new()))),
+        // The listener has been closed meanwhile.
         Err(Errno::EPIPE | Errno::ECONNRESET) => Ok(None),
         Err(error) => Err(ShmError::system("sendmsg")(error)),
     }
@@ -254,7 +254,7 @@ enum Found {
     /// Nobody, or only a child of the process that listened there.
     Nobody,
     /// Another user's.
-    Stranger(u32),
+    OtherUser(u32),
     /// Somebody who has as many waiting as the system lets wait.
     Busy,
 }
@@ -264,7 +264,7 @@ fn find(name: &[u8]) -> Result<Found, ShmError> {
     let found = look_at(name)?;
     let is_held_up = match found {
         Found::Ours(..) => return Ok(found),
-        Found::Stranger(_) | Found::Busy => true,
+        Found::OtherUser(_) | Found::Busy => true,
         // Mostly it is not there yet; or whoever had the name then has gone.
         Found::Nobody => is_due(),
     };
@@ -310,7 +310,7 @@ fn names_beside<'a>(name: &'a [u8], text: &'a [u8]) -> impl Iterator<Item = &'a 
 fn look_at(name: &[u8]) -> Result<Found, ShmError> {
     let address = UnixAddr::new_abstract(name).map_err(ShmError::system("a Unix address"))?;
     let socket = seqpacket()?;
-    match connect(socket.as_raw_fd(), &address) {
+    match connect_socket(socket.as_raw_fd(), &address) {
         Ok(()) => {}
         Err(Errno::ECONNREFUSED) => return Ok(Found::Nobody),
         Err(Errno::EAGAIN) => return Ok(Found::Busy),
@@ -318,7 +318,7 @@ fn look_at(name: &[u8]) -> Result<Found, ShmError> {
     }
     let user = peer_user(&socket)?;
     if user != geteuid().as_raw() {
-        return Ok(Found::Stranger(user));
+        return Ok(Found::OtherUser(user));
     }
     let peer = Peer::of(&socket).map_err(ShmError::system("pidfd_open"))?;
     Ok(if peer.has_ended() { Found::Nobody } else { Found::Ours(socket, peer) })

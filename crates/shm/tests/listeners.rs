@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Doors and those who knock, in one process: also such as a broken program would be.
+//! Listeners and those who connect, in one process: also such as a broken program would be.
 
 use std::fs::metadata;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 
-use barewire_shm::{Door, HELLO_BYTES_MAX, PipeConfig, Refused, ShmError, knock};
+use barewire_shm::{HELLO_BYTES_MAX, Listener, PipeConfig, Refused, ShmError, connect};
 use nix::fcntl::{FcntlArg, OFlag, SealFlag, fcntl, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, sendmsg, socket,
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect as connect_socket, sendmsg, socket,
 };
 use nix::sys::stat::{Mode, fstat};
 use nix::unistd::ftruncate;
@@ -27,7 +27,7 @@ fn name(test: &str) -> Vec<u8> {
 /// Connects, and says nothing.
 fn connected(name: &[u8]) -> OwnedFd {
     let socket = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
-    connect(socket.as_raw_fd(), &UnixAddr::new_abstract(name).unwrap()).unwrap();
+    connect_socket(socket.as_raw_fd(), &UnixAddr::new_abstract(name).unwrap()).unwrap();
     socket
 }
 
@@ -58,31 +58,31 @@ fn is_readable(descriptor: &impl AsFd) -> bool {
 }
 
 #[test]
-fn a_pipe_can_be_sent_into_before_it_is_accepted_and_received_from_after_its_knocker_has_gone() {
+fn a_pipe_can_be_sent_into_before_it_is_accepted_and_received_from_after_its_initiator_has_gone() {
     let name = name("early");
-    let mut door = Door::open(&name).unwrap();
-    assert!(!is_readable(&door) && door.accept().unwrap().is_none());
-    let mut there = knock(&name, b"who", &PipeConfig::default()).unwrap().unwrap();
+    let mut listener = Listener::open(&name).unwrap();
+    assert!(!is_readable(&listener) && listener.accept().unwrap().is_none());
+    let mut there = connect(&name, b"who", &PipeConfig::default()).unwrap().unwrap();
     assert!(there.send([b"early"]) && there.hello().is_empty() && there.receive().is_none());
     drop(there);
-    assert!(is_readable(&door));
-    let mut here = door.accept().unwrap().unwrap();
+    assert!(is_readable(&listener));
+    let mut here = listener.accept().unwrap().unwrap();
     assert_eq!(here.hello(), b"who");
     assert!(!here.is_gone(), "something is left to receive");
     assert_eq!(here.receive(), Some(&b"early"[..]));
     assert!(here.is_gone() && here.receive().is_none());
-    assert!(!is_readable(&door) && door.accept().unwrap().is_none());
+    assert!(!is_readable(&listener) && listener.accept().unwrap().is_none());
 }
 
 #[test]
-fn both_directions_are_apart_and_several_pipes_of_one_door_as_well() {
+fn both_directions_are_apart_and_several_pipes_of_one_listener_as_well() {
     let name = name("several");
-    let mut door = Door::open(&name).unwrap();
+    let mut listener = Listener::open(&name).unwrap();
     let mut there: Vec<_> =
-        (0..5).map(|number| knock(&name, &[number], &PipeConfig::default()).unwrap().unwrap()).collect();
-    let mut here: Vec<_> = (0..5).map(|_| door.accept().unwrap().unwrap()).collect();
+        (0..5).map(|number| connect(&name, &[number], &PipeConfig::default()).unwrap().unwrap()).collect();
+    let mut here: Vec<_> = (0..5).map(|_| listener.accept().unwrap().unwrap()).collect();
     for number in 0..5 {
-        assert_eq!(here[number].hello(), [number as u8], "in the order of knocking");
+        assert_eq!(here[number].hello(), [number as u8], "in the order of connecting");
         assert!(there[number].send([&[number as u8], b" there"]) && here[number].send([&[number as u8], b" here"]));
     }
     for number in 0..5_u8 {
@@ -94,30 +94,32 @@ fn both_directions_are_apart_and_several_pipes_of_one_door_as_well() {
 }
 
 #[test]
-fn a_name_is_one_doors_and_free_again_after_it() {
+fn a_name_is_one_listeners_and_free_again_after_it() {
     let name = name("taken");
-    assert!(knock(&name, &[], &PipeConfig::default()).unwrap().is_none(), "nobody is there");
-    let door = Door::open(&name).unwrap();
-    assert!(matches!(Door::open(&name), Err(ShmError::NameTaken(taken)) if taken.starts_with("barewire-shm taken")));
-    let mut waits = knock(&name, &[], &PipeConfig::default()).unwrap().unwrap();
+    assert!(connect(&name, &[], &PipeConfig::default()).unwrap().is_none(), "nobody is there");
+    let listener = Listener::open(&name).unwrap();
+    assert!(
+        matches!(Listener::open(&name), Err(ShmError::NameTaken(taken)) if taken.starts_with("barewire-shm taken"))
+    );
+    let mut waits = connect(&name, &[], &PipeConfig::default()).unwrap().unwrap();
     assert!(!waits.is_gone());
-    drop(door);
+    drop(listener);
     assert!(waits.is_gone(), "nobody will accept it");
-    assert!(knock(&name, &[], &PipeConfig::default()).unwrap().is_none());
-    Door::open(&name).unwrap();
+    assert!(connect(&name, &[], &PipeConfig::default()).unwrap().is_none());
+    Listener::open(&name).unwrap();
 }
 
 #[test]
 fn what_a_caller_asks_wrongly_is_told() {
     let name = name("asks");
-    let _door = Door::open(&name).unwrap();
-    assert!(matches!(Door::open(&[]), Err(ShmError::NameLength(0))));
-    assert!(matches!(Door::open(&[1; 91]), Err(ShmError::NameLength(91))));
-    Door::open(&[1; 90]).unwrap();
+    let _listener = Listener::open(&name).unwrap();
+    assert!(matches!(Listener::open(&[]), Err(ShmError::NameLength(0))));
+    assert!(matches!(Listener::open(&[1; 91]), Err(ShmError::NameLength(91))));
+    Listener::open(&[1; 90]).unwrap();
     let hello = [0; HELLO_BYTES_MAX + 1];
-    assert!(matches!(knock(&name, &hello, &PipeConfig::default()), Err(ShmError::HelloLength(65))));
+    assert!(matches!(connect(&name, &hello, &PipeConfig::default()), Err(ShmError::HelloLength(65))));
     for ring_bytes in [0, 2048, 100_000, 32 << 20] {
-        let refused = knock(&name, &[], &PipeConfig { ring_bytes });
+        let refused = connect(&name, &[], &PipeConfig { ring_bytes });
         assert!(matches!(refused, Err(ShmError::RingBytes { .. })), "{ring_bytes}");
     }
 }
@@ -126,8 +128,8 @@ fn what_a_caller_asks_wrongly_is_told() {
 #[should_panic(expected = "a message is no longer than room()")]
 fn a_message_that_is_too_long_is_a_mistake_of_the_caller() {
     let name = name("too long");
-    let _door = Door::open(&name).unwrap();
-    let mut pipe = knock(&name, &[], &PipeConfig::default()).unwrap().unwrap();
+    let _listener = Listener::open(&name).unwrap();
+    let mut pipe = connect(&name, &[], &PipeConfig::default()).unwrap().unwrap();
     assert!(pipe.send([&vec![0; pipe.room()]]));
     pipe.send([&vec![0; pipe.room()], &[0]]);
 }
@@ -135,35 +137,35 @@ fn a_message_that_is_too_long_is_a_mistake_of_the_caller() {
 #[test]
 fn who_connects_and_says_nothing_keeps_nobody_waiting() {
     let name = name("silent");
-    let mut door = Door::open(&name).unwrap();
+    let mut listener = Listener::open(&name).unwrap();
     let silent: Vec<_> = (0..3).map(|_| connected(&name)).collect();
-    assert!(door.accept().unwrap().is_none());
-    assert!(!is_readable(&door), "a door does not spin because of them");
-    let _there = knock(&name, b"I do", &PipeConfig::default()).unwrap().unwrap();
-    assert_eq!(door.accept().unwrap().unwrap().hello(), b"I do");
+    assert!(listener.accept().unwrap().is_none());
+    assert!(!is_readable(&listener), "a listener does not spin because of them");
+    let _there = connect(&name, b"I do", &PipeConfig::default()).unwrap().unwrap();
+    assert_eq!(listener.accept().unwrap().unwrap().hello(), b"I do");
     say(&silent[0], &greeting(RING_BYTES), &[memory(FILE_BYTES, seals()).as_raw_fd()]);
-    assert!(is_readable(&door), "one of them speaks after all");
-    assert!(door.accept().unwrap().is_some() && door.accept().unwrap().is_none());
+    assert!(is_readable(&listener), "one of them speaks after all");
+    assert!(listener.accept().unwrap().is_some() && listener.accept().unwrap().is_none());
     drop(silent);
-    assert!(is_readable(&door) && door.accept().unwrap().is_none() && !is_readable(&door));
-    assert_eq!(door.refused(), Refused { silent: 2, ..Default::default() });
+    assert!(is_readable(&listener) && listener.accept().unwrap().is_none() && !is_readable(&listener));
+    assert_eq!(listener.refused(), Refused { silent: 2, ..Default::default() });
 }
 
 #[test]
 fn more_silent_ones_than_there_is_place_for_push_each_other_out() {
     let name = name("flood");
-    let mut door = Door::open(&name).unwrap();
+    let mut listener = Listener::open(&name).unwrap();
     let _silent: Vec<_> = (0..100).map(|_| connected(&name)).collect();
-    let _there = knock(&name, b"I do", &PipeConfig::default()).unwrap().unwrap();
-    assert_eq!(door.accept().unwrap().unwrap().hello(), b"I do");
-    assert!(door.accept().unwrap().is_none());
-    assert!((37..=38).contains(&door.refused().silent), "{:?}", door.refused());
+    let _there = connect(&name, b"I do", &PipeConfig::default()).unwrap().unwrap();
+    assert_eq!(listener.accept().unwrap().unwrap().hello(), b"I do");
+    assert!(listener.accept().unwrap().is_none());
+    assert!((37..=38).contains(&listener.refused().silent), "{:?}", listener.refused());
 }
 
 #[test]
 fn what_is_no_greeting_is_refused_and_its_descriptors_are_closed() {
     let name = name("noise");
-    let mut door = Door::open(&name).unwrap();
+    let mut listener = Listener::open(&name).unwrap();
     let file = memory(FILE_BYTES, seals());
     let (good, number) = (file.as_raw_fd(), fstat(&file).unwrap().st_ino);
     let right = greeting(RING_BYTES);
@@ -182,8 +184,8 @@ fn what_is_no_greeting_is_refused_and_its_descriptors_are_closed() {
     for (count, (bytes, descriptors)) in (1..).zip(wrong) {
         let socket = connected(&name);
         say(&socket, bytes, descriptors);
-        assert!(door.accept().unwrap().is_none());
-        assert_eq!(door.refused(), Refused { hellos: count, ..Default::default() });
+        assert!(listener.accept().unwrap().is_none());
+        assert_eq!(listener.refused(), Refused { hellos: count, ..Default::default() });
     }
     assert_eq!(descriptors_of(number), 1);
 }
@@ -197,13 +199,13 @@ fn descriptors_of(file: u64) -> usize {
 #[test]
 fn memory_that_could_change_under_its_users_is_refused() {
     let name = name("memory");
-    let mut door = Door::open(&name).unwrap();
-    let offer = |door: &mut Door, ring_bytes, file: &OwnedFd| {
+    let mut listener = Listener::open(&name).unwrap();
+    let offer = |listener: &mut Listener, ring_bytes, file: &OwnedFd| {
         let socket = connected(&name);
         say(&socket, &greeting(ring_bytes), &[file.as_raw_fd()]);
-        door.accept().unwrap()
+        listener.accept().unwrap()
     };
-    let accepted = offer(&mut door, RING_BYTES, &memory(FILE_BYTES, seals()));
+    let accepted = offer(&mut listener, RING_BYTES, &memory(FILE_BYTES, seals()));
     assert!(accepted.is_some(), "what all others differ from");
     let sealed = memory(FILE_BYTES, seals());
     let read_only = open(&*format!("/proc/self/fd/{}", sealed.as_raw_fd()), OFlag::O_RDONLY, Mode::empty()).unwrap();
@@ -222,7 +224,7 @@ fn memory_that_could_change_under_its_users_is_refused() {
         ("no memory", RING_BYTES, open("/dev/zero", OFlag::O_RDWR, Mode::empty()).unwrap()),
     ];
     for (count, (what, ring_bytes, file)) in (1..).zip(wrong) {
-        assert!(offer(&mut door, ring_bytes, &file).is_none(), "{what}");
-        assert_eq!(door.refused(), Refused { memories: count, ..Default::default() }, "{what}");
+        assert!(offer(&mut listener, ring_bytes, &file).is_none(), "{what}");
+        assert_eq!(listener.refused(), Refused { memories: count, ..Default::default() }, "{what}");
     }
 }

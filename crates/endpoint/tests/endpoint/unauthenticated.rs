@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Frames and neighbours of others, and peers that break the protocol: they are counted, and nothing else changes.
+//! Frames and local peers without the token, and peers that break the protocol: they are counted, and nothing else
+//! changes.
 
 use std::time::Duration;
 
 use barewire_endpoint::{Address, Config, Ending, Framing, JobToken, Port};
 use barewire_link::{Link, Outgoing};
 use barewire_llc::{ConnectionConfig, ConnectionEvent, ConnectionHandle, Peer, StationConfig, StationEvent};
-use barewire_shm::{Pipe, PipeConfig, knock};
+use barewire_shm::{Pipe, PipeConfig, connect};
 
 use crate::common::*;
 
@@ -104,7 +105,7 @@ fn frames_without_the_token_change_nothing() {
     }
     until(&mut [&mut a], "all have come", |sides| {
         let counters = sides[0].endpoint.counters().unwrap();
-        counters.damaged == thrown && counters.strangers > 0 && counters.strangers <= marked
+        counters.damaged == thrown && counters.unauthenticated > 0 && counters.unauthenticated <= marked
     });
     assert_eq!(a.endpoint.link().frames_sent(), sent, "none is answered");
     assert!(a.received.is_empty() && a.ended.is_empty());
@@ -129,7 +130,7 @@ fn a_flood_of_connections_with_a_wrong_token_leaves_nothing() {
         throw(&mut stranger, &checked_frame(from, a.address(), 0, &[0x7f], KEY ^ 1));
         if number % 500 == 499 {
             until(&mut [&mut a], "they have come", |sides| {
-                sides[0].endpoint.counters().unwrap().strangers == u64::from(number) + 1
+                sides[0].endpoint.counters().unwrap().unauthenticated == u64::from(number) + 1
             });
         }
     }
@@ -182,7 +183,7 @@ fn an_endpoint_without_a_token_gets_no_channel_to_one_with_it() {
             let _ = b.endpoint.send(to_a, &[], b"let me in", 1);
             until(&mut [&mut a, &mut b], "it ends", |sides| !sides[1].ended.is_empty());
             assert!(a.opened.is_empty() && a.received.is_empty() && a.ended.is_empty());
-            assert!(a.endpoint.counters().unwrap().strangers > 0);
+            assert!(a.endpoint.counters().unwrap().unauthenticated > 0);
         }
     }
 }
@@ -285,16 +286,16 @@ fn a_peer_whose_fragments_do_not_fit_loses_its_channel_and_others_do_not() {
     until(&mut [&mut a, &mut b], "long ones arrive", |sides| sides[1].all_sent(100..108));
 }
 
-/// Knocks by hand.
-fn knock_as(hello: &[u8], at: Address) -> Pipe {
+/// Connects by hand.
+fn connect_as(hello: &[u8], at: Address) -> Pipe {
     let digits: String = at.to_bytes()[..7].iter().map(|byte| format!("{byte:02x}")).collect();
-    knock(format!("barewire-endpoint/{digits}").as_bytes(), hello, &PipeConfig::default())
+    connect(format!("barewire-endpoint/{digits}").as_bytes(), hello, &PipeConfig::default())
         .unwrap()
-        .expect("its door is open")
+        .expect("its listener is open")
 }
 
 #[test]
-fn neighbours_without_the_token_or_of_another_host_get_no_channel() {
+fn local_peers_without_the_token_or_of_another_host_get_no_channel() {
     let mut a = side_at(&Segment::default(), new_mac(), config(0x20));
     let at = a.address();
     let own = Address { sap: sap(0x30), ..at }.to_bytes();
@@ -311,17 +312,17 @@ fn neighbours_without_the_token_or_of_another_host_get_no_channel() {
         [&elsewhere[..], &KEY.to_be_bytes()].concat(),
         [&group[..], &KEY.to_be_bytes()].concat(),
     ];
-    let mut pipes: Vec<Pipe> = hellos.iter().map(|hello| knock_as(hello, at)).collect();
+    let mut pipes: Vec<Pipe> = hellos.iter().map(|hello| connect_as(hello, at)).collect();
     for pipe in &mut pipes {
         pipe.send([&[0, 3, 0, 0, 0, 2, b'n', b'o']]);
     }
     until(&mut [&mut a], "all are gone", |_| pipes.iter_mut().all(Pipe::is_gone));
-    assert_eq!(a.endpoint.counters().unwrap().strangers, hellos.len() as u64);
+    assert_eq!(a.endpoint.counters().unwrap().unauthenticated, hellos.len() as u64);
     assert!(a.opened.is_empty() && a.received.is_empty());
 }
 
 #[test]
-fn a_neighbour_whose_fragments_do_not_fit_loses_its_channel_and_others_do_not() {
+fn a_local_peer_whose_fragments_do_not_fit_loses_its_channel_and_others_do_not() {
     let (mut a, mut b) = two(true);
     let (_, from_b) = join(&mut a, &mut b);
     let at = a.address();
@@ -330,7 +331,7 @@ fn a_neighbour_whose_fragments_do_not_fit_loses_its_channel_and_others_do_not() 
     // And what is no fragment: empty, and of no kind that there is.
     let others: [Vec<Vec<u8>>; 3] = [vec![vec![]], vec![vec![2, 3, 0, 0, 0, 0]], vec![vec![0xff]]];
     for (number, messages) in (1..).zip(fragments.into_iter().chain(others)) {
-        let mut bad = knock_as(&hello, at);
+        let mut bad = connect_as(&hello, at);
         assert!(bad.send([&[0, 3, 0, 0, 0, 2, b'o', b'k']]));
         for message in &messages {
             assert!(bad.send([message]));

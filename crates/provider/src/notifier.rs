@@ -9,25 +9,25 @@ use crate::event::Event;
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 
 /// For those who sleep until something ends.
-pub(crate) struct Bell {
+pub(crate) struct Notifier {
     event: Event,
     sleepers: AtomicUsize,
-    /// The first of them is there, who sleeps for as long as it likes: nobody else stops the bell before it has heard it.
+    /// The first of them is there, who sleeps for as long as it likes: nobody else stops the notifier before it has heard it.
     has_first: AtomicBool,
-    /// The program has rung it, so that a wait ends without anything to tell.
+    /// The program has notified it, so that a wait ends without anything to tell.
     is_signalled: AtomicBool,
 }
 
-/// One of those who sleep at a bell.
+/// One of those who sleep at a notifier.
 #[must_use]
 pub(crate) struct Sleeper {
     is_first: bool,
 }
 
-/// Whoever comes to a bell at which another sleeps: that one may stop it before this one has heard it.
+/// Whoever comes to a notifier at which another sleeps: that one may stop it before this one has heard it.
 const SHARED_SLEEP: Duration = Duration::from_millis(1);
 
-impl Bell {
+impl Notifier {
     pub fn new() -> Result<Self> {
         let event = Event::new()?;
         Ok(Self {
@@ -39,14 +39,14 @@ impl Bell {
     }
 
     /// Wakes who sleeps, and keeps the next from sleeping.
-    pub fn ring(&self) {
+    pub fn notify(&self) {
         self.event.set();
     }
 
     /// Ends a wait: that of who sleeps, or the next.
     pub fn signal(&self) {
         self.is_signalled.store(true, Ordering::Relaxed);
-        self.ring();
+        self.notify();
     }
 
     /// Whether it was signalled; true once for each.
@@ -55,9 +55,9 @@ impl Bell {
     }
 
     #[inline]
-    pub fn ring_if_awaited(&self) {
+    pub fn notify_if_awaited(&self) {
         if self.is_awaited() {
-            self.ring();
+            self.notify();
         }
     }
 
@@ -66,7 +66,7 @@ impl Bell {
         self.sleepers.load(Ordering::Relaxed) > 0
     }
 
-    /// From now on it is rung. Called with the domain's lock held, so that nothing ends unheard.
+    /// From now on it is notified. Called with the domain's lock held, so that nothing ends unheard.
     pub fn await_it(&self) -> Sleeper {
         let is_first = self.sleepers.fetch_add(1, Ordering::AcqRel) == 0;
         if is_first {
@@ -75,11 +75,11 @@ impl Bell {
         Sleeper { is_first }
     }
 
-    /// Sleeps until it rings, which is true, one of `others` can be read, or `patience` has passed.
+    /// Sleeps until it is notified, which is true, one of `others` can be read, or `patience` has passed.
     pub fn sleep(&self, sleeper: Sleeper, others: &[RawFd], patience: Option<Duration>) -> bool {
         let Sleeper { is_first } = sleeper;
         let patience = if is_first { patience } else { Some(patience.map_or(SHARED_SLEEP, |p| p.min(SHARED_SLEEP))) };
-        let is_rung = self.event.wait(others, patience);
+        let is_notified = self.event.wait(others, patience);
         // Nobody can become the first before this one has left.
         if is_first || !self.has_first.load(Ordering::Acquire) {
             self.event.take();
@@ -88,7 +88,7 @@ impl Bell {
             self.has_first.store(false, Ordering::Release);
         }
         self.sleepers.fetch_sub(1, Ordering::AcqRel);
-        is_rung
+        is_notified
     }
 
     /// Makes it silent again, unless somebody sleeps at it.
