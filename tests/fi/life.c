@@ -138,7 +138,7 @@ static void a_child_that_uses_its_parents_objects_is_refused(char **arguments) {
 }
 
 // The child has its sockets still, and its process lives.
-static void an_endpoint_that_is_closed_is_gone_though_a_child_lives(char **arguments) {
+static void a_closed_endpoint_is_gone_though_a_child_lives(char **arguments) {
   (void)arguments;
   struct node a, b;
   node_open(&a, (struct wish){.progress = FI_PROGRESS_AUTO, .threading = FI_THREAD_SAFE});
@@ -246,8 +246,7 @@ const struct test life_cases[] = {
     {"a_child_leaves_its_parent_in_peace", a_child_leaves_its_parent_in_peace},
     {"a_child_has_endpoints_of_its_own", a_child_has_endpoints_of_its_own},
     {"a_child_that_uses_its_parents_objects_is_refused", a_child_that_uses_its_parents_objects_is_refused},
-    {"an_endpoint_that_is_closed_is_gone_though_a_child_lives",
-     an_endpoint_that_is_closed_is_gone_though_a_child_lives},
+    {"a_closed_endpoint_is_gone_though_a_child_lives", a_closed_endpoint_is_gone_though_a_child_lives},
     {"descriptors_that_are_used_up_are_told", descriptors_that_are_used_up_are_told},
     {"opened_and_closed_often_nothing_is_left", opened_and_closed_often_nothing_is_left},
     {NULL, NULL},
