@@ -302,7 +302,8 @@ impl<L: Link> Endpoint<L> {
 
     /// Ends a channel once all that was given to it is sent. [`Event::Ended`] tells.
     pub fn close(&mut self, channel: ChannelId) {
-        if let Some(entry) = self.channels.get(channel) {
+        // Again is nothing new: whoever says it each time must be able to sleep.
+        if let Some(entry) = self.channels.get(channel).filter(|entry| !entry.is_closing) {
             entry.is_closing = true;
             self.unheard += 1;
             self.take_turn(channel.index);
