@@ -41,6 +41,13 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// Whether a receive got a message, or has ended.
+    pub(crate) fn is_of_receive(&self) -> bool {
+        matches!(self, Self::Received(_) | Self::Failed { operation: Operation::Receive, .. })
+    }
+}
+
 /// A message and where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {

@@ -191,9 +191,14 @@ impl<L: Link> Messenger<L> {
         self.endpoint.progress(&mut self.state)?;
         let received = self.state.completions.len();
         self.follow_up();
-        // What was received may show that a send has ended, so the program is told of that first.
+        // What was received may show that a send has ended, so the program is told of that first. But the end of a receive
+        // stays behind the messages that it took.
         if received > told && self.state.completions.len() > received {
-            self.state.completions.make_contiguous()[told..].rotate_left(received - told);
+            let ends_receive = |completion: &Completion| completion.outcome.is_of_receive();
+            let completions = self.state.completions.make_contiguous();
+            if !completions[received..].iter().any(ends_receive) {
+                completions[told..].rotate_left(received - told);
+            }
         }
         Ok(self.has_completions())
     }
