@@ -40,6 +40,9 @@ pub struct Config {
     pub local: Option<PipeConfig>,
     /// How long a process of this host that is not there yet is waited for.
     pub local_patience: Duration,
+    /// A fault to have, for the tests of tests.
+    #[cfg(feature = "mutants")]
+    pub mutant: Option<crate::Mutant>,
 }
 
 impl Config {
@@ -107,6 +110,8 @@ impl Config {
             connection: ConnectionConfig::default(),
             local: Some(PipeConfig::default()),
             local_patience: Self::LOCAL_PATIENCE,
+            #[cfg(feature = "mutants")]
+            mutant: None,
         };
         config.notice_the_dead_within(Self::NOTICE_THE_DEAD_WITHIN);
         config

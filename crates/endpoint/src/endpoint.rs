@@ -22,6 +22,7 @@ use crate::channel::{Channel, ChannelId, Channels, Way};
 use crate::config::Config;
 use crate::descriptors::{Content, DescriptorId, Descriptors};
 use crate::error::{ConnectError, Ending, EndpointError};
+use crate::mutant::mutant;
 use crate::port::{MTU_MIN, Port, information_max, unless_down};
 use crate::sink::Sink;
 use crate::token::JobToken;
@@ -185,6 +186,10 @@ impl<L: Link> Endpoint<L> {
         port.station.activate(config.sap);
         port.station.listen(config.sap, config.accepts);
         let looked_round = port.now();
+        #[cfg(feature = "mutants")]
+        {
+            port.mutant = config.mutant;
+        }
         let listener = config.local.as_ref().map(|_| Listener::open(&local::listener_name(address))).transpose()?;
         Ok(Self {
             port,
@@ -303,7 +308,9 @@ impl<L: Link> Endpoint<L> {
     /// Ends a channel once all that was given to it is sent. [`Event::Ended`] tells.
     pub fn close(&mut self, channel: ChannelId) {
         // Again is nothing new: whoever says it each time must be able to sleep.
-        if let Some(entry) = self.channels.get(channel).filter(|entry| !entry.is_closing) {
+        if let Some(entry) =
+            self.channels.get(channel).filter(|entry| !entry.is_closing || mutant!(self.config, ClosesAgain))
+        {
             entry.is_closing = true;
             self.unheard += 1;
             self.take_turn(channel.index);
@@ -691,7 +698,9 @@ impl<L: Link> Endpoint<L> {
             if let Content::Slot(slot) = message.content {
                 self.port.slots.free(slot);
             }
-            self.events.push_back(Event::Failed { context: message.context, ending });
+            let context = message.context;
+            let is_failed = !mutant!(self.config, FailedIsSent);
+            self.events.push_back(if is_failed { Event::Failed { context, ending } } else { Event::Sent { context } });
         }
     }
 

@@ -16,6 +16,7 @@ mod endpoint;
 mod error;
 mod framing;
 mod inbox;
+mod mutant;
 mod open;
 mod port;
 mod sink;
@@ -34,6 +35,8 @@ pub use endpoint::{Acknowledge, Endpoint, EndpointCounters, Event, is_taken};
 pub use error::{ConnectError, Ending, EndpointError, SendError};
 pub use framing::{Encapsulation, Frame, Framing, parse};
 pub use inbox::{INLINE_BYTES, Inbox, InboxConfig, Origin, Received};
+#[cfg(feature = "mutants")]
+pub use mutant::Mutant;
 pub use open::{ClaimError, Hears, OpenError, PROTOCOL, claim, open_link};
 pub use port::{MTU_MIN, Port, information_max};
 pub use sink::{Class, Sink};

@@ -36,6 +36,9 @@ pub struct Config {
     pub cut_frames: usize,
     /// Bytes of the longest message that can be injected, if that is more than go in one frame.
     pub inject_bytes: usize,
+    /// A fault to have, for the tests of tests.
+    #[cfg(feature = "mutants")]
+    pub mutant: Option<crate::Mutant>,
 }
 
 impl Config {
@@ -90,6 +93,8 @@ impl Default for Config {
             cut_bytes: Self::CUT_BYTES,
             cut_frames: Self::CUT_FRAMES,
             inject_bytes: 0,
+            #[cfg(feature = "mutants")]
+            mutant: None,
         }
     }
 }

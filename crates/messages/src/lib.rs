@@ -42,6 +42,7 @@ mod header;
 mod matching;
 mod memory;
 mod messenger;
+mod mutant;
 mod peers;
 mod regions;
 mod slab;
@@ -56,5 +57,7 @@ pub use header::Label;
 pub use matching::{Matcher, Pattern, Ticket};
 pub use memory::Part;
 pub use messenger::{AtomicParts, Claim, Messenger, Reaches, ReceiveOptions, Removal, SendOptions, Wanted};
+#[cfg(feature = "mutants")]
+pub use mutant::Mutant;
 pub use peers::PeerId;
 pub use regions::{Access, Refusal, Remote};

@@ -98,6 +98,21 @@ impl<R: Copy, M: Copy> Matcher<R, M> {
         Some((ticket, self.messages.threads.at(ticket).value))
     }
 
+    /// The newest message that a receive could match: what a test of the tests wants to be noticed.
+    #[cfg(feature = "mutants")]
+    pub fn newest_for(&self, pattern: Pattern) -> Option<(Ticket, M)> {
+        let threads = &self.messages.threads;
+        let mut next = self.messages.all.last;
+        while next != NONE {
+            let entry = threads.at(next);
+            if entry.pattern.source.is_some_and(|source| pattern.fits(source, entry.pattern.tag)) {
+                return Some((next, entry.value));
+            }
+            next = entry.links[ALL].before;
+        }
+        None
+    }
+
     /// Takes a message out.
     pub fn remove_message(&mut self, ticket: Ticket) -> M {
         self.messages.remove(ticket)

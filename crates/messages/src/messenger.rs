@@ -20,6 +20,7 @@ use crate::completion::{Completion, Counts, Failure, Operation, Outcome, PostErr
 use crate::config::Config;
 use crate::header::Header;
 use crate::matching::Matcher;
+use crate::mutant::mutant;
 use crate::peers::{BACKGROUND, Out, PeerId, Peers, QUEUED, USUAL};
 use crate::regions::Regions;
 use crate::slab::{Key, Slab};
@@ -196,7 +197,7 @@ impl<L: Link> Messenger<L> {
         if received > told && self.state.completions.len() > received {
             let ends_receive = |completion: &Completion| completion.outcome.is_of_receive();
             let completions = self.state.completions.make_contiguous();
-            if !completions[received..].iter().any(ends_receive) {
+            if !completions[received..].iter().any(ends_receive) || mutant!(self.state, EndsFirst) {
                 completions[told..].rotate_left(received - told);
             }
         }

@@ -8,6 +8,7 @@ use super::Endpoint;
 use crate::address::Address;
 use crate::channel::{Channels, Parked, Way};
 use crate::error::{Ending, EndpointError};
+use crate::mutant::mutant;
 use crate::sink::{Class, Sink};
 
 /// Frames taken in one go at most: there is other work, too.
@@ -68,6 +69,9 @@ impl<L: Link> Endpoint<L> {
             let index = self.waiting[place];
             let id = self.channels.id(index);
             let Some(channel) = self.channels.at(index) else { continue };
+            if mutant!(self.config, ParkedReversed) {
+                channel.parked.make_contiguous().reverse();
+            }
             while let Some(parked) = channel.parked.front()
                 && sink.piece(id, parked.piece())
             {
@@ -79,7 +83,7 @@ impl<L: Link> Endpoint<L> {
                 match channel.way {
                     Way::Wire { handle, .. } => {
                         let now = self.port.now();
-                        self.port.station.set_busy(handle, false, now);
+                        self.port.station.set_busy(handle, mutant!(self.config, StaysBusy), now);
                     }
                     Way::Over => self.end(index, Ending::PeerClosed, sink),
                     Way::Pending | Way::Connecting { .. } | Way::Local { .. } => {}

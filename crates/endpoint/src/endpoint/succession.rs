@@ -6,6 +6,7 @@ use barewire_link::Link;
 use super::{Endpoint, Event};
 use crate::address::Address;
 use crate::channel::ChannelId;
+use crate::mutant::mutant;
 
 impl<L: Link> Endpoint<L> {
     /// Tells of a channel that a peer has opened; not before the end of the one before it. Until then the sink, which
@@ -29,6 +30,9 @@ impl<L: Link> Endpoint<L> {
 
     /// Whether a channel to a peer is over that was told of, and its end was not: the sink has not taken all that came.
     pub(super) fn has_predecessor(&mut self, peer: Address) -> bool {
+        if mutant!(self.config, SuccessorAtOnce) {
+            return false;
+        }
         let Self { waiting, local_peers, channels, untold, .. } = self;
         let current = channels.to(peer);
         waiting.iter().chain(&*local_peers).any(|index| {

@@ -7,6 +7,7 @@ use super::State;
 use super::receive::{Content, Matched, Receive, Requested, Stage};
 use crate::completion::Envelope;
 use crate::header::{BadHeader, Header};
+use crate::mutant::mutant;
 use crate::peers::{Arriving, Peer, PeerId};
 use crate::slab::Key;
 
@@ -91,6 +92,9 @@ impl State {
             let mut bytes = Vec::with_capacity(length as usize);
             barewire_copy::append(body, &mut bytes);
             let held = self.hold(envelope, Content::Eager { bytes, confirm });
+            if let (Some(number), true) = (confirm, mutant!(self, DeliveredWhenHeld)) {
+                self.enqueue(peer, crate::peers::Out::Control(Header::Delivered { number }));
+            }
             Arriving::Hold { held, head: head as u32 }
         } else {
             return Ok(false);
@@ -202,9 +206,11 @@ impl State {
                 }
             }
             Arriving::Write { head, base } => {
+                let base = if mutant!(self, WritesToBeginning) { 0 } else { base };
                 self.place_written(peer, base + u64::from(piece.offset - head), piece.bytes);
             }
             Arriving::Returned { access, head, base } => {
+                let base = if mutant!(self, ReadsToBeginning) { 0 } else { base };
                 self.place_returned(access, base + u64::from(piece.offset - head), piece.bytes);
             }
             Arriving::Nothing => {}

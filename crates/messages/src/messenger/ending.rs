@@ -7,6 +7,7 @@ use super::State;
 use super::receive::{Content, Stage};
 use super::send::SendOptions;
 use crate::completion::{Failure, Operation};
+use crate::mutant::mutant;
 use crate::peers::{Out, PeerId, QUEUED};
 
 impl State {
@@ -19,7 +20,8 @@ impl State {
         self.fail_queued(id, ending);
         let peer = self.peers.at(id);
         let ending = if peer.is_broken && !peer.is_leaving { Ending::Violation } else { ending };
-        let lost = (peer.has_lost && ending != Ending::Closed).then_some(ending);
+        let is_told = ending != Ending::Closed && !mutant!(self, LosesSilently);
+        let lost = (peer.has_lost && is_told).then_some(ending);
         peer.disconnected(lost);
         // Who closes in good order has what it wanted.
         if lost.is_some_and(|ending| ending != Ending::PeerClosed) {

@@ -9,6 +9,7 @@ use crate::completion::{Envelope, Failure, Operation, Outcome, PostError, Receiv
 use crate::header::{Header, Label};
 use crate::matching::{Matcher, Pattern, Ticket};
 use crate::memory::{Part, Target};
+use crate::mutant::mutant;
 use crate::peers::{Arriving, Out, Peer, PeerId};
 use crate::slab::Key;
 
@@ -370,6 +371,13 @@ impl State {
     /// Takes the message that a receive matches out of matching.
     #[inline]
     fn take_held(&mut self, wanted: &Wanted) -> Option<Key> {
+        #[cfg(feature = "mutants")]
+        if mutant!(self, MatchesNewest) {
+            let matcher = self.matcher(wanted.is_tagged());
+            let (ticket, key) = matcher.newest_for(wanted.pattern())?;
+            matcher.remove_message(ticket);
+            return Some(key);
+        }
         let matcher = self.matcher(wanted.is_tagged());
         let (ticket, key) = matcher.message_for(wanted.pattern())?;
         matcher.remove_message(ticket);
@@ -547,7 +555,8 @@ impl State {
     /// A message is held no longer.
     fn release(&mut self, key: Key) -> Option<Held> {
         let held = self.held.remove(key)?;
-        self.held_bytes -= held.content.reserved(&held.envelope);
+        let is_leaking = mutant!(self, LeaksHeld) && held.content.how().1.is_some();
+        self.held_bytes -= if is_leaking { 0 } else { held.content.reserved(&held.envelope) };
         let has_plenty = self.held_bytes < self.config.unexpected_bytes / 4
             && self.held.len() <= self.config.unexpected_messages / 4;
         if has_plenty {

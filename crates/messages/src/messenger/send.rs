@@ -9,6 +9,7 @@ use crate::completion::{Failure, Operation, Outcome, PostError};
 use crate::config::Config;
 use crate::header::{Header, Label};
 use crate::memory::{Origin, Part};
+use crate::mutant::mutant;
 use crate::peers::{BACKGROUND, Out, PeerId, QUEUED, USUAL};
 use crate::slab::Key;
 
@@ -601,6 +602,9 @@ impl State {
             && let Some(send) = self.sends.remove(key)
             && !send.is_completed
         {
+            if mutant!(self, CompletesTwice) && matches!(send.stage, Stage::Answered { .. }) {
+                self.complete(send.options.context, send.options.note, Outcome::Sent, send.options.is_silent);
+            }
             self.complete(send.options.context, send.options.note, Outcome::Sent, send.options.is_silent);
         }
     }

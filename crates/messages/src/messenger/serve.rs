@@ -10,6 +10,7 @@ use super::{Messenger, OF_SERVED, State};
 use crate::atomic::{AtomicOperation, apply};
 use crate::completion::{Completion, Outcome, RemoteWrite};
 use crate::header::{Atomic, Header};
+use crate::mutant::mutant;
 use crate::peers::{BACKGROUND, Out, PeerId, Writing};
 use crate::regions::{Access, Refusal, Remote};
 use crate::slab::Key;
@@ -213,6 +214,9 @@ impl State {
         let before = fetches.then(|| elements.clone().into_boxed_slice());
         let (operand, compare) = body.split_at(if operation == AtomicOperation::Read { 0 } else { length as usize });
         apply(operation, of, &mut elements, operand, compare);
+        if mutant!(self, ChangesTwice) {
+            apply(operation, of, &mut elements, operand, compare);
+        }
         region.target.write(at.offset, &elements);
         if fetches {
             self.counts.read_by_peers += 1;
