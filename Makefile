@@ -27,6 +27,10 @@ applications: build ## ten and more unmodified programs of Debian's over Barewir
 sim: build ## 100,000 simulated worlds of the protocol engine
 	@cargo run --release --quiet -p barewire-sim -- --seeds 0..100000
 fuzz: ## search the engine, the message layer and pipes for inputs that break them, guided by coverage, for hours
+sim: build ## 100,000 simulated worlds of the protocol engine, and as many of the whole stack
+	@cargo run --release --quiet -p barewire-sim -- --jobs "$$(nproc)" --seeds 0..100000
+	@cargo run --release --quiet -p barewire-sim -- --jobs "$$(nproc)" --stack --seeds 0..100000
+fuzz: ## search the protocol engine for inputs that break it, guided by coverage, for hours
 	@tools/fuzz.sh
 survive: build ## an interface down for 1 s in 100 jobs of each MPI library: all end right; FAULTS="carrier broker …" are others
 	@.venv/bin/python tools/survive.py $(FAULTS)

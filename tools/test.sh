@@ -32,8 +32,8 @@ namespace=(unshare --net)
 [ ${#namespace[@]} -gt 0 ] && namespace+=(.venv/bin/python tools/with_loopback.py)
 {
     "${namespace[@]}" cargo test --profile checks --locked --offline --workspace --exclude barewire-benches --quiet --no-fail-fast || echo "cargo test: broken"
-    # Mutants of the engine that the simulator must catch: a build of their own, so that no program has them.
-    cargo test --profile checks --locked --offline --quiet -p barewire-sim --features mutants --test mutants ||
+    # Mutants of the engine and of the stack above it that the simulator must catch: a build of their own, so that no program has them.
+    cargo test --profile checks --locked --offline --quiet -p barewire-sim --features mutants --test mutants --test stack_mutants ||
         echo "cargo test: broken"
 } 2>&1 | tee "$scratch/cargo"
 count() { awk -v what="$1" '/^test result:/ { for (i = 1; i < NF; i++) if ($(i + 1) ~ "^" what) sum += $i } END { print sum + 0 }' "$scratch/cargo"; }

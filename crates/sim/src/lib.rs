@@ -6,11 +6,12 @@
 //! pause and restart. After a while the faults stop. Checkers watch all the time that data arrives once, in
 //! order and intact, that no window or table exceeds its bound, and that in the end everything is over.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod goodput;
 pub mod link;
 pub mod model;
+pub mod stack;
 
 mod application;
 mod checks;
