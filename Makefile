@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test lint bench benchmpi scoreboard kernels applications matrix sim fuzz survive soak huge fabtests ci lock
+.PHONY: help setup build demo test lint bench benchmpi scoreboard kernels applications matrix sim fuzz miri sanitize mutants huge
+.PHONY: fabtests ci lock
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 setup: ## install what building and running need
@@ -36,6 +38,15 @@ survive: build ## an interface down for 1 s in 100 jobs of each MPI library: all
 	@.venv/bin/python tools/survive.py $(FAULTS)
 soak: build ## MPI traffic of many kinds while all of that happens, ten minutes; make soak HOURS=4
 	@.venv/bin/python tools/soak.py $(if $(HOURS),--hours $(HOURS))
+miri: ## tests without system calls under Miri, which sees undefined behaviour; minutes
+	@setup/setup.sh checks
+	@tools/miri.sh
+sanitize: build ## the provider's C tests with address and thread sanitizer in it; minutes
+	@setup/setup.sh checks
+	@tools/sanitize.sh
+mutants: ## change the code at one place after the other: a test must fail (cargo-mutants); hours
+	@setup/setup.sh checks
+	@tools/mutants.sh
 huge: build ## a message beyond 4 GiB through the provider: a minute, 9 GB of memory
 	@BAREWIRE_TEST_HUGE=1 .venv/bin/pytest -q tests/test_provider.py -k beyond
 matrix: build ## what `make test` leaves out: each MPI measurement under every library over every fabric

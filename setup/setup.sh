@@ -4,13 +4,14 @@
 #   setup.sh run    what building and running need
 #   setup.sh test   that, and what only tests and lints need
 #   setup.sh applications  what building and running need, and the programs of `make applications`
+#   setup.sh checks  what `make miri`, `make sanitize` and `make mutants` need: Rust's nightly toolchain, cargo-mutants
 #   setup.sh intel  Intel MPI, which nothing else installs: 130 MB under Intel's own licence
 # A second call finds everything in place and returns at once.
 set -euo pipefail
 
 purpose=${1:-run}
-case $purpose in run | test | applications | intel) ;; *)
-    echo "setup.sh: say run, test, applications or intel, not '$purpose'" >&2
+case $purpose in run | test | applications | checks | intel) ;; *)
+    echo "setup.sh: say run, test, applications, checks or intel, not '$purpose'" >&2
     exit 2 ;;
 esac
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -98,6 +99,28 @@ install_bare_target() {
     rustup --quiet target add "$target" || echo "setup: rustup cannot install $target; one test will be skipped" >&2
 }
 
+# Miri and the sanitizers are only of the nightly toolchain, and build the standard library themselves.
+install_nightly() {
+    local component missing=()
+    command -v rustup >/dev/null || {
+        echo "setup: Miri and the sanitizers need rustup, which Debian's compiler does without: https://rustup.rs" >&2
+        exit 3
+    }
+    for component in miri rust-src; do
+        rustup component list --toolchain nightly --installed 2>/dev/null | grep -q "^$component" || missing+=("$component")
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    echo "setup: installing Rust's nightly toolchain with ${missing[*]}"
+    rustup --quiet toolchain install nightly --profile minimal --no-self-update "${missing[@]/#/--component=}"
+}
+
+install_cargo_mutants() {
+    local version=27.1.0 tools=$root/target/tools
+    [ "$("$tools/bin/cargo-mutants" --version 2>/dev/null)" != "cargo-mutants $version" ] || return 0
+    echo "setup: building cargo-mutants $version"
+    cargo install --quiet --locked --root "$tools" cargo-mutants --version "$version"
+}
+
 # A daemon's packages unpacked into .cluster and not installed: none of them starts on this machine.
 unpack_cluster_packages() {
     local list=$here/apt-cluster.txt folder=$root/.cluster packages
@@ -121,6 +144,13 @@ unpack_cluster_packages() {
 if [ "$purpose" = intel ]; then
     "$here/setup.sh" run >/dev/null
     install_mpi_library intel
+    exit
+fi
+if [ "$purpose" = checks ]; then
+    "$here/setup.sh" test
+    export PATH=$PATH:$HOME/.cargo/bin
+    install_nightly
+    install_cargo_mutants
     exit
 fi
 if [ "$purpose" = applications ]; then

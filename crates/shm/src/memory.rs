@@ -131,7 +131,7 @@ impl Memory {
 
     /// Memory of this process alone: Miri knows no mappings. A message that reaches beyond the end lies in one piece all the
     /// same, since both ends find it there; only that nothing else of the ring is there.
-    #[cfg(miri)]
+    #[cfg(all(miri, test))]
     pub(crate) fn plain(ring_bytes: usize) -> Self {
         // SAFETY: the layout has bytes.
         let base = unsafe { std::alloc::alloc_zeroed(Self::layout(ring_bytes)) };
