@@ -144,6 +144,14 @@ mod tests {
     }
 
     #[test]
+    fn what_was_never_handed_over_is_struck_out() {
+        let mut ledger = Ledger::default();
+        assert!(ledger.enter(entry(0x20, 1)) && ledger.enter(entry(0x22, 1)) && !ledger.has_orphans());
+        ledger.strike((2, 0x20));
+        assert_eq!(ledger.entries().map(Entry::key).collect::<Vec<_>>(), [(2, 0x22)]);
+    }
+
+    #[test]
     fn what_was_written_down_is_an_orphan_when_it_is_read() {
         let line = serde_json::to_string(&entry(0x20, 1)).unwrap();
         let ledger = Ledger::restored([serde_json::from_str(&line).unwrap()]);

@@ -224,7 +224,8 @@ mod tests {
     fn a_long_text_is_cut_between_letters() {
         let bytes = Reply::Refused { status: Status::System, text: "ö".repeat(300) }.encode();
         let Ok(Reply::Refused { text, .. }) = Reply::decode(&bytes) else { panic!("no refusal") };
-        assert!(bytes.len() <= MESSAGE_BYTES_MAX && text.chars().all(|c| c == 'ö'));
+        assert!((MESSAGE_BYTES_MAX - 1..=MESSAGE_BYTES_MAX).contains(&bytes.len()) && text.chars().all(|c| c == 'ö'));
+        assert_eq!(Reply::decode(&[&bytes[..], &[b'x'; 2]].concat()), Err(MessageError::Malformed));
     }
 
     fn some_ring() -> RingGeometry {
@@ -268,8 +269,18 @@ mod tests {
 
     #[test]
     fn an_interface_needs_a_name_that_can_be() {
-        for interface in ["", "a-name-of-16-long", "a/b", "..", "a b"] {
-            assert_eq!(Request { interface: interface.to_owned(), ..request() }.encode(), Err(MessageError::Interface));
+        let encoded = |interface: &str| Request { interface: interface.to_owned(), ..request() }.encode();
+        for interface in ["", "a-name-of-16-chr", "a/b", ".", "..", "a b", "a\x7f"] {
+            assert_eq!(encoded(interface), Err(MessageError::Interface));
         }
+        for interface in ["a", "...", "a-name-of-15-ch"] {
+            assert!(encoded(interface).is_ok());
+        }
+    }
+
+    #[test]
+    fn every_status_has_a_name_of_its_own() {
+        let names: std::collections::BTreeSet<_> = Status::ALL.iter().map(|status| status.name()).collect();
+        assert_eq!(names.len(), Status::ALL.len());
     }
 }
