@@ -32,8 +32,11 @@ void node_open(struct node *node, struct wish wish) {
   memset(node, 0, sizeof *node);
   // The two ends of a wire: what is open on one reaches the other by frames.
   const char *wire = getenv("WIRE");
-  if (wire)
-    setenv("FI_BAREWIRE_INTERFACE", opened++ % 2 ? strchr(wire, ',') + 1 : strndup(wire, strcspn(wire, ",")), 1);
+  if (wire) {
+    char first[16];
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(wire, ","), wire);
+    setenv("FI_BAREWIRE_INTERFACE", opened++ % 2 ? strchr(wire, ',') + 1 : first, 1);
+  }
   struct fi_info *hints = hints_of(&wish);
   WORKS(fi_getinfo(API, NULL, NULL, 0, hints, &node->info));
   fi_freeinfo(hints);
