@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint bench benchmpi scoreboard kernels applications matrix sim fuzz survive soak huge fabtests ci lock
-.PHONY: help setup build demo test lint bench benchmpi scoreboard kernels applications matrix sim fuzz miri sanitize mutants huge
-.PHONY: fabtests ci lock
+.PHONY: help setup build demo test lint bench benchmpi scoreboard kernels applications matrix sim fuzz survive soak miri sanitize
+.PHONY: mutants huge fabtests ci lock
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 setup: ## install what building and running need
@@ -26,13 +25,10 @@ kernels: build ## the promises of the FFT and the radix sort; half an hour
 applications: build ## ten and more unmodified programs of Debian's over Barewire and over TCP, with their own checks
 	@setup/setup.sh applications
 	@.venv/bin/python tools/bench_applications.py --hosts all
-sim: build ## 100,000 simulated worlds of the protocol engine
-	@cargo run --release --quiet -p barewire-sim -- --seeds 0..100000
-fuzz: ## search the engine, the message layer and pipes for inputs that break them, guided by coverage, for hours
 sim: build ## 100,000 simulated worlds of the protocol engine, and as many of the whole stack
 	@cargo run --release --quiet -p barewire-sim -- --jobs "$$(nproc)" --seeds 0..100000
 	@cargo run --release --quiet -p barewire-sim -- --jobs "$$(nproc)" --stack --seeds 0..100000
-fuzz: ## search the protocol engine for inputs that break it, guided by coverage, for hours
+fuzz: ## search the engine, the message layer and pipes for inputs that break them, guided by coverage, for hours
 	@tools/fuzz.sh
 survive: build ## an interface down for 1 s in 100 jobs of each MPI library: all end right; FAULTS="carrier broker …" are others
 	@.venv/bin/python tools/survive.py $(FAULTS)
