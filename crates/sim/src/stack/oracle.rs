@@ -182,6 +182,11 @@ impl Oracle {
         self.disturb_pair(rank, peer);
     }
 
+    /// Whether a rank has ended any channel, or forgotten a peer.
+    pub fn has_left_any(&self, rank: usize) -> bool {
+        (0..self.ranks).any(|peer| self.has_left(rank, peer))
+    }
+
     fn has_left(&self, rank: usize, peer: usize) -> bool {
         self.left[rank * self.ranks + peer]
     }
