@@ -41,7 +41,7 @@ FAULTS = {
 }
 STOPPED_S = 5.0
 # A fault that lasts so much longer than meant says nothing: from 28 s on a peer is given up.
-BUSY_S = 10.0
+BUSY_S = 20.0
 
 
 def main() -> int:
