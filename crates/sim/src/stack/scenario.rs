@@ -283,6 +283,8 @@ fn endpoint(rng: &mut Rng, seed: u64, patience: Duration, mtu: usize) -> barewir
     config.connection.queue = *choose(rng, &[64, 128]);
     config.connection.after_loss = *choose(rng, &[AfterLoss::Keep, AfterLoss::Halve, AfterLoss::One]);
     config.connection.grow_after = rng.u16(1..40);
+    // A world in which somebody pauses for a minute receives nothing for so long.
+    config.connection.stall_limit = Duration::from_secs(600);
     config
 }
 

@@ -20,7 +20,7 @@ use super::scenario::{Action, Disturbance, Scenario};
 use crate::scenario::MS;
 
 /// More than any world needs.
-const EVENTS: u64 = 500_000;
+const EVENTS: u64 = 2_000_000;
 /// Between two looks whether all is over.
 const LOOK_EVERY_NS: u64 = MS / 2;
 /// Room for any message of the scenarios'.
