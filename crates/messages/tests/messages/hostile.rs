@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A peer whose endpoint is in order and whose messages are not.
 
-use barewire_endpoint::{Acknowledge, Ending, Endpoint, Event, Inbox, InboxConfig, SendError};
+use barewire_endpoint::{Acknowledge, ConnectError, Ending, Endpoint, Event, Inbox, InboxConfig, SendError};
 use barewire_messages::{Access, Config, Failure, Label, Outcome, Part, Reaches, Remote, SendOptions, Wanted};
 
 use crate::common::*;
@@ -60,7 +60,20 @@ fn what_a_peer_invents_ends_its_channel_and_nothing_else() {
             let _ = good[0].read(its_enemy, at, &[Part::into(&mut result[8..16])], SendOptions::default());
         }
         for _ in 0..40 {
-            let channel = hostile.connect(addresses[0]).unwrap();
+            // Of the channel before it may have something to take still.
+            let channel = loop {
+                match hostile.connect(addresses[0]) {
+                    Ok(channel) => break channel,
+                    Err(ConnectError::Ending(_)) => {
+                        hostile.progress(&mut inbox).unwrap();
+                        while let Some(received) = inbox.receive() {
+                            inbox.done(received);
+                        }
+                        while hostile.poll_event().is_some() {}
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            };
             let body = bytes([0, 1, 200, 3000][generator.usize(..4)], 3);
             // SAFETY: both sides are driven until it is sent or failed, before `body` is dropped.
             let sent = unsafe { hostile.send_lent(channel, &head(&mut generator), &body, 0, Acknowledge::Eventually) };
