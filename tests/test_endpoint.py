@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,8 +25,9 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 # Tags of the only pair: crates/probe/src/transport/endpoint/mod.rs.
 PASSIVE, ACTIVE = 0x10, 0xFC
-# crates/endpoint/src/token.rs, framing.rs.
-TOKEN_BYTES = 8
+# crates/llc/src/extension.rs: bytes of the mark, and of it and what follows behind PDUs; framing.rs.
+MARK_BYTES = 8
+BEHIND_CHECK = {"RR": 8 + 17, "SABME": 8 + 17, "UA": 8 + 17}
 PADDED_MAX = 45
 SIZES = "1,2,64,1400,1481,65536,1048576"
 LONG = ("--seconds", "60", "--samples", "100000000")
@@ -288,8 +289,8 @@ def test_a_tag_has_one_endpoint_and_the_second_is_told():
 
 
 @pytest.mark.skipif(TSHARK is None, reason="tshark is missing: apt-get install tshark")
-def test_a_capture_is_plain_llc_to_tshark_with_the_token_in_its_place(tmp_path):
-    """Short PDUs go behind a length, others under EtherType 0x8870; all carry the same token, as token.rs says."""
+def test_a_capture_is_plain_llc_to_tshark_with_check_and_mark_in_their_places(tmp_path):
+    """Short PDUs go behind a length, others under EtherType 0x8870; all carry what docs/protocol.md says of version 3."""
     frames = captured(lambda lab: to_its_end(lab, "pingpong", "--sizes", "1,64,5000", "--samples", "50"))
     # The numbers of the probe's first and last service access point were NetWare's (unofficially) and that of Remote
     # Program Load; tshark would read the user data as theirs.
@@ -298,7 +299,7 @@ def test_a_capture_is_plain_llc_to_tshark_with_the_token_in_its_place(tmp_path):
     kinds = Counter(reading["kind"] for reading in readings)
     assert kinds["SABME"] and kinds["UA"] and kinds["I"] > 300, kinds
     assert set(kinds) <= {"SABME", "UA", "I", "RR", "DISC", "DM"}
-    tokens, forms = set(), set()
+    marks, forms = defaultdict(set), set()
     for frame, reading in zip(frames, readings, strict=True):
         assert {reading["dsap"], reading["ssap"]} == {PASSIVE, ACTIVE}
         # All of the information field, and nothing that tshark takes for something else, or for malformed.
@@ -306,12 +307,29 @@ def test_a_capture_is_plain_llc_to_tshark_with_the_token_in_its_place(tmp_path):
         length = int.from_bytes(frame[12:14], "big")
         assert reading["is_jumbo"] == (length == 0x8870) == (reading["length"] > PADDED_MAX)
         forms.add((reading["kind"] == "I", reading["is_jumbo"]))
-        # User data begin with it; elsewhere it lies behind the PDU.
-        at = 14 + (4 if reading["kind"] == "I" else length)
-        tokens.add(frame[at : at + TOKEN_BYTES])
+        # The information begins with it; elsewhere it lies behind the PDU.
+        is_information = reading["kind"] == "I"
+        at = 14 + (4 if is_information else length)
+        end = 14 + reading["length"] if is_information else at + 4 + BEHIND_CHECK.get(reading["kind"], MARK_BYTES)
+        head = frame[14:18] if is_information else frame[14:17]
+        covered = (b"" if is_information else frame[17:at]) + frame[at + 4 : end]
+        assert int.from_bytes(frame[at : at + 4], "big") == crc32c(head, covered), reading["kind"]
+        if reading["kind"] in ("I", "RR"):
+            marks[frame[6:12]].add(frame[at + 4 : at + 4 + MARK_BYTES])
     assert forms == {(True, True), (True, False), (False, False)}
-    [token] = tokens
-    assert len(token) == TOKEN_BYTES and token != bytes(TOKEN_BYTES)
+    # One for each direction of the one connection.
+    [[one], [other]] = marks.values()
+    assert one != other and bytes(MARK_BYTES) not in (one, other)
+
+
+def crc32c(head: bytes, rest: bytes) -> int:
+    """CRC32C of what follows the first bytes of a PDU, which are added to the register's first value."""
+    register = 0xFFFFFFFF ^ int.from_bytes(head, "little")
+    for byte in rest:
+        register ^= byte
+        for _ in range(8):
+            register = register >> 1 ^ (0x82F63B78 if register & 1 else 0)
+    return register ^ 0xFFFFFFFF
 
 
 def captured(exchange: Callable[[Lab], object]) -> list[bytes]:
