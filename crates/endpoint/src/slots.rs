@@ -5,7 +5,7 @@ use std::ptr;
 use std::slice;
 
 use barewire_link::{ETHERNET_HEADER_BYTES, Outgoing};
-use barewire_llc::extension::{Extra, INFORMATION_FRONT};
+use barewire_llc::extension::{COVERED, Extra, INFORMATION_FRONT, cover_partly};
 
 use crate::check::check;
 
@@ -23,6 +23,8 @@ pub struct Slots {
     slot_bytes: usize,
     entries: Box<[Entry]>,
     free: Vec<Slot>,
+    /// Whether the check is over lent memory, too.
+    pub checks_lent: bool,
     /// Slots under way that hold only a head.
     heads: u16,
 }
@@ -84,6 +86,7 @@ impl Slots {
             entries: vec![Entry { in_slot: 0, lent: Lent::NOTHING, is_head: false }; usize::from(slots)]
                 .into_boxed_slice(),
             free: (0..slots).collect(),
+            checks_lent: false,
             heads: 0,
         }
     }
@@ -193,8 +196,16 @@ impl Slots {
                 Ok(extra) => third.copy_from_slice(extra),
                 Err(_) => third.copy_from_slice(extra),
             }
-            let (place, covered) = rest.split_first_chunk_mut().expect("an extension begins with its check");
-            *place = check(llc, [&*covered, entry.lent.bytes()]).to_be_bytes();
+            let is_partly = !self.checks_lent && entry.lent.bytes > 0 && extra.len() == INFORMATION_FRONT;
+            let mut lent = entry.lent.bytes();
+            let mut end = rest.len();
+            if is_partly {
+                cover_partly(rest);
+                lent = &lent[..lent.len().min(COVERED.saturating_sub(usize::from(entry.in_slot)))];
+                end = end.min(INFORMATION_FRONT + COVERED);
+            }
+            let (place, covered) = rest[..end].split_first_chunk_mut().expect("an extension begins with its check");
+            *place = check(llc, [&*covered, lent]).to_be_bytes();
         }
         bytes
     }

@@ -17,8 +17,9 @@
 //! - The **mark** makes a PDU believed. In a connection it is a function of both ends' nonces, which are drawn anew for each
 //!   connection, so that nothing of an earlier one fits. A SABME or a datagram carries one made of its addressee's key, which
 //!   its peers know; a UA or DM that of what it answers.
-//! - A **round** is how often the number has come round. Its highest bit in an I PDU says that the PDU is sent again, in an S
-//!   PDU that all is missing that is not kept.
+//! - A **round** is how often the number has come round. Its highest bit says, with N(S), that the PDU is sent again; with N(R)
+//!   of an I PDU, that the check is over the first [`COVERED`] bytes of the information only; with N(R) of an S PDU, that all
+//!   is missing that is not kept.
 //! - Bit i of **kept** says that the receiver keeps the PDU N(R) + i, which came early.
 
 use core::hash::Hasher;
@@ -33,6 +34,11 @@ pub const VERSION: u8 = 3;
 pub const INFORMATION_FRONT: usize = CHECK + MARK + 2;
 /// Bytes in front of the information of a UI PDU or an AC command.
 pub const DATAGRAM_FRONT: usize = CHECK + MARK;
+
+/// Bytes of an I PDU's information that the check is over at least: a fragment's header and the head of a message, or most of it.
+pub const COVERED: usize = 64;
+/// Where it stands that it is over no more: with the round of N(R).
+const PARTLY_AT: usize = INFORMATION_FRONT - 1;
 
 const CHECK: usize = 4;
 const MARK: usize = 8;
@@ -152,7 +158,9 @@ pub fn checked<'a>(llc: &'a [u8], behind: &'a [u8]) -> Option<Checked<'a>> {
         Place::Front(at) => {
             let (head, rest) = llc.split_at_checked(at)?;
             let (check, rest) = rest.split_first_chunk::<CHECK>()?;
-            (head, [rest, &[]], check)
+            let is_partly = at == 4 && rest.get(PARTLY_AT - CHECK).is_some_and(|octet| octet & FLAG != 0);
+            let most = if is_partly { INFORMATION_FRONT - CHECK + COVERED } else { rest.len() };
+            (head, [&rest[..rest.len().min(most)], &[]], check)
         }
         Place::Behind(more) => {
             let (head, rest) = head(llc);
@@ -198,6 +206,13 @@ fn place(llc: &[u8]) -> Option<Place> {
             _ => Place::Behind(0),
         },
     })
+}
+
+/// Notes in what goes in front of an I PDU's information that the check is over [`COVERED`] bytes of that only.
+pub fn cover_partly(extra: &mut [u8]) {
+    if let Some(octet) = extra.get_mut(PARTLY_AT) {
+        *octet |= FLAG;
+    }
 }
 
 /// Takes a PDU's extension off: what remains of the PDU, and what it said. `None`: it has none of this version.
