@@ -313,7 +313,7 @@ def test_a_capture_is_plain_llc_to_tshark_with_check_and_mark_in_their_places(tm
         end = 14 + reading["length"] if is_information else at + 4 + BEHIND_CHECK.get(reading["kind"], MARK_BYTES)
         head = frame[14:18] if is_information else frame[14:17]
         covered = (b"" if is_information else frame[17:at]) + frame[at + 4 : end]
-        assert int.from_bytes(frame[at : at + 4], "big") == crc32c(head, covered), reading["kind"]
+        assert int.from_bytes(frame[at : at + 4], "big") == crc32c(head, frame[:12] + covered), reading["kind"]
         if reading["kind"] in ("I", "RR"):
             marks[frame[6:12]].add(frame[at + 4 : at + 4 + MARK_BYTES])
     assert forms == {(True, True), (True, False), (False, False)}

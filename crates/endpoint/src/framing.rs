@@ -62,6 +62,8 @@ impl Encapsulation {
 /// A frame that carries an LLC PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
+    /// Both addresses, as they are in the frame.
+    pub addresses: &'a [u8],
     /// To whom.
     pub destination: Mac,
     /// From whom.
@@ -84,7 +86,8 @@ pub fn parse(frame: &[u8]) -> Option<Frame<'_>> {
         _ if usize::from(kind) <= LENGTH_MAX => rest.split_at_checked(usize::from(kind))?,
         _ => return None,
     };
-    Some(Frame { destination: [d0, d1, d2, d3, d4, d5], source: [s0, s1, s2, s3, s4, s5], llc, behind })
+    let (destination, source) = ([d0, d1, d2, d3, d4, d5], [s0, s1, s2, s3, s4, s5]);
+    Some(Frame { addresses: &header[..12], destination, source, llc, behind })
 }
 
 #[cfg(test)]
@@ -100,7 +103,8 @@ mod tests {
             for bytes in [4, 45] {
                 let llc = vec![7; bytes];
                 let frame = [&encapsulation.header(B, A, bytes)[..], &llc, &[0; 42]].concat();
-                let expected = Frame { destination: B, source: A, llc: &llc, behind: &[0; 42] };
+                let expected =
+                    Frame { addresses: &frame[..12], destination: B, source: A, llc: &llc, behind: &[0; 42] };
                 assert_eq!(parse(&frame), Some(expected));
             }
         }

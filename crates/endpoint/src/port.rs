@@ -18,7 +18,7 @@ use barewire_llc::{
     StationTransmit,
 };
 
-use crate::check::check;
+use crate::check::{ADDRESSES, check};
 use crate::clock::now;
 use crate::descriptors::HEAD_MAX;
 use crate::early::Early;
@@ -163,7 +163,7 @@ impl<L: Link> Port<L> {
                 self.damaged += 1;
                 continue;
             }
-            let Frame { destination, source, llc, behind } = frame;
+            let Frame { destination, source, llc, behind, .. } = frame;
             let Handled { delivery, reply } = self.station.handle_frame(source, destination, llc, behind, self.now);
             let stop = match delivery {
                 Some(Delivery::Early { connection, number, information }) => {
@@ -377,7 +377,7 @@ impl Control {
         bytes[..ETHERNET_HEADER_BYTES].copy_from_slice(&Encapsulation::Length.header(destination, own, llc.len()));
         let mut end = ETHERNET_HEADER_BYTES + llc.len();
         bytes[ETHERNET_HEADER_BYTES..end].copy_from_slice(llc);
-        set_check(llc, extra);
+        set_check(&bytes[..ADDRESSES], llc, extra);
         let extra = extra.as_bytes();
         bytes[end..end + extra.len()].copy_from_slice(extra);
         end += extra.len();
@@ -400,22 +400,23 @@ fn whole<'a>(frame: &Incoming<'a>) -> Option<Frame<'a>> {
 #[inline]
 fn is_intact(frame: &Frame<'_>) -> bool {
     let checked = extension::checked(frame.llc, frame.behind);
-    checked.is_some_and(|checked| check(checked.head, checked.pieces) == checked.check)
+    checked.is_some_and(|checked| check(frame.addresses, checked.head, checked.pieces) == checked.check)
 }
 
 /// Of a PDU with what is added behind it.
-fn set_check(llc: &[u8], extra: &mut Extra) {
+fn set_check(addresses: &[u8], llc: &[u8], extra: &mut Extra) {
     if !extra.as_bytes().is_empty() {
         let (head, rest) = extension::head(llc);
-        extra.set_check(check(head, [rest, extra.checked()]));
+        extra.set_check(check(addresses, head, [rest, extra.checked()]));
     }
 }
 
 fn answer(own: Mac, reply: &Reply<'_>, encapsulation: Encapsulation) -> Vec<u8> {
     let llc = [reply.header.as_bytes(), reply.information].concat();
     let mut extra = reply.extra;
-    set_check(&llc, &mut extra);
-    [&encapsulation.header(reply.destination, own, llc.len())[..], &llc, extra.as_bytes()].concat()
+    let ethernet = encapsulation.header(reply.destination, own, llc.len());
+    set_check(&ethernet[..ADDRESSES], &llc, &mut extra);
+    [&ethernet[..], &llc, extra.as_bytes()].concat()
 }
 
 /// What a link says, of which the interface may be down for a while: nothing has come then, and what was sent is lost, as

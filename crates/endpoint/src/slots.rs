@@ -7,7 +7,7 @@ use std::slice;
 use barewire_link::{ETHERNET_HEADER_BYTES, Outgoing};
 use barewire_llc::extension::{COVERED, Extra, INFORMATION_FRONT, cover_partly};
 
-use crate::check::check;
+use crate::check::{ADDRESSES, check};
 
 /// Names a slot.
 pub type Slot = u16;
@@ -205,7 +205,7 @@ impl Slots {
                 end = end.min(INFORMATION_FRONT + COVERED);
             }
             let (place, covered) = rest[..end].split_first_chunk_mut().expect("an extension begins with its check");
-            *place = check(llc, [&*covered, lent]).to_be_bytes();
+            *place = check(&ethernet[..ADDRESSES], llc, [&*covered, lent]).to_be_bytes();
         }
         bytes
     }

@@ -12,8 +12,9 @@
 //! To other stations it is user data, or lies behind what the frame's length counts, where Ethernet pads. Numbers are big
 //! endian.
 //!
-//! - The **check** is a CRC32C over everything else that is shown, from DSAP to the end of the information; DSAP, SSAP and
-//!   control field are added to the register's first value. The engine leaves room for it; whoever has the bytes computes it.
+//! - The **check** is a CRC32C over the frame's addresses, destination and source, and everything else that is shown, to the end
+//!   of the information; DSAP, SSAP and control field are added to the register's first value. The engine leaves room for it;
+//!   whoever has the bytes computes it.
 //! - The **mark** makes a PDU believed. In a connection it is a function of both ends' nonces, which are drawn anew for each
 //!   connection, so that nothing of an earlier one fits. A SABME or a datagram carries one made of its addressee's key, which
 //!   its peers know; a UA or DM that of what it answers.

@@ -10,7 +10,7 @@ use super::local::Kind;
 use super::{Endpoint, Event};
 use crate::address::Address;
 use crate::channel::{Channel, ChannelId, Way};
-use crate::check::check;
+use crate::check::{ADDRESSES, check};
 use crate::descriptors::{Content, DescriptorId, HEAD_MAX};
 use crate::error::{EndpointError, SendError};
 use crate::sink::Class;
@@ -564,10 +564,10 @@ impl<L: Link> Endpoint<L> {
         let addressed = self.port.station.datagram(self.address.sap, destination, key);
         let (llc, mut extra) = addressed.expect("the endpoint's SAP is active");
         let llc = llc.as_bytes();
-        extra.set_check(check(llc, [extra.checked(), body]));
-        let extra = extra.as_bytes();
-        let bytes = llc.len() + extra.len() + body.len();
+        let bytes = llc.len() + extra.as_bytes().len() + body.len();
         let ethernet = self.config.framing.encapsulation.header(to.mac, self.address.mac, bytes);
+        extra.set_check(check(&ethernet[..ADDRESSES], llc, [extra.checked(), body]));
+        let extra = extra.as_bytes();
         let mut header = [0; ETHERNET_HEADER_BYTES + Header::MAX + DATAGRAM_FRONT];
         let mut end = 0;
         for part in [&ethernet[..], llc, extra] {

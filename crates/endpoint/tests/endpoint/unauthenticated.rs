@@ -55,7 +55,7 @@ fn checked_frame(from: Address, to: Address, response: u8, control: &[u8], mark:
     register.iter_mut().zip(first).for_each(|(byte, first)| *byte ^= first);
     let register = u64::from(u32::from_le_bytes(register));
     let mut digest = crc_fast::Digest::new_with_init_state(crc_fast::CrcAlgorithm::Crc32Iscsi, register);
-    [more, &mark.to_be_bytes(), rest].into_iter().for_each(|piece| digest.update(piece));
+    [&to.mac[..], &from.mac, more, &mark.to_be_bytes(), rest].into_iter().for_each(|piece| digest.update(piece));
     let extension = [&(digest.finalize() as u32).to_be_bytes()[..], &mark.to_be_bytes(), rest].concat();
     match is_behind {
         true => frame(from, to, response, control, &[], &extension),
