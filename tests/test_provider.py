@@ -104,10 +104,10 @@ def test_case(program: str, name: str, links: str) -> None:
 
 
 PARAMETERS = """INTERFACE MTU TOKEN WAIT BROKER YIELD PATIENCE PEERS LINK PROGRESS EAGER COPY RING WINDOW
-ACKNOWLEDGE_EVERY ACKNOWLEDGE_DELAY SLOTS DESCRIPTORS PIPE FETCH"""
+ACKNOWLEDGE_EVERY ACKNOWLEDGE_DELAY SLOTS DESCRIPTORS PIPE FETCH CHECK"""
 
 
-# Of 1500 bytes of a frame, 64 are for heads, or 12 of a datagram.
+# Of 1500 bytes of a frame, 64 are for heads, or 18 of a datagram.
 RELIABLE_AND_NOT = (
     ("type: FI_EP_RDM", "max_msg_size: 18446744073709551615", "inject_size: 1436", "cq_data_size: 8", "size: 4096"),
     ("type: FI_EP_DGRAM", "max_msg_size: 1482", "inject_size: 1436", "cq_data_size: 0", "msg_order: [  ]"),
