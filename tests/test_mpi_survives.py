@@ -94,10 +94,13 @@ def test_survivors_of_failed_ranks_revoke_agree_shrink_and_go_on(
     command = ["run", "-n", "4", "--lab", "pair", "--ulfm", "--", program("openmpi-5", "ulfm"), *victims]
     try:
         done = barewire(*command, timeout=40)
-    except subprocess.TimeoutExpired:
-        pytest.xfail("a job with --ulfm does not end now and then (docs/reliability.md)")
-    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
-    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
+        output = done.stdout
+    except subprocess.TimeoutExpired as late:
+        # In MPI_Finalize survivors may wait for a fence of the launcher's that never ends, over TCP as well
+        # (docs/reliability.md). They have said by then how it went.
+        output = os.fsdecode(late.stdout or b"")
+    told = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     left = [one["left"] for one in told]
     assert sorted(left, reverse=True) == [3] * 3 + [2] * 2 * (len(victims) - 1), told
     assert max(one["went_on_s"] for one in told) < 10, told

@@ -6,7 +6,9 @@ use std::time::Duration;
 use barewire_llc::{ConnectionConfig, Lsap};
 use barewire_shm::PipeConfig;
 
+use crate::address::Address;
 use crate::framing::Framing;
+use crate::token::JobToken;
 use crate::tuning::Tuning;
 use crate::waiting::Waiting;
 
@@ -59,6 +61,11 @@ impl Config {
     pub const NOTICE_THE_DEAD_WITHIN: Duration = Duration::from_secs(32);
     /// A peer that loses its core for less is not dead.
     pub const NOTICE_THE_DEAD_WITHIN_MIN: Duration = Duration::from_millis(100);
+
+    /// The key that a peer must be shown: the job's token, or the cookie of its address.
+    pub(crate) fn key_to(&self, peer: Address) -> u64 {
+        self.framing.token.map_or(peer.cookie, JobToken::key)
+    }
 
     /// Sets everything that decides how long a peer over the link can be gone before its channel ends, also if nothing is
     /// sent to it: `time` at most, and at least [`NOTICE_THE_DEAD_WITHIN_MIN`](Self::NOTICE_THE_DEAD_WITHIN_MIN). A peer

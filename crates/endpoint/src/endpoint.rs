@@ -275,7 +275,7 @@ impl<L: Link> Endpoint<L> {
         }
         let at = Peer { local: self.address.sap, mac: peer.mac, remote: peer.sap };
         let now = self.port.now();
-        let key = self.key_to(peer);
+        let key = self.config.key_to(peer);
         let way = match self.port.station.connect(at, key, now) {
             Ok(handle) => Way::Wire { handle, is_open: false },
             Err(barewire_llc::ConnectError::Exists) => Way::Pending,
@@ -288,11 +288,6 @@ impl<L: Link> Endpoint<L> {
             self.unheard += 1;
         }
         Ok(id)
-    }
-
-    /// What a peer wants to know.
-    pub(super) fn key_to(&self, peer: Address) -> u64 {
-        self.config.framing.token.map_or(peer.cookie, JobToken::key)
     }
 
     /// Whom a channel leads to; `None` once it has ended.
@@ -584,7 +579,7 @@ impl<L: Link> Endpoint<L> {
                 continue;
             }
             let peer = Peer { local: self.address.sap, mac: channel.peer.mac, remote: channel.peer.sap };
-            let key = self.config.framing.token.map_or(channel.peer.cookie, JobToken::key);
+            let key = self.config.key_to(channel.peer);
             if let Ok(handle) = self.port.station.connect(peer, key, now) {
                 self.pending.swap_remove(place);
                 self.channels.begin(index, handle, false);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What stations of ours add to LLC's PDUs: wire version 3.
+//! Barewire's additions to LLC PDUs: wire version 3.
 //!
 //! ```text
 //! I                   | LLC 4 | check 4 | mark 8 | round of N(S) 1 | round of N(R) 1 | information … |
@@ -9,15 +9,14 @@
 //! every other         | LLC 3… | check 4 | mark 8 | padding |
 //! ```
 //!
-//! To other stations it is user data, or lies behind what the frame's length counts, where Ethernet pads. Numbers are big
-//! endian.
+//! Other stations see user data, or Ethernet padding beyond the counted length. Numbers are big endian.
 //!
 //! - The **check** is a CRC32C over the frame's addresses, destination and source, and everything else that is shown, to the end
 //!   of the information; DSAP, SSAP and control field are added to the register's first value. The engine leaves room for it;
 //!   whoever has the bytes computes it.
-//! - The **mark** makes a PDU believed. In a connection it is a function of both ends' nonces, which are drawn anew for each
-//!   connection, so that nothing of an earlier one fits. A SABME or a datagram carries one made of its addressee's key, which
-//!   its peers know; a UA or DM that of what it answers.
+//! - The **mark** says which connection a PDU belongs to; a PDU without the right one is ignored. In a connection it is a hash
+//!   of both ends' nonces, which are drawn anew for each connection, so that a PDU of an earlier one has another mark. In a
+//!   SABME or a datagram it is a hash of the addressee's key, in a UA or DM the nonce or mark of the PDU that it answers.
 //! - A **round** is how often the number has come round. Its highest bit says, with N(S), that the PDU is sent again; with N(R)
 //!   of an I PDU, that the check is over the first [`COVERED`] bytes of the information only; with N(R) of an S PDU, that all
 //!   is missing that is not kept.

@@ -9,7 +9,6 @@ use barewire_shm::{Awaited, Fault, Listener, Pipe, connect};
 
 use super::receive::{Given, give};
 use super::{BUSY_TURNS_MAX, Endpoint, Event, LOOK_ROUND_EVERY};
-use crate::JobToken;
 use crate::address::Address;
 use crate::channel::{Channel, ChannelId, Way};
 use crate::error::{Ending, EndpointError, SendError};
@@ -60,7 +59,7 @@ impl<L: Link> Endpoint<L> {
     pub(super) fn connect_local(&mut self, index: u16) {
         let (Some(config), Some(channel)) = (&self.config.local, self.channels.at(index)) else { return };
         let peer = channel.peer;
-        let key = self.config.framing.token.map_or(peer.cookie, JobToken::key);
+        let key = self.config.key_to(peer);
         let hello = [&self.address.to_bytes()[..], &key.to_be_bytes()].concat();
         match connect(&listener_name(peer), &hello, config) {
             Ok(Some(pipe)) => {
@@ -374,7 +373,7 @@ impl<L: Link> Endpoint<L> {
     /// Who says this hello, if it is one of our job's.
     fn peer_of(&self, hello: &[u8]) -> Option<Address> {
         let (address, key) = hello.split_first_chunk::<{ Address::BYTES }>()?;
-        let is_of_job = key == self.key_to(self.address).to_be_bytes();
+        let is_of_job = key == self.config.key_to(self.address).to_be_bytes();
         Address::from_bytes(*address).filter(|peer| is_of_job && peer.mac == self.address.mac)
     }
 

@@ -560,7 +560,7 @@ impl<L: Link> Endpoint<L> {
 
     fn send_unreliable(&mut self, to: Address, body: &[u8]) -> Result<Result<(), SendError>, EndpointError> {
         let destination = Destination::Individual(to.sap);
-        let key = self.key_to(to);
+        let key = self.config.key_to(to);
         let addressed = self.port.station.datagram(self.address.sap, destination, key);
         let (llc, mut extra) = addressed.expect("the endpoint's SAP is active");
         let llc = llc.as_bytes();
@@ -588,7 +588,7 @@ impl<L: Link> Endpoint<L> {
         }
         let slot = self.port.slots.fill(body, &[]).ok_or(SendError::Full)?;
         let peer = Peer { local: self.address.sap, mac: to.mac, remote: to.sap };
-        let (key, now) = (self.key_to(to), self.port.now());
+        let (key, now) = (self.config.key_to(to), self.port.now());
         if self.port.station.send_datagram(peer, key, slot, now).is_err() {
             self.port.slots.free(slot);
             return Err(SendError::Full);

@@ -36,17 +36,16 @@ impl Identity {
     /// Whether a PDU of the connection's two service access points is of this connection, or answers this end. A SABME
     /// that does not know this end's key comes no further than the station.
     pub fn believes(&self, pdu: &Pdu<'_>, mark: u64) -> bool {
-        let is_of_connection = self.is_of_connection(mark);
+        let is_one_of = |known: &[u64]| mark != 0 && known.contains(&mark);
         match pdu.body {
             Body::Sabme { .. } => true,
             // To a SABME; or to a DISC.
-            Body::Ua { .. } => mark == self.nonce || mark == self.sends && self.sends != 0,
+            Body::Ua { .. } => is_one_of(&[self.nonce, self.sends]),
             // Those answers, or unasked: from a peer that may not have known both nonces yet.
             Body::Dm { .. } | Body::Disc { .. } => {
-                let is_answer = mark == self.nonce || mark == self.sends && self.sends != 0;
-                is_of_connection || is_answer || mark == self.peer && self.peer != 0 || mark == self.held && mark != 0
+                is_one_of(&[self.receives, self.nonce, self.sends, self.peer, self.held])
             }
-            _ => is_of_connection,
+            _ => self.is_of_connection(mark),
         }
     }
 
@@ -92,7 +91,7 @@ impl Identity {
 
     /// This end sets up anew: nothing of before is believed after the peer's consent.
     pub fn renew(&mut self) {
-        self.nonce = extension::next_nonce(self.nonce, 1);
+        self.nonce = extension::next_nonce(self.nonce, 1).max(1);
     }
 
     pub fn set_up_mark(&self) -> u64 {

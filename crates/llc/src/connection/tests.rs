@@ -141,6 +141,18 @@ impl Pair {
         self.collect();
     }
 
+    /// From end 0, each when the one before has arrived, with pauses for delayed acknowledgements.
+    fn send_one_by_one(&mut self, tokens: core::ops::Range<u32>) {
+        for token in tokens {
+            self.send(0, [token]);
+            self.exchange();
+            if token % 16 == 0 {
+                self.sleep();
+                self.exchange();
+            }
+        }
+    }
+
     fn send(&mut self, end: usize, tokens: impl IntoIterator<Item = u32>) {
         tokens.into_iter().for_each(|token| self.ends[end].send(token, self.now).unwrap());
     }
@@ -719,14 +731,7 @@ fn late_by(count: u32, is_extended: bool) -> (Pair, Vec<u32>) {
     pair.transmit(0, 1);
     let first = pair.wires[0][0].clone();
     pair.exchange();
-    for token in 1..count {
-        pair.send(0, [token]);
-        pair.exchange();
-        if token % 16 == 0 {
-            pair.sleep();
-            pair.exchange();
-        }
-    }
+    pair.send_one_by_one(1..count);
     let before = pair.received[1].len();
     pair.wires[0].push_back(first);
     pair.receive(1);
@@ -755,7 +760,7 @@ fn extended() -> Pair {
     Pair::connected(&ConnectionConfig { is_extended: true, ..Default::default() })
 }
 
-/// Issue 19, d: an acknowledgement that 64 to 127 later ones overtook acknowledged what was lost.
+/// An acknowledgement that 64 to 127 later ones overtook acknowledged what was lost.
 #[test]
 fn an_acknowledgement_that_comes_so_late_that_its_number_has_come_round_acknowledges_nothing() {
     for count in [64, 100, 127, 128, 200] {
@@ -766,14 +771,7 @@ fn an_acknowledgement_that_comes_so_late_that_its_number_has_come_round_acknowle
         pair.transmit(1, 99);
         let late = pair.wires[1].back().expect("an RR").clone();
         pair.exchange();
-        for token in 1..count {
-            pair.send(0, [token]);
-            pair.exchange();
-            if token % 16 == 0 {
-                pair.sleep();
-                pair.exchange();
-            }
-        }
+        pair.send_one_by_one(1..count);
         pair.sleep();
         pair.exchange();
         pair.send(0, count..count + 60);
@@ -787,7 +785,7 @@ fn an_acknowledgement_that_comes_so_late_that_its_number_has_come_round_acknowle
     }
 }
 
-/// Issue 19, d: nothing of an earlier connection is believed by the next.
+/// Nothing of an earlier connection is believed by the next.
 #[test]
 fn pdus_of_an_earlier_connection_change_nothing() {
     let mut pair = extended();
