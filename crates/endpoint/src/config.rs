@@ -22,10 +22,11 @@ pub struct Config {
     /// Without a token: 64 random bits that peers learn from the endpoint's address, and that keep out who has it not; 0:
     /// all may connect.
     pub cookie: u64,
-    /// Whether the check of a frame is also over the part of a long message that lies in its caller's memory. Without, it is
-    /// over all headers and over messages that are copied; a network that changes bits behind Ethernet's own check is then
-    /// noticed for these only. Costs a stream of long messages 4 to 6 % on two cores of 2024.
-    pub checks_lent: bool,
+    /// Whether the check of a frame is over all it carries of a message of several frames. Without, it is over all headers,
+    /// over messages of one frame, and over the first 64 bytes of what other frames carry; a network that changes bits
+    /// behind Ethernet's own check is then noticed for these only. Costs a stream of long messages 4 to 6 % on two cores
+    /// of 2024.
+    pub checks_all: bool,
     /// Messages under way at once, at most; more are refused as [`Full`](crate::SendError::Full).
     pub send_descriptors: u16,
     /// Frames under way at once, at most, of all messages; each takes as much memory as a frame.
@@ -111,7 +112,7 @@ impl Config {
             sap,
             framing,
             cookie: 0,
-            checks_lent: false,
+            checks_all: false,
             send_descriptors: Tuning::SEND_DESCRIPTORS,
             slots: Tuning::SLOTS,
             channels: Self::CHANNELS,

@@ -183,7 +183,7 @@ impl<L: Link> Endpoint<L> {
         };
         let address = Address { mac: link.address().0, sap: config.sap, cookie };
         let mut port = Port::new(link, &station, config.slots, config.framing.encapsulation)?;
-        port.slots.checks_lent = config.checks_lent;
+        port.slots.checks_all = config.checks_all;
         port.station.activate(config.sap);
         port.station.listen(config.sap, config.accepts);
         let looked_round = port.now();

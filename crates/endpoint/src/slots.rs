@@ -6,6 +6,7 @@ use std::slice;
 
 use barewire_link::{ETHERNET_HEADER_BYTES, Outgoing};
 use barewire_llc::extension::{COVERED, Extra, INFORMATION_FRONT, cover_partly};
+use barewire_llc::message::is_whole;
 
 use crate::check::{ADDRESSES, check};
 
@@ -23,8 +24,8 @@ pub struct Slots {
     slot_bytes: usize,
     entries: Box<[Entry]>,
     free: Vec<Slot>,
-    /// Whether the check is over lent memory, too.
-    pub checks_lent: bool,
+    /// Whether the check is over all of a long message, too.
+    pub checks_all: bool,
     /// Slots under way that hold only a head.
     heads: u16,
 }
@@ -86,7 +87,7 @@ impl Slots {
             entries: vec![Entry { in_slot: 0, lent: Lent::NOTHING, is_head: false }; usize::from(slots)]
                 .into_boxed_slice(),
             free: (0..slots).collect(),
-            checks_lent: false,
+            checks_all: false,
             heads: 0,
         }
     }
@@ -196,7 +197,8 @@ impl Slots {
                 Ok(extra) => third.copy_from_slice(extra),
                 Err(_) => third.copy_from_slice(extra),
             }
-            let is_partly = !self.checks_lent && entry.lent.bytes > 0 && extra.len() == INFORMATION_FRONT;
+            let is_partly =
+                !self.checks_all && extra.len() == INFORMATION_FRONT && !is_whole(&rest[INFORMATION_FRONT..]);
             let mut lent = entry.lent.bytes();
             let mut end = rest.len();
             if is_partly {

@@ -29,6 +29,13 @@ pub const fn whole(total: u32) -> [u8; FIRST_HEADER] {
     [FIRST | LAST, a, b, c, d]
 }
 
+/// Whether a fragment is a message by itself.
+#[inline]
+#[must_use]
+pub const fn is_whole(fragment: &[u8]) -> bool {
+    matches!(fragment, [flags, ..] if *flags & (FIRST | LAST) == FIRST | LAST)
+}
+
 /// Cuts a message of known length into fragments: yields for each its header and which bytes follow.
 #[derive(Clone, Debug)]
 pub struct Cutter {

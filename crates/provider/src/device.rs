@@ -126,7 +126,7 @@ pub(crate) fn open(interface: &Interface, parameters: &Parameters) -> Result<End
         let mut config = Config { waiting: parameters.waiting, ..Config::new(sap, framing) };
         // Whoever has the endpoint's address may talk to it, and nobody else.
         config.cookie = if parameters.token.is_none() { link.random_bits().max(1) } else { 0 };
-        config.checks_lent = parameters.checks_all;
+        config.checks_all = parameters.checks_all;
         config.follow(tuning.clone());
         if let Some(patience) = parameters.patience {
             config.notice_the_dead_within(patience);

@@ -15,7 +15,7 @@ fn what_was_changed_on_its_way_is_sent_again() {
     for seed in 0..8 {
         let faults = Faults { corruption: 0.05, loss: 0.01, duplication: 0.01, reordering: 0.05, ..Faults::default() };
         let (a, b) = MemoryLink::pair(MTU, faults, seed);
-        let side = |link| Side::new(link, Config { local: None, checks_lent: true, ..config(0x20) });
+        let side = |link| Side::new(link, Config { local: None, checks_all: true, ..config(0x20) });
         let (mut a, mut b) = (side(a), side(b));
         let (to_b, from_a) = join(&mut a, &mut b);
         let lengths = [0, 1, 40, 1400, 3000, 100_000, 7, 20_000];

@@ -269,7 +269,7 @@ fn endpoint(rng: &mut Rng, seed: u64, patience: Duration, mtu: usize) -> barewir
     config.local = None;
     config.cookie = if has_cookie { seed | 1 } else { 0 };
     // Frames are damaged anywhere.
-    config.checks_lent = true;
+    config.checks_all = true;
     config.channels = 16;
     config.send_descriptors = *choose(rng, &[16, 16, 64, 256]);
     config.slots = *choose(rng, &[16, 16, 64, 256]);
