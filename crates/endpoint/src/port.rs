@@ -18,7 +18,7 @@ use barewire_llc::{
     StationTransmit,
 };
 
-use crate::check::{ADDRESSES, check};
+use crate::check::{ADDRESSES, addresses, check};
 use crate::clock::now;
 use crate::descriptors::HEAD_MAX;
 use crate::early::Early;
@@ -337,7 +337,7 @@ impl<L: Link> Port<L> {
         self.batch[count] = if let Some(&slot) = token {
             let bytes = llc.len() + extra.as_bytes().len() + self.slots.information_bytes(slot);
             let ethernet = self.encapsulation.header(destination, self.own, bytes);
-            let header_bytes = self.slots.write_headers(slot, &ethernet, llc, &extra);
+            let header_bytes = self.slots.write_headers(slot, &ethernet, llc, &mut extra);
             Prepared::Slot { slot, header_bytes: header_bytes as u8 }
         } else {
             Prepared::Control(Control::new(self.own, destination, llc, &mut extra))
@@ -374,10 +374,11 @@ impl Control {
     #[inline]
     fn new(own: Mac, destination: Mac, llc: &[u8], extra: &mut Extra) -> Self {
         let mut bytes = [0; CONTROL_BYTES];
-        bytes[..ETHERNET_HEADER_BYTES].copy_from_slice(&Encapsulation::Length.header(destination, own, llc.len()));
+        let ethernet = Encapsulation::Length.header(destination, own, llc.len());
+        bytes[..ETHERNET_HEADER_BYTES].copy_from_slice(&ethernet);
         let mut end = ETHERNET_HEADER_BYTES + llc.len();
         bytes[ETHERNET_HEADER_BYTES..end].copy_from_slice(llc);
-        set_check(&bytes[..ADDRESSES], llc, extra);
+        set_check(addresses(&ethernet), llc, extra);
         let extra = extra.as_bytes();
         bytes[end..end + extra.len()].copy_from_slice(extra);
         end += extra.len();
@@ -404,7 +405,7 @@ fn is_intact(frame: &Frame<'_>) -> bool {
 }
 
 /// Of a PDU with what is added behind it.
-fn set_check(addresses: &[u8], llc: &[u8], extra: &mut Extra) {
+fn set_check(addresses: &[u8; ADDRESSES], llc: &[u8], extra: &mut Extra) {
     if !extra.as_bytes().is_empty() {
         let (head, rest) = extension::head(llc);
         extra.set_check(check(addresses, head, [rest, extra.checked()]));
@@ -415,7 +416,7 @@ fn answer(own: Mac, reply: &Reply<'_>, encapsulation: Encapsulation) -> Vec<u8> 
     let llc = [reply.header.as_bytes(), reply.information].concat();
     let mut extra = reply.extra;
     let ethernet = encapsulation.header(reply.destination, own, llc.len());
-    set_check(&ethernet[..ADDRESSES], &llc, &mut extra);
+    set_check(addresses(&ethernet), &llc, &mut extra);
     [&ethernet[..], &llc, extra.as_bytes()].concat()
 }
 

@@ -5,10 +5,10 @@ use std::ptr;
 use std::slice;
 
 use barewire_link::{ETHERNET_HEADER_BYTES, Outgoing};
-use barewire_llc::extension::{COVERED, Extra, INFORMATION_FRONT, cover_partly};
+use barewire_llc::extension::{Extra, INFORMATION_FRONT, covered};
 use barewire_llc::message::is_whole;
 
-use crate::check::{ADDRESSES, check};
+use crate::check::{addresses, check};
 
 /// Names a slot.
 pub type Slot = u16;
@@ -176,11 +176,10 @@ impl Slots {
         slot: Slot,
         ethernet: &[u8; ETHERNET_HEADER_BYTES],
         llc: &[u8],
-        extra: &Extra,
+        extra: &mut Extra,
     ) -> usize {
         let entry = &self.entries[usize::from(slot)];
-        let extra = extra.as_bytes();
-        let bytes = ETHERNET_HEADER_BYTES + llc.len() + extra.len();
+        let bytes = ETHERNET_HEADER_BYTES + llc.len() + extra.as_bytes().len();
         let end = usize::from(slot) * self.slot_bytes + HEADROOM_BYTES;
         let frame = &mut self.memory[end - bytes..end + usize::from(entry.in_slot)];
         let (first, rest) = frame.split_at_mut(ETHERNET_HEADER_BYTES);
@@ -191,23 +190,21 @@ impl Slots {
             [dsap, ssap, ns, nr] => second.copy_from_slice(&[dsap, ssap, ns, nr]),
             _ => second.copy_from_slice(llc),
         }
-        if !extra.is_empty() {
-            let (third, _) = rest.split_at_mut(extra.len());
-            match <&[u8; INFORMATION_FRONT]>::try_from(extra) {
+        let (third, information) = rest.split_at_mut(extra.as_bytes().len());
+        if !third.is_empty() {
+            // The check reads what was not written just now: else each load would wait for stores.
+            let (mut in_slot, mut lent) = (&*information, entry.lent.bytes());
+            if third.len() == INFORMATION_FRONT && !self.checks_all && !is_whole(information) {
+                extra.cover_partly();
+                let covered = covered(information);
+                in_slot = &in_slot[..in_slot.len().min(covered)];
+                lent = &lent[..lent.len().min(covered - in_slot.len())];
+            }
+            extra.set_check(check(addresses(ethernet), llc, [extra.checked(), in_slot, lent]));
+            match <&[u8; INFORMATION_FRONT]>::try_from(extra.as_bytes()) {
                 Ok(extra) => third.copy_from_slice(extra),
-                Err(_) => third.copy_from_slice(extra),
+                Err(_) => third.copy_from_slice(extra.as_bytes()),
             }
-            let is_partly =
-                !self.checks_all && extra.len() == INFORMATION_FRONT && !is_whole(&rest[INFORMATION_FRONT..]);
-            let mut lent = entry.lent.bytes();
-            let mut end = rest.len();
-            if is_partly {
-                cover_partly(rest);
-                lent = &lent[..lent.len().min(COVERED.saturating_sub(usize::from(entry.in_slot)))];
-                end = end.min(INFORMATION_FRONT + COVERED);
-            }
-            let (place, covered) = rest[..end].split_first_chunk_mut().expect("an extension begins with its check");
-            *place = check(&ethernet[..ADDRESSES], llc, [&*covered, lent]).to_be_bytes();
         }
         bytes
     }

@@ -10,7 +10,7 @@ use super::local::Kind;
 use super::{Endpoint, Event};
 use crate::address::Address;
 use crate::channel::{Channel, ChannelId, Way};
-use crate::check::{ADDRESSES, check};
+use crate::check::{addresses, check};
 use crate::descriptors::{Content, DescriptorId, HEAD_MAX};
 use crate::error::{EndpointError, SendError};
 use crate::sink::Class;
@@ -566,7 +566,7 @@ impl<L: Link> Endpoint<L> {
         let llc = llc.as_bytes();
         let bytes = llc.len() + extra.as_bytes().len() + body.len();
         let ethernet = self.config.framing.encapsulation.header(to.mac, self.address.mac, bytes);
-        extra.set_check(check(&ethernet[..ADDRESSES], llc, [extra.checked(), body]));
+        extra.set_check(check(addresses(&ethernet), llc, [extra.checked(), body]));
         let extra = extra.as_bytes();
         let mut header = [0; ETHERNET_HEADER_BYTES + Header::MAX + DATAGRAM_FRONT];
         let mut end = 0;
