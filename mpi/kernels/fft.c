@@ -32,23 +32,23 @@ static const struct program program = {
 // A transform that is measured, and what it must give.
 struct checked {
   struct answer *answer;
-  struct way *way;
+  struct plan *plan;
   const struct variant *variant;
 };
 
 static void execute(void *state, double *times) {
   struct checked *checked = state;
-  checked->variant->execute(checked->way, times);
+  checked->variant->execute(checked->plan, times);
 }
 
 static void check_one(void *state) {
   struct checked *checked = state;
-  check_result(checked->answer, checked->way->transform->result);
+  check_result(checked->answer, checked->plan->transform->result);
 }
 
 // Where the result was not compared with another program's: Parseval's theorem, and the inverse.
 static void check_more(struct checked *checked) {
-  struct transform *transform = checked->way->transform;
+  struct transform *transform = checked->plan->transform;
   check_energy(checked->answer, transform->input, transform->result);
   for (size_t at = 0; at < transform->local; at++) transform->input[at] = conj(transform->result[at]);
   double unused[QUANTITIES_MAX] = {0};
@@ -60,11 +60,11 @@ static void check_more(struct checked *checked) {
 static void measure_variant(struct transform *transform, const struct variant *variant, struct answer *answer) {
   unsigned flags = strcmp(planning, "measure") ? FFTW_ESTIMATE : FFTW_MEASURE;
   plan_rows(transform, variant->whole ? WHOLE : rows, flags);
-  struct way way = way_for(transform, variant, strcmp(transpose, "sendrecv") ? SEPARATE : SENDRECV);
-  struct checked checked = {.answer = answer, .way = &way, .variant = variant};
+  struct plan plan = plan_for(transform, variant, strcmp(transpose, "sendrecv") ? SEPARATE : SENDRECV);
+  struct checked checked = {.answer = answer, .plan = &plan, .variant = variant};
   struct kernel kernel = {.quantities = fft_quantities, .state = &checked, .execute = execute, .check = check_one};
   char name[64];
-  snprintf(name, sizeof name, "%s%s", variant->name, way.calls == SENDRECV ? "/sendrecv" : "");
+  snprintf(name, sizeof name, "%s%s", variant->name, plan.calls == SENDRECV ? "/sendrecv" : "");
   const struct stage *stage = &transform->stages[0];
   struct point point = {.variant = name,
                         .message_bytes = stage->exchange * stage->piece * sizeof(double complex),
@@ -77,7 +77,7 @@ static void measure_variant(struct transform *transform, const struct variant *v
   point.inner = 1;
   record(&point, MEASURE, &answer->largest, 1);
   if (answer->kind == CLOSED_FORM) check_more(&checked);
-  free_way(&way);
+  free_plan(&plan);
 }
 
 static void measure_order(int order) {

@@ -44,9 +44,9 @@ static void check_one(void *state) {
   check_keys(&checked->drawing, checked->sort.result);
 }
 
-static void measure_way(struct checked *checked, enum way way, struct point point) {
+static void measure_algorithm(struct checked *checked, enum algorithm algorithm, struct point point) {
   struct carrier carrier;
-  carrier_begin(&carrier, way, &checked->sort, point.message_bytes / sizeof(uint32_t));
+  carrier_begin(&carrier, algorithm, &checked->sort, point.message_bytes / sizeof(uint32_t));
   struct kernel kernel = {.quantities = sort_quantities, .state = checked, .execute = execute, .check = check_one};
   measure_kernel(&kernel, point);
   carrier_end(&carrier);
@@ -55,19 +55,19 @@ static void measure_way(struct checked *checked, enum way way, struct point poin
 static void measure_auto(struct checked *checked, struct point point) {
   struct choice choice = choose_way(&checked->sort, point.message_bytes / sizeof(uint32_t));
   check_one(checked);
-  record_choice(&point, way_names[choice.way], choice.reason);
+  record_choice(&point, algorithm_names[choice.algorithm], choice.reason);
   struct point trial = point;
   trial.quantity = "trial";
   trial.inner = 1;
   record(&trial, WARMUP, &choice.trial_ns, 1);
-  measure_way(checked, choice.way, point);
+  measure_algorithm(checked, choice.algorithm, point);
 }
 
 static void measure_buffer(struct checked *checked, size_t bytes) {
   struct point point = {.message_bytes = bytes, .parameter = "keys", .parameter_value = (double)keys};
-  for (int way = 0; way < WAYS; way++) {
-    point.variant = way_names[way];
-    if (wanted(point.variant)) measure_way(checked, (enum way)way, point);
+  for (int algorithm = 0; algorithm < ALGORITHMS; algorithm++) {
+    point.variant = algorithm_names[algorithm];
+    if (wanted(point.variant)) measure_algorithm(checked, (enum algorithm)algorithm, point);
   }
   point.variant = "auto";
   if (wanted(point.variant)) measure_auto(checked, point);

@@ -268,13 +268,13 @@ def test_another_strategy_re_places_its_profiles_flows() -> None:
     frame = tcp("h1", "h16", identification=3)
     world.send("h1", frame)
     world.settle()
-    way = world.controller.router.ways.get(FlowKey("h1", "h16", "tcp", 1000, 2000))
-    assert way is not None
-    before = way.path
+    route = world.controller.router.routes.get(FlowKey("h1", "h16", "tcp", 1000, 2000))
+    assert route is not None
+    before = route.path
     world.controller.set_strategy("default", "ecmp-published", world.now)
     for _ in world.steps():
         assert world.where("h1", frame) == "h16"
-    assert way.path != before
+    assert route.path != before
 
 
 def test_memory_does_not_grow_with_flows_that_come_and_go() -> None:
@@ -290,9 +290,9 @@ def test_memory_does_not_grow_with_flows_that_come_and_go() -> None:
             world.pass_time(1, tick_s=0.5)
     world.pass_time(12, tick_s=0.5)
     controller = world.controller
-    assert not len(controller.router.ways) and not controller.router.ways.crossing
+    assert not len(controller.router.routes) and not controller.router.routes.crossing
     assert all(len(switch.table) == 4 for switch in world.switches.values())
-    assert not controller.router.ways._through and not controller.router._reservations
+    assert not controller.router.routes._through and not controller.router._reservations
     assert len(controller.outbox._later) < 20 and all(not line.barriers for line in controller.outbox._lines.values())
 
 

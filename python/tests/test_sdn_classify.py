@@ -172,19 +172,19 @@ def test_a_flow_that_is_known_better_is_placed_by_its_new_strategy() -> None:
     frame = tcp("h1", "h16", identification=3)
     world.send("h1", frame)
     world.settle()
-    way = world.controller.router.ways.get(FlowKey("h1", "h16", "tcp", 1000, 2000))
-    assert way is not None
-    first = way.path
+    route = world.controller.router.routes.get(FlowKey("h1", "h16", "tcp", 1000, 2000))
+    assert route is not None
+    first = route.path
     job = world.controller.jobs.announce({"profile": "mpi", "hosts": ["h1", "h16"]}, HOSTS, world.now)
     world.controller.jobs_changed(world.now)
     for _ in world.steps():
         assert world.where("h1", frame) == "h16"
-    assert way.path != first and way.placed.flow.profile == "mpi" and way.known_by == "announced"
+    assert route.path != first and route.placed.flow.profile == "mpi" and route.known_by == "announced"
     world.controller.jobs.withdraw(job.id)
     world.controller.jobs_changed(world.now)
     for _ in world.steps():
         assert world.where("h1", frame) == "h16"
-    assert way.path == first
+    assert route.path == first
 
 
 def test_a_lease_that_ends_changes_flows_back_by_itself() -> None:
@@ -194,10 +194,10 @@ def test_a_lease_that_ends_changes_flows_back_by_itself() -> None:
     world.controller.jobs_changed(world.now)
     world.send("h1", tcp("h1", "h16"))
     world.settle()
-    way = world.controller.router.ways.get(FlowKey("h1", "h16", "tcp", 1000, 2000))
-    assert way is not None and way.placed.flow.profile == "mpi"
+    route = world.controller.router.routes.get(FlowKey("h1", "h16", "tcp", 1000, 2000))
+    assert route is not None and route.placed.flow.profile == "mpi"
     world.pass_time(2.2)
-    assert way.placed.flow.profile == "default"
+    assert route.placed.flow.profile == "default"
     assert any("was not renewed" in event.text for event in world.events)
 
 
@@ -221,7 +221,7 @@ def test_announced_patterns_move_planned_flows_when_the_job_steps() -> None:
         for source, destination in pairs:
             world.send(source, tcp(source, destination))
         world.settle()
-        ways = [world.controller.router.ways.get(FlowKey(*pair, "tcp", 1000, 2000)) for pair in pairs]
-        between = [port for way in ways if way is not None for port in way.path[:-1]]
+        routes = [world.controller.router.routes.get(FlowKey(*pair, "tcp", 1000, 2000)) for pair in pairs]
+        between = [port for route in routes if route is not None for port in route.path[:-1]]
         assert len(between) == len(set(between)), "no link between switches carries two of them"
     assert not world.lost

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from fake_switches import Entry, World, acquainted, llc, mac, tcp
 
-from barewire.sdn.controller.ways import Way
+from barewire.sdn.controller.routes import Route
 from barewire.sdn.flow import FlowKey, Placed
 from barewire.sdn.openflow.messages import Match, Rule
 from barewire.topology import Path, Port, fat_tree
@@ -16,15 +16,15 @@ TCP_KEY = FlowKey("h1", "h16", "tcp", 1000, 2000)
 SEEDS = range(6)
 
 
-def carrying(seed: int = 1, **settings: float) -> tuple[World, bytes, Way]:
-    """An acquainted network with one flow placed: that, a packet of the flow's, and its way."""
+def carrying(seed: int = 1, **settings: float) -> tuple[World, bytes, Route]:
+    """An acquainted network with one flow placed: that, a packet of the flow's, and its route."""
     world = acquainted(seed, **settings)
     frame = tcp("h1", "h16")
     world.send("h1", frame)
     world.settle()
-    way = world.controller.router.ways.get(TCP_KEY)
-    assert way is not None
-    return world, frame, way
+    route = world.controller.router.routes.get(TCP_KEY)
+    assert route is not None
+    return world, frame, route
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -44,11 +44,11 @@ def test_a_new_flows_packets_arrive_once_whatever_order_its_rules_are_laid_in(se
 
 def test_packets_that_come_up_while_a_flow_is_laid_belong_to_it() -> None:
     world = acquainted()
-    flows = len(world.controller.router.ways)
+    flows = len(world.controller.router.routes)
     for number in range(10):
         world.send("h1", tcp("h1", "h16", identification=number))
     world.settle()
-    assert len(world.controller.router.ways) == flows + 1
+    assert len(world.controller.router.routes) == flows + 1
     assert len(world.delivered) == len(set(world.delivered))
 
 
@@ -68,7 +68,7 @@ def test_llc_with_a_length_and_in_long_frames_is_one_flow() -> None:
     world.settle()
     assert world.where("h1", llc("h1", "h9")) == world.where("h1", llc("h1", "h9", is_jumbo=True)) == "h9"
     assert world.where("h1", tcp("h1", "h9")) == "controller at s13", "IP between the same hosts is another"
-    assert world.controller.router.ways.get(FlowKey("h1", "h9", "llc")) is not None
+    assert world.controller.router.routes.get(FlowKey("h1", "h9", "llc")) is not None
 
 
 def test_other_ip_does_not_take_tcp_along() -> None:
@@ -93,21 +93,21 @@ def test_a_flow_that_moves_loses_nothing_at_any_step(seed: int) -> None:
     """All paths of the fat-tree in turn, and back before the last move is done: delivered by rules alone, always."""
     world, frame, _ = carrying(seed)
     router = world.controller.router
-    way = router.ways.get(TCP_KEY)
-    assert way is not None
+    route = router.routes.get(TCP_KEY)
+    assert route is not None
     paths = router.picture.paths.between("h1", "h16")
     assert len(paths) == 4
     for turn in range(12):
-        router.move(way, _on(way.placed, paths[world.random.randrange(4)]))
+        router.move(route, _on(route.placed, paths[world.random.randrange(4)]))
         for number, _ in enumerate(world.steps()):
             assert world.where("h1", frame) == "h16", f"turn {turn}"
             if number == 5 + turn:  # another move while this one is under way
-                router.move(way, _on(way.placed, paths[turn % 4]))
+                router.move(route, _on(route.placed, paths[turn % 4]))
         if turn % 3 == 0:
             world.pass_time(world.settings.drain_s + 0.1)
             assert world.where("h1", frame) == "h16"
-            assert {s.name for s in world.switches.values() if _has(world, s.name, way.number)} == {
-                p.node for p in way.path
+            assert {s.name for s in world.switches.values() if _has(world, s.name, route.number)} == {
+                p.node for p in route.path
             }
     assert not world.lost
 
@@ -119,11 +119,11 @@ def test_the_rules_of_an_idle_flow_end_and_so_does_what_is_known_of_it() -> None
     world.settle()
     world.send("h1", tcp("h1", "h16"))
     world.settle()
-    assert world.controller.router.ways.get(TCP_KEY) is not None
+    assert world.controller.router.routes.get(TCP_KEY) is not None
     world.pass_time(world.settings.idle_s - 1)
     assert world.where("h1", tcp("h1", "h16")) == "h16"
     world.pass_time(world.settings.margin_s + 3)
-    assert not len(world.controller.router.ways)
+    assert not len(world.controller.router.routes)
     assert all(len(switch.table) == 4 for switch in world.switches.values()), "no more than each has at first"
 
 
@@ -137,9 +137,9 @@ def test_a_busy_flow_is_placed_anew_after_its_hard_time_out_and_loses_nothing() 
         world.send("h1", tcp("h1", "h16", identification=identification))
         sent += 1
         world.settle()
-        way = world.controller.router.ways.get(TCP_KEY)
-        assert way is not None
-        numbers.add(way.number)
+        route = world.controller.router.routes.get(TCP_KEY)
+        assert route is not None
+        numbers.add(route.number)
         world.pass_time(0.25)
     assert len(numbers) == 2
     assert sum(host == "h16" for host, _ in world.delivered) == sent and not world.lost
@@ -151,20 +151,20 @@ def test_ports_are_counted_and_flows_have_rates() -> None:
     for _ in range(40):
         world.send("h1", frame)
         world.pass_time(0.1)
-    way = world.controller.router.ways.get(TCP_KEY)
-    assert way is not None
-    assert way.placed.rate_byte_s == pytest.approx(len(frame) * 10, rel=0.2)
+    route = world.controller.router.routes.get(TCP_KEY)
+    assert route is not None
+    assert route.placed.rate_byte_s == pytest.approx(len(frame) * 10, rel=0.2)
     load = world.controller.rates.load_byte_s
-    assert load[way.path[-1]] == pytest.approx(len(frame) * 10, rel=0.3)
+    assert load[route.path[-1]] == pytest.approx(len(frame) * 10, rel=0.3)
     view = world.controller.router.view(world.now)
-    assert view.crossing is not None and view.crossing[way.path[1]] >= 1 and view.load_byte_s is load
+    assert view.crossing is not None and view.crossing[route.path[1]] >= 1 and view.load_byte_s is load
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_flows_over_a_link_that_fails_are_re_placed_at_once(seed: int) -> None:
     """No time passes between the ports' reports and the new path; what is sent meanwhile into the hole is lost."""
-    world, frame, way = carrying(seed)
-    failed = way.path[1]
+    world, frame, route = carrying(seed)
+    failed = route.path[1]
     world.set_link(failed, is_up=False)
     early = []
     for _ in world.steps():
@@ -173,18 +173,18 @@ def test_flows_over_a_link_that_fails_are_re_placed_at_once(seed: int) -> None:
         if where.startswith("controller at"):
             early.append(tcp("h1", "h16", identification=1 + len(early)))
             world.send("h1", early[-1])
-    assert world.where("h1", frame) == "h16" and failed not in way.path
+    assert world.where("h1", frame) == "h16" and failed not in route.path
     assert all(world.received("h16", one) == 1 for one in early), "what came too early was delivered, once"
     assert any(event.kind == "links lost" and "0 have no path" in event.text for event in world.events)
 
 
 def test_a_link_that_dies_silently_is_noticed_by_its_probes() -> None:
     """Both ports stay up, but nothing gets through: three probes are missed."""
-    world, frame, way = carrying()
-    hole = way.path[1]
+    world, frame, route = carrying()
+    hole = route.path[1]
     world.cut |= {hole, world.network.peers[hole]}
     world.pass_time(world.settings.probe_s * (world.settings.probes_lost + 2))
-    assert world.where("h1", frame) == "h16" and hole not in way.path
+    assert world.where("h1", frame) == "h16" and hole not in route.path
     assert world.controller.hosts.by_name["h1"].port == world.network.attachment("h1"), "no host has moved"
 
 
@@ -194,7 +194,7 @@ def test_a_flow_without_a_path_is_forgotten_and_comes_back_with_the_link() -> No
     for port in uplinks:
         world.set_link(port, is_up=False)
     world.settle()
-    assert world.controller.router.ways.get(TCP_KEY) is None
+    assert world.controller.router.routes.get(TCP_KEY) is None
     assert world.where("h1", frame) == "controller at s13", "no rule leads into the hole"
     for port in uplinks:
         world.set_link(port, is_up=True)
@@ -227,49 +227,49 @@ def test_a_link_that_flaps_is_trusted_later_each_time() -> None:
 
 
 def test_a_switch_that_restarts_gets_its_rules_back() -> None:
-    world, frame, way = carrying()
-    middle = way.path[2].node
+    world, frame, route = carrying()
+    middle = route.path[2].node
     world.restart_switch(middle)
     world.settle()
     world.pass_time(1)
-    assert world.where("h1", frame) == "h16" and way.path[2].node == middle, (
+    assert world.where("h1", frame) == "h16" and route.path[2].node == middle, (
         "back before its grace ended: nothing moved"
     )
 
 
 def test_flows_go_round_a_switch_that_stays_away() -> None:
-    world, frame, way = carrying()
-    gone = way.path[2].node
+    world, frame, route = carrying()
+    gone = route.path[2].node
     world.disconnect(gone)
     world.pass_time(1)
-    assert way.path[2].node == gone and world.where("h1", frame) == "h16", "it goes on forwarding"
+    assert route.path[2].node == gone and world.where("h1", frame) == "h16", "it goes on forwarding"
     world.pass_time(world.settings.switch_grace_s)
-    assert gone not in {port.node for port in way.path} and world.where("h1", frame) == "h16"
+    assert gone not in {port.node for port in route.path} and world.where("h1", frame) == "h16"
 
 
 def test_a_link_that_went_while_its_switch_was_away_is_gone_round() -> None:
     """The other end says nothing: a port can lose its link on one side only."""
-    world, frame, way = carrying()
-    hole = way.path[1]
+    world, frame, route = carrying()
+    hole = route.path[1]
     world.disconnect(hole.node)
     world.settle()
     world.cut |= {hole, world.network.peers[hole]}
     world.switches[hole.node].ports[hole.number] = False
     world.pass_time(1)
-    assert hole in way.path
+    assert hole in route.path
     world.connect(hole.node)
     world.settle()
-    assert hole not in way.path and world.where("h1", frame) == "h16"
+    assert hole not in route.path and world.where("h1", frame) == "h16"
 
 
 def test_a_dead_switchs_links_do_not_wait_for_its_grace() -> None:
-    world, frame, way = carrying()
-    gone = way.path[1].node
+    world, frame, route = carrying()
+    gone = route.path[1].node
     world.disconnect(gone)
     for port in world.network.ports[gone]:
         world.set_link(port, is_up=False)
     world.settle()
-    assert gone not in {port.node for port in way.path} and world.where("h1", frame) == "h16"
+    assert gone not in {port.node for port in route.path} and world.where("h1", frame) == "h16"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -280,7 +280,7 @@ def test_traffic_flows_while_the_controller_restarts_and_it_knows_its_flows_agai
         world.send(host, frame)
     world.settle()
     world.pass_time(3)
-    before = {way.key: (way.path, way.number) for way in world.controller.router.ways}
+    before = {route.key: (route.path, route.number) for route in world.controller.router.routes}
     world.disconnect(tell=False)
     world.start_controller()
     world.connect()
@@ -288,7 +288,7 @@ def test_traffic_flows_while_the_controller_restarts_and_it_knows_its_flows_agai
         for host, frame in frames.items():
             assert world.where(host, frame) == ("h12" if host == "h3" else "h16")
     world.pass_time(2)
-    after = {way.key: (way.path, way.number) for way in world.controller.router.ways}
+    after = {route.key: (route.path, route.number) for route in world.controller.router.routes}
     assert after == before
     since = world.controller.router.view(world.now).placed[FlowKey("h1", "h16", "tcp", 7, 8)].since_s
     assert 4 < world.now - since < 8, "how old it is, is known as well"
@@ -300,16 +300,16 @@ def test_rules_that_lead_nowhere_after_a_restart_are_deleted() -> None:
     frame = tcp("h1", "h16", 7, 8)
     world.send("h1", frame)
     world.settle()
-    way = world.controller.router.ways.get(FlowKey("h1", "h16", "tcp", 7, 8))
-    assert way is not None
-    broken = way.path[2].node
+    route = world.controller.router.routes.get(FlowKey("h1", "h16", "tcp", 7, 8))
+    assert route is not None
+    broken = route.path[2].node
     world.disconnect(tell=False)
     world.switches[broken].table.clear()
     world.start_controller()
     world.connect()
     world.pass_time(world.settings.orphans_s + 1)
     assert world.where("h1", frame) == "controller at s13"
-    assert not any(_has(world, name, way.number) for name in world.switches)
+    assert not any(_has(world, name, route.number) for name in world.switches)
     world.send("h1", frame)  # its host is asked for, and answers
     world.settle()
     assert world.received("h16", frame) == 2

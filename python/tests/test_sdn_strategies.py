@@ -67,12 +67,12 @@ def test_traffic_prefers_one_full_link_to_several_half_full_ones() -> None:
 
 
 def test_traffic_sends_a_burst_all_one_way_and_least_loaded_spreads_it() -> None:
-    for strategy, ways in (("traffic", 1), ("least-loaded", 4)):
+    for strategy, routes in (("traffic", 1), ("least-loaded", 4)):
         view = NOTHING_YET
         for _ in range(4):
             one = flow()
             view = placed(view, place(strategy, one, view), one=one)
-        assert len({entry.path for entry in view.placed.values()}) == ways
+        assert len({entry.path for entry in view.placed.values()}) == routes
 
 
 def test_published_ecmp_is_the_identification_modulo_the_paths_so_answers_take_the_first() -> None:
@@ -138,8 +138,8 @@ def test_ecmp_keeps_a_flow_s_path_and_another_basis_changes_it() -> None:
 
 def test_ecmp_hashes_the_addresses_where_there_are_no_ports() -> None:
     pairs = [Flow(FlowKey(f"h{one}", f"h{two}", "llc")) for one in range(1, 5) for two in range(9, 17)]
-    ways = {place("ecmp", pair)[0].number for pair in pairs}
-    assert len(ways) == 2
+    routes = {place("ecmp", pair)[0].number for pair in pairs}
+    assert len(routes) == 2
 
 
 def test_dmodk_brings_everything_for_one_host_down_one_way() -> None:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// A peer that is outside MPI: what is sent to it meanwhile without blocking does not block, whatever its size, nor does it
-// where both sides do so; and buffered sends have their memory back as soon as something shows that all were received.
+// A peer that is outside MPI: what is sent to it meanwhile without blocking does not block, whatever its size, nor does
+// it where both sides do so; and buffered sends have their memory back as soon as something shows that all were
+// received.
 #include <unistd.h>
 
 #include "check.h"
@@ -37,8 +38,8 @@ static void post_many(int bytes) {
   free(memory);
 }
 
-// Both ranks post all of their sends before their first receive: whoever is refused there stands still for ever. All of one
-// content, from one memory.
+// Both ranks post all of their sends before their first receive: whoever is refused there stands still for ever. All of
+// one content, from one memory.
 static void both_post(int messages, int bytes) {
   char *memory = allocate((size_t)bytes), *received = allocate((size_t)bytes);
   MPI_Request *requests = allocate((size_t)messages * sizeof *requests);

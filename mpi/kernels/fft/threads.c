@@ -45,9 +45,9 @@ static void process_all(void *given) {
 }
 
 void execute_with_threads(void *given, double *times) {
-  struct way *way = given;
-  struct team *team = way->team;
-  struct transform *transform = way->transform;
+  struct plan *plan = given;
+  struct team *team = plan->team;
+  struct transform *transform = plan->transform;
   double workers[QUANTITIES_MAX] = {0};
   team->times = workers;
   team->arrived = team->processed = 0;
@@ -60,7 +60,7 @@ void execute_with_threads(void *given, double *times) {
     resume(&watch);
     size_t rows = transform->stages[stage].exchange;
     for (size_t first = 0; first < transform->stages[stage].rows; first += rows) {
-      exchange_rows(way, stage, first, &watch);
+      exchange_rows(plan, stage, first, &watch);
       add(team, &team->arrived, rows);
       resume(&watch);
     }

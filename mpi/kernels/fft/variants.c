@@ -9,37 +9,37 @@ static void pack(struct transform *transform, int stage, size_t first, struct st
   lap(watch, PACKING);
 }
 
-void exchange_rows(struct way *way, int stage, size_t first, struct stopwatch *watch) {
-  struct transform *transform = way->transform;
+void exchange_rows(struct plan *plan, int stage, size_t first, struct stopwatch *watch) {
+  struct transform *transform = plan->transform;
   size_t rows = transform->stages[stage].exchange;
   pack(transform, stage, first, watch);
-  if (way->calls == SENDRECV) {
+  if (plan->calls == SENDRECV) {
     exchange_sendrecv(transform, stage, first, rows);
   } else {
-    exchange_start(transform, stage, first, rows, &way->exchanges[0]);
-    if (way->yields) exchange_finish_yielding(&way->exchanges[0]);
-    exchange_finish(&way->exchanges[0]);
+    exchange_start(transform, stage, first, rows, &plan->exchanges[0]);
+    if (plan->yields) exchange_finish_yielding(&plan->exchanges[0]);
+    exchange_finish(&plan->exchanges[0]);
   }
   lap(watch, CALLS + stage);
 }
 
 // Whole transpositions are rows whose number is all.
 static void by_rows(void *given, double *times) {
-  struct way *way = given;
-  struct transform *transform = way->transform;
+  struct plan *plan = given;
+  struct transform *transform = plan->transform;
   struct stopwatch watch = stopwatch_for(times);
   for (int stage = 0; stage < STAGES; stage++) {
     size_t rows = transform->stages[stage].exchange;
     for (size_t first = 0; first < transform->stages[stage].rows; first += rows) {
-      exchange_rows(way, stage, first, &watch);
+      exchange_rows(plan, stage, first, &watch);
       process(transform, stage, first, rows, &watch);
     }
   }
 }
 
-static void start(struct way *way, int stage, size_t first, struct exchange *exchange, struct stopwatch *watch) {
-  pack(way->transform, stage, first, watch);
-  exchange_start(way->transform, stage, first, way->transform->stages[stage].exchange, exchange);
+static void start(struct plan *plan, int stage, size_t first, struct exchange *exchange, struct stopwatch *watch) {
+  pack(plan->transform, stage, first, watch);
+  exchange_start(plan->transform, stage, first, plan->transform->stages[stage].exchange, exchange);
   lap(watch, CALLS + stage);
 }
 
@@ -55,16 +55,16 @@ static void process_pushing(struct transform *transform, int stage, size_t first
 }
 
 static void non_blocking(void *given, double *times) {
-  struct way *way = given;
-  struct transform *transform = way->transform;
+  struct plan *plan = given;
+  struct transform *transform = plan->transform;
   struct stopwatch watch = stopwatch_for(times);
   for (int stage = 0; stage < STAGES; stage++) {
     size_t rows = transform->stages[stage].exchange, all = transform->stages[stage].rows;
-    start(way, stage, 0, &way->exchanges[0], &watch);
+    start(plan, stage, 0, &plan->exchanges[0], &watch);
     for (size_t first = 0; first < all; first += rows) {
-      struct exchange *now = &way->exchanges[first / rows % EXCHANGES];
-      struct exchange *next = &way->exchanges[(first / rows + 1) % EXCHANGES];
-      if (first + rows < all) start(way, stage, first + rows, next, &watch);
+      struct exchange *now = &plan->exchanges[first / rows % EXCHANGES];
+      struct exchange *next = &plan->exchanges[(first / rows + 1) % EXCHANGES];
+      if (first + rows < all) start(plan, stage, first + rows, next, &watch);
       exchange_finish(now);
       lap(&watch, CALLS + stage);
       process_pushing(transform, stage, first, next, &watch);
@@ -80,8 +80,8 @@ const struct variant fft_variants[] = {
     {0},
 };
 
-struct way way_for(struct transform *transform, const struct variant *variant, enum calls calls) {
-  struct way made = {.transform = transform, .calls = calls};
+struct plan plan_for(struct transform *transform, const struct variant *variant, enum calls calls) {
+  struct plan made = {.transform = transform, .calls = calls};
   for (int number = 0; number < EXCHANGES; number++) made.exchanges[number] = exchange_for();
   if (variant->execute == execute_with_threads) {
     made.team = team_for(transform);
@@ -90,7 +90,7 @@ struct way way_for(struct transform *transform, const struct variant *variant, e
   return made;
 }
 
-void free_way(struct way *way) {
-  if (way->team) free_team(way->team);
-  for (int number = 0; number < EXCHANGES; number++) free_exchange(&way->exchanges[number]);
+void free_plan(struct plan *plan) {
+  if (plan->team) free_team(plan->team);
+  for (int number = 0; number < EXCHANGES; number++) free_exchange(&plan->exchanges[number]);
 }

@@ -5,7 +5,7 @@
 
 #include "inbox.h"
 
-const char *const way_names[] = {"original", "non-blocking", "multi-threaded", NULL};
+const char *const algorithm_names[] = {"original", "non-blocking", "multi-threaded", NULL};
 
 enum {
   DEPTH = 4  // receives that stand for each rank: for its two buffers under way, and the two after them
@@ -17,8 +17,9 @@ static void receive_all(void *given) {
     if (!inbox_look(carrier) && carrier->yields) sched_yield();
 }
 
-void carrier_begin(struct carrier *carrier, enum way way, struct sort *sort, size_t capacity) {
-  *carrier = (struct carrier){.way = way, .sort = sort, .capacity = capacity, .slots = way == ORIGINAL ? 1 : 2};
+void carrier_begin(struct carrier *carrier, enum algorithm algorithm, struct sort *sort, size_t capacity) {
+  *carrier = (struct carrier){
+      .algorithm = algorithm, .sort = sort, .capacity = capacity, .slots = algorithm == ORIGINAL ? 1 : 2};
   size_t buffers = (size_t)(ranks * carrier->slots);
   carrier->memory = allocate(buffers * capacity * sizeof(uint32_t));
   carrier->outgoing = allocate((size_t)ranks * sizeof(struct outgoing));
@@ -27,9 +28,9 @@ void carrier_begin(struct carrier *carrier, enum way way, struct sort *sort, siz
   for (size_t number = 0; number < buffers; number++) carrier->sends[number] = MPI_REQUEST_NULL;
   for (int to = 0; to < ranks; to++)
     carrier->outgoing[to].keys = carrier->memory + (size_t)(to * carrier->slots) * capacity;
-  inbox_begin(carrier, way == ORIGINAL ? 0 : DEPTH);
+  inbox_begin(carrier, algorithm == ORIGINAL ? 0 : DEPTH);
   sort->carrier = carrier;
-  if (way == MULTI_THREADED) {
+  if (algorithm == MULTI_THREADED) {
     int level;
     MPI_Query_thread(&level);
     carrier->calls.serialized = level < MPI_THREAD_MULTIPLE;
@@ -40,7 +41,7 @@ void carrier_begin(struct carrier *carrier, enum way way, struct sort *sort, siz
 }
 
 void carrier_end(struct carrier *carrier) {
-  if (carrier->way == MULTI_THREADED) {
+  if (carrier->algorithm == MULTI_THREADED) {
     worker_end(&carrier->worker);
     pthread_mutex_destroy(&carrier->calls.lock);
   }
@@ -53,12 +54,12 @@ void carrier_end(struct carrier *carrier) {
 
 void carry_begin(struct carrier *carrier) {
   inbox_open(carrier);
-  if (carrier->way == MULTI_THREADED) worker_go(&carrier->worker);
+  if (carrier->algorithm == MULTI_THREADED) worker_go(&carrier->worker);
 }
 
 // What the sender does while it waits.
 static void look(struct carrier *carrier) {
-  if (carrier->way != MULTI_THREADED) {
+  if (carrier->algorithm != MULTI_THREADED) {
     inbox_look(carrier);
   } else if (carrier->yields) {
     sched_yield();
@@ -82,7 +83,7 @@ void carry(struct carrier *carrier, int to) {
     enter_calls_first(&carrier->calls);
   }
   leave_calls(&carrier->calls);
-  if (carrier->way != MULTI_THREADED) inbox_look(carrier);
+  if (carrier->algorithm != MULTI_THREADED) inbox_look(carrier);
   carrier->turns[to] = slot;
   outgoing->keys = carrier->memory + (size_t)(to * carrier->slots + slot) * carrier->capacity;
   outgoing->count = 0;
@@ -93,7 +94,7 @@ void carry_end(struct carrier *carrier) {
     int to = (rank + step) % ranks;
     if (carrier->outgoing[to].count > 0) carry(carrier, to);
   }
-  if (carrier->way == MULTI_THREADED) {
+  if (carrier->algorithm == MULTI_THREADED) {
     worker_wait(&carrier->worker);
   } else {
     while (carrier->inbox.left > 0) inbox_look(carrier);

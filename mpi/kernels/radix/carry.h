@@ -13,14 +13,14 @@
 #include "../shared/worker.h"
 #include "sort.h"
 
-enum way {
+enum algorithm {
   ORIGINAL,
   NON_BLOCKING,
   MULTI_THREADED,
-  WAYS
+  ALGORITHMS
 };
 // Ends with NULL.
-extern const char *const way_names[];
+extern const char *const algorithm_names[];
 
 // The keys for one rank that are gathered now.
 struct outgoing {
@@ -50,7 +50,7 @@ struct calls {
 };
 
 struct carrier {
-  enum way way;
+  enum algorithm algorithm;
   struct sort *sort;
   size_t capacity;  // keys of a buffer
   int slots;        // buffers for each rank
@@ -82,8 +82,8 @@ static inline void leave_calls(struct calls *calls) {
   if (calls->serialized) pthread_mutex_unlock(&calls->lock);
 }
 
-// The multi-threaded way needs MPI_THREAD_SERIALIZED at least. `carrier` stays where it is.
-void carrier_begin(struct carrier *carrier, enum way way, struct sort *sort, size_t capacity);
+// The multi-threaded algorithm needs MPI_THREAD_SERIALIZED at least. `carrier` stays where it is.
+void carrier_begin(struct carrier *carrier, enum algorithm algorithm, struct sort *sort, size_t capacity);
 void carrier_end(struct carrier *carrier);
 
 // A pass: begin; each buffer that is full; end, when all keys are in their places and all buffers free.

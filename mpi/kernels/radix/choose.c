@@ -49,11 +49,11 @@ static double median_of(const struct candidate *candidate) {
 static int drop_slow(struct candidate *candidates, int count) {
   double best = best_of(&candidates[0]);
   int left = 0;
-  for (int way = 1; way < count; way++)
-    if (best_of(&candidates[way]) < best) best = best_of(&candidates[way]);
-  for (int way = 0; way < count; way++) {
-    candidates[way].out |= best_of(&candidates[way]) > OUT_BEYOND * best;
-    left += !candidates[way].out;
+  for (int algorithm = 1; algorithm < count; algorithm++)
+    if (best_of(&candidates[algorithm]) < best) best = best_of(&candidates[algorithm]);
+  for (int algorithm = 0; algorithm < count; algorithm++) {
+    candidates[algorithm].out |= best_of(&candidates[algorithm]) > OUT_BEYOND * best;
+    left += !candidates[algorithm].out;
   }
   return left;
 }
@@ -71,12 +71,13 @@ static void run_rounds(struct sort *sort, struct candidate *candidates, int coun
 static void explain(struct choice *choice, const struct candidate *candidates, int count) {
   size_t size = sizeof choice->reason;
   int at = snprintf(choice->reason, size, "fastest by the median of its trials:");
-  for (int way = 0; way < count && (size_t)at < size; way++) {
-    const struct candidate *candidate = &candidates[way];
-    at += snprintf(choice->reason + at, size - (size_t)at, "%s %s %.3f ms of %d%s", way ? "," : "", way_names[way],
-                   median_of(candidate) / 1e6, candidate->count, candidate->out ? " (out)" : "");
+  for (int algorithm = 0; algorithm < count && (size_t)at < size; algorithm++) {
+    const struct candidate *candidate = &candidates[algorithm];
+    at += snprintf(choice->reason + at, size - (size_t)at, "%s %s %.3f ms of %d%s", algorithm ? "," : "",
+                   algorithm_names[algorithm], median_of(candidate) / 1e6, candidate->count,
+                   candidate->out ? " (out)" : "");
   }
-  if (count < WAYS && (size_t)at < size)
+  if (count < ALGORITHMS && (size_t)at < size)
     snprintf(choice->reason + at, size - (size_t)at, "; multi-threaded not tried, for the library does not give %s",
              "MPI_THREAD_SERIALIZED");
 }
@@ -85,21 +86,21 @@ struct choice choose_way(struct sort *sort, size_t capacity) {
   int level;
   MPI_Query_thread(&level);
   // The last needs more of the library than the others.
-  int count = level >= MPI_THREAD_SERIALIZED ? WAYS : MULTI_THREADED;
-  struct candidate candidates[WAYS] = {0};
+  int count = level >= MPI_THREAD_SERIALIZED ? ALGORITHMS : MULTI_THREADED;
+  struct candidate candidates[ALGORITHMS] = {0};
   uint64_t start = now_ns();
-  for (int way = 0; way < count; way++) {
-    carrier_begin(&candidates[way].carrier, (enum way)way, sort, capacity);
-    slowest_ns(sort, &candidates[way]);
+  for (int algorithm = 0; algorithm < count; algorithm++) {
+    carrier_begin(&candidates[algorithm].carrier, (enum algorithm)algorithm, sort, capacity);
+    slowest_ns(sort, &candidates[algorithm]);
   }
   run_rounds(sort, candidates, count);
-  struct choice choice = {.way = ORIGINAL};
-  while (candidates[choice.way].out) choice.way++;
-  for (int way = 0; way < count; way++)
-    if (!candidates[way].out && median_of(&candidates[way]) < median_of(&candidates[choice.way]))
-      choice.way = (enum way)way;
+  struct choice choice = {.algorithm = ORIGINAL};
+  while (candidates[choice.algorithm].out) choice.algorithm++;
+  for (int algorithm = 0; algorithm < count; algorithm++)
+    if (!candidates[algorithm].out && median_of(&candidates[algorithm]) < median_of(&candidates[choice.algorithm]))
+      choice.algorithm = (enum algorithm)algorithm;
   choice.trial_ns = (double)(now_ns() - start);
   explain(&choice, candidates, count);
-  for (int way = 0; way < count; way++) carrier_end(&candidates[way].carrier);
+  for (int algorithm = 0; algorithm < count; algorithm++) carrier_end(&candidates[algorithm].carrier);
   return choice;
 }

@@ -62,7 +62,7 @@ async def _serve(wishes: Wishes, policy: Policy, hosts: Hosts, listen: Sequence[
         places = ", ".join(listen)
         tell(Event("ready", f"switches connect to {places}; API at {wishes.api}, token in {wishes.token_file}"))
         await over.wait()
-        tell(Event("ending", f"the switches keep the rules of {len(shell.core.router.ways)} flows"))
+        tell(Event("ending", f"the switches keep the rules of {len(shell.core.router.routes)} flows"))
     finally:
         await api.close()
         await shell.close()

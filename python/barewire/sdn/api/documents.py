@@ -7,7 +7,7 @@ from typing import Any
 
 from barewire.sdn.classify.jobs import job_document
 from barewire.sdn.controller.core import Controller
-from barewire.sdn.controller.ways import Way
+from barewire.sdn.controller.routes import Route
 from barewire.sdn.strategies import names
 from barewire.topology import Port
 from barewire.topology.network import natural
@@ -23,8 +23,8 @@ def status(controller: Controller, now: float) -> Document:
         "connected": sum(discovery.is_connected(switch) for switch in discovery.switches),
         "links": len(discovery.peers) // 2,
         "hosts": sum(1 for _ in controller.hosts.attached()),
-        "flows": len(controller.router.ways),
-        "being_laid": sum(way.is_being_laid for way in controller.router.ways),
+        "flows": len(controller.router.routes),
+        "being_laid": sum(route.is_being_laid for route in controller.router.routes),
         "jobs": len(controller.jobs.all),
         "counts": dict(sorted((controller.counts + controller.reception.counts).items())),
     }
@@ -38,7 +38,7 @@ def switches(controller: Controller, now: float) -> Document:
             {
                 "name": name,
                 "connected": discovery.is_connected(name),
-                "flows": len(controller.router.ways.at(name)),
+                "flows": len(controller.router.routes.at(name)),
                 "ports": [
                     {
                         "number": port.number,
@@ -94,7 +94,7 @@ def loads(controller: Controller, now: float) -> Document:
 
 def flows(controller: Controller, now: float) -> Document:
     """Each flow with its path, its profile and how that is known, its strategy's reason, and what it carries."""
-    return {"flows": [_flow(way, now) for way in controller.router.ways]}
+    return {"flows": [_flow(route, now) for route in controller.router.routes]}
 
 
 def strategies(controller: Controller, now: float) -> Document:
@@ -126,8 +126,8 @@ def jobs(controller: Controller, now: float) -> Document:
     return {"jobs": [job_document(job, now) for job in controller.jobs.all]}
 
 
-def _flow(way: Way, now: float) -> Document:
-    key, placed = way.key, way.placed
+def _flow(route: Route, now: float) -> Document:
+    key, placed = route.key, route.placed
     return {
         "source": key.source,
         "destination": key.destination,
@@ -135,14 +135,14 @@ def _flow(way: Way, now: float) -> Document:
         "source_port": key.source_port,
         "destination_port": key.destination_port,
         "profile": placed.flow.profile,
-        "known_by": way.known_by,
+        "known_by": route.known_by,
         "path": [str(port) for port in placed.path],
-        "why": way.why,
-        "laid": way.laid_s is not None,
+        "why": route.why,
+        "laid": route.laid_s is not None,
         "age_s": round(now - placed.since_s, 3),
         "rate_byte_s": round(placed.rate_byte_s),
-        "bytes": way.bytes,
-        "packets": way.packets,
+        "bytes": route.bytes,
+        "packets": route.packets,
         "reserved_s": None
         if math.isinf(placed.reserved_until_s)
         else round(max(placed.reserved_until_s - now, 0.0), 3),

@@ -20,10 +20,10 @@ from barewire.sdn.controller.mending import Mending
 from barewire.sdn.controller.outbox import Event, Outbox
 from barewire.sdn.controller.reception import Reception
 from barewire.sdn.controller.router import Router
+from barewire.sdn.controller.routes import Route
 from barewire.sdn.controller.rules import KIND_MASK, OURS_MASK, Kind, cookie, kind_of, number_of
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.controller.statistics import PortRates
-from barewire.sdn.controller.ways import Way
 from barewire.sdn.flow import DEFAULT_PROFILE, FlowKey
 from barewire.sdn.openflow.messages import (
     Ask,
@@ -156,21 +156,21 @@ class Controller:
 
     def set_strategy(self, profile: str, strategy: str, now: float) -> None:
         """Give a profile another strategy; its flows are placed anew. WrongUse if there is no such strategy."""
-        before = {way: self._strategy_name(way.placed.flow.profile) for way in self.router.ways}
+        before = {route: self._strategy_name(route.placed.flow.profile) for route in self.router.routes}
         self.policy = self.policy.with_strategy(profile, strategy)
         self._refresh(now)
-        for way, name in before.items():
-            if self.router.ways.get(way.key) is way and self._strategy_name(way.placed.flow.profile) != name:
-                self.router.replace(way, now)
+        for route, name in before.items():
+            if self.router.routes.get(route.key) is route and self._strategy_name(route.placed.flow.profile) != name:
+                self.router.replace(route, now)
         self.outbox.say("policy", f"profile {profile} has strategy {strategy}")
 
     def jobs_changed(self, now: float) -> None:
         """Jobs or patterns were announced or withdrawn: flows may be of another profile, and may move."""
         self.router.picture.patterns = self.jobs.patterns
         self._patterns_changed = True
-        for way in self.router.ways:
-            carried = Carried(way.packets, way.bytes, now - way.placed.since_s) if way.counted_s else None
-            self._classify_again(way, self.known(way.key, carried), now)
+        for route in self.router.routes:
+            carried = Carried(route.packets, route.bytes, now - route.placed.since_s) if route.counted_s else None
+            self._classify_again(route, self.known(route.key, carried), now)
 
     def network(self) -> Network:
         """Return the network as it is known."""
@@ -184,7 +184,7 @@ class Controller:
         return self.policy.strategies.get(profile) or self.policy.strategies[DEFAULT_PROFILE]
 
     def _refresh(self, now: float) -> None:
-        """Make a new picture of the network if links or hosts have changed, and re-place flows that lost their way."""
+        """Make a new picture of the network if links or hosts have changed, and re-place flows that lost their path."""
         if self.discovery.peers is self._peers and self.hosts.version == self._hosts_version:
             return
         before, self._peers = self._peers, self.discovery.peers
@@ -264,29 +264,29 @@ class Controller:
         del self._in_doubt[switch]
         self.discovery.forget(switch, now)
         self._refresh(now)
-        for way in self.router.ways.at(switch):
-            way.standing.pop(switch, None)
-        at_switch = {port for way in self.router.ways.at(switch) for port in way.path if port.node == switch}
+        for route in self.router.routes.at(switch):
+            route.standing.pop(switch, None)
+        at_switch = {port for route in self.router.routes.at(switch) for port in route.path if port.node == switch}
         self._re_place(at_switch, now)
         self.outbox.say("switch given up", f"{switch} is still away; flows go round it where they can")
 
     def _gone(self, switch: str, gone: RuleGone) -> None:
         """A flow's first rule has ended by its time-out, or was deleted; those behind it end by themselves."""
-        way = self.router.ways.numbered(number_of(gone.cookie)) if kind_of(gone.cookie) is Kind.FLOW else None
-        if way is not None and way.path[0].node == switch and not way.is_being_laid:
+        route = self.router.routes.numbered(number_of(gone.cookie)) if kind_of(gone.cookie) is Kind.FLOW else None
+        if route is not None and route.path[0].node == switch and not route.is_being_laid:
             self.counts[f"flows ended: {gone.why}"] += 1
-            self.router.forget(way)
+            self.router.forget(route)
 
     def _refused(self, switch: str, refused: Refused, now: float) -> None:
         rule = refused.request.rule if isinstance(refused.request, SetRule) else None
         kind = None if rule is None else kind_of(rule.cookie)
-        way = self.router.ways.numbered(number_of(rule.cookie)) if rule and kind is Kind.FLOW else None
-        if way is not None and refused.is_table_full:
-            self.full.refused(way, switch, now)
+        route = self.router.routes.numbered(number_of(rule.cookie)) if rule and kind is Kind.FLOW else None
+        if route is not None and refused.is_table_full:
+            self.full.refused(route, switch, now)
             return
         self.outbox.say("switch refused", f"{switch} refused {rule or refused.request or 'a message'}: {refused.text}")
-        if way is not None:
-            self.full.give_up(way, switch, now)
+        if route is not None:
+            self.full.give_up(route, switch, now)
         elif rule is not None and kind is Kind.TO_HOST:
             self.full.stand_in_refused(switch, rule.match.eth_dst or "", now)
 
@@ -295,7 +295,7 @@ class Controller:
             self.outbox.send(switch, Ask(Question.PORT_COUNTERS))
 
     def _ask_flows(self, now: float) -> None:
-        for switch in {way.path[0].node for way in self.router.ways}:
+        for switch in {route.path[0].node for route in self.router.routes}:
             self._asked_s[switch] = now
             self.outbox.send(switch, Ask(Question.RULE_COUNTERS, cookie(Kind.FLOW) & KIND_MASK, KIND_MASK))
 
@@ -306,34 +306,34 @@ class Controller:
         for counter in counters:
             packets[number_of(counter.cookie)] += counter.packets
             carried[number_of(counter.cookie)] += counter.bytes
-        for way in self.router.ways.at(switch):
-            if way.path[0].node != switch or switch not in way.standing:
+        for route in self.router.routes.at(switch):
+            if route.path[0].node != switch or switch not in route.standing:
                 continue
-            if way.number in packets:
-                self._flow_counted(way, packets[way.number], carried[way.number], now)
-            elif way.laid_s is not None and way.laid_s < self._asked_s.get(switch, 0.0):
+            if route.number in packets:
+                self._flow_counted(route, packets[route.number], carried[route.number], now)
+            elif route.laid_s is not None and route.laid_s < self._asked_s.get(switch, 0.0):
                 self.counts["flows ended unsaid"] += 1
-                self.router.forget(way)
+                self.router.forget(route)
 
-    def _flow_counted(self, way: Way, packets: int, carried: int, now: float) -> None:
-        since_s = way.counted_s or way.placed.since_s
-        if now > since_s and carried >= way.bytes:
-            self.router.ways.put(way, replace(way.placed, rate_byte_s=(carried - way.bytes) / (now - since_s)))
-        if packets > way.packets:
-            way.seen_s = now
-        way.packets, way.bytes, way.counted_s = packets, carried, now
-        self._classify_again(way, self.known(way.key, Carried(packets, carried, now - way.placed.since_s)), now)
+    def _flow_counted(self, route: Route, packets: int, carried: int, now: float) -> None:
+        since_s = route.counted_s or route.placed.since_s
+        if now > since_s and carried >= route.bytes:
+            self.router.routes.put(route, replace(route.placed, rate_byte_s=(carried - route.bytes) / (now - since_s)))
+        if packets > route.packets:
+            route.seen_s = now
+        route.packets, route.bytes, route.counted_s = packets, carried, now
+        self._classify_again(route, self.known(route.key, Carried(packets, carried, now - route.placed.since_s)), now)
 
-    def _classify_again(self, way: Way, known: Known, now: float) -> None:
-        flow = way.placed.flow
+    def _classify_again(self, route: Route, known: Known, now: float) -> None:
+        flow = route.placed.flow
         if (known.profile, known.volume_bytes) == (flow.profile, flow.volume_bytes):
             return
         if self._strategy_name(known.profile) != self._strategy_name(flow.profile):
-            self.router.replace(way, now, known)
+            self.router.replace(route, now, known)
             return
-        way.known_by = known.by
+        route.known_by = known.by
         same = replace(flow, profile=known.profile, volume_bytes=known.volume_bytes)
-        self.router.move(way, replace(way.placed, flow=same))
+        self.router.move(route, replace(route.placed, flow=same))
 
     def _rearrange(self, now: float) -> None:
         due = {name for name, at_s in self._next_rearranging(now).items() if self._patterns_changed or now >= at_s}
@@ -341,8 +341,8 @@ class Controller:
         if not due:
             return
         self._rearranged_s |= dict.fromkeys(due, now)
-        if len(self.router.ways):
-            profiles = {way.placed.flow.profile for way in self.router.ways} | self.policy.strategies.keys()
+        if len(self.router.routes):
+            profiles = {route.placed.flow.profile for route in self.router.routes} | self.policy.strategies.keys()
             self.router.rearrange({one: self._strategy_name(one) for one in profiles}, sorted(due), now)
 
     def _next_rearranging(self, now: float) -> dict[str, float]:
@@ -354,13 +354,13 @@ class Controller:
         return found
 
     def _age(self, now: float) -> None:
-        in_use = {name for way in self.router.ways for name in (way.key.source, way.key.destination)}
+        in_use = {name for route in self.router.routes for name in (route.key.source, route.key.destination)}
         self.hosts.age(now - HOST_FORGOTTEN_S, in_use)
         self.reception.age(now)
         self.full.age(now)
-        for way in self.router.ways:
-            if way.path[0].node not in way.standing and way.seen_s < now - UNLAID_S:
-                self.router.remove(way)
+        for route in self.router.routes:
+            if route.path[0].node not in route.standing and route.seen_s < now - UNLAID_S:
+                self.router.remove(route)
 
     def _every(self, period_s: float, act: Callable[[float], None]) -> None:
         def again(now: float) -> None:

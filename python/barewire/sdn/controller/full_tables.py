@@ -11,8 +11,8 @@ from dataclasses import replace
 from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.outbox import Outbox
 from barewire.sdn.controller.router import Router
+from barewire.sdn.controller.routes import Route
 from barewire.sdn.controller.rules import to_host_rule
-from barewire.sdn.controller.ways import Way
 from barewire.sdn.flow import FlowKey
 from barewire.sdn.openflow.messages import DeleteRule, Rule, SetRule
 from barewire.topology import Port
@@ -31,8 +31,8 @@ class FullTables:
         """No table is full."""
         self._router, self._hosts, self._outbox = router, hosts, outbox
         # By switch and MAC address: the output port and who uses it.
-        self._stand_ins: dict[tuple[str, str], tuple[int, set[Way]]] = {}
-        self._attempts: defaultdict[Way, int] = defaultdict(int)
+        self._stand_ins: dict[tuple[str, str], tuple[int, set[Route]]] = {}
+        self._attempts: defaultdict[Route, int] = defaultdict(int)
         self._carried: dict[FlowKey, float] = {}
         router.forgotten = self._forgotten
 
@@ -52,80 +52,86 @@ class FullTables:
         """Return the rules that stand in at a switch."""
         return [to_host_rule(mac, port) for (where, mac), (port, _) in self._stand_ins.items() if where == switch]
 
-    def refused(self, way: Way, switch: str, now: float) -> None:
+    def refused(self, route: Route, switch: str, now: float) -> None:
         """A switch had no room for a rule of a flow's."""
-        hop = next((hop for hop in way.path if hop.node == switch), None)
-        if hop is None or way.standing.pop(switch, None) is None:
+        hop = next((hop for hop in route.path if hop.node == switch), None)
+        if hop is None or route.standing.pop(switch, None) is None:
             return  # its other match was refused as well, or it has moved on
-        self._attempts[way] += 1
-        if self._attempts[way] > ATTEMPTS:
-            self.give_up(way, switch, now)
-        elif not self._make_room(way, switch):
-            self._stand_in(way, hop, now)
+        self._attempts[route] += 1
+        if self._attempts[route] > ATTEMPTS:
+            self.give_up(route, switch, now)
+        elif not self._make_room(route, switch):
+            self._stand_in(route, hop, now)
 
-    def give_up(self, way: Way, switch: str, now: float) -> None:
+    def give_up(self, route: Route, switch: str, now: float) -> None:
         """Let the controller carry a flow by itself for a while, as far as its port's allowance goes."""
-        self._carried[way.key] = now + CARRIED_S
-        self._outbox.say("flow not laid", f"{switch} takes no rule of {way.key}: the controller carries it for a while")
-        self._router.remove(way)
+        self._carried[route.key] = now + CARRIED_S
+        self._outbox.say(
+            "flow not laid", f"{switch} takes no rule of {route.key}: the controller carries it for a while"
+        )
+        self._router.remove(route)
 
     def stand_in_refused(self, switch: str, mac: str, now: float) -> None:
         """A switch had no room even for a rule that stands in: who relies on it is carried by the controller."""
-        _, users = self._stand_ins.get((switch, mac), (0, set[Way]()))
-        for way in list(users):
-            self.give_up(way, switch, now)
+        _, users = self._stand_ins.get((switch, mac), (0, set[Route]()))
+        for route in list(users):
+            self.give_up(route, switch, now)
 
-    def _make_room(self, way: Way, switch: str) -> bool:
-        idle = [other for other in self._least_used(switch, way) if other.counted_s and not other.placed.rate_byte_s]
+    def _make_room(self, route: Route, switch: str) -> bool:
+        idle = [other for other in self._least_used(switch, route) if other.counted_s and not other.placed.rate_byte_s]
         for victim in idle[:VICTIMS]:
             self._router.remove(victim)
         if idle:
             self._outbox.say("table full", f"{switch}: {len(idle[:VICTIMS])} idle flows made room")
-            self._outbox.when_confirmed(switch, lambda _: self._again(way))
+            self._outbox.when_confirmed(switch, lambda _: self._again(route))
         return bool(idle)
 
-    def _stand_in(self, way: Way, hop: Port, now: float) -> None:
-        mac = self._hosts.by_name[way.key.destination].mac
+    def _stand_in(self, route: Route, hop: Port, now: float) -> None:
+        mac = self._hosts.by_name[route.key.destination].mac
         port, users = self._stand_ins.setdefault((hop.node, mac), (hop.number, set()))
         through = Port(hop.node, port)
-        paths = self._router.picture.paths.between(way.key.source, way.key.destination)
-        fitting = [way.path] if through in way.path else [path for path in paths if through in path]
+        paths = self._router.picture.paths.between(route.key.source, route.key.destination)
+        fitting = [route.path] if through in route.path else [path for path in paths if through in path]
         if not fitting:
-            self.give_up(way, hop.node, now)
+            self.give_up(route, hop.node, now)
             return
         is_new = not users
-        users.add(way)
-        way.stood_in[hop.node] = port
+        users.add(route)
+        route.stood_in[hop.node] = port
         if is_new:
-            self._outbox.say("table full", f"{hop.node}: one rule to {way.key.destination} stands in for its flows'")
-            for victim in self._least_used(hop.node, way)[:1]:
+            self._outbox.say("table full", f"{hop.node}: one rule to {route.key.destination} stands in for its flows'")
+            for victim in self._least_used(hop.node, route)[:1]:
                 self._router.remove(victim)
             # Room is there when what made it is confirmed.
             self._outbox.when_confirmed(hop.node, lambda _: self._set(hop.node, mac))
-        self._router.move(way, replace(way.placed, path=fitting[0]))
-        self._outbox.when_confirmed(hop.node, lambda _: self._again(way))
+        self._router.move(route, replace(route.placed, path=fitting[0]))
+        self._outbox.when_confirmed(hop.node, lambda _: self._again(route))
 
     def _set(self, switch: str, mac: str) -> None:
         if (switch, mac) in self._stand_ins:
             self._outbox.send(switch, SetRule(to_host_rule(mac, self._stand_ins[switch, mac][0])))
 
-    def _again(self, way: Way) -> None:
-        if self._router.ways.get(way.key) is way:
-            self._router.relay(way)
+    def _again(self, route: Route) -> None:
+        if self._router.routes.get(route.key) is route:
+            self._router.relay(route)
 
-    def _forgotten(self, way: Way) -> None:
+    def _forgotten(self, route: Route) -> None:
         """A flow has gone: what stood in for it alone goes, too."""
-        self._attempts.pop(way, None)
-        mac = self._hosts.by_name[way.key.destination].mac
-        for switch in way.stood_in:
+        self._attempts.pop(route, None)
+        mac = self._hosts.by_name[route.key.destination].mac
+        for switch in route.stood_in:
             port, users = self._stand_ins[switch, mac]
-            users.discard(way)
+            users.discard(route)
             if not users:
                 del self._stand_ins[switch, mac]
                 rule = to_host_rule(mac, port)
                 self._outbox.send(switch, DeleteRule(rule.match, rule.priority, rule.cookie))
 
-    def _least_used(self, switch: str, but: Way) -> list[Way]:
+    def _least_used(self, switch: str, but: Route) -> list[Route]:
         """The flows with a rule of their own in a switch, by what they carried of late; those being laid are left."""
-        ways = [way for way in self._router.ways.at(switch) if way is not but and switch in way.standing and way.laid_s]
-        return sorted(ways, key=lambda way: (way.placed.rate_byte_s, way.number))
+        routes = [
+            route
+            for route in self._router.routes.at(switch)
+            if route is not but and switch in route.standing and route.laid_s
+        ]
+        return sorted(routes, key=lambda route: (route.placed.rate_byte_s, route.number))

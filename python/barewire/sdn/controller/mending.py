@@ -74,9 +74,9 @@ class Mending:
                 mended += 1
         for rule, age_s in there.values():
             self._take(switch, rule, age_s, now)
-        for way in self._router.ways.at(switch):
-            if way.is_being_laid:
-                self._router.relay(way)
+        for route in self._router.routes.at(switch):
+            if route.is_being_laid:
+                self._router.relay(route)
         self._outbox.say("switch ready", f"{switch}: {len(must)} rules must be there, {mended} were laid")
         self.try_soon(now)
 
@@ -88,9 +88,9 @@ class Mending:
     def _must_have(self, switch: str, now: float) -> Iterable[Rule]:
         yield from base_rules()
         yield from self._full.rules_at(switch)
-        for way in self._router.ways.at(switch):
-            if switch in way.standing:
-                yield from self._router.rules_at(way, switch, now)
+        for route in self._router.routes.at(switch):
+            if switch in route.standing:
+                yield from self._router.rules_at(route, switch, now)
 
     def _take(self, switch: str, rule: Rule, age_s: float, now: float) -> None:
         """A rule that need not be there: another controller's business, to be deleted, or an orphan's."""
@@ -99,7 +99,7 @@ class Mending:
             return  # not ours; or it ends by itself
         key = key_of(rule, self._hosts) if kind is Kind.FLOW and len(rule.out) == 1 else None
         number = number_of(rule.cookie)
-        if key is None or self._router.ways.get(key) is not None or self._router.ways.numbered(number) is not None:
+        if key is None or self._router.routes.get(key) is not None or self._router.routes.numbered(number) is not None:
             self._outbox.send(switch, DeleteRule(rule.match, rule.priority, rule.cookie))
             return
         orphan = self._orphans.setdefault(number, _Orphan(key, reserve_of(rule.cookie), age_s, found_s=now))
@@ -119,7 +119,7 @@ class Mending:
             if path is None and now < orphan.found_s + self._settings.orphans_s:
                 continue
             del self._orphans[number]
-            if path is None or self._router.ways.get(orphan.key) is not None:
+            if path is None or self._router.routes.get(orphan.key) is not None:
                 self._delete(orphan, orphan.hops.keys() - self._standing(orphan.key))
                 stale += 1
                 continue
@@ -160,18 +160,18 @@ class Mending:
         known = self._known(orphan.key)
         flow = Flow(orphan.key, known.profile, volume_bytes=known.volume_bytes)
         until_s = since_s + orphan.reserve_s if orphan.reserve_s else 0.0
-        way = self._router.adopt(
+        route = self._router.adopt(
             orphan.key, Placed(flow, path, since_s, until_s), number, {hop.node: hop.number for hop in path}, now
         )
-        way.known_by = known.by
+        route.known_by = known.by
 
     def _mac(self, orphan: _Orphan, end: str) -> str:
         mac: str = getattr(next(iter(orphan.rules.values()))[0].match, end)
         return mac
 
     def _standing(self, key: FlowKey) -> set[str]:
-        way = self._router.ways.get(key)
-        return set() if way is None else set(way.standing)
+        route = self._router.routes.get(key)
+        return set() if route is None else set(route.standing)
 
     def _delete(self, orphan: _Orphan, switches: Iterable[str]) -> None:
         for switch in switches:

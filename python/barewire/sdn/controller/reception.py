@@ -189,13 +189,13 @@ class Reception:
     def _attached(self, host: Host, port: Port) -> None:
         """A host hangs on a port that it did not hang on before: flows laid elsewhere begin anew."""
         elsewhere = [
-            way
-            for way in self._router.ways
-            if (way.key.destination == host.name and way.path[-1] != port)
-            or (way.key.source == host.name and way.path[0].node != port.node)
+            route
+            for route in self._router.routes
+            if (route.key.destination == host.name and route.path[-1] != port)
+            or (route.key.source == host.name and route.path[0].node != port.node)
         ]
-        for way in elsewhere:
-            self._router.remove(way)
+        for route in elsewhere:
+            self._router.remove(route)
         self._outbox.say("host", f"{host.name} is at {port}; {len(elsewhere)} of its flows begin anew")
 
     def _arp(self, host: Host, headers: Headers, frame: bytes, now: float) -> None:
@@ -263,12 +263,12 @@ class Reception:
             return  # they hear each other without us
         self.deliver(frame, destination)
         key = flow_key(source.name, destination.name, headers)
-        way = self._router.ways.get(key)
-        if way is not None:
-            way.seen_s = now
-            if way.laid_s is not None and now > way.laid_s + self._settings.relay_after_s:
+        route = self._router.routes.get(key)
+        if route is not None:
+            route.seen_s = now
+            if route.laid_s is not None and now > route.laid_s + self._settings.relay_after_s:
                 self.counts["flows laid again"] += 1
-                self._router.relay(way)
+                self._router.relay(route)
         elif source.port is not None and not self._full.carries(key, now):
             placed = self._router.place(key, self._known(key), headers.identification, now)
             self.counts["without a path"] += placed is None

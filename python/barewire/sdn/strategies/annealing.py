@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Simulated annealing over one core switch for each destination host. Source: Al-Fares et al. 2010 (Hedera), 5.3.2.
 
-A state numbers a way for each destination host, which all large flows to it take (a flow with fewer ways takes its
-share of them). Its energy is what exceeds the links' rates, in links. A neighbour swaps the ways of two hosts, or
-gives one host another way. The temperature falls by 1 in each step; the best state is kept.
+A state numbers a path for each destination host, which all large flows to it take (a flow with fewer paths takes its
+share of them). Its energy is what exceeds the links' rates, in links. A neighbour swaps the paths of two hosts, or
+gives one host another path. The temperature falls by 1 in each step; the best state is kept.
 """
 
 import math
@@ -41,7 +41,7 @@ def anneal(
         if best_energy == 0:
             break
         change = _neighbour(state, luck)
-        before = {host: state.way[host] for host in change}
+        before = {host: state.chosen[host] for host in change}
         state.change(change)
         after = state.energy()
         if after <= energy or luck.random() < math.exp(-_COLDNESS * (after - energy) / temperature):
@@ -54,12 +54,12 @@ def anneal(
 def _neighbour(state: "_State", luck: random.Random) -> dict[str, int]:
     one, other = luck.choice(state.names), luck.choice(state.names)
     if one != other and luck.random() < 0.5:
-        return {one: state.way[other], other: state.way[one]}
-    return {one: luck.randrange(state.ways)}
+        return {one: state.chosen[other], other: state.chosen[one]}
+    return {one: luck.randrange(state.path_count)}
 
 
 class _State:
-    """Which way leads to each destination, and the loads that follow, as shares of the links' rates."""
+    """Which path leads to each destination, and the loads that follow, as shares of the links' rates."""
 
     def __init__(
         self, network: Network, wishes: Sequence[Wish], hosts: Sequence[str], base: Mapping[Port, float]
@@ -72,22 +72,22 @@ class _State:
         rate = np.array([network.rate_byte_s(port) for port in numbers])
         self._base = np.array([base.get(port, 0.0) for port in numbers]) / rate
         self._added = [wish.rate_byte_s / rate[rows] for wish, rows in zip(wishes, self._rows, strict=True)]
-        self.ways = max(len(wish.paths) for wish in wishes)
+        self.path_count = max(len(wish.paths) for wish in wishes)
         self.names = sorted(set(hosts))
         self._flows = {name: [flow for flow, host in enumerate(hosts) if host == name] for name in self.names}
         self._hosts = hosts
-        self.way = {name: number % self.ways for number, name in enumerate(self.names)}
+        self.chosen = {name: number % self.path_count for number, name in enumerate(self.names)}
         self._share = self._loads(self.paths())
 
     def paths(self) -> list[int]:
         """The path of each flow in this state."""
         return [self._path(flow) for flow in range(len(self._rows))]
 
-    def change(self, ways: Mapping[str, int]) -> None:
-        """Give hosts other ways."""
-        for host, way in ways.items():
+    def change(self, chosen: Mapping[str, int]) -> None:
+        """Give hosts other paths."""
+        for host, path in chosen.items():
             self._move(host, -1.0)
-            self.way[host] = way
+            self.chosen[host] = path
             self._move(host, 1.0)
 
     def energy(self) -> float:
@@ -99,7 +99,7 @@ class _State:
         return _exceeds(self._loads(paths))
 
     def _path(self, flow: int) -> int:
-        return self.way[self._hosts[flow]] * len(self._rows[flow]) // self.ways
+        return self.chosen[self._hosts[flow]] * len(self._rows[flow]) // self.path_count
 
     def _loads(self, paths: Sequence[int]) -> NDArray[np.float64]:
         share: NDArray[np.float64] = self._base.copy()

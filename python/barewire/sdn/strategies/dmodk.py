@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The path by the destination's number: everything for one host comes down one way. Source: Zahavi 2010 (D-mod-K).
+"""The path by the destination's number: everything for one host comes down one path. Source: Zahavi 2010 (D-mod-K).
 
-With d hosts before the destination, a switch that has n ways on takes way d mod n, the next one goes on with d div n.
+With d hosts before the destination, a switch that has n next hops takes hop d mod n, the next one goes on with d div n.
 On a fat-tree no two destinations of a shift share a link; which placement meets which permutation is left to luck.
 """
 
@@ -23,13 +23,13 @@ class Dmodk(Still):
     name: ClassVar[str] = "dmodk"
 
     def place(self, flow: Flow, paths: Sequence[Path], view: View) -> Placement:
-        """Take one way at each switch by what is left of the destination's number."""
+        """Take one next hop at each switch by what is left of the destination's number."""
         hosts = view.network.host_numbers
         left = hosts.get(flow.key.destination, 0)
 
-        def choose(switch: str, ways: int) -> int:
+        def choose(switch: str, hops: int) -> int:
             nonlocal left
-            left, way = divmod(left, ways)
-            return way
+            left, hop = divmod(left, hops)
+            return hop
 
         return Placement(walk(paths, choose), reason=f"destination {flow.key.destination}")

@@ -25,12 +25,12 @@ class Ecmp(Still):
     name: ClassVar[str] = "ecmp"
 
     def place(self, flow: Flow, paths: Sequence[Path], view: View) -> Placement:
-        """Take each switch's way by the hash of the 5-tuple, or of the pair of addresses where there are no ports."""
+        """Take each switch's next hop by the hash of the 5-tuple, or of both addresses where there are no ports."""
         key = flow.key
         words = (key.source, key.destination, key.protocol, key.source_port, key.destination_port)
 
-        def choose(switch: str, ways: int) -> int:
+        def choose(switch: str, hops: int) -> int:
             text = "|".join(map(str, (self.basis, switch, *words)))
-            return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) % ways
+            return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) % hops
 
         return Placement(walk(paths, choose), reason="hash at each switch")

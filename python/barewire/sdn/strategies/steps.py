@@ -7,12 +7,12 @@ from barewire.topology import Path, Port
 
 
 def walk(paths: Sequence[Path], choose: Callable[[str, int], int]) -> Path:
-    """Follow the paths (of equal length) and, wherever they part, take the way that `choose(switch, ways)` numbers."""
+    """Follow the paths (of equal length); wherever they part, take the next hop that `choose(switch, hops)` numbers."""
     left = list(paths)
     for hop in range(len(left[0])):
-        ways: dict[Port, list[Path]] = {}
+        next_hops: dict[Port, list[Path]] = {}
         for path in left:
-            ways.setdefault(path[hop], []).append(path)
-        if len(ways) > 1:
-            left = list(ways.values())[choose(left[0][hop].node, len(ways))]
+            next_hops.setdefault(path[hop], []).append(path)
+        if len(next_hops) > 1:
+            left = list(next_hops.values())[choose(left[0][hop].node, len(next_hops))]
     return left[0]

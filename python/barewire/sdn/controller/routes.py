@@ -12,7 +12,7 @@ from barewire.topology import Path, Port
 
 
 @dataclass(eq=False)
-class Way:
+class Route:
     """A placed flow. `standing` is the output port of each switch that has, or is about to have, a rule of it.
 
     `stages` are rules still to be sent, `waiting` the switches of the stage that was, `unsure` those whose rule may be
@@ -55,21 +55,21 @@ class Way:
         return bool(self.stages or self.waiting)
 
 
-class Ways:
+class Routes:
     """All of them, by key and by number, with indexes."""
 
     def __init__(self) -> None:
         """No flow has a path."""
-        self._by_key: dict[FlowKey, Way] = {}
-        self._by_number: dict[int, Way] = {}
+        self._by_key: dict[FlowKey, Route] = {}
+        self._by_number: dict[int, Route] = {}
         self._placed: dict[FlowKey, Placed] = {}
         self._crossing: dict[Port, int] = {}
-        self._through: defaultdict[str, set[Way]] = defaultdict(set)
+        self._through: defaultdict[str, set[Route]] = defaultdict(set)
         # What strategies see: live, not to be changed by them.
         self.placed = MappingProxyType(self._placed)
         self.crossing = MappingProxyType(self._crossing)
 
-    def __iter__(self) -> Iterator[Way]:
+    def __iter__(self) -> Iterator[Route]:
         """All, the oldest first."""
         return iter(list(self._by_key.values()))
 
@@ -77,61 +77,61 @@ class Ways:
         """How many there are."""
         return len(self._by_key)
 
-    def get(self, key: FlowKey) -> Way | None:
+    def get(self, key: FlowKey) -> Route | None:
         """Return a flow's."""
         return self._by_key.get(key)
 
-    def numbered(self, number: int) -> Way | None:
+    def numbered(self, number: int) -> Route | None:
         """Return the one with the number that its rules' cookies have."""
         return self._by_number.get(number)
 
-    def at(self, switch: str) -> set[Way]:
+    def at(self, switch: str) -> set[Route]:
         """Return those that have a rule in a switch, or are to have one."""
         return set(self._through.get(switch, ()))
 
-    def over(self, port: Port) -> list[Way]:
+    def over(self, port: Port) -> list[Route]:
         """Return those whose path leaves through a port."""
-        return [way for way in self._through.get(port.node, ()) if port in way.path]
+        return [route for route in self._through.get(port.node, ()) if port in route.path]
 
-    def add(self, way: Way) -> None:
+    def add(self, route: Route) -> None:
         """Add one."""
-        self._by_key[way.key] = self._by_number[way.number] = way
-        self._index(way)
+        self._by_key[route.key] = self._by_number[route.number] = route
+        self._index(route)
 
-    def remove(self, way: Way) -> None:
+    def remove(self, route: Route) -> None:
         """Forget one."""
-        self.leave(way)
-        del self._by_key[way.key], self._by_number[way.number]
-        for switch in {*way.standing, *(port.node for port in way.path)}:
-            self.forget(way, switch)
+        self.leave(route)
+        del self._by_key[route.key], self._by_number[route.number]
+        for switch in {*route.standing, *(port.node for port in route.path)}:
+            self.forget(route, switch)
 
-    def leave(self, way: Way) -> None:
+    def leave(self, route: Route) -> None:
         """Take one out of what strategies see, until `put` places it anew."""
-        if self._placed.pop(way.key, None) is not None:
-            for port in way.path:
+        if self._placed.pop(route.key, None) is not None:
+            for port in route.path:
                 self._crossing[port] -= 1
                 if not self._crossing[port]:
                     del self._crossing[port]
 
-    def put(self, way: Way, placed: Placed) -> None:
+    def put(self, route: Route, placed: Placed) -> None:
         """Give one a path, or the same path with another rate or profile."""
-        if self._placed.get(way.key) is way.placed and way.path == placed.path:
-            way.placed = self._placed[way.key] = placed
+        if self._placed.get(route.key) is route.placed and route.path == placed.path:
+            route.placed = self._placed[route.key] = placed
             return
-        self.leave(way)
-        way.placed = placed
-        self._index(way)
+        self.leave(route)
+        route.placed = placed
+        self._index(route)
 
-    def forget(self, way: Way, switch: str) -> None:
+    def forget(self, route: Route, switch: str) -> None:
         """A switch has no rule of it any more."""
         if (there := self._through.get(switch)) is not None:
-            there.discard(way)
+            there.discard(route)
             if not there:
                 del self._through[switch]
 
-    def _index(self, way: Way) -> None:
-        self._placed[way.key] = way.placed
-        for port in way.path:
+    def _index(self, route: Route) -> None:
+        self._placed[route.key] = route.placed
+        for port in route.path:
             self._crossing[port] = self._crossing.get(port, 0) + 1
-        for switch in {*way.standing, *(port.node for port in way.path)}:
-            self._through[switch].add(way)
+        for switch in {*route.standing, *(port.node for port in route.path)}:
+            self._through[switch].add(route)
