@@ -5,23 +5,24 @@ use std::ptr;
 use std::slice;
 
 use barewire_link::{ETHERNET_HEADER_BYTES, Outgoing};
-use barewire_llc::extension::{COVERED, Extra, INFORMATION_FRONT, cover_partly};
+use barewire_llc::extension::{CHECK, COVERED, Extra, Guard, INFORMATION_FRONT, cover_partly};
 use barewire_llc::message::is_whole;
 
 use crate::check::{ADDRESSES, check};
+use crate::seal::SEAL_BYTES;
 
 /// Names a slot.
 pub type Slot = u16;
 
 /// The longest header of a PDU that has an information field: an I PDU's.
 const LLC_BYTES: usize = 4;
-/// What lies before the information, of our stations.
-const HEADROOM_BYTES: usize = ETHERNET_HEADER_BYTES + LLC_BYTES + INFORMATION_FRONT;
 
 /// Slots of equal size, free or under way.
 pub struct Slots {
     memory: Box<[u8]>,
     slot_bytes: usize,
+    /// What lies before the information, of our stations.
+    headroom_bytes: usize,
     entries: Box<[Entry]>,
     free: Vec<Slot>,
     /// Whether the check is over all of a long message, too.
@@ -76,14 +77,27 @@ impl Lent {
     }
 }
 
+/// Headers that were written, and what follows them.
+struct Front<'a> {
+    /// Of all headers.
+    bytes: usize,
+    /// From the guard to the end of the slot's information.
+    rest: &'a mut [u8],
+    lent: &'a [u8],
+    /// Bytes of information in the slot.
+    in_slot: usize,
+}
+
 impl Slots {
     /// So many slots for frames of this MTU.
-    pub(crate) fn new(slots: u16, mtu: usize) -> Self {
+    pub(crate) fn new(slots: u16, mtu: usize, guard: Guard) -> Self {
+        let headroom_bytes = ETHERNET_HEADER_BYTES + LLC_BYTES + guard.bytes() + INFORMATION_FRONT;
         // A slot starts on a cache line of its own; stations that add nothing leave the room for that unused.
-        let slot_bytes = (HEADROOM_BYTES + mtu).next_multiple_of(64);
+        let slot_bytes = (headroom_bytes + mtu).next_multiple_of(64);
         Self {
             memory: vec![0; slot_bytes * usize::from(slots)].into_boxed_slice(),
             slot_bytes,
+            headroom_bytes,
             entries: vec![Entry { in_slot: 0, lent: Lent::NOTHING, is_head: false }; usize::from(slots)]
                 .into_boxed_slice(),
             free: (0..slots).collect(),
@@ -96,7 +110,7 @@ impl Slots {
     #[inline]
     pub fn fill(&mut self, first: &[u8], second: &[u8]) -> Option<Slot> {
         let slot = self.free.pop()?;
-        let at = usize::from(slot) * self.slot_bytes + HEADROOM_BYTES;
+        let at = self.information_at(slot);
         let place = &mut self.memory[at..at + first.len() + second.len()];
         let (a, b) = place.split_at_mut(first.len());
         a.copy_from_slice(first);
@@ -157,8 +171,19 @@ impl Slots {
     /// The information of a slot that was filled.
     #[inline]
     pub(crate) fn information(&self, slot: Slot) -> &[u8] {
-        let at = usize::from(slot) * self.slot_bytes + HEADROOM_BYTES;
+        let at = self.information_at(slot);
         &self.memory[at..at + usize::from(self.entries[usize::from(slot)].in_slot)]
+    }
+
+    /// The information of a slot under way: in the slot, and in the caller's memory.
+    #[inline]
+    pub(crate) fn pieces(&self, slot: Slot) -> [&[u8]; 2] {
+        [self.information(slot), self.entries[usize::from(slot)].lent.bytes()]
+    }
+
+    #[inline]
+    fn information_at(&self, slot: Slot) -> usize {
+        usize::from(slot) * self.slot_bytes + self.headroom_bytes
     }
 
     /// Bytes of a slot's information field.
@@ -178,11 +203,55 @@ impl Slots {
         llc: &[u8],
         extra: &Extra,
     ) -> usize {
+        let checks_all = self.checks_all;
+        let Front { bytes, rest, lent: mut covered_lent, in_slot } = self.write_front::<CHECK>(slot, ethernet, llc, extra);
+        if !extra.is_none() {
+            const FRONT: usize = CHECK + INFORMATION_FRONT;
+            let is_partly = !checks_all && extra.as_bytes().len() == INFORMATION_FRONT && !is_whole(&rest[FRONT..]);
+            let mut end = rest.len();
+            if is_partly {
+                cover_partly(&mut rest[CHECK..]);
+                covered_lent = &covered_lent[..covered_lent.len().min(COVERED.saturating_sub(in_slot))];
+                end = end.min(FRONT + COVERED);
+            }
+            let (place, covered) = rest[..end].split_first_chunk_mut().expect("an extension begins with its check");
+            *place = check(&ethernet[..ADDRESSES], llc, [&*covered, covered_lent]).to_be_bytes();
+        }
+        bytes
+    }
+
+    /// As [`write_headers`](Self::write_headers), with the seal that `seal` makes of the information's pieces.
+    #[inline]
+    pub(crate) fn write_sealed_headers(
+        &mut self,
+        slot: Slot,
+        ethernet: &[u8; ETHERNET_HEADER_BYTES],
+        llc: &[u8],
+        extra: &Extra,
+        seal: impl FnOnce([&[u8]; 2]) -> [u8; SEAL_BYTES],
+    ) -> usize {
+        let Front { bytes, rest, lent, .. } = self.write_front::<SEAL_BYTES>(slot, ethernet, llc, extra);
+        let (place, rest) = rest.split_first_chunk_mut().expect("an extension begins with its seal");
+        *place = seal([&rest[extra.as_bytes().len()..], lent]);
+        bytes
+    }
+
+    /// Writes the headers right before a slot's information but for the guard.
+    #[inline]
+    fn write_front<const GUARD: usize>(
+        &mut self,
+        slot: Slot,
+        ethernet: &[u8; ETHERNET_HEADER_BYTES],
+        llc: &[u8],
+        extra: &Extra,
+    ) -> Front<'_> {
+        let end = self.information_at(slot);
         let entry = &self.entries[usize::from(slot)];
         let extra = extra.as_bytes();
-        let bytes = ETHERNET_HEADER_BYTES + llc.len() + extra.len();
-        let end = usize::from(slot) * self.slot_bytes + HEADROOM_BYTES;
-        let frame = &mut self.memory[end - bytes..end + usize::from(entry.in_slot)];
+        let guard = if extra.is_empty() { 0 } else { GUARD };
+        let bytes = ETHERNET_HEADER_BYTES + llc.len() + guard + extra.len();
+        let in_slot = usize::from(entry.in_slot);
+        let frame = &mut self.memory[end - bytes..end + in_slot];
         let (first, rest) = frame.split_at_mut(ETHERNET_HEADER_BYTES);
         first.copy_from_slice(ethernet);
         let (second, rest) = rest.split_at_mut(llc.len());
@@ -191,32 +260,19 @@ impl Slots {
             [dsap, ssap, ns, nr] => second.copy_from_slice(&[dsap, ssap, ns, nr]),
             _ => second.copy_from_slice(llc),
         }
-        if !extra.is_empty() {
-            let (third, _) = rest.split_at_mut(extra.len());
-            match <&[u8; INFORMATION_FRONT]>::try_from(extra) {
-                Ok(extra) => third.copy_from_slice(extra),
-                Err(_) => third.copy_from_slice(extra),
-            }
-            let is_partly =
-                !self.checks_all && extra.len() == INFORMATION_FRONT && !is_whole(&rest[INFORMATION_FRONT..]);
-            let mut lent = entry.lent.bytes();
-            let mut end = rest.len();
-            if is_partly {
-                cover_partly(rest);
-                lent = &lent[..lent.len().min(COVERED.saturating_sub(usize::from(entry.in_slot)))];
-                end = end.min(INFORMATION_FRONT + COVERED);
-            }
-            let (place, covered) = rest[..end].split_first_chunk_mut().expect("an extension begins with its check");
-            *place = check(&ethernet[..ADDRESSES], llc, [&*covered, lent]).to_be_bytes();
+        let third = &mut rest[guard..guard + extra.len()];
+        match <&[u8; INFORMATION_FRONT]>::try_from(extra) {
+            Ok(extra) => third.copy_from_slice(extra),
+            Err(_) => third.copy_from_slice(extra),
         }
-        bytes
+        Front { bytes, rest, lent: entry.lent.bytes(), in_slot }
     }
 
     /// The frame of a slot that is under way, whose headers have so many bytes.
     #[inline]
     pub(crate) fn frame(&self, slot: Slot, header_bytes: usize) -> Outgoing<'_> {
         let entry = &self.entries[usize::from(slot)];
-        let at = usize::from(slot) * self.slot_bytes + HEADROOM_BYTES;
+        let at = self.information_at(slot);
         Outgoing {
             header: &self.memory[at - header_bytes..at + usize::from(entry.in_slot)],
             payload: entry.lent.bytes(),
