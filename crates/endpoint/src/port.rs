@@ -134,9 +134,8 @@ impl<L: Link> Port<L> {
         let guard = if authentication.is_some() { Guard::Seal } else { Guard::Check };
         let station = Station::new(own, &StationConfig { guard, ..config.clone() }, now)?;
         let mtu = link.mtu();
-        let seal = authentication.map(|authentication| {
-            Box::new(Seal::new(authentication, own, config.connections, link.random_bits()))
-        });
+        let seal = authentication
+            .map(|authentication| Box::new(Seal::new(authentication, own, config.connections, link.random_bits())));
         let encrypted_bytes = (HEADERS_MAX + mtu).next_multiple_of(64);
         let encrypts = authentication.is_some_and(|authentication| authentication.encrypts);
         Ok(Self {
@@ -495,10 +494,16 @@ impl<L: Link> Port<L> {
 /// A frame that is ready: where it lies.
 #[derive(Clone, Copy)]
 enum Prepared {
-    Slot { slot: Slot, header_bytes: u8 },
+    Slot {
+        slot: Slot,
+        header_bytes: u8,
+    },
     Control(Control),
     /// All of it beside the slots.
-    Encrypted { at: u32, bytes: u32 },
+    Encrypted {
+        at: u32,
+        bytes: u32,
+    },
 }
 
 impl Prepared {

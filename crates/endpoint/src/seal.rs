@@ -17,8 +17,8 @@
 //! Nothing is remembered of a frame that is not authentic.
 
 use aegis::aegis128l::{Aegis128L, Aegis128LMac};
-use barewire_llc::extension::{Guard, Sealed, TAG, is_numbered, saps, sealed};
 use barewire_llc::Mac;
+use barewire_llc::extension::{Guard, Sealed, TAG, is_numbered, saps, sealed};
 use hkdf::Hkdf;
 use sha2::Sha256;
 
@@ -306,4 +306,143 @@ fn head(addresses: &[u8], llc: &[u8], extension: &[u8]) -> ([u8; HEAD_MAX], usiz
         end += piece.len();
     }
     (head, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::framing::parse;
+    use crate::secret::Secret;
+
+    fn hex(digits: &str) -> Vec<u8> {
+        (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
+    }
+
+    /// Key and nonce of draft-irtf-cfrg-aegis-aead's vectors for AEGIS-128L.
+    const KEY: &str = "10010000000000000000000000000000";
+    const NONCE: &str = "10000200000000000000000000000000";
+    /// Associated data, message, ciphertext, tag of 128 bits: test vectors 1 to 5.
+    const VECTORS: [[&str; 4]; 5] = [
+        [
+            "",
+            "00000000000000000000000000000000",
+            "c1c0e58bd913006feba00f4b3cc3594e",
+            "abe0ece80c24868a226a35d16bdae37a",
+        ],
+        ["", "", "", "c2b879a67def9d74e6c14f708bbcc9b4"],
+        [
+            "0001020304050607",
+            "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+            "79d94593d8c2119d7e8fd9b8fc77845c5c077a05b2528b6ac54b563aed8efe84",
+            "cc6f3372f6aa1bb82388d695c3962d9a",
+        ],
+        [
+            "0001020304050607",
+            "000102030405060708090a0b0c0d",
+            "79d94593d8c2119d7e8fd9b8fc77",
+            "5c04b3dba849b2701effbe32c7f0fab7",
+        ],
+        [
+            "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20212223242526272829",
+            "101112131415161718191a1b1c1d1e1f202122232425262728292a2b2c2d2e2f3031323334353637",
+            "b31052ad1cca4e291abcf2df3502e6bdb1bfd6db36798be3607b1f94d34478aa7ede7f7a990fec10",
+            "7542a745733014f9474417b337399507",
+        ],
+    ];
+    /// What must not verify: key, nonce, associated data, ciphertext, tag: test vectors 6 to 9.
+    const REFUSED: [[&str; 5]; 4] = [
+        [NONCE, KEY, "0001020304050607", "79d94593d8c2119d7e8fd9b8fc77", "5c04b3dba849b2701effbe32c7f0fab7"],
+        [KEY, NONCE, "0001020304050607", "79d94593d8c2119d7e8fd9b8fc78", "5c04b3dba849b2701effbe32c7f0fab7"],
+        [KEY, NONCE, "0001020304050608", "79d94593d8c2119d7e8fd9b8fc77", "5c04b3dba849b2701effbe32c7f0fab7"],
+        [KEY, NONCE, "0001020304050607", "79d94593d8c2119d7e8fd9b8fc77", "6c04b3dba849b2701effbe32c7f0fab8"],
+    ];
+
+    #[test]
+    fn the_cipher_agrees_with_the_drafts_test_vectors() {
+        let key = |digits| <[u8; 16]>::try_from(hex(digits)).unwrap();
+        for [data, message, ciphertext, tag] in VECTORS {
+            let mut bytes = hex(message);
+            let aead = Aegis128L::<TAG>::new(&key(KEY), &key(NONCE));
+            assert_eq!((aead.encrypt_in_place(&mut bytes, &hex(data)).to_vec(), &bytes), (hex(tag), &hex(ciphertext)));
+            aead.decrypt_in_place(&mut bytes, &key(tag), &hex(data)).unwrap();
+            assert_eq!(bytes, hex(message));
+        }
+        for [of_key, of_nonce, data, ciphertext, tag] in REFUSED {
+            let aead = Aegis128L::<TAG>::new(&key(of_key), &key(of_nonce));
+            assert!(aead.decrypt_in_place(&mut hex(ciphertext), &key(tag), &hex(data)).is_err());
+        }
+        // The draft's AEGISMAC-128L vector: in pieces of any length.
+        let data: Vec<u8> = (0..=0x22).collect();
+        for cut in 0..=data.len() {
+            let mut mac = Aegis128LMac::<TAG>::new_with_nonce(&key(KEY), &key(NONCE));
+            [&data[..cut], &data[cut..]].into_iter().for_each(|piece| mac.update(piece));
+            assert_eq!(mac.finalize().to_vec(), hex("d3f09b2842ad301687d6902c921d7818"), "cut at {cut}");
+        }
+    }
+
+    const A: Mac = [2, 0, 0, 0, 0, 1];
+    const B: Mac = [2, 0, 0, 0, 0, 2];
+
+    fn seal(own: Mac, encrypts: bool) -> Seal {
+        let secret = Secret::new(&[7; 32]).unwrap();
+        Seal::new(&Authentication { secret, encrypts }, own, 4, 1)
+    }
+
+    /// A frame of an I PDU, as the port makes it of one that is not encrypted.
+    fn frame(seal: &mut Seal, mark: u64, start: u64) -> Vec<u8> {
+        let header = [&B[..], &A, &[0x88, 0x70]].concat();
+        let (llc, extension) = ([0x24, 0x20, 0, 0], [&mark.to_be_bytes()[..], &[0, 0]].concat());
+        let unsealed =
+            Unsealed { addresses: &header[..12], llc: &llc, extension: &extension, mark, connection: Some(1) };
+        let made = seal.authenticate(&unsealed, [b"he", b"llo"], || start);
+        [&header[..], &llc, &made, &extension, b"hello"].concat()
+    }
+
+    fn open(seal: &mut Seal, bytes: &[u8], connection: Option<usize>) -> Result<(), Unbelieved> {
+        seal.open(&parse(bytes).unwrap(), &mut [], |_, _, _| connection).map(|llc| assert!(llc.ends_with(b"hello")))
+    }
+
+    /// Proves that a connection's counters are consecutive, that each is believed once, and that another mark of the same number
+    /// has another key and begins anew.
+    #[test]
+    fn each_frame_of_a_connection_has_a_counter_of_its_own_and_is_believed_once() {
+        let (mut a, mut b) = (seal(A, false), seal(B, false));
+        let frames: Vec<Vec<u8>> = (0..5).map(|_| frame(&mut a, 77, u64::MAX - 1)).collect();
+        let counters: Vec<_> = frames.iter().map(|frame| frame[18..26].to_vec()).collect();
+        let expected = [u64::MAX - 1, u64::MAX, 0, 1, 2].map(|counter| counter.to_be_bytes().to_vec());
+        assert_eq!(counters, expected);
+        for at in [1, 4, 0, 2, 3] {
+            assert_eq!(open(&mut b, &frames[at], Some(3)), Ok(()));
+            assert_eq!(open(&mut b, &frames[at], Some(3)), Err(Unbelieved::Replayed));
+        }
+        let other = frame(&mut a, 78, 5);
+        assert_eq!(open(&mut b, &other, Some(3)), Ok(()));
+        assert_eq!(open(&mut b, &other, Some(3)), Err(Unbelieved::Replayed));
+        // Whoever changes the mark has no key for it.
+        let mut changed = frame(&mut a, 78, 5);
+        changed[49] ^= 1;
+        assert_eq!(open(&mut b, &changed, Some(3)), Err(Unbelieved::Unauthentic));
+    }
+
+    /// Proves that nothing is kept of what is not authentic, be it of a connection or of none; but of what is.
+    #[test]
+    fn nothing_is_remembered_of_what_is_not_authentic() {
+        let mut b = seal(B, false);
+        let forger = Secret::new(&[8; 32]).unwrap();
+        let mut forger = Seal::new(&Authentication { secret: forger, encrypts: false }, A, 4, 1);
+        let remembered = |seal: &Seal| {
+            (seal.receivers.iter().flatten().count(), seal.recent.iter().filter(|one| one.key.is_some()).count())
+        };
+        for mark in 0..1000 {
+            let forged = frame(&mut forger, mark, 0);
+            for connection in [None, Some(1)] {
+                assert_eq!(open(&mut b, &forged, connection), Err(Unbelieved::Unauthentic));
+            }
+        }
+        assert_eq!(remembered(&b), (0, 0));
+        let mut a = seal(A, false);
+        assert_eq!(open(&mut b, &frame(&mut a, 1, 0), Some(1)), Ok(()));
+        assert_eq!(open(&mut b, &frame(&mut a, 2, 0), None), Ok(()));
+        assert_eq!(remembered(&b), (1, 1));
+    }
 }

@@ -204,7 +204,8 @@ impl Slots {
         extra: &Extra,
     ) -> usize {
         let checks_all = self.checks_all;
-        let Front { bytes, rest, lent: mut covered_lent, in_slot } = self.write_front::<CHECK>(slot, ethernet, llc, extra);
+        let Front { bytes, rest, lent: mut covered_lent, in_slot } =
+            self.write_front::<CHECK>(slot, ethernet, llc, extra);
         if !extra.is_none() {
             const FRONT: usize = CHECK + INFORMATION_FRONT;
             let is_partly = !checks_all && extra.as_bytes().len() == INFORMATION_FRONT && !is_whole(&rest[FRONT..]);

@@ -146,7 +146,8 @@ impl Host {
                 end.pump(&mut self.station, *handle, now);
             }
             let before = frames.len();
-            while let Some(StationTransmit { destination, header, token, extra, .. }) = self.station.poll_transmit(now) {
+            while let Some(StationTransmit { destination, header, token, extra, .. }) = self.station.poll_transmit(now)
+            {
                 let is_datagram = header.as_bytes()[2] & 3 == 3;
                 let information = token.map(|token| match is_datagram {
                     true => token.number.to_be_bytes().to_vec(),
