@@ -410,3 +410,81 @@ fn hash(key: u64, a: u64, b: u64) -> u64 {
     hasher.write(&b.to_le_bytes());
     hasher.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::vec::Vec;
+
+    use super::*;
+
+    /// A PDU's bytes, what lies behind, where its extension begins, and what that is: of I and S PDUs, a set-up, a datagram, an
+    /// acknowledged one with its answer, a DISC, and a TEST, whose information is LLC's.
+    fn frames(guard: usize) -> [(Vec<u8>, Vec<u8>, bool, Extra); 8] {
+        let front = |head: &[u8], extra: Extra| {
+            let guard: Vec<u8> = (0..guard as u8).map(|octet| 0x80 | octet).collect();
+            ([head, &guard, extra.as_bytes(), b"information"].concat(), Vec::new(), true, extra)
+        };
+        let behind = |llc: &[u8], extra: Extra| {
+            let guard: Vec<u8> = (0..guard as u8).map(|octet| 0x80 | octet).collect();
+            (llc.to_vec(), [&guard, extra.as_bytes(), &[0; 9]].concat(), false, extra)
+        };
+        [
+            front(&[0x24, 0x20, 2, 4], Extra::information(7, 129, 258, true)),
+            behind(&[0x24, 0x21, 1, 1], Extra::supervisory(7, 258, 5, true)),
+            behind(&[0x24, 0x20, 0x7f], Extra::set_up(7, 8, 9)),
+            front(&[0x24, 0x20, 0x03], Extra::datagram(7)),
+            front(&[0x24, 0x20, 0x67], Extra::datagram(7)),
+            behind(&[0x24, 0x21, 0xf7, 0x40], Extra::datagram(7)),
+            behind(&[0x24, 0x20, 0x53], Extra::datagram(7)),
+            behind(&[0x24, 0x20, 0xf3, 1, 2, 3], Extra::datagram(7)),
+        ]
+    }
+
+    /// Proves that what the engine adds is found behind either guard, and that a shorter frame has none.
+    #[test]
+    fn an_extension_lies_behind_its_guard_whatever_that_is() {
+        for guard in [Guard::Check, Guard::Seal] {
+            for (llc, behind, _, extra) in frames(guard.bytes()) {
+                let pdu = Pdu::decode(&llc).unwrap();
+                let (pdu, extension) = take(pdu, &behind, guard).unwrap();
+                assert_eq!(extension.mark, 7);
+                match pdu.body {
+                    Body::I { information, .. } => {
+                        assert_eq!((information, extension.ns, extension.nr), (&b"information"[..], 129, 258));
+                        assert!(extension.is_flagged);
+                    }
+                    Body::S { .. } => assert_eq!((extension.nr, extension.kept, extension.is_flagged), (256, 5, true)),
+                    Body::Sabme { .. } => assert_eq!((extension.nonce, extension.cookie), (8, 9)),
+                    Body::Ui { information } | Body::AcCommand { information, .. } => {
+                        assert_eq!(information, b"information");
+                    }
+                    _ => {}
+                }
+                let cut = guard.bytes() + extra.as_bytes().len() - 1;
+                let short = if behind.is_empty() { &llc[..llc.len() - 12] } else { &llc };
+                let pdu = Pdu::decode(short).unwrap();
+                assert_eq!(take(pdu, &behind[..behind.len().min(cut)], guard), None, "{pdu:?}");
+            }
+        }
+    }
+
+    /// Proves that a seal is found in its place, and that what it is over is all the rest of the frame but padding.
+    #[test]
+    fn a_seal_is_over_everything_but_padding() {
+        let (counter, tag): (Vec<u8>, Vec<u8>) = ((0x80..0x88).collect(), (0x88..0x98).collect());
+        for (llc, behind, has_information, extra) in frames(Guard::Seal.bytes()) {
+            let sealed = sealed(&llc, &behind).unwrap();
+            assert_eq!((&sealed.counter.to_be_bytes()[..], &sealed.tag[..]), (&counter[..], &tag[..]));
+            assert_eq!((sealed.mark, sealed.saps, sealed.extension), (7, [0x24, 0x20], extra.as_bytes()));
+            assert_eq!(sealed.has_information, has_information);
+            assert_eq!(sealed.is_numbered, llc[2] & 3 != 3);
+            if has_information {
+                assert_eq!(([sealed.llc, sealed.extension, sealed.information].concat().len()) + 24, llc.len());
+                assert_eq!(sealed.information, b"information");
+            } else {
+                assert_eq!((sealed.llc, sealed.information), (&llc[..], &[][..]));
+            }
+        }
+    }
+}
