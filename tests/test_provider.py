@@ -105,9 +105,7 @@ def test_case(program: str, name: str, links: str) -> None:
 
 # Of these groups each, in turns authenticated and encrypted.
 SEALED_GROUPS = ("messages.c", "memory.c", "datagrams.c")
-SEALED = [
-    name for source in SEALED_GROUPS for name in re.findall(r'\{"(\w+)", \1\},', (SOURCES / source).read_text())
-]
+SEALED = [name for source in SEALED_GROUPS for name in re.findall(r'\{"(\w+)", \1\},', (SOURCES / source).read_text())]
 
 
 @pytest.mark.parametrize(
