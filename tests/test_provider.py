@@ -156,6 +156,16 @@ def test_fi_info_shows_what_there_is() -> None:
         assert "addr_format: Provider specific" in lines and "name: va" in lines and "nic: (nil)" in lines
 
 
+def test_no_secret_is_in_a_log(program: str) -> None:
+    """Neither the provider nor libfabric, which logs the values of parameters, shows token or secret."""
+    hidden = {"FI_BAREWIRE_TOKEN": "70ce70ce70ce70ce", "FI_BAREWIRE_SECRET": "5ec4e75ec4e7" * 4}
+    settings = {"FI_BAREWIRE_AUTH": "job", "FI_LOG_LEVEL": "debug", **hidden}
+    done = in_a_namespace(LOOPBACK, [program, "with_itself_and_another"], **settings)
+    assert done.returncode == 0 and "barewire" in done.stderr
+    shown = (done.stdout + done.stderr).lower()
+    assert not any(value in shown for value in hidden.values())
+
+
 def test_authenticated_frames_carry_twenty_bytes_less() -> None:
     needs("barewire")
     settings = {"FI_BAREWIRE_AUTH": "job", "FI_BAREWIRE_SECRET": "5e" * 16}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What users may set, as `FI_BAREWIRE_…` in the environment; `fi_info -e` lists it.
 
+use std::env;
 use std::ffi::CStr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,7 +27,7 @@ const PROGRESS: &CStr = c"progress";
 const CHECK: &CStr = c"check";
 const AUTH: &CStr = c"auth";
 const SECRET: &CStr = c"secret";
-/// Whose values are not shown.
+/// Whose values nobody may see.
 const HIDDEN: [&CStr; 2] = [TOKEN, SECRET];
 
 /// Name and help of each, in the order in which they are shown.
@@ -204,7 +205,10 @@ pub(crate) fn define(libfabric: &Libfabric) {
 impl Parameters {
     /// As they are set now.
     pub fn load(libfabric: &Libfabric) -> Result<Self, BadParameter> {
-        let mut parameters = Self::of(|name| libfabric.parameter(name))?;
+        // libfabric logs the values that it is asked for.
+        let hidden = |name: &CStr| env::var(format!("FI_BAREWIRE_{}", name.to_string_lossy().to_uppercase())).ok();
+        let value_of = |name: &CStr| if HIDDEN.contains(&name) { hidden(name) } else { libfabric.parameter(name) };
+        let mut parameters = Self::of(value_of)?;
         (parameters.token, parameters.token_source) = match parameters.token {
             Some(token) => (Some(token), "FI_BAREWIRE_TOKEN"),
             None => job::token().map_or((None, "nobody"), |(token, source)| (Some(token), source)),
