@@ -312,8 +312,8 @@ def test_a_capture_is_plain_llc_to_tshark_with_check_and_mark_in_their_places(tm
         at = 14 + (4 if is_information else length)
         end = 14 + reading["length"] if is_information else at + 4 + BEHIND_CHECK.get(reading["kind"], MARK_BYTES)
         if is_information and frame[at + 13] & 0x80:
-            # A long message's: no more than the first bytes of the information.
-            end = min(end, at + 14 + 64)
+            # Of a message of several frames: its head, and the flags of those that follow.
+            end = min(end, at + 14 + (64 if frame[at + 14] & 1 else 1))
         head = frame[14:18] if is_information else frame[14:17]
         covered = (b"" if is_information else frame[17:at]) + frame[at + 4 : end]
         assert int.from_bytes(frame[at : at + 4], "big") == crc32c(head, frame[:12] + covered), reading["kind"]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is added to PDUs, of frames that anybody can have sent: before it is known who did.
 
-use barewire_llc::extension::{COVERED, checked, sealed};
+use barewire_llc::extension::{checked, covered, sealed};
 
 /// The parts of any frame, sealed or checked, are the frame: nothing twice, nothing left out but padding.
 pub fn extension(data: &[u8]) {
@@ -25,7 +25,7 @@ pub fn extension(data: &[u8]) {
         let check = checked.check.to_be_bytes();
         if second.is_empty() {
             let parts = [checked.head, &check, first].concat();
-            assert!(llc.starts_with(&parts) && (parts.len() == llc.len() || first.len() == 10 + COVERED));
+            assert!(llc.starts_with(&parts) && (parts.len() == llc.len() || first.len() == 10 + covered(&first[10..])));
         } else {
             assert_eq!([checked.head, first].concat(), llc);
             assert!(behind.starts_with(&[&check, second].concat()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// A peer that is outside MPI: what is sent to it meanwhile without blocking does not block, whatever its size; and
-// buffered sends have their memory back as soon as something shows that all of them were received.
+// A peer that is outside MPI: what is sent to it meanwhile without blocking does not block, whatever its size, nor does it
+// where both sides do so; and buffered sends have their memory back as soon as something shows that all were received.
 #include <unistd.h>
 
 #include "check.h"
@@ -37,6 +37,25 @@ static void post_many(int bytes) {
   free(memory);
 }
 
+// Both ranks post all of their sends before their first receive: whoever is refused there stands still for ever. All of one
+// content, from one memory.
+static void both_post(int messages, int bytes) {
+  char *memory = allocate((size_t)bytes), *received = allocate((size_t)bytes);
+  MPI_Request *requests = allocate((size_t)messages * sizeof *requests);
+  fill(memory, (size_t)bytes, key_of(rank, 1 - rank, bytes));
+  for (int number = 0; number < messages; number++)
+    MPI_Isend(memory, bytes, MPI_BYTE, 1 - rank, 0, MPI_COMM_WORLD, &requests[number]);
+  for (int number = 0; number < messages; number++) {
+    MPI_Recv(received, bytes, MPI_BYTE, 1 - rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    check(received, (size_t)bytes, key_of(1 - rank, rank, bytes), "a message from before");
+  }
+  MPI_Waitall(messages, requests, MPI_STATUSES_IGNORE);
+  if (rank == 0) printf("{\"test\": \"away\", \"bytes\": %d, \"both\": %d}\n", bytes, messages);
+  free(requests);
+  free(received);
+  free(memory);
+}
+
 // The attached memory holds one round of messages: the next one finds room once rank 1 has said that it has the last.
 static void buffered(int bytes) {
   int attached_bytes = BUFFERED * (bytes + MPI_BSEND_OVERHEAD), size;
@@ -69,6 +88,8 @@ int main(int argc, char **argv) {
   static const int SIZES[] = {8, 4000, 20000, 70000};
   for (size_t size = 0; size < sizeof SIZES / sizeof *SIZES; size++) post_many(SIZES[size]);
   for (size_t size = 0; size < sizeof SIZES / sizeof *SIZES; size++) buffered(SIZES[size]);
+  both_post(100000, 8);
+  both_post(5000, 70000);
   MPI_Finalize();
   return 0;
 }

@@ -1,84 +1,119 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The check of frames between our stations: CRC32C (Castagnoli), over what [`barewire_llc::extension`] says.
 
+use barewire_link::ETHERNET_HEADER_BYTES;
 use crc_fast::{CrcAlgorithm, Digest};
 
 /// Bytes of a frame's destination and source.
 pub(crate) const ADDRESSES: usize = 12;
 
+/// Of a frame with this header.
+#[inline]
+pub(crate) fn addresses(header: &[u8; ETHERNET_HEADER_BYTES]) -> &[u8; ADDRESSES] {
+    header.first_chunk().expect("a header begins with them")
+}
+
 /// Over the addresses of a frame, destination and source, over the first bytes of its LLC PDU, up to the control field, and
 /// over what follows. The PDU's first bytes are the register's first value: that covers them and costs nothing.
 #[inline]
-pub(crate) fn check<'a>(addresses: &[u8], head: &[u8], pieces: impl IntoIterator<Item = &'a [u8]>) -> u32 {
+pub(crate) fn check<const N: usize>(addresses: &[u8; ADDRESSES], head: &[u8], pieces: [&[u8]; N]) -> u32 {
     let mut first = [0xff; 4];
     first.iter_mut().zip(head).for_each(|(first, byte)| *first ^= byte);
-    let state = extend(u32::from_le_bytes(first), addresses);
-    !pieces.into_iter().fold(state, extend)
+    let first = u32::from_le_bytes(first);
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("sse4.2") {
+        // SAFETY: the processor has the instruction.
+        return !unsafe { x86::extend(first, addresses, pieces) };
+    }
+    !pieces.into_iter().fold(extend(first, addresses), extend)
 }
 
-/// Bytes up to which the processor's own instruction is faster than the library, which prepares for long ones.
-#[cfg(target_arch = "x86_64")]
-const SHORT: usize = 256;
-
 /// The register after more bytes.
-#[inline]
 fn extend(state: u32, bytes: &[u8]) -> u32 {
-    #[cfg(target_arch = "x86_64")]
-    if bytes.len() <= SHORT && is_x86_feature_detected!("sse4.2") {
-        // SAFETY: the processor has the instruction.
-        return unsafe { extend_short(state, bytes) };
-    }
     let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(state));
     digest.update(bytes);
     !(digest.finalize() as u32)
 }
 
+/// With the processor's instruction, without a call for each piece.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "sse4.2")]
-fn extend_short(state: u32, bytes: &[u8]) -> u32 {
-    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64};
+mod x86 {
+    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64};
 
-    let (words, mut rest) = bytes.as_chunks::<8>();
-    let wide = words.iter().fold(u64::from(state), |state, word| _mm_crc32_u64(state, u64::from_le_bytes(*word)));
-    let mut state = wide as u32;
-    if let Some((half, others)) = rest.split_first_chunk::<4>() {
-        state = _mm_crc32_u32(state, u32::from_le_bytes(*half));
-        rest = others;
+    use super::ADDRESSES;
+
+    /// Bytes up to which the instruction is faster than the library, which prepares for long ones.
+    const SHORT: usize = 256;
+
+    #[target_feature(enable = "sse4.2")]
+    pub(super) fn extend<const N: usize>(mut state: u32, addresses: &[u8; ADDRESSES], pieces: [&[u8]; N]) -> u32 {
+        // Each address as it was written, by four and two bytes: loads of others would wait for the stores.
+        for address in addresses.as_chunks::<6>().0 {
+            let [a, b, c, d, e, f] = *address;
+            state = _mm_crc32_u32(state, u32::from_le_bytes([a, b, c, d]));
+            state = _mm_crc32_u16(state, u16::from_le_bytes([e, f]));
+        }
+        for piece in pieces {
+            state = if piece.len() <= SHORT { short(state, piece) } else { super::extend(state, piece) };
+        }
+        state
     }
-    rest.iter().fold(state, |state, byte| _mm_crc32_u8(state, *byte))
+
+    #[inline]
+    #[target_feature(enable = "sse4.2")]
+    fn short(state: u32, bytes: &[u8]) -> u32 {
+        let (words, mut rest) = bytes.as_chunks::<8>();
+        let wide = words.iter().fold(u64::from(state), |state, word| _mm_crc32_u64(state, u64::from_le_bytes(*word)));
+        let mut state = wide as u32;
+        if let Some((half, others)) = rest.split_first_chunk::<4>() {
+            state = _mm_crc32_u32(state, u32::from_le_bytes(*half));
+            rest = others;
+        }
+        rest.iter().fold(state, |state, byte| _mm_crc32_u8(state, *byte))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The check value of the catalogue of CRC algorithms, and that bits anywhere count.
+    const FRAME: &[u8; ADDRESSES] = b"to:AAfrom:BB";
+
+    fn whole(bytes: &[&[u8]]) -> u32 {
+        crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, &[&[&FRAME[..]], bytes].concat().concat()) as u32
+    }
+
     #[test]
     fn it_is_crc32c_with_the_head_in_front() {
-        assert_eq!(check(b"1234", &[], [&b"56789"[..]]), 0xe306_9283);
-        assert_eq!(check(b"12", &[], [&b"34"[..], b"", b"56789"]), 0xe306_9283);
+        assert_eq!(check(b"123456789012", &[], [b"34", b"56789"]), !extend(!0, b"1234567890123456789"));
+        // The check value of the catalogue of CRC algorithms.
+        assert_eq!(!extend(!0, b"123456789"), 0xe306_9283);
         // As if the head's four bytes stood before what follows, behind a register that is 0 instead of all ones.
-        let usual = check(b"addresses", b"LLC!", [&b"123456789"[..]]);
+        let usual = check(FRAME, b"LLC!", [b"123456789", b""]);
         for bit in 0..32 {
             let mut head = *b"LLC!";
             head[bit / 8] ^= 1 << (bit % 8);
-            assert_ne!(check(b"addresses", &head, [&b"123456789"[..]]), usual);
+            assert_ne!(check(FRAME, &head, [b"123456789", b""]), usual);
+        }
+        for bit in 0..96 {
+            let mut frame = *FRAME;
+            frame[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(check(&frame, b"LLC!", [b"123456789", b""]), usual);
         }
         for bit in 0..72 {
             let mut rest = *b"123456789";
             rest[bit / 8] ^= 1 << (bit % 8);
-            assert_ne!(check(b"addresses", b"LLC!", [&rest[..]]), usual);
+            assert_ne!(check(FRAME, b"LLC!", [&rest, b""]), usual);
         }
     }
 
     #[test]
     fn pieces_of_any_length_are_as_one() {
         let bytes: Vec<u8> = (0..1500u32).map(|at| (at * 37 + at / 256) as u8).collect();
-        for length in (0..300).chain([511, 1024, 1500]) {
-            let whole = crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, &bytes[..length]) as u32;
+        for length in (0..300_usize).chain([511, 1024, 1500]) {
             for cut in [0, length / 3, length.saturating_sub(1), length] {
                 let (first, second) = bytes[..length].split_at(cut);
-                assert_eq!(check(first, &[], [second]), whole, "{length} bytes, cut at {cut}");
+                assert_eq!(check(FRAME, &[], [first, second]), whole(&[first, second]), "{length} bytes, cut at {cut}");
             }
         }
     }

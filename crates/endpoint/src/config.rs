@@ -25,7 +25,7 @@ pub struct Config {
     /// all may connect.
     pub cookie: u64,
     /// Whether the check of a frame is over all it carries of a message of several frames. Without, it is over all headers,
-    /// over messages of one frame, and over the first 64 bytes of what other frames carry; a network that changes bits
+    /// over messages of one frame, and over the first 64 bytes of others; a network that changes bits
     /// behind Ethernet's own check is then noticed for these only. Costs a stream of long messages 4 to 6 % on two cores
     /// of 2024.
     pub checks_all: bool,

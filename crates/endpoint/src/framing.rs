@@ -9,6 +9,7 @@
 use barewire_link::{ETHERNET_HEADER_BYTES, MINIMUM_FRAME_BYTES};
 use barewire_llc::Mac;
 
+use crate::check::{ADDRESSES, addresses};
 use crate::token::JobToken;
 
 /// The longest LLC PDU that the length field can tell (IEEE 802.3, clause 3.2.6).
@@ -63,7 +64,7 @@ impl Encapsulation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// Both addresses, as they are in the frame.
-    pub addresses: &'a [u8],
+    pub addresses: &'a [u8; ADDRESSES],
     /// To whom.
     pub destination: Mac,
     /// From whom.
@@ -87,7 +88,7 @@ pub fn parse(frame: &[u8]) -> Option<Frame<'_>> {
         _ => return None,
     };
     let (destination, source) = ([d0, d1, d2, d3, d4, d5], [s0, s1, s2, s3, s4, s5]);
-    Some(Frame { addresses: &header[..12], destination, source, llc, behind })
+    Some(Frame { addresses: addresses(header), destination, source, llc, behind })
 }
 
 #[cfg(test)]
@@ -103,8 +104,13 @@ mod tests {
             for bytes in [4, 45] {
                 let llc = vec![7; bytes];
                 let frame = [&encapsulation.header(B, A, bytes)[..], &llc, &[0; 42]].concat();
-                let expected =
-                    Frame { addresses: &frame[..12], destination: B, source: A, llc: &llc, behind: &[0; 42] };
+                let expected = Frame {
+                    addresses: frame.first_chunk().unwrap(),
+                    destination: B,
+                    source: A,
+                    llc: &llc,
+                    behind: &[0; 42],
+                };
                 assert_eq!(parse(&frame), Some(expected));
             }
         }

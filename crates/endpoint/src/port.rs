@@ -20,7 +20,7 @@ use barewire_llc::{
     StationTransmit,
 };
 
-use crate::check::{ADDRESSES, check};
+use crate::check::{ADDRESSES, addresses, check};
 use crate::clock::now;
 use crate::descriptors::HEAD_MAX;
 use crate::early::Early;
@@ -391,21 +391,21 @@ impl<L: Link> Port<L> {
     #[inline]
     fn prepare(&mut self, count: usize) -> bool {
         let Some(transmit) = self.station.poll_transmit(self.now) else { return false };
-        let StationTransmit { destination, header, token, extra, connection } = transmit;
+        let StationTransmit { destination, header, token, mut extra, connection } = transmit;
         let (llc, slot) = (header.as_bytes(), token.copied());
         if self.seal.is_some() {
-            self.batch[count] = self.prepare_sealed(count, destination, llc, slot, &extra, connection);
+            self.batch[count] = self.prepare_sealed(count, destination, llc, slot, &mut extra, connection);
             return true;
         }
         self.batch[count] = if let Some(slot) = slot {
             let guard = if extra.is_none() { 0 } else { CHECK };
             let bytes = llc.len() + guard + extra.as_bytes().len() + self.slots.information_bytes(slot);
             let ethernet = self.encapsulation.header(destination, self.own, bytes);
-            let header_bytes = self.slots.write_headers(slot, &ethernet, llc, &extra);
+            let header_bytes = self.slots.write_headers(slot, &ethernet, llc, &mut extra);
             Prepared::Slot { slot, header_bytes: header_bytes as u8 }
         } else {
             Prepared::Control(Control::new(self.own, destination, llc, &extra, |ethernet| {
-                check_of(&ethernet[..ADDRESSES], llc, &extra)
+                check_of(addresses(ethernet), llc, &extra)
             }))
         };
         true
@@ -418,7 +418,7 @@ impl<L: Link> Port<L> {
         destination: Mac,
         llc: &[u8],
         slot: Option<Slot>,
-        extra: &Extra,
+        extra: &mut Extra,
         connection: Option<ConnectionHandle>,
     ) -> Prepared {
         let Self { link, slots, encrypted, .. } = self;
@@ -439,7 +439,7 @@ impl<L: Link> Port<L> {
             encrypt(frame, seal, &ethernet, &unsealed, slots.pieces(slot), random);
             return Prepared::Encrypted { at: at as u32, bytes: frame.len() as u32 };
         }
-        let header_bytes = slots.write_sealed_headers(slot, &ethernet, llc, extra, |information| {
+        let header_bytes = slots.write_guarded_headers(slot, &ethernet, llc, extra, |extra, information| {
             seal.authenticate(&unsealed(&ethernet, llc, extra, connection), information, random)
         });
         Prepared::Slot { slot, header_bytes: header_bytes as u8 }
@@ -477,7 +477,7 @@ impl<L: Link> Port<L> {
                         headers_of(&mut headers, &ethernet, llc, &seal, extra)
                     }
                     None => {
-                        let check = check(&ethernet[..ADDRESSES], llc, [extra.as_bytes(), information]);
+                        let check = check(addresses(&ethernet), llc, [extra.as_bytes(), information]);
                         headers_of(&mut headers, &ethernet, llc, &check.to_be_bytes(), extra)
                     }
                 };
@@ -536,7 +536,7 @@ impl Control {
         destination: Mac,
         llc: &[u8],
         extra: &Extra,
-        guard: impl FnOnce(&[u8]) -> [u8; GUARD],
+        guard: impl FnOnce(&[u8; ETHERNET_HEADER_BYTES]) -> [u8; GUARD],
     ) -> Self {
         let mut bytes = [0; CONTROL_BYTES];
         let ethernet = Encapsulation::Length.header(destination, own, llc.len());
@@ -567,8 +567,13 @@ fn headers_of(bytes: &mut [u8], ethernet: &[u8], llc: &[u8], guard: &[u8], extra
 
 /// What of a frame with this Ethernet header is sealed besides its information, and the connection it is of.
 #[inline]
-fn unsealed<'a>(ethernet: &'a [u8], llc: &'a [u8], extra: &'a Extra, connection: Option<usize>) -> Unsealed<'a> {
-    Unsealed { addresses: &ethernet[..ADDRESSES], llc, extension: extra.as_bytes(), mark: extra.mark(), connection }
+fn unsealed<'a>(
+    ethernet: &'a [u8; ETHERNET_HEADER_BYTES],
+    llc: &'a [u8],
+    extra: &'a Extra,
+    connection: Option<usize>,
+) -> Unsealed<'a> {
+    Unsealed { addresses: addresses(ethernet), llc, extension: extra.as_bytes(), mark: extra.mark(), connection }
 }
 
 /// Makes a whole frame with its information encrypted.
@@ -609,7 +614,7 @@ fn is_intact(frame: &Frame<'_>) -> bool {
 
 /// The check of a PDU with what is added behind it.
 #[inline]
-fn check_of(addresses: &[u8], llc: &[u8], extra: &Extra) -> [u8; CHECK] {
+fn check_of(addresses: &[u8; ADDRESSES], llc: &[u8], extra: &Extra) -> [u8; CHECK] {
     let (head, rest) = extension::head(llc);
     check(addresses, head, [rest, extra.as_bytes()]).to_be_bytes()
 }
@@ -624,7 +629,7 @@ fn answer(own: Mac, reply: &Reply<'_>, encapsulation: Encapsulation, seal: Optio
             let unsealed = unsealed(&ethernet, &llc, &reply.extra, None);
             frame.extend(seal.authenticate(&unsealed, [&[]; 2], || 0));
         }
-        None => frame.extend(check_of(&ethernet[..ADDRESSES], &llc, &reply.extra)),
+        None => frame.extend(check_of(addresses(&ethernet), &llc, &reply.extra)),
     }
     frame.extend(reply.extra.as_bytes());
     frame

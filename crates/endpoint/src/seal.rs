@@ -78,7 +78,7 @@ struct Receiver {
 #[derive(Clone, Copy)]
 pub(crate) struct Unsealed<'a> {
     /// Destination and source.
-    pub addresses: &'a [u8],
+    pub addresses: &'a [u8; ADDRESSES],
     /// DSAP to control field; of a PDU without free-form information all of it.
     pub llc: &'a [u8],
     /// Without the seal.
@@ -131,7 +131,7 @@ impl Seal {
         random: impl FnOnce() -> u64,
     ) -> [u8; SEAL_BYTES] {
         let (key, counter) = self.next_of(frame, random);
-        let mut mac = mac_of(&key, counter, [frame.addresses, frame.llc, frame.extension]);
+        let mut mac = mac_of(&key, counter, frame.addresses, [frame.llc, frame.extension]);
         information.into_iter().filter(|piece| !piece.is_empty()).for_each(|piece| mac.update(piece));
         joined(counter, mac.finalize())
     }
@@ -210,7 +210,7 @@ impl Seal {
             let aead = Aegis128L::<TAG>::new(key, &nonce(counter));
             aead.decrypt_in_place(&mut opened[start..], tag, &head[..bytes]).map(|()| &*opened)
         } else {
-            let mut mac = mac_of(key, counter, [frame.addresses, llc, extension]);
+            let mut mac = mac_of(key, counter, frame.addresses, [llc, extension]);
             mac.update(information);
             mac.verify(tag).map(|()| frame.llc)
         };
@@ -283,14 +283,14 @@ fn joined(counter: u64, tag: [u8; TAG]) -> [u8; SEAL_BYTES] {
 
 /// The MAC of a frame, as far as its information.
 #[inline]
-fn mac_of(key: &Key, counter: u64, [addresses, llc, extension]: [&[u8]; 3]) -> Aegis128LMac<TAG> {
+fn mac_of(key: &Key, counter: u64, addresses: &[u8; ADDRESSES], [llc, extension]: [&[u8]; 2]) -> Aegis128LMac<TAG> {
     let mut mac = Aegis128LMac::new_with_nonce(key, &nonce(counter));
     if ADDRESSES + llc.len() + extension.len() <= HEAD_MAX {
         let (head, bytes) = head(addresses, llc, extension);
         mac.update(&head[..bytes]);
     } else {
         // A TEST PDU, whose information lies before what is added.
-        [addresses, llc, extension].into_iter().for_each(|piece| mac.update(piece));
+        [&addresses[..], llc, extension].into_iter().for_each(|piece| mac.update(piece));
     }
     mac
 }
@@ -298,10 +298,10 @@ fn mac_of(key: &Key, counter: u64, [addresses, llc, extension]: [&[u8]; 3]) -> A
 /// What stands in front of the information, in one piece, and how many bytes it has: of PDUs with free-form information, and
 /// of all others that are short.
 #[inline]
-fn head(addresses: &[u8], llc: &[u8], extension: &[u8]) -> ([u8; HEAD_MAX], usize) {
+fn head(addresses: &[u8; ADDRESSES], llc: &[u8], extension: &[u8]) -> ([u8; HEAD_MAX], usize) {
     let mut head = [0; HEAD_MAX];
     let mut end = 0;
-    for piece in [addresses, llc, extension] {
+    for piece in [&addresses[..], llc, extension] {
         head[end..end + piece.len()].copy_from_slice(piece);
         end += piece.len();
     }
@@ -392,8 +392,13 @@ mod tests {
     fn frame(seal: &mut Seal, mark: u64, start: u64) -> Vec<u8> {
         let header = [&B[..], &A, &[0x88, 0x70]].concat();
         let (llc, extension) = ([0x24, 0x20, 0, 0], [&mark.to_be_bytes()[..], &[0, 0]].concat());
-        let unsealed =
-            Unsealed { addresses: &header[..12], llc: &llc, extension: &extension, mark, connection: Some(1) };
+        let unsealed = Unsealed {
+            addresses: header.first_chunk().unwrap(),
+            llc: &llc,
+            extension: &extension,
+            mark,
+            connection: Some(1),
+        };
         let made = seal.authenticate(&unsealed, [b"he", b"llo"], || start);
         [&header[..], &llc, &made, &extension, b"hello"].concat()
     }

@@ -5,11 +5,10 @@ use std::ptr;
 use std::slice;
 
 use barewire_link::{ETHERNET_HEADER_BYTES, Outgoing};
-use barewire_llc::extension::{CHECK, COVERED, Extra, Guard, INFORMATION_FRONT, cover_partly};
+use barewire_llc::extension::{Extra, Guard, INFORMATION_FRONT, covered};
 use barewire_llc::message::is_whole;
 
-use crate::check::{ADDRESSES, check};
-use crate::seal::SEAL_BYTES;
+use crate::check::{addresses, check};
 
 /// Names a slot.
 pub type Slot = u16;
@@ -75,17 +74,6 @@ impl Lent {
     pub(crate) const fn len(&self) -> usize {
         self.bytes
     }
-}
-
-/// Headers that were written, and what follows them.
-struct Front<'a> {
-    /// Of all headers.
-    bytes: usize,
-    /// From the guard to the end of the slot's information.
-    rest: &'a mut [u8],
-    lent: &'a [u8],
-    /// Bytes of information in the slot.
-    in_slot: usize,
 }
 
 impl Slots {
@@ -201,58 +189,36 @@ impl Slots {
         slot: Slot,
         ethernet: &[u8; ETHERNET_HEADER_BYTES],
         llc: &[u8],
-        extra: &Extra,
+        extra: &mut Extra,
     ) -> usize {
         let checks_all = self.checks_all;
-        let Front { bytes, rest, lent: mut covered_lent, in_slot } =
-            self.write_front::<CHECK>(slot, ethernet, llc, extra);
-        if !extra.is_none() {
-            const FRONT: usize = CHECK + INFORMATION_FRONT;
-            let is_partly = !checks_all && extra.as_bytes().len() == INFORMATION_FRONT && !is_whole(&rest[FRONT..]);
-            let mut end = rest.len();
-            if is_partly {
-                cover_partly(&mut rest[CHECK..]);
-                covered_lent = &covered_lent[..covered_lent.len().min(COVERED.saturating_sub(in_slot))];
-                end = end.min(FRONT + COVERED);
+        self.write_guarded_headers(slot, ethernet, llc, extra, |extra, [mut in_slot, mut lent]| {
+            if extra.as_bytes().len() == INFORMATION_FRONT && !checks_all && !is_whole(in_slot) {
+                extra.cover_partly();
+                let covered = covered(in_slot);
+                in_slot = &in_slot[..in_slot.len().min(covered)];
+                lent = &lent[..lent.len().min(covered - in_slot.len())];
             }
-            let (place, covered) = rest[..end].split_first_chunk_mut().expect("an extension begins with its check");
-            *place = check(&ethernet[..ADDRESSES], llc, [&*covered, covered_lent]).to_be_bytes();
-        }
-        bytes
+            check::<3>(addresses(ethernet), llc, [extra.as_bytes(), in_slot, lent]).to_be_bytes()
+        })
     }
 
-    /// As [`write_headers`](Self::write_headers), with the seal that `seal` makes of the information's pieces.
+    /// As [`write_headers`](Self::write_headers), with the guard that `guard` makes of what is added and the information's
+    /// pieces, in the slot and in the caller's memory.
     #[inline]
-    pub(crate) fn write_sealed_headers(
+    pub(crate) fn write_guarded_headers<const GUARD: usize>(
         &mut self,
         slot: Slot,
         ethernet: &[u8; ETHERNET_HEADER_BYTES],
         llc: &[u8],
-        extra: &Extra,
-        seal: impl FnOnce([&[u8]; 2]) -> [u8; SEAL_BYTES],
+        extra: &mut Extra,
+        guard: impl FnOnce(&mut Extra, [&[u8]; 2]) -> [u8; GUARD],
     ) -> usize {
-        let Front { bytes, rest, lent, .. } = self.write_front::<SEAL_BYTES>(slot, ethernet, llc, extra);
-        let (place, rest) = rest.split_first_chunk_mut().expect("an extension begins with its seal");
-        *place = seal([&rest[extra.as_bytes().len()..], lent]);
-        bytes
-    }
-
-    /// Writes the headers right before a slot's information but for the guard.
-    #[inline]
-    fn write_front<const GUARD: usize>(
-        &mut self,
-        slot: Slot,
-        ethernet: &[u8; ETHERNET_HEADER_BYTES],
-        llc: &[u8],
-        extra: &Extra,
-    ) -> Front<'_> {
         let end = self.information_at(slot);
         let entry = &self.entries[usize::from(slot)];
-        let extra = extra.as_bytes();
-        let guard = if extra.is_empty() { 0 } else { GUARD };
-        let bytes = ETHERNET_HEADER_BYTES + llc.len() + guard + extra.len();
-        let in_slot = usize::from(entry.in_slot);
-        let frame = &mut self.memory[end - bytes..end + in_slot];
+        let added = if extra.is_none() { 0 } else { GUARD + extra.as_bytes().len() };
+        let bytes = ETHERNET_HEADER_BYTES + llc.len() + added;
+        let frame = &mut self.memory[end - bytes..end + usize::from(entry.in_slot)];
         let (first, rest) = frame.split_at_mut(ETHERNET_HEADER_BYTES);
         first.copy_from_slice(ethernet);
         let (second, rest) = rest.split_at_mut(llc.len());
@@ -261,12 +227,16 @@ impl Slots {
             [dsap, ssap, ns, nr] => second.copy_from_slice(&[dsap, ssap, ns, nr]),
             _ => second.copy_from_slice(llc),
         }
-        let third = &mut rest[guard..guard + extra.len()];
-        match <&[u8; INFORMATION_FRONT]>::try_from(extra) {
-            Ok(extra) => third.copy_from_slice(extra),
-            Err(_) => third.copy_from_slice(extra),
+        let (third, information) = rest.split_at_mut(added);
+        if let Some((place, third)) = third.split_first_chunk_mut::<GUARD>() {
+            // The guard reads what was not written just now: else each load would wait for stores.
+            *place = guard(extra, [information, entry.lent.bytes()]);
+            match <&[u8; INFORMATION_FRONT]>::try_from(extra.as_bytes()) {
+                Ok(extra) => third.copy_from_slice(extra),
+                Err(_) => third.copy_from_slice(extra.as_bytes()),
+            }
         }
-        Front { bytes, rest, lent: entry.lent.bytes(), in_slot }
+        bytes
     }
 
     /// The frame of a slot that is under way, whose headers have so many bytes.

@@ -23,7 +23,7 @@
 //!   of both ends' nonces, which are drawn anew for each connection, so that a PDU of an earlier one has another mark. In a
 //!   SABME or a datagram it is a hash of the addressee's key, in a UA or DM the nonce or mark of the PDU that it answers.
 //! - A **round** is how often the number has come round. Its highest bit says, with N(S), that the PDU is sent again; with N(R)
-//!   of an I PDU, that the check is over the first [`COVERED`] bytes of the information only; with N(R) of an S PDU, that all
+//!   of an I PDU, that the check is over the first [`covered`] bytes of the information only; with N(R) of an S PDU, that all
 //!   is missing that is not kept.
 //! - Bit i of **kept** says that the receiver keeps the PDU N(R) + i, which came early.
 
@@ -31,6 +31,7 @@ use core::hash::Hasher;
 
 use siphasher::sip::SipHasher24;
 
+use crate::message;
 use crate::pdu::{Body, Pdu, SequenceNumber};
 
 /// Of what is described here; a peer that speaks another is refused.
@@ -65,8 +66,14 @@ pub const INFORMATION_FRONT: usize = MARK + 2;
 /// Bytes between the guard and the information of a UI PDU or an AC command.
 pub const DATAGRAM_FRONT: usize = MARK;
 
-/// Bytes of an I PDU's information that the check is over at least: a fragment's header and the head of a message, or most of it.
-pub const COVERED: usize = 64;
+/// Bytes of an I PDU's information that the check is over at least: of the first fragment of a message its header, the head of
+/// the message and perhaps more; of others the header. Their data is not touched, since it may not be in the cache yet.
+#[inline]
+#[must_use]
+pub const fn covered(information: &[u8]) -> usize {
+    if message::is_first(information) { 64 } else { message::OTHER_HEADER }
+}
+
 /// Where it stands that it is over no more: with the round of N(R).
 const PARTLY_AT: usize = INFORMATION_FRONT - 1;
 
@@ -141,6 +148,12 @@ impl Extra {
         u64::from_be_bytes(*mark)
     }
 
+    /// Notes, of an I PDU's, that the check is over [`covered`] bytes of the information only.
+    #[inline]
+    pub fn cover_partly(&mut self) {
+        self.bytes[PARTLY_AT] |= FLAG;
+    }
+
     #[inline]
     pub(crate) fn datagram(mark: u64) -> Self {
         let mut extra = Self::NONE;
@@ -197,7 +210,10 @@ pub fn checked<'a>(llc: &'a [u8], behind: &'a [u8]) -> Option<Checked<'a>> {
             let (head, rest) = llc.split_at_checked(at)?;
             let (check, rest) = rest.split_first_chunk::<CHECK>()?;
             let is_partly = at == 4 && rest.get(PARTLY_AT).is_some_and(|octet| octet & FLAG != 0);
-            let most = if is_partly { INFORMATION_FRONT + COVERED } else { rest.len() };
+            let most = match rest.get(INFORMATION_FRONT..) {
+                Some(information) if is_partly => INFORMATION_FRONT + covered(information),
+                _ => rest.len(),
+            };
             (head, [&rest[..rest.len().min(most)], &[]], check)
         }
         Place::Behind(more) => {
@@ -310,13 +326,6 @@ fn place(llc: &[u8]) -> Option<Place> {
             _ => Place::Behind(0),
         },
     })
-}
-
-/// Notes in what goes in front of an I PDU's information that the check is over [`COVERED`] bytes of that only.
-pub fn cover_partly(extra: &mut [u8]) {
-    if let Some(octet) = extra.get_mut(PARTLY_AT) {
-        *octet |= FLAG;
-    }
 }
 
 /// Takes a PDU's extension off, with its guard: what remains of the PDU, and what it said. `None`: it has none of this version.

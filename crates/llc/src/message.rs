@@ -29,6 +29,13 @@ pub const fn whole(total: u32) -> [u8; FIRST_HEADER] {
     [FIRST | LAST, a, b, c, d]
 }
 
+/// Whether a message begins with a fragment.
+#[inline]
+#[must_use]
+pub const fn is_first(fragment: &[u8]) -> bool {
+    matches!(fragment, [flags, ..] if *flags & FIRST != 0)
+}
+
 /// Whether a fragment is a message by itself.
 #[inline]
 #[must_use]

@@ -48,14 +48,15 @@ impl Config {
     pub const INJECT_BYTES: usize = 8 << 10;
     /// Default of what is measured on a machine.
     pub const FETCHED_BYTES: usize = Tuning::FETCHED_BYTES;
-    /// More than MPI libraries have under way: they count on being refused.
-    pub const SENDS: usize = 4096;
-    /// See [`SENDS`](Self::SENDS); some libraries post a receive for each peer.
-    pub const RECEIVES: usize = 1 << 16;
+    /// A program may post all its sends before its peers post a receive, and they likewise: over TCP only memory bounds that,
+    /// and whoever is refused there stands still for ever. So this bounds memory alone: 200 bytes each, when they are used.
+    pub const SENDS: usize = 1 << 20;
+    /// See [`SENDS`](Self::SENDS).
+    pub const RECEIVES: usize = 1 << 20;
     /// A thousand peers with an eager message of the longest kind each.
     pub const UNEXPECTED_BYTES: usize = 64 << 20;
-    /// At about 200 bytes each: a quarter of [`UNEXPECTED_BYTES`](Self::UNEXPECTED_BYTES).
-    pub const UNEXPECTED_MESSAGES: usize = 1 << 16;
+    /// See [`SENDS`](Self::SENDS): what the others have sent by then.
+    pub const UNEXPECTED_MESSAGES: usize = 1 << 20;
     /// A quarter of the endpoint's.
     pub const DESCRIPTORS_PER_PEER: u16 = 64;
     /// A number is never given twice, so this bounds what those that come and go cost: 200 bytes each.
