@@ -192,10 +192,11 @@ fn what_has_the_seal_that_the_documents_say_is_believed() {
             counter: information.counter + 501,
             llc: vec![at.sap.byte(), from.sap.byte(), information.llc[2] + 2, information.llc[3]],
             extension: [&information.mark().to_be_bytes()[..], &rounds].concat(),
+            information: Some([&[3, 0, 0, 0, 8][..], b"the next"].concat()),
             ..information
         };
         believe(&next, &mut a, "I");
-        assert_eq!(a.received.pop().unwrap().1, b"hello");
+        assert_eq!(a.received.pop().unwrap().1, b"the next");
         assert_eq!(believe(&next, &mut a, "I again").1, 2);
         assert_eq!(a.received.len(), 2, "the first two");
         // And a DISC with the secret ends it.
