@@ -134,8 +134,9 @@ impl<L: Link> Port<L> {
         let guard = if authentication.is_some() { Guard::Seal } else { Guard::Check };
         let station = Station::new(own, &StationConfig { guard, ..config.clone() }, now)?;
         let mtu = link.mtu();
-        let seal = authentication
-            .map(|authentication| Box::new(Seal::new(authentication, own, config.connections, link.random_bits())));
+        let seal = authentication.map(|authentication| {
+            Box::new(Seal::new(authentication, own, config.connections, mtu, link.random_bits()))
+        });
         let encrypted_bytes = (HEADERS_MAX + mtu).next_multiple_of(64);
         let encrypts = authentication.is_some_and(|authentication| authentication.encrypts);
         Ok(Self {

@@ -8,15 +8,18 @@
 //! ```text
 //! key    HKDF-Expand(secret, "frame" | mode 1 | numbered 1 | sender's MAC 6 | sender's SAP 1 | DSAP 1 | mark 8), 16 bytes
 //! nonce  | counter 8 | 0 8 |
-//! tag    AEGIS-128L, 16 bytes, over addresses 12 | DSAP to control field | extension without seal | information
+//! tag    AEGIS-128L, 16 bytes; message: the information, if it is encrypted;
+//!        associated data: addresses 12 | DSAP to control field | extension without seal | information, if it is not
 //! ```
+//!
+//! The associated data is copied together first, which for a frame takes less time than the cipher for each piece.
 //!
 //! Of I and S PDUs each end of a connection keeps key and counters, and believes none twice. All others have keys that are
 //! derived again, but for some that were used lately: what they say has nonces of its own, or may come twice.
 //!
 //! Nothing is remembered of a frame that is not authentic.
 
-use aegis::aegis128l::{Aegis128L, Aegis128LMac};
+use aegis::aegis128l::Aegis128L;
 use barewire_llc::Mac;
 use barewire_llc::extension::{Guard, Sealed, TAG, is_numbered, saps, sealed};
 use hkdf::Hkdf;
@@ -31,8 +34,6 @@ use crate::secret::{Authentication, expand};
 pub(crate) const SEAL_BYTES: usize = Guard::Seal.bytes();
 
 type Key = [u8; 16];
-/// What stands in front of the information: addresses, a PDU's header, its extension without the seal.
-const HEAD_MAX: usize = 64;
 /// Keys of PDUs other than I and S that are remembered; each takes 48 bytes.
 const RECENT: usize = 64;
 
@@ -99,12 +100,14 @@ pub(crate) struct Seal {
     recent: Box<[Recent; RECENT]>,
     /// Counter of the next frame that is of no connection, whatever its key.
     next: u64,
+    /// The associated data of a frame.
+    data: Box<[u8]>,
 }
 
 impl Seal {
-    /// For so many connections. `random` makes it unlikely that a successor of this process at
+    /// For so many connections and frames of this MTU. `random` makes it unlikely that a successor of this process at
     /// its address counts where this one did.
-    pub fn new(authentication: &Authentication, own: Mac, connections: u16, random: u64) -> Self {
+    pub fn new(authentication: &Authentication, own: Mac, connections: u16, mtu: usize, random: u64) -> Self {
         Self {
             keys: authentication.secret.keys(),
             encrypts: authentication.encrypts,
@@ -113,6 +116,7 @@ impl Seal {
             receivers: (0..connections).map(|_| None).collect(),
             recent: Box::new([Recent::default(); RECENT]),
             next: random,
+            data: vec![0; ADDRESSES + mtu].into_boxed_slice(),
         }
     }
 
@@ -131,9 +135,10 @@ impl Seal {
         random: impl FnOnce() -> u64,
     ) -> [u8; SEAL_BYTES] {
         let (key, counter) = self.next_of(frame, random);
-        let mut mac = mac_of(&key, counter, frame.addresses, [frame.llc, frame.extension]);
-        information.into_iter().filter(|piece| !piece.is_empty()).for_each(|piece| mac.update(piece));
-        joined(counter, mac.finalize())
+        let [first, second] = information;
+        let data = gathered(&mut self.data, [frame.addresses, frame.llc, frame.extension, first, second]);
+        let data = data.expect("a frame is not longer than the MTU");
+        joined(counter, Aegis128L::new(&key, &nonce(counter)).encrypt_in_place(&mut [], data))
     }
 
     /// The seal of a frame whose information is encrypted where it lies.
@@ -145,9 +150,9 @@ impl Seal {
         random: impl FnOnce() -> u64,
     ) -> [u8; SEAL_BYTES] {
         let (key, counter) = self.next_of(frame, random);
-        let (head, bytes) = head(frame.addresses, frame.llc, frame.extension);
-        let tag = Aegis128L::<TAG>::new(&key, &nonce(counter)).encrypt_in_place(information, &head[..bytes]);
-        joined(counter, tag)
+        let data = gathered(&mut self.data, [frame.addresses, frame.llc, frame.extension]);
+        let data = data.expect("a frame is not longer than the MTU");
+        joined(counter, Aegis128L::new(&key, &nonce(counter)).encrypt_in_place(information, data))
     }
 
     /// The PDU of an authentic frame, decrypted into `opened`, if it was encrypted. `connection_with` says which connection I
@@ -170,7 +175,7 @@ impl Seal {
             let key = self.recent_key(&direction);
             let is_new = key.is_none();
             let key = key.unwrap_or_else(|| self.derive(&direction));
-            let llc = self.verify(&key, frame, &sealed, opened)?;
+            let llc = self.verified(&key, frame, &sealed, opened)?;
             if is_new {
                 self.remember(direction, key);
             }
@@ -178,13 +183,14 @@ impl Seal {
         };
         match &self.receivers[connection] {
             Some(receiver) if receiver.mark == mark => {
-                let llc = self.verify(&receiver.key, frame, &sealed, opened)?;
+                let key = receiver.key;
+                let llc = self.verified(&key, frame, &sealed, opened)?;
                 let receiver = self.receivers[connection].as_mut().expect("looked at above");
                 if receiver.window.accept(counter) { Ok(llc) } else { Err(Unbelieved::Replayed) }
             }
             _ => {
                 let key = self.derive(&direction);
-                let llc = self.verify(&key, frame, &sealed, opened)?;
+                let llc = self.verified(&key, frame, &sealed, opened)?;
                 let receiver = Receiver { mark, key, window: ReplayWindow::new(counter) };
                 self.receivers[connection] = Some(Box::new(receiver));
                 Ok(llc)
@@ -194,25 +200,25 @@ impl Seal {
 
     /// The PDU of a frame whose seal is right.
     #[inline]
-    fn verify<'a>(
-        &self,
+    fn verified<'a>(
+        &mut self,
         key: &Key,
         frame: &Frame<'a>,
         sealed: &Sealed<'a>,
         opened: &'a mut [u8],
     ) -> Result<&'a [u8], Unbelieved> {
         let Sealed { llc, extension, information, has_information, counter, ref tag, .. } = *sealed;
-        let verified = if self.encrypts && has_information {
+        let is_encrypted = self.encrypts && has_information;
+        let clear = if is_encrypted { &[] } else { information };
+        let data = gathered(&mut self.data, [frame.addresses, llc, extension, clear]).ok_or(Unbelieved::Unauthentic)?;
+        let aead = Aegis128L::<TAG>::new(key, &nonce(counter));
+        let verified = if is_encrypted {
             let opened = opened.get_mut(..frame.llc.len()).ok_or(Unbelieved::Unauthentic)?;
             opened.copy_from_slice(frame.llc);
             let start = frame.llc.len() - information.len();
-            let (head, bytes) = head(frame.addresses, llc, extension);
-            let aead = Aegis128L::<TAG>::new(key, &nonce(counter));
-            aead.decrypt_in_place(&mut opened[start..], tag, &head[..bytes]).map(|()| &*opened)
+            aead.decrypt_in_place(&mut opened[start..], tag, data).map(|()| &*opened)
         } else {
-            let mut mac = mac_of(key, counter, frame.addresses, [llc, extension]);
-            mac.update(information);
-            mac.verify(tag).map(|()| frame.llc)
+            aead.decrypt_in_place(&mut [], tag, data).map(|()| frame.llc)
         };
         verified.map_err(|_| Unbelieved::Unauthentic)
     }
@@ -281,31 +287,15 @@ fn joined(counter: u64, tag: [u8; TAG]) -> [u8; SEAL_BYTES] {
     seal
 }
 
-/// The MAC of a frame, as far as its information.
+/// Pieces as one; `None` if there is no room, as for a frame that is longer than any of the link.
 #[inline]
-fn mac_of(key: &Key, counter: u64, addresses: &[u8; ADDRESSES], [llc, extension]: [&[u8]; 2]) -> Aegis128LMac<TAG> {
-    let mut mac = Aegis128LMac::new_with_nonce(key, &nonce(counter));
-    if ADDRESSES + llc.len() + extension.len() <= HEAD_MAX {
-        let (head, bytes) = head(addresses, llc, extension);
-        mac.update(&head[..bytes]);
-    } else {
-        // A TEST PDU, whose information lies before what is added.
-        [&addresses[..], llc, extension].into_iter().for_each(|piece| mac.update(piece));
-    }
-    mac
-}
-
-/// What stands in front of the information, in one piece, and how many bytes it has: of PDUs with free-form information, and
-/// of all others that are short.
-#[inline]
-fn head(addresses: &[u8; ADDRESSES], llc: &[u8], extension: &[u8]) -> ([u8; HEAD_MAX], usize) {
-    let mut head = [0; HEAD_MAX];
+fn gathered<'a, const N: usize>(room: &'a mut [u8], pieces: [&[u8]; N]) -> Option<&'a [u8]> {
     let mut end = 0;
-    for piece in [&addresses[..], llc, extension] {
-        head[end..end + piece.len()].copy_from_slice(piece);
+    for piece in pieces {
+        room.get_mut(end..end + piece.len())?.copy_from_slice(piece);
         end += piece.len();
     }
-    (head, end)
+    Some(&room[..end])
 }
 
 #[cfg(test)]
@@ -371,13 +361,6 @@ mod tests {
             let aead = Aegis128L::<TAG>::new(&key(of_key), &key(of_nonce));
             assert!(aead.decrypt_in_place(&mut hex(ciphertext), &key(tag), &hex(data)).is_err());
         }
-        // The draft's AEGISMAC-128L vector: in pieces of any length.
-        let data: Vec<u8> = (0..=0x22).collect();
-        for cut in 0..=data.len() {
-            let mut mac = Aegis128LMac::<TAG>::new_with_nonce(&key(KEY), &key(NONCE));
-            [&data[..cut], &data[cut..]].into_iter().for_each(|piece| mac.update(piece));
-            assert_eq!(mac.finalize().to_vec(), hex("d3f09b2842ad301687d6902c921d7818"), "cut at {cut}");
-        }
     }
 
     const A: Mac = [2, 0, 0, 0, 0, 1];
@@ -385,7 +368,7 @@ mod tests {
 
     fn seal(own: Mac, encrypts: bool) -> Seal {
         let secret = Secret::new(&[7; 32]).unwrap();
-        Seal::new(&Authentication { secret, encrypts }, own, 4, 1)
+        Seal::new(&Authentication { secret, encrypts }, own, 4, 100, 1)
     }
 
     /// A frame of an I PDU, as the port makes it of one that is not encrypted.
@@ -434,7 +417,7 @@ mod tests {
     fn nothing_is_remembered_of_what_is_not_authentic() {
         let mut b = seal(B, false);
         let forger = Secret::new(&[8; 32]).unwrap();
-        let mut forger = Seal::new(&Authentication { secret: forger, encrypts: false }, A, 4, 1);
+        let mut forger = Seal::new(&Authentication { secret: forger, encrypts: false }, A, 4, 100, 1);
         let remembered = |seal: &Seal| {
             (seal.receivers.iter().flatten().count(), seal.recent.iter().filter(|one| one.key.is_some()).count())
         };

@@ -2,7 +2,7 @@
 //! Seals as docs/protocol.md describes them, computed without the product's code: what the product sends must have these, and
 //! what has them is what somebody with the secret would send.
 
-use aegis::aegis128l::{Aegis128L, Aegis128LMac};
+use aegis::aegis128l::Aegis128L;
 use barewire_endpoint::{Address, Authentication, Secret};
 use hkdf::Hkdf;
 use sha2::Sha256;
@@ -119,9 +119,8 @@ impl Parts {
             let tag = Aegis128L::<16>::new(&key, &self.nonce()).encrypt_in_place(&mut information, &front);
             return (tag, information);
         }
-        let mut mac = Aegis128LMac::<16>::new_with_nonce(&key, &self.nonce());
-        mac.update(&[front, information.clone()].concat());
-        (mac.finalize(), information)
+        let clear = [&front[..], &information].concat();
+        (Aegis128L::<16>::new(&key, &self.nonce()).encrypt_in_place(&mut [], &clear), information)
     }
 
     /// The frame.
