@@ -446,7 +446,7 @@ impl<L: Link> Port<L> {
         Prepared::Slot { slot, header_bytes: header_bytes as u8 }
     }
 
-    /// Sends a UI PDU at once, of which nothing is kept: its header and what is added to it, and the information. False if the
+    /// Sends an extended station's UI PDU at once, of which nothing is kept: its header and what is added to it, and the information. False if the
     /// link is busy.
     ///
     /// # Errors
@@ -471,7 +471,7 @@ impl<L: Link> Port<L> {
                 Outgoing { header: frame, payload: &[] }
             }
             seal => {
-                let guard = match seal {
+                let end = match seal {
                     Some(seal) => {
                         let unsealed = unsealed(&ethernet, llc, extra, None);
                         let seal = seal.authenticate(&unsealed, [information, &[]], || 0);
@@ -482,7 +482,7 @@ impl<L: Link> Port<L> {
                         headers_of(&mut headers, &ethernet, llc, &check.to_be_bytes(), extra)
                     }
                 };
-                Outgoing { header: &headers[..guard], payload: information }
+                Outgoing { header: &headers[..end], payload: information }
             }
         };
         match self.link.send(&[frame]) {
