@@ -103,8 +103,25 @@ def test_case(program: str, name: str, links: str) -> None:
     assert "fault of our own" not in done.stderr
 
 
+# Of these groups each, in turns authenticated and encrypted.
+SEALED_GROUPS = ("messages.c", "memory.c", "datagrams.c")
+SEALED = [name for source in SEALED_GROUPS for name in re.findall(r'\{"(\w+)", \1\},', (SOURCES / source).read_text())]
+
+
+@pytest.mark.parametrize(
+    ("name", "auth"), [(name, ("job", "encrypt")[number % 2]) for number, name in enumerate(SEALED)]
+)
+def test_case_with_authenticated_frames(program: str, name: str, auth: str) -> None:
+    """The same on the wire, where frames carry less."""
+    settings = {"FI_BAREWIRE_AUTH": auth, "FI_BAREWIRE_SECRET": "5e" * 32}
+    done = in_a_namespace(WIRE, [program, name], WIRE="va,vb", FI_BAREWIRE_PATIENCE="3", **settings)
+    assert done.returncode == 0 and f"{name}: right" in done.stdout, done.stdout[-1000:] + done.stderr[-2000:]
+    assert f"frames are protected: {auth}, secret from FI_BAREWIRE_SECRET" in done.stderr
+    assert "fault of our own" not in done.stderr and "5e5e5e" not in done.stderr
+
+
 PARAMETERS = """INTERFACE MTU TOKEN WAIT BROKER YIELD PATIENCE PEERS LINK PROGRESS EAGER COPY RING WINDOW
-ACKNOWLEDGE_EVERY ACKNOWLEDGE_DELAY SLOTS DESCRIPTORS PIPE FETCH CHECK"""
+ACKNOWLEDGE_EVERY ACKNOWLEDGE_DELAY SLOTS DESCRIPTORS PIPE FETCH CHECK AUTH SECRET"""
 
 
 # Of 1500 bytes of a frame, 64 are for heads, or 18 of a datagram.
@@ -114,11 +131,11 @@ RELIABLE_AND_NOT = (
 )
 
 
-def fi_info(*options: str) -> str:
+def fi_info(*options: str, **environment: str) -> str:
     """What libfabric's own tool says, on a host with two Ethernet interfaces that are up."""
     if shutil.which("fi_info") is None:
         pytest.skip("fi_info(1) is missing: apt install libfabric-bin")
-    done = in_a_namespace(WIRE, ["fi_info", *options], FI_LOG_LEVEL="warn")
+    done = in_a_namespace(WIRE, ["fi_info", *options], FI_LOG_LEVEL="warn", **environment)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
     return done.stdout
 
@@ -139,6 +156,23 @@ def test_fi_info_shows_what_there_is() -> None:
         assert "addr_format: Provider specific" in lines and "name: va" in lines and "nic: (nil)" in lines
 
 
+def test_no_secret_is_in_a_log(program: str) -> None:
+    """Neither the provider nor libfabric, which logs the values of parameters, shows token or secret."""
+    hidden = {"FI_BAREWIRE_TOKEN": "70ce70ce70ce70ce", "FI_BAREWIRE_SECRET": "5ec4e75ec4e7" * 4}
+    settings = {"FI_BAREWIRE_AUTH": "job", "FI_LOG_LEVEL": "debug", **hidden}
+    done = in_a_namespace(LOOPBACK, [program, "with_itself_and_another"], **settings)
+    assert done.returncode == 0 and "barewire" in done.stderr
+    shown = (done.stdout + done.stderr).lower()
+    assert not any(value in shown for value in hidden.values())
+
+
+def test_authenticated_frames_carry_twenty_bytes_less() -> None:
+    needs("barewire")
+    settings = {"FI_BAREWIRE_AUTH": "job", "FI_BAREWIRE_SECRET": "5e" * 16}
+    reliable, datagram = fi_info("-p", "barewire", "-d", "va", "-v", **settings).split("\n---\n")
+    assert "inject_size: 1416" in reliable and "max_msg_size: 1462" in datagram
+
+
 def test_fi_info_shows_each_parameter_with_its_help() -> None:
     needs("barewire")
     shown = dict(re.findall(r"# FI_BAREWIRE_(\w+): String\n# barewire: (.+)\n", fi_info("-g", "barewire")))
@@ -152,12 +186,13 @@ def test_fi_info_shows_each_parameter_with_its_help() -> None:
         (LOOPBACK, {"FI_BAREWIRE_INTERFACE": "nope0"}, ["barewire: there is no interface 'nope0' here"]),
         (LOOPBACK, {"FI_BAREWIRE_WAIT": "spni"}, ["barewire: FI_BAREWIRE_WAIT=spni: say spin, adaptive or block"]),
         ("true", {}, ["barewire: no Ethernet interface of this host is up"]),
+        (LOOPBACK, {"FI_BAREWIRE_AUTH": "job"}, ["barewire: FI_BAREWIRE_AUTH=job, and this process has no secret"]),
         (LOOPBACK, {"FI_BAREWIRE_WAIT": "spni", "MPI_LOCALRANKID": "0"}, ["barewire: FI_BAREWIRE_WAIT=spni"]),
         (LOOPBACK, {"FI_BAREWIRE_WAIT": "spni", "MPI_LOCALRANKID": "1"}, []),
         (LOOPBACK, {"FI_BAREWIRE_WAIT": "spni", "FI_PROVIDER": ""}, []),
         (LOOPBACK, {}, []),
     ],
-    ids=["interface", "parameter", "down", "first rank", "other rank", "not asked for", "well"],
+    ids=["interface", "parameter", "down", "no secret", "first rank", "other rank", "not asked for", "well"],
 )
 def test_why_there_is_nothing_to_offer_is_said_once_to_who_asked(
     program: str, links: str, settings: dict[str, str], said: list[str]

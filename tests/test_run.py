@@ -104,6 +104,27 @@ def test_a_dry_run_starts_nothing_and_shows_no_token() -> None:
     assert f"-x FI_PROVIDER {built}" in done.stdout or "-x FI_PROVIDER_PATH" in done.stdout
 
 
+def test_authentication_is_shown_and_no_secret() -> None:
+    needs("barewire")
+    built = program("openmpi", "pingpong")
+    secret = "0123456789abcdef" * 2
+    environment = dict(os.environ) | {"FI_BAREWIRE_SECRET": secret}
+    asked = ("run", "-n", "2", "--lab", "pair", "--auth", "encrypt", "--explain", "--json")
+    done = barewire(*asked, "--", built, "10", "8", env=environment)
+    assert done.returncode == 0, done.stderr
+    row = {row["what"]: row for row in json.loads(done.stderr.splitlines()[0])["path"]}["authentication"]
+    assert (row["taken"], row["wrong"]) == ("encrypt, secret environment, not shown", "")
+    assert row["seen"] == "environment: 2 of 2 ranks" and '"bytes": 8' in done.stdout
+    shown = (
+        done.stdout
+        + done.stderr
+        + "".join(barewire(*asked[:-2], *more, "--dry-run", "--", built).stdout for more in ((), ("--json",)))
+    )
+    assert secret not in shown and "encrypt" in shown
+    wrong = barewire("run", "-n", "2", "--fabric", "tcp", "--auth", "job", "--", built)
+    assert wrong.returncode == 2 and "--auth belongs to" in wrong.stderr
+
+
 def test_in_a_slurm_allocation_srun_starts_the_program(tmp_path: Path) -> None:
     """A stand-in for srun tells what it was given."""
     built = program("openmpi", "pingpong")

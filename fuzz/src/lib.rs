@@ -8,6 +8,7 @@
 
 mod broker;
 mod checker;
+mod extension;
 mod input;
 mod message;
 mod messenger;
@@ -24,6 +25,7 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] = &[
     ("decode", pdu::decode),
     ("identity", pdu::identity),
+    ("extension", extension::extension),
     ("station", station::station),
     ("pair", pair::pair),
     ("message", message::message),

@@ -27,6 +27,11 @@ fn identity_survives() {
 }
 
 #[test]
+fn extension_survives() {
+    survives("extension");
+}
+
+#[test]
 fn station_survives() {
     survives("station");
 }

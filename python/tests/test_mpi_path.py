@@ -2,7 +2,9 @@
 """Ranks go to hosts as asked, every library is told its path in its own words, and a path that is not so is noticed."""
 
 import json
+import re
 import socket
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ MPICH = Library("mpich-5", Family.MPICH, "5.0.2", Path("/opt/mpich/lib/libmpi.so
 MPICH_UCX = replace(MPICH, name="mpich", version="4.0.2", netmods=("ucx",))
 INTEL = Library("intel", Family.INTEL, "2021.18.1", Path("/opt/intel/lib/libmpi.so.12"), ("ofi",))
 TOKEN = "0123456789abcdef"
+SECRET = "fedcba9876543210" * 4
 
 
 def settings(library: Library, fabric: str, **options: Any) -> dict[str, str]:
@@ -147,7 +150,7 @@ def test_in_a_lab_ucx_may_not_go_through_shared_memory_between_hosts() -> None:
 
 def test_an_option_goes_before_the_environment_and_that_before_the_default() -> None:
     def decide(wishes: Wishes, environment: dict[str, str]) -> dict[str, tuple[str, str]]:
-        found = provider_settings(wishes, environment, interface="eth0", crowded=True, token=TOKEN)
+        found = provider_settings(wishes, environment, interface="eth0", crowded=True, token=TOKEN, secret=SECRET)
         return {setting.name.removeprefix("FI_BAREWIRE_"): (setting.value, setting.source) for setting in found}
 
     given = {"FI_BAREWIRE_INTERFACE": "eth1", "FI_BAREWIRE_WAIT": "block", "FI_BAREWIRE_TOKEN": "ff"}
@@ -159,6 +162,36 @@ def test_an_option_goes_before_the_environment_and_that_before_the_default() -> 
     assert decide(Wishes(progress="auto"), given)["PROGRESS"] == ("auto", "--progress")
     assert "PROGRESS" not in decide(Wishes(), {})
     assert decide(Wishes(), given)["TOKEN"] == ("ff", "environment")
+
+
+def test_a_job_that_is_authenticated_has_a_secret_and_no_other_has() -> None:
+    def decide(wishes: Wishes, **environment: str) -> dict[str, tuple[str, str]]:
+        given = {f"FI_BAREWIRE_{name}": value for name, value in environment.items()}
+        found = provider_settings(wishes, given, interface=None, crowded=False, token=TOKEN, secret=SECRET)
+        return {setting.name.removeprefix("FI_BAREWIRE_"): (setting.value, setting.source) for setting in found}
+
+    drawn = (SECRET, "drawn for this run")
+    assert not {"AUTH", "SECRET"} & decide(Wishes()).keys()
+    assert decide(Wishes(auth="job"))["SECRET"] == drawn
+    assert decide(Wishes(auth="encrypt"))["AUTH"] == ("encrypt", "--auth")
+    assert decide(Wishes(), AUTH="job") | {"TOKEN": drawn} == {
+        "AUTH": ("job", "environment"),
+        "SECRET": drawn,
+        "TOKEN": drawn,
+    }
+    assert decide(Wishes(), AUTH="job", SECRET="ab" * 16)["SECRET"] == ("ab" * 16, "environment")
+    assert "SECRET" not in decide(Wishes(auth="none"), AUTH="job", SECRET="ab" * 16)
+    assert "SECRET" not in decide(Wishes(), AUTH="", SECRET="ab" * 16)
+    for wrong in ("ab" * 15, "ab" * 65, "ab" * 16 + "a", "xy" * 16):
+        with pytest.raises(WrongUse, match="32 to 128 hexadecimal digits") as refused:
+            decide(Wishes(auth="job"), SECRET=wrong)
+        assert wrong not in str(refused.value)
+    with pytest.raises(WrongUse, match="none, job, encrypt"):
+        decide(Wishes(), AUTH="yes")
+    with pytest.raises(WrongUse, match="unknown --auth"):
+        Wishes(auth="yes")
+    with pytest.raises(WrongUse, match="--auth belongs to --fabric barewire"):
+        Wishes("tcp", auth="job")
 
 
 def test_ranks_with_a_core_each_keep_it_under_a_library_that_yields_without_end(tmp_path: Path) -> None:
@@ -190,13 +223,14 @@ def job(library: Library = OPEN_MPI_4, fabric: str = "barewire", **options: Any)
     wishes = Wishes(fabric)
     chosen = fabric_settings(library, wishes, one_host=False, lab=False)
     if fabric == "barewire":
-        chosen += provider_settings(wishes, {}, interface=None, crowded=False, token=TOKEN)
+        chosen += provider_settings(wishes, {}, interface=None, crowded=False, token=TOKEN, secret=SECRET)
     return Job(library, (("a", 1), ("b", 1)), tuple(chosen), ("prog",), **options)
 
 
 def witnessed(library: Library, **differing: Any) -> list[dict[str, Any]]:
     files = [str(library.file.resolve()), "/x/libbarewire-fi.so", "/x/libfabric.so.1"]
     usual = {"files": files, "packet": {"eth0": 1500}, "xdp": False, "tcp_peers": [], "libfabric": "1.17"}
+    usual["auth"] = "none"
     return [{"rank": 0, "host": "a", **usual}, {"rank": 1, "host": "b", **usual, **differing}]
 
 
@@ -320,6 +354,37 @@ def test_the_token_is_in_no_command_line() -> None:
         made = replace(job(library), in_slurm=True)
         assert TOKEN in made.environment().values()
         assert TOKEN not in made.shell_line({})
+
+
+def authenticated(auth: str) -> Job:
+    """A job as `job` makes it, with this kind of authentication."""
+    chosen = provider_settings(Wishes(auth=auth), {}, interface=None, crowded=False, token=TOKEN, secret=SECRET)
+    return replace(job(), settings=tuple(chosen) + job().settings)
+
+
+def test_a_secret_is_in_no_command_line_and_in_no_report() -> None:
+    made = authenticated("encrypt")
+    assert SECRET in made.environment().values()
+    line = made.shell_line({})
+    assert SECRET not in line and "FI_BAREWIRE_SECRET=$(od -An -N32 " in line and "-x FI_BAREWIRE_SECRET" in line
+    assert not any(SECRET in word for word in made.command({}))
+    shown = [row for row in rows(made, Wishes(auth="encrypt"), "", None) if row.what == "authentication"]
+    assert [(row.taken, row.source) for row in shown] == [("encrypt, secret drawn for this run, not shown", "--auth")]
+    # What the shell line says to draw is a secret as well, another one each time.
+    drawing = re.search(r"FI_BAREWIRE_SECRET=(\$\(.+?\)) ", line)
+    assert drawing is not None
+    printing = ["sh", "-c", f"printf %s {drawing[1]}"]
+    drawn = {subprocess.run(printing, capture_output=True, text=True, check=True).stdout for _ in range(2)}
+    assert len(drawn) == 2 and all(re.fullmatch("[0-9a-f]{64}", one) for one in drawn)
+
+
+def test_a_rank_that_is_authenticated_otherwise_is_noticed() -> None:
+    made = authenticated("job")
+    ranks = [facts | {"auth": "job"} for facts in witnessed(OPEN_MPI_4)]
+    assert not [row.what for row in rows(made, Wishes(auth="job"), "", Evidence(ranks, GOOD)) if row.wrong]
+    ranks[1]["auth"] = "none"
+    wrong = [row for row in rows(made, Wishes(auth="job"), "", Evidence(ranks, GOOD)) if row.wrong]
+    assert [(row.what, row.wrong) for row in wrong] == [("authentication", "ranks 1 have another")]
 
 
 def test_in_slurm_it_is_srun_with_what_each_library_speaks() -> None:

@@ -77,6 +77,7 @@ PLAIN = (
     ["-n", "1", "--explain", "--dry-run", "--json", "--fabric=tcp", "--library", "mpich-5", "p"],
     ["-n", "2", "-n", "3", "--hosts", "a:4,b", "--interface", "eth1", "--link", "xdp", "--wait", "spin", "p"],
     ["-n", "2", "--hostfile", "hosts.txt", "--sdn", "unix:/a", "--sdn-token", "t", "--progress", "auto", "p"],
+    ["-n", "2", "--auth", "encrypt", "p"],
 )
 NOT_PLAIN = (
     [],

@@ -99,6 +99,33 @@ static void addresses_of_others(char **arguments) {
   node_close(&node);
 }
 
+// Each of three that authenticate their frames in another way knows itself only, and says why it refuses the others.
+static void peers_that_are_protected_otherwise(char **arguments) {
+  (void)arguments;
+  static const char *const modes[] = {"none", "job", "encrypt"};
+  struct node nodes[3];
+  setenv("FI_BAREWIRE_SECRET", "00112233445566778899aabbccddeeff", 1);
+  for (int own = 0; own < 3; own++) {
+    setenv("FI_BAREWIRE_AUTH", modes[own], 1);
+    node_open(&nodes[own], (struct wish){0});
+  }
+  for (int own = 0; own < 3; own++) {
+    for (int peer = 0; peer < 3; peer++) {
+      fi_addr_t number;
+      char expected[80];
+      snprintf(expected, sizeof expected, "FI_BAREWIRE_AUTH=%s, this process %s", modes[peer], modes[own]);
+      log_begin();
+      GIVES(own == peer, fi_av_insert(nodes[own].av, nodes[peer].name, 1, &number, 0, NULL));
+      const char *said = log_end();
+      CHECK((strstr(said, expected) == NULL) == (own == peer), "%s", said);
+      CHECK(!strstr(said, "00112233"), "%s", said);
+    }
+  }
+  for (int own = 0; own < 3; own++) node_close(&nodes[own]);
+  unsetenv("FI_BAREWIRE_AUTH");
+  unsetenv("FI_BAREWIRE_SECRET");
+}
+
 static void buffers_that_are_too_small(char **arguments) {
   (void)arguments;
   struct node node;
@@ -166,6 +193,9 @@ static void parameters_that_cannot_be_meant(char **arguments) {
       {"FI_BAREWIRE_MTU", "-1", "FI_BAREWIRE_MTU=-1: say a number of bytes"},
       {"FI_BAREWIRE_WAIT", "spni", "FI_BAREWIRE_WAIT=spni: say spin, adaptive or block"},
       {"FI_BAREWIRE_TOKEN", "xyz", "FI_BAREWIRE_TOKEN=…: say 1 to 16 hexadecimal digits"},
+      {"FI_BAREWIRE_SECRET", "0123456789abcde", "FI_BAREWIRE_SECRET=…: say 32 to 128 hexadecimal digits"},
+      {"FI_BAREWIRE_AUTH", "yes", "FI_BAREWIRE_AUTH=yes: say none, job or encrypt"},
+      {"FI_BAREWIRE_AUTH", "job", "FI_BAREWIRE_AUTH=job, and this process has no secret in common with its job"},
       {"FI_BAREWIRE_PATIENCE", "0", "say a number of seconds, 0.001 to 3600"},
       {"FI_BAREWIRE_PEERS", "0", "say a number from 1 to 32768"},
       {"FI_BAREWIRE_EAGER", "4k", "FI_BAREWIRE_EAGER=4k: say a number"},
@@ -260,6 +290,7 @@ static void a_second_binding_is_refused(char **arguments) {
 const struct test info_cases[] = {
     {"hints_that_cannot_be_met", hints_that_cannot_be_met},
     {"addresses_of_others", addresses_of_others},
+    {"peers_that_are_protected_otherwise", peers_that_are_protected_otherwise},
     {"buffers_that_are_too_small", buffers_that_are_too_small},
     {"no_layer_comes_between", no_layer_comes_between},
     {"order_of_closing_is_kept", order_of_closing_is_kept},

@@ -2,12 +2,15 @@
 //! What a message costs without a kernel: two endpoints on a link in memory, in one thread. Its times repeat to 2 %, where
 //! those over an interface have modes of 20 %, so it shows what a change to the path costs; run it in both trees, in turns.
 //!
-//! `cargo bench -p barewire-endpoint`: nanoseconds for a burst of messages and a short answer, the least of many.
+//! `cargo bench -p barewire-endpoint`: nanoseconds for a burst of messages and a short answer, the least of many; without
+//! authentication, with it, and with encryption.
 
 use std::time::Instant;
 
-use barewire_endpoint::JobToken;
-use barewire_endpoint::{Acknowledge, ChannelId, Config, Encapsulation, Endpoint, Event, Framing, Inbox, InboxConfig};
+use barewire_endpoint::{
+    Acknowledge, Authentication, ChannelId, Config, Encapsulation, Endpoint, Event, Framing, Inbox, InboxConfig,
+    JobToken, Secret,
+};
 use barewire_link::{Faults, MemoryLink};
 use barewire_llc::Lsap;
 
@@ -24,9 +27,11 @@ struct Side {
 }
 
 impl Side {
-    fn new(link: MemoryLink, sap: u8) -> Self {
+    fn new(link: MemoryLink, sap: u8, encrypts: Option<bool>) -> Self {
         let framing = Framing { encapsulation: Encapsulation::EtherType, token: Some(JobToken::new(7)) };
-        let config = Config { local: None, ..Config::new(Lsap::new(sap).expect("an individual SAP"), framing) };
+        let mut config = Config { local: None, ..Config::new(Lsap::new(sap).expect("an individual SAP"), framing) };
+        let secret = Secret::new(&[7; 32]).expect("of 256 bits");
+        config.authentication = encrypts.map(|encrypts| Authentication { secret, encrypts });
         let endpoint = Endpoint::open(link, config, None).expect("an endpoint");
         let buffers = InboxConfig { receive_descriptors: 64, buffers: 64, buffer_bytes: 1 << 17, ..Default::default() };
         Self { endpoint, inbox: Inbox::new(&buffers), opened: None }
@@ -58,10 +63,13 @@ fn until(messages: u32, receiver: &mut Side, sender: &mut Side) {
 }
 
 fn main() {
-    for (bytes, burst) in [(8, 1), (1024, 1), (8, 16), (60_000, 1), (60_000, 4)] {
+    let kinds = [(8, 1), (1024, 1), (8, 16), (60_000, 1), (60_000, 4)];
+    let modes = [("none", None), ("job", Some(false)), ("encrypt", Some(true))];
+    let all = kinds.iter().flat_map(|kind| modes.iter().map(move |mode| (*kind, *mode)));
+    for ((bytes, burst), (name, encrypts)) in all {
         let body = vec![7; bytes];
         let (left, right) = MemoryLink::pair(MTU, Faults::default(), 1);
-        let (mut left, mut right) = (Side::new(left, 0x20), Side::new(right, 0x22));
+        let (mut left, mut right) = (Side::new(left, 0x20, encrypts), Side::new(right, 0x22, encrypts));
         let there = left.endpoint.connect(right.endpoint.address()).expect("a channel");
         let mut best = f64::MAX;
         for _ in 0..REPETITIONS {
@@ -83,6 +91,6 @@ fn main() {
             }
             best = best.min(began.elapsed().as_nanos() as f64 / f64::from(ROUNDS / burst));
         }
-        println!("{burst:2} × {bytes:5} B: {best:8.0} ns");
+        println!("{burst:2} × {bytes:5} B, {name}: {best:8.0} ns");
     }
 }

@@ -3,11 +3,13 @@
 
 use std::time::Duration;
 
+use barewire_llc::extension::Guard;
 use barewire_llc::{ConnectionConfig, Lsap};
 use barewire_shm::PipeConfig;
 
 use crate::address::Address;
 use crate::framing::Framing;
+use crate::secret::Authentication;
 use crate::token::JobToken;
 use crate::tuning::Tuning;
 use crate::waiting::Waiting;
@@ -27,6 +29,9 @@ pub struct Config {
     /// behind Ethernet's own check is then noticed for these only. Costs a stream of long messages 4 to 6 % on two cores
     /// of 2024.
     pub checks_all: bool,
+    /// Whether and how frames are authenticated: of all peers alike; they cover all of each frame then. Peers of this host do
+    /// without.
+    pub authentication: Option<Authentication>,
     /// Messages under way at once, at most; more are refused as [`Full`](crate::SendError::Full).
     pub send_descriptors: u16,
     /// Frames under way at once, at most, of all messages; each takes as much memory as a frame.
@@ -66,6 +71,12 @@ impl Config {
     /// The key that a peer must be shown: the job's token, or the cookie of its address.
     pub(crate) fn key_to(&self, peer: Address) -> u64 {
         self.framing.token.map_or(peer.cookie, JobToken::key)
+    }
+
+    /// What frames begin their extension with.
+    #[must_use]
+    pub const fn guard(&self) -> Guard {
+        if self.authentication.is_some() { Guard::Seal } else { Guard::Check }
     }
 
     /// Sets everything that decides how long a peer over the link can be gone before its channel ends, also if nothing is
@@ -113,6 +124,7 @@ impl Config {
             framing,
             cookie: 0,
             checks_all: false,
+            authentication: None,
             send_descriptors: Tuning::SEND_DESCRIPTORS,
             slots: Tuning::SLOTS,
             channels: Self::CHANNELS,

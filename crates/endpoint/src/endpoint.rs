@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::descriptors::{Content, DescriptorId, Descriptors};
 use crate::error::{ConnectError, Ending, EndpointError};
 use crate::mutant::mutant;
-use crate::port::{MTU_MIN, Port, information_max, unless_down};
+use crate::port::{Port, information_max, mtu_min, unless_down};
 use crate::sink::Sink;
 use crate::token::JobToken;
 use crate::tuning::Tuning;
@@ -70,8 +70,10 @@ pub struct EndpointCounters {
     /// Frames that carried no LLC PDU, or were cut.
     pub foreign: u64,
     /// Frames and local peers that do not know what they must: the job's token, the endpoint's cookie, the connection's
-    /// marks.
+    /// marks; where frames are authenticated, its secret: also frames that were changed.
     pub unauthenticated: u64,
+    /// Authentic frames of a connection that had come before, or were overtaken by a thousand others.
+    pub replayed: u64,
     /// Frames whose check is wrong: changed on their way, or of a station that is none of ours.
     pub damaged: u64,
     /// Pieces of messages that did not fit; each ended its channel.
@@ -158,10 +160,14 @@ impl<L: Link> Endpoint<L> {
     /// [`EndpointError`].
     pub fn open(mut link: L, config: Config, mtu: Option<usize>) -> Result<Self, EndpointError> {
         let mtu = link.mtu().min(mtu.unwrap_or(usize::MAX));
-        if mtu < MTU_MIN {
-            return Err(EndpointError::MtuTooSmall { mtu, least: MTU_MIN });
+        let (guard, least) = (config.guard(), mtu_min(config.guard()));
+        if mtu < least {
+            return Err(EndpointError::MtuTooSmall { mtu, least });
         }
-        let room = information_max(mtu);
+        if config.authentication.is_some() && !has_aes() {
+            return Err(EndpointError::NoAes);
+        }
+        let room = information_max(mtu, guard);
         if let Some(config) = &config.local {
             let (pipe, needed) = (config.room()?, local::room_needed(room));
             if pipe < needed {
@@ -182,7 +188,8 @@ impl<L: Link> Endpoint<L> {
             ..StationConfig::default()
         };
         let address = Address { mac: link.address().0, sap: config.sap, cookie };
-        let mut port = Port::new(link, &station, config.slots, config.framing.encapsulation)?;
+        let (encapsulation, authentication) = (config.framing.encapsulation, config.authentication.as_ref());
+        let mut port = Port::new(link, &station, config.slots, encapsulation, authentication)?;
         port.slots.checks_all = config.checks_all;
         port.station.activate(config.sap);
         port.station.listen(config.sap, config.accepts);
@@ -509,7 +516,11 @@ impl<L: Link> Endpoint<L> {
         let station = self.port.station.counters();
         let mut counters = EndpointCounters {
             foreign: self.port.foreign,
-            unauthenticated: self.unauthenticated + station.unauthenticated + station.ended_connections.unauthenticated,
+            unauthenticated: self.unauthenticated
+                + self.port.unauthentic
+                + station.unauthenticated
+                + station.ended_connections.unauthenticated,
+            replayed: self.port.replayed,
             damaged: self.port.damaged,
             malformed: self.malformed,
             repeated: self.repeated,
@@ -710,6 +721,14 @@ impl<L: Link> Endpoint<L> {
             self.turns.push_back(index);
         }
     }
+}
+
+/// Whether this processor has what authentication is computed with.
+fn has_aes() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("aes") && is_x86_feature_detected!("avx");
+    #[cfg(not(target_arch = "x86_64"))]
+    true
 }
 
 fn awaited<'a>(

@@ -40,6 +40,9 @@ pub enum EndpointError {
         /// What is needed.
         least: usize,
     },
+    /// The processor cannot do what authentication needs.
+    #[error("this processor has no AES instructions (aes and avx), without which frames cannot be authenticated")]
+    NoAes,
 }
 
 /// Why a message was not taken.

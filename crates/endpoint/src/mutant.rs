@@ -5,7 +5,7 @@
 #[cfg(feature = "mutants")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
-    /// A frame's check is not looked at.
+    /// A frame's check, or its seal, is not looked at.
     CheckIgnored,
     /// A peer's next channel is told of although the sink has not taken all that came through the one before.
     SuccessorAtOnce,

@@ -5,7 +5,7 @@ use std::ptr;
 use std::slice;
 
 use barewire_link::{ETHERNET_HEADER_BYTES, Outgoing};
-use barewire_llc::extension::{Extra, INFORMATION_FRONT, covered};
+use barewire_llc::extension::{Extra, Guard, INFORMATION_FRONT, covered};
 use barewire_llc::message::is_whole;
 
 use crate::check::{addresses, check};
@@ -15,13 +15,13 @@ pub type Slot = u16;
 
 /// The longest header of a PDU that has an information field: an I PDU's.
 const LLC_BYTES: usize = 4;
-/// What lies before the information, of our stations.
-const HEADROOM_BYTES: usize = ETHERNET_HEADER_BYTES + LLC_BYTES + INFORMATION_FRONT;
 
 /// Slots of equal size, free or under way.
 pub struct Slots {
     memory: Box<[u8]>,
     slot_bytes: usize,
+    /// What lies before the information, of our stations.
+    headroom_bytes: usize,
     entries: Box<[Entry]>,
     free: Vec<Slot>,
     /// Whether the check is over all of a long message, too.
@@ -78,12 +78,14 @@ impl Lent {
 
 impl Slots {
     /// So many slots for frames of this MTU.
-    pub(crate) fn new(slots: u16, mtu: usize) -> Self {
+    pub(crate) fn new(slots: u16, mtu: usize, guard: Guard) -> Self {
+        let headroom_bytes = ETHERNET_HEADER_BYTES + LLC_BYTES + guard.bytes() + INFORMATION_FRONT;
         // A slot starts on a cache line of its own; stations that add nothing leave the room for that unused.
-        let slot_bytes = (HEADROOM_BYTES + mtu).next_multiple_of(64);
+        let slot_bytes = (headroom_bytes + mtu).next_multiple_of(64);
         Self {
             memory: vec![0; slot_bytes * usize::from(slots)].into_boxed_slice(),
             slot_bytes,
+            headroom_bytes,
             entries: vec![Entry { in_slot: 0, lent: Lent::NOTHING, is_head: false }; usize::from(slots)]
                 .into_boxed_slice(),
             free: (0..slots).collect(),
@@ -96,7 +98,7 @@ impl Slots {
     #[inline]
     pub fn fill(&mut self, first: &[u8], second: &[u8]) -> Option<Slot> {
         let slot = self.free.pop()?;
-        let at = usize::from(slot) * self.slot_bytes + HEADROOM_BYTES;
+        let at = self.information_at(slot);
         let place = &mut self.memory[at..at + first.len() + second.len()];
         let (a, b) = place.split_at_mut(first.len());
         a.copy_from_slice(first);
@@ -157,8 +159,19 @@ impl Slots {
     /// The information of a slot that was filled.
     #[inline]
     pub(crate) fn information(&self, slot: Slot) -> &[u8] {
-        let at = usize::from(slot) * self.slot_bytes + HEADROOM_BYTES;
+        let at = self.information_at(slot);
         &self.memory[at..at + usize::from(self.entries[usize::from(slot)].in_slot)]
+    }
+
+    /// The information of a slot under way: in the slot, and in the caller's memory.
+    #[inline]
+    pub(crate) fn pieces(&self, slot: Slot) -> [&[u8]; 2] {
+        [self.information(slot), self.entries[usize::from(slot)].lent.bytes()]
+    }
+
+    #[inline]
+    fn information_at(&self, slot: Slot) -> usize {
+        usize::from(slot) * self.slot_bytes + self.headroom_bytes
     }
 
     /// Bytes of a slot's information field.
@@ -178,9 +191,33 @@ impl Slots {
         llc: &[u8],
         extra: &mut Extra,
     ) -> usize {
+        let checks_all = self.checks_all;
+        self.write_guarded_headers(slot, ethernet, llc, extra, |extra, [mut in_slot, mut lent]| {
+            if extra.as_bytes().len() == INFORMATION_FRONT && !checks_all && !is_whole(in_slot) {
+                extra.cover_partly();
+                let covered = covered(in_slot);
+                in_slot = &in_slot[..in_slot.len().min(covered)];
+                lent = &lent[..lent.len().min(covered - in_slot.len())];
+            }
+            check::<3>(addresses(ethernet), llc, [extra.as_bytes(), in_slot, lent]).to_be_bytes()
+        })
+    }
+
+    /// As [`write_headers`](Self::write_headers), with the guard that `guard` makes of what is added and the information's
+    /// pieces, in the slot and in the caller's memory.
+    #[inline]
+    pub(crate) fn write_guarded_headers<const GUARD: usize>(
+        &mut self,
+        slot: Slot,
+        ethernet: &[u8; ETHERNET_HEADER_BYTES],
+        llc: &[u8],
+        extra: &mut Extra,
+        guard: impl FnOnce(&mut Extra, [&[u8]; 2]) -> [u8; GUARD],
+    ) -> usize {
+        let end = self.information_at(slot);
         let entry = &self.entries[usize::from(slot)];
-        let bytes = ETHERNET_HEADER_BYTES + llc.len() + extra.as_bytes().len();
-        let end = usize::from(slot) * self.slot_bytes + HEADROOM_BYTES;
+        let added = if extra.is_none() { 0 } else { GUARD + extra.as_bytes().len() };
+        let bytes = ETHERNET_HEADER_BYTES + llc.len() + added;
         let frame = &mut self.memory[end - bytes..end + usize::from(entry.in_slot)];
         let (first, rest) = frame.split_at_mut(ETHERNET_HEADER_BYTES);
         first.copy_from_slice(ethernet);
@@ -190,17 +227,10 @@ impl Slots {
             [dsap, ssap, ns, nr] => second.copy_from_slice(&[dsap, ssap, ns, nr]),
             _ => second.copy_from_slice(llc),
         }
-        let (third, information) = rest.split_at_mut(extra.as_bytes().len());
-        if !third.is_empty() {
-            // The check reads what was not written just now: else each load would wait for stores.
-            let (mut in_slot, mut lent) = (&*information, entry.lent.bytes());
-            if third.len() == INFORMATION_FRONT && !self.checks_all && !is_whole(information) {
-                extra.cover_partly();
-                let covered = covered(information);
-                in_slot = &in_slot[..in_slot.len().min(covered)];
-                lent = &lent[..lent.len().min(covered - in_slot.len())];
-            }
-            extra.set_check(check(addresses(ethernet), llc, [extra.checked(), in_slot, lent]));
+        let (third, information) = rest.split_at_mut(added);
+        if let Some((place, third)) = third.split_first_chunk_mut::<GUARD>() {
+            // The guard reads what was not written just now: else each load would wait for stores.
+            *place = guard(extra, [information, entry.lent.bytes()]);
             match <&[u8; INFORMATION_FRONT]>::try_from(extra.as_bytes()) {
                 Ok(extra) => third.copy_from_slice(extra),
                 Err(_) => third.copy_from_slice(extra.as_bytes()),
@@ -213,7 +243,7 @@ impl Slots {
     #[inline]
     pub(crate) fn frame(&self, slot: Slot, header_bytes: usize) -> Outgoing<'_> {
         let entry = &self.entries[usize::from(slot)];
-        let at = usize::from(slot) * self.slot_bytes + HEADROOM_BYTES;
+        let at = self.information_at(slot);
         Outgoing {
             header: &self.memory[at - header_bytes..at + usize::from(entry.in_slot)],
             payload: entry.lent.bytes(),

@@ -5,6 +5,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::bounds;
+use crate::extension::Guard;
 use crate::pdu::Class;
 use crate::time::nanos;
 
@@ -107,6 +108,8 @@ pub struct StationConfig {
     pub key: u64,
     /// Whether the key is told to those who are connected to, so that they can connect back: one that is this station's own.
     pub tells_key: bool,
+    /// Of extended stations: what their PDUs' extensions begin with.
+    pub guard: Guard,
 }
 
 impl Default for StationConfig {
@@ -123,6 +126,7 @@ impl Default for StationConfig {
             hash_seed: 0,
             key: 0,
             tells_key: false,
+            guard: Guard::default(),
         }
     }
 }

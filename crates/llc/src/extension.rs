@@ -2,18 +2,23 @@
 //! Barewire's additions to LLC PDUs: wire version 3.
 //!
 //! ```text
-//! I                   | LLC 4 | check 4 | mark 8 | round of N(S) 1 | round of N(R) 1 | information … |
-//! UI, AC command      | LLC 3 | check 4 | mark 8 | information … |
-//! RR, RNR, REJ        | LLC 4 | check 4 | mark 8 | round of N(R) 1 | kept 16 | padding |
-//! SABME, UA           | LLC 3 | check 4 | mark 8 | version 1 | nonce 8 | cookie 8 | padding |
-//! every other         | LLC 3… | check 4 | mark 8 | padding |
+//! I                   | LLC 4 | guard | mark 8 | round of N(S) 1 | round of N(R) 1 | information … |
+//! UI, AC command      | LLC 3 | guard | mark 8 | information … |
+//! RR, RNR, REJ        | LLC 4 | guard | mark 8 | round of N(R) 1 | kept 16 | padding |
+//! SABME, UA           | LLC 3 | guard | mark 8 | version 1 | nonce 8 | cookie 8 | padding |
+//! every other         | LLC 3… | guard | mark 8 | padding |
+//!
+//! guard               | check 4 |                    without authentication
+//!                     | counter 8 | tag 16 |         with it
 //! ```
 //!
 //! Other stations see user data, or Ethernet padding beyond the counted length. Numbers are big endian.
 //!
-//! - The **check** is a CRC32C over the frame's addresses, destination and source, and everything else that is shown, to the end
-//!   of the information; DSAP, SSAP and control field are added to the register's first value. The engine leaves room for it;
-//!   whoever has the bytes computes it.
+//! - The **guard** is what shows that a frame is as it was sent. The engine leaves it to whoever has the bytes, and skips it.
+//!   - The **check** is a CRC32C over the frame's addresses, destination and source, and everything else that is shown, to the
+//!     end of the information; DSAP, SSAP and control field are added to the register's first value.
+//!   - **Counter and tag** are a seal: the tag authenticates the same bytes, always all of them, under a key that both ends
+//!     have and a nonce that is made of the counter.
 //! - The **mark** says which connection a PDU belongs to; a PDU without the right one is ignored. In a connection it is a hash
 //!   of both ends' nonces, which are drawn anew for each connection, so that a PDU of an earlier one has another mark. In a
 //!   SABME or a datagram it is a hash of the addressee's key, in a UA or DM the nonce or mark of the PDU that it answers.
@@ -31,10 +36,35 @@ use crate::pdu::{Body, Pdu, SequenceNumber};
 
 /// Of what is described here; a peer that speaks another is refused.
 pub const VERSION: u8 = 3;
-/// Bytes in front of the information of an I PDU.
-pub const INFORMATION_FRONT: usize = CHECK + MARK + 2;
-/// Bytes in front of the information of a UI PDU or an AC command.
-pub const DATAGRAM_FRONT: usize = CHECK + MARK;
+
+/// What an extension begins with, the same at all stations that are to hear each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Guard {
+    /// A CRC32C: against what changes frames by mistake.
+    #[default]
+    Check,
+    /// Counter and tag: against whoever has not the key.
+    Seal,
+}
+
+impl Guard {
+    /// Bytes of the longest.
+    pub const MAX: usize = COUNTER + TAG;
+
+    /// Its bytes.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Check => CHECK,
+            Self::Seal => COUNTER + TAG,
+        }
+    }
+}
+
+/// Bytes between the guard and the information of an I PDU.
+pub const INFORMATION_FRONT: usize = MARK + 2;
+/// Bytes between the guard and the information of a UI PDU or an AC command.
+pub const DATAGRAM_FRONT: usize = MARK;
 
 /// Bytes of an I PDU's information that the check is over at least: of the first fragment of a message its header, the head of
 /// the message and perhaps more; of others the header. Their data is not touched, since it may not be in the cache yet.
@@ -47,12 +77,18 @@ pub const fn covered(information: &[u8]) -> usize {
 /// Where it stands that it is over no more: with the round of N(R).
 const PARTLY_AT: usize = INFORMATION_FRONT - 1;
 
-const CHECK: usize = 4;
-const MARK: usize = 8;
+/// Bytes of a check.
+pub const CHECK: usize = 4;
+/// Bytes of a seal's counter.
+pub const COUNTER: usize = 8;
+/// Bytes of a seal's tag.
+pub const TAG: usize = 16;
+/// Bytes of a mark.
+pub const MARK: usize = 8;
 const SUPERVISORY: usize = 1 + 16;
 const SET_UP: usize = 1 + 8 + 8;
-/// Bytes of the longest.
-pub const MAX: usize = CHECK + MARK + SUPERVISORY;
+/// Bytes of the longest, without its guard.
+pub const MAX: usize = MARK + SUPERVISORY;
 const _: () = assert!(SUPERVISORY >= SET_UP);
 
 /// The highest bit of a round's octet.
@@ -79,7 +115,7 @@ pub(crate) struct Extension {
     pub cookie: u64,
 }
 
-/// The bytes of an extension, ready for the wire but for the check.
+/// The bytes of an extension as they go on the wire, behind the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extra {
     bytes: [u8; MAX],
@@ -87,27 +123,29 @@ pub struct Extra {
 }
 
 impl Extra {
-    /// Of a PDU without one.
+    /// Of a PDU without one, which has no guard either.
     pub const NONE: Self = Self { bytes: [0; MAX], length: 0 };
 
-    /// As they go on the wire: before the information, or behind a PDU that has no free-form one.
+    /// The bytes: with their guard they go before the information, or behind a PDU that has no free-form one.
     #[inline]
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
 
-    /// Writes the check.
-    #[inline]
-    pub fn set_check(&mut self, check: u32) {
-        self.bytes[..CHECK].copy_from_slice(&check.to_be_bytes());
-    }
-
-    /// What of it the check is over.
+    /// Whether there is none.
     #[inline]
     #[must_use]
-    pub fn checked(&self) -> &[u8] {
-        &self.bytes[CHECK..usize::from(self.length)]
+    pub const fn is_none(&self) -> bool {
+        self.length == 0
+    }
+
+    /// The mark, of one that there is.
+    #[inline]
+    #[must_use]
+    pub fn mark(&self) -> u64 {
+        let [mark, ..] = self.bytes.as_chunks::<MARK>().0 else { return 0 };
+        u64::from_be_bytes(*mark)
     }
 
     /// Notes, of an I PDU's, that the check is over [`covered`] bytes of the information only.
@@ -119,7 +157,7 @@ impl Extra {
     #[inline]
     pub(crate) fn datagram(mark: u64) -> Self {
         let mut extra = Self::NONE;
-        extra.bytes[CHECK..CHECK + MARK].copy_from_slice(&mark.to_be_bytes());
+        extra.bytes[..MARK].copy_from_slice(&mark.to_be_bytes());
         extra.length = DATAGRAM_FRONT as u8;
         extra
     }
@@ -171,9 +209,9 @@ pub fn checked<'a>(llc: &'a [u8], behind: &'a [u8]) -> Option<Checked<'a>> {
         Place::Front(at) => {
             let (head, rest) = llc.split_at_checked(at)?;
             let (check, rest) = rest.split_first_chunk::<CHECK>()?;
-            let is_partly = at == 4 && rest.get(PARTLY_AT - CHECK).is_some_and(|octet| octet & FLAG != 0);
-            let most = match rest.get(INFORMATION_FRONT - CHECK..) {
-                Some(information) if is_partly => INFORMATION_FRONT - CHECK + covered(information),
+            let is_partly = at == 4 && rest.get(PARTLY_AT).is_some_and(|octet| octet & FLAG != 0);
+            let most = match rest.get(INFORMATION_FRONT..) {
+                Some(information) if is_partly => INFORMATION_FRONT + covered(information),
                 _ => rest.len(),
             };
             (head, [&rest[..rest.len().min(most)], &[]], check)
@@ -185,6 +223,72 @@ pub fn checked<'a>(llc: &'a [u8], behind: &'a [u8]) -> Option<Checked<'a>> {
         }
     };
     Some(Checked { head, pieces, check: u32::from_be_bytes(*check) })
+}
+
+/// A received seal, and what it is over: the frame's addresses and then these, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sealed<'a> {
+    /// DSAP to control field; of a PDU without free-form information all of it.
+    pub llc: &'a [u8],
+    /// Mark and more.
+    pub extension: &'a [u8],
+    /// The information that follows; what is encrypted, if anything is.
+    pub information: &'a [u8],
+    /// Whether the PDU may have such information.
+    pub has_information: bool,
+    /// Whether it is an I or S PDU, of a connection.
+    pub is_numbered: bool,
+    /// DSAP, and SSAP of command and response alike.
+    pub saps: [u8; 2],
+    /// The mark.
+    pub mark: u64,
+    /// What the sender chose for this frame.
+    pub counter: u64,
+    /// What it made of all that.
+    pub tag: [u8; TAG],
+}
+
+/// The seal of a PDU; `None` if it carries none. Arguments as of [`checked`].
+#[inline]
+#[must_use]
+pub fn sealed<'a>(llc: &'a [u8], behind: &'a [u8]) -> Option<Sealed<'a>> {
+    let (place, is_numbered) = (place(llc)?, is_numbered(llc));
+    let has_information = matches!(place, Place::Front(_));
+    let (llc, field, more) = match place {
+        Place::Front(at) => {
+            let (llc, field) = llc.split_at_checked(at)?;
+            (llc, field, if is_numbered { INFORMATION_FRONT } else { DATAGRAM_FRONT })
+        }
+        Place::Behind(more) => (llc, behind, MARK + more),
+    };
+    let (counter, field) = field.split_first_chunk::<COUNTER>()?;
+    let (tag, field) = field.split_first_chunk::<TAG>()?;
+    let (extension, rest) = field.split_at_checked(more)?;
+    Some(Sealed {
+        llc,
+        extension,
+        information: if has_information { rest } else { &[] },
+        has_information,
+        is_numbered,
+        saps: saps(llc),
+        mark: u64::from_be_bytes(*extension.first_chunk()?),
+        counter: u64::from_be_bytes(*counter),
+        tag: *tag,
+    })
+}
+
+/// Whether a PDU is an I or S PDU.
+#[inline]
+#[must_use]
+pub fn is_numbered(llc: &[u8]) -> bool {
+    llc.get(2).is_some_and(|control| control & 3 != 3)
+}
+
+/// DSAP, and SSAP without what tells a response from a command.
+#[inline]
+#[must_use]
+pub fn saps(llc: &[u8]) -> [u8; 2] {
+    if let &[dsap, ssap, ..] = llc { [dsap, ssap & !1] } else { [0; 2] }
 }
 
 /// Of a PDU with what is added behind it: its first bytes, which the check treats apart, and the rest.
@@ -224,15 +328,15 @@ fn place(llc: &[u8]) -> Option<Place> {
     })
 }
 
-/// Takes a PDU's extension off: what remains of the PDU, and what it said. `None`: it has none of this version.
+/// Takes a PDU's extension off, with its guard: what remains of the PDU, and what it said. `None`: it has none of this version.
 #[inline]
-pub(crate) fn take<'a>(mut pdu: Pdu<'a>, behind: &'a [u8]) -> Option<(Pdu<'a>, Extension)> {
+pub(crate) fn take<'a>(mut pdu: Pdu<'a>, behind: &'a [u8], guard: Guard) -> Option<(Pdu<'a>, Extension)> {
     let field = match pdu.body {
         Body::I { information, .. } | Body::Ui { information } | Body::AcCommand { information, .. } => information,
         _ => behind,
     };
-    let mark = u64::from_be_bytes(*field.get(CHECK..)?.first_chunk()?);
-    let rest = field.get(CHECK + MARK..)?;
+    let (mark, rest) = field.get(guard.bytes()..)?.split_first_chunk()?;
+    let mark = u64::from_be_bytes(*mark);
     let mut extension = Extension { mark, ..Extension::default() };
     match &mut pdu.body {
         Body::I { ns, nr, information, .. } => {
@@ -314,4 +418,82 @@ fn hash(key: u64, a: u64, b: u64) -> u64 {
     hasher.write(&a.to_le_bytes());
     hasher.write(&b.to_le_bytes());
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::vec::Vec;
+
+    use super::*;
+
+    /// A PDU's bytes, what lies behind, where its extension begins, and what that is: of I and S PDUs, a set-up, a datagram, an
+    /// acknowledged one with its answer, a DISC, and a TEST, whose information is LLC's.
+    fn frames(guard: usize) -> [(Vec<u8>, Vec<u8>, bool, Extra); 8] {
+        let front = |head: &[u8], extra: Extra| {
+            let guard: Vec<u8> = (0..guard as u8).map(|octet| 0x80 | octet).collect();
+            ([head, &guard, extra.as_bytes(), b"information"].concat(), Vec::new(), true, extra)
+        };
+        let behind = |llc: &[u8], extra: Extra| {
+            let guard: Vec<u8> = (0..guard as u8).map(|octet| 0x80 | octet).collect();
+            (llc.to_vec(), [&guard, extra.as_bytes(), &[0; 9]].concat(), false, extra)
+        };
+        [
+            front(&[0x24, 0x20, 2, 4], Extra::information(7, 129, 258, true)),
+            behind(&[0x24, 0x21, 1, 1], Extra::supervisory(7, 258, 5, true)),
+            behind(&[0x24, 0x20, 0x7f], Extra::set_up(7, 8, 9)),
+            front(&[0x24, 0x20, 0x03], Extra::datagram(7)),
+            front(&[0x24, 0x20, 0x67], Extra::datagram(7)),
+            behind(&[0x24, 0x21, 0xf7, 0x40], Extra::datagram(7)),
+            behind(&[0x24, 0x20, 0x53], Extra::datagram(7)),
+            behind(&[0x24, 0x20, 0xf3, 1, 2, 3], Extra::datagram(7)),
+        ]
+    }
+
+    /// Proves that what the engine adds is found behind either guard, and that a shorter frame has none.
+    #[test]
+    fn an_extension_lies_behind_its_guard_whatever_that_is() {
+        for guard in [Guard::Check, Guard::Seal] {
+            for (llc, behind, _, extra) in frames(guard.bytes()) {
+                let pdu = Pdu::decode(&llc).unwrap();
+                let (pdu, extension) = take(pdu, &behind, guard).unwrap();
+                assert_eq!(extension.mark, 7);
+                match pdu.body {
+                    Body::I { information, .. } => {
+                        assert_eq!((information, extension.ns, extension.nr), (&b"information"[..], 129, 258));
+                        assert!(extension.is_flagged);
+                    }
+                    Body::S { .. } => assert_eq!((extension.nr, extension.kept, extension.is_flagged), (256, 5, true)),
+                    Body::Sabme { .. } => assert_eq!((extension.nonce, extension.cookie), (8, 9)),
+                    Body::Ui { information } | Body::AcCommand { information, .. } => {
+                        assert_eq!(information, b"information");
+                    }
+                    _ => {}
+                }
+                let cut = guard.bytes() + extra.as_bytes().len() - 1;
+                let short = if behind.is_empty() { &llc[..llc.len() - 12] } else { &llc };
+                let pdu = Pdu::decode(short).unwrap();
+                assert_eq!(take(pdu, &behind[..behind.len().min(cut)], guard), None, "{pdu:?}");
+            }
+        }
+    }
+
+    /// Proves that a seal is found in its place, and that what it is over is all the rest of the frame but padding.
+    #[test]
+    fn a_seal_is_over_everything_but_padding() {
+        let (counter, tag): (Vec<u8>, Vec<u8>) = ((0x80..0x88).collect(), (0x88..0x98).collect());
+        for (llc, behind, has_information, extra) in frames(Guard::Seal.bytes()) {
+            let sealed = sealed(&llc, &behind).unwrap();
+            assert_eq!((&sealed.counter.to_be_bytes()[..], &sealed.tag[..]), (&counter[..], &tag[..]));
+            assert_eq!((sealed.mark, sealed.saps, sealed.extension), (7, [0x24, 0x20], extra.as_bytes()));
+            assert_eq!(sealed.has_information, has_information);
+            assert_eq!(sealed.is_numbered, llc[2] & 3 != 3);
+            if has_information {
+                assert_eq!(([sealed.llc, sealed.extension, sealed.information].concat().len()) + 24, llc.len());
+                assert_eq!(sealed.information, b"information");
+            } else {
+                assert_eq!((sealed.llc, sealed.information), (&llc[..], &[][..]));
+            }
+        }
+    }
 }

@@ -14,7 +14,7 @@ use crate::config::{ConfigError, Parameters, StationConfig, require};
 use crate::connection::{Connection, ConnectionEvent, Refused, RefusedReason, State, Taken};
 use crate::counters::Counters;
 use crate::deadlines::Deadlines;
-use crate::extension::{self, Extension, Extra};
+use crate::extension::{self, Extension, Extra, Guard};
 use crate::keyed::Keyed;
 use crate::pdu::{Body, Class, Header, Identification, Pdu, Role, SequenceNumber};
 use crate::time::{Instant, nanos};
@@ -44,6 +44,7 @@ pub struct Station<T> {
     nonce_seed: u64,
     nonces: u64,
     datagram_mark: u64,
+    guard: Guard,
 }
 
 /// Names a connection of a station; one that has ended is recognised.
@@ -71,8 +72,10 @@ pub struct StationTransmit<'s, T> {
     pub header: Header,
     /// Whose information follows, if any.
     pub token: Option<&'s T>,
-    /// What an extended station adds.
+    /// What an extended station adds, behind a guard.
     pub extra: Extra,
+    /// Whose PDU it is, if a connection's.
+    pub connection: Option<ConnectionHandle>,
 }
 
 /// Something to know.
@@ -178,6 +181,7 @@ impl<T> Station<T> {
             nonce_seed: config.hash_seed,
             nonces: 0,
             datagram_mark: extension::datagram_mark(config.key),
+            guard: config.guard,
         })
     }
 
@@ -361,6 +365,17 @@ impl<T> Station<T> {
         self.connection(handle).map(|_| self.entries[usize::from(handle.slot)].peer)
     }
 
+    /// Which connection an extended peer's I and S PDUs with this mark are of, from the service access point and to the one
+    /// that `saps` says, SSAP last; `None` if they are of none.
+    #[inline]
+    #[must_use]
+    pub fn connection_with(&self, source: Mac, saps: [u8; 2], mark: u64) -> Option<ConnectionHandle> {
+        let [local, remote] = [Lsap::new(saps[0])?, Lsap::new(saps[1])?];
+        let slot = self.keyed.get(Peer { local, mac: source, remote }.key())?;
+        let connection = self.entries[usize::from(slot)].connection.as_ref()?;
+        connection.receives(mark).then(|| self.handle_of(slot))
+    }
+
     /// What to connect back to a connection's peer with: the key that it told, or 0.
     #[must_use]
     pub fn peer_key(&self, handle: ConnectionHandle) -> u64 {
@@ -401,7 +416,7 @@ impl<T> Station<T> {
     }
 
     /// Takes a frame: `llc` from DSAP to where the length field says, and what lies behind, such as padding. A reply must be
-    /// sent before `poll_transmit` is asked. Of an extended station the check must have been compared.
+    /// sent before `poll_transmit` is asked. Of an extended station the guard must have been looked at.
     #[inline]
     pub fn handle_frame<'a>(
         &mut self,
@@ -424,7 +439,7 @@ impl<T> Station<T> {
             }
         };
         let (pdu, extension) = if self.parameters.is_extended {
-            let Some(taken) = extension::take(pdu, behind) else {
+            let Some(taken) = extension::take(pdu, behind, self.guard) else {
                 self.counters.unauthenticated += 1;
                 return Handled::default();
             };
@@ -512,7 +527,7 @@ impl<T> Station<T> {
             self.address_check = AddressCheck::Running { left: left - 1, due: now + bounds::ADDRESS_CHECK_INTERVAL };
             let header = self.identify(Source::Null, Destination::Null);
             let extra = self.extra(self.datagram_mark);
-            return Some(StationTransmit { destination: self.mac, header, token: None, extra });
+            return Some(StationTransmit { destination: self.mac, header, token: None, extra, connection: None });
         }
         while let Some(slot) = self.to_send.first() {
             let entry = &mut self.entries[usize::from(slot)];
@@ -526,7 +541,7 @@ impl<T> Station<T> {
         let is_extended = self.parameters.is_extended;
         let (destination, header, mark, token) = self.datagrams_out.poll_transmit(now)?;
         let extra = if is_extended { Extra::datagram(mark) } else { Extra::NONE };
-        Some(StationTransmit { destination, header, token: Some(token), extra })
+        Some(StationTransmit { destination, header, token: Some(token), extra, connection: None })
     }
 
     /// The next thing to know, until there is none.
@@ -634,7 +649,9 @@ impl<T> Station<T> {
         let connection = entry.connection.as_mut()?;
         let (header, index, extra) = connection.next_pdu(now)?;
         self.deadlines.wake_by(slot, connection.wake());
-        Some(StationTransmit { destination, header, token: index.and_then(|index| connection.token(index)), extra })
+        let handle = ConnectionHandle { slot, generation: entry.generation };
+        let token = index.and_then(|index| connection.token(index));
+        Some(StationTransmit { destination, header, token, extra, connection: Some(handle) })
     }
 
     /// After anything happened to a connection: notes what it wants, and forgets it once it has ended.

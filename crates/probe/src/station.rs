@@ -150,8 +150,8 @@ fn open(here: &HereArguments, interface: &str) -> Result<(StationPort, usize), L
     let slots = connection.queue * CONNECTIONS;
     let config =
         StationConfig { connection, connections: CONNECTIONS, backlog: CONNECTIONS, ..StationConfig::default() };
-    let mut port =
-        Port::new(Lossy::new(link, here.loss, here.seed), &config, slots, Encapsulation::default()).map_err(wrong)?;
+    let mut port = Port::new(Lossy::new(link, here.loss, here.seed), &config, slots, Encapsulation::default(), None)
+        .map_err(wrong)?;
     port.station.activate(here.sap);
     Ok((port, information_max))
 }

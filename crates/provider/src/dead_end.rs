@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Why there is nothing to offer, on standard error: libfabric's log is off unless asked for, and MPI libraries make of
-//! an empty `fi_getinfo` an error of their own that names no cause.
+//! Why there is nothing to offer, or processes of a job cannot hear each other, on standard error: libfabric's log is off
+//! unless asked for, and MPI libraries make of an empty `fi_getinfo` an error of their own that names no cause.
 
 use std::env;
 use std::io::{self, Write};
@@ -35,8 +35,8 @@ pub(crate) fn tell(reason: &str) {
 fn is_asked_for(variable: impl Fn(&str) -> Option<String>) -> bool {
     // Names behind a ^ are those to do without; layers stand behind a semicolon.
     let names_us = |names: String| !names.starts_with('^') && names.split([',', ';']).any(|name| name == "barewire");
-    variable("FI_PROVIDER").is_some_and(names_us)
-        || variable("FI_BAREWIRE_TOKEN").is_some_and(|token| !token.is_empty())
+    let is_set = |name| variable(name).is_some_and(|value| !value.is_empty());
+    variable("FI_PROVIDER").is_some_and(names_us) || is_set("FI_BAREWIRE_TOKEN") || is_set("FI_BAREWIRE_AUTH")
 }
 
 fn is_first_of_host(variable: impl Fn(&str) -> Option<String>) -> bool {
@@ -61,6 +61,7 @@ mod tests {
         }
         assert!(is_asked_for(environment(&[("FI_BAREWIRE_TOKEN", "1f")])));
         assert!(!is_asked_for(environment(&[("FI_BAREWIRE_TOKEN", "")])));
+        assert!(is_asked_for(environment(&[("FI_BAREWIRE_AUTH", "job")])));
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use barewire_broker::{AskError, DEFAULT_SOCKET, Status, sap_filter};
 use barewire_endpoint::{
-    Address, ClaimError, Config, Encapsulation, Endpoint, EndpointError, Framing, Hears, MTU_MIN, OpenError, Tuning,
-    TuningError, claim, is_taken, open_link,
+    Address, ClaimError, Config, Encapsulation, Endpoint, EndpointError, Framing, Hears, OpenError, Tuning,
+    TuningError, claim, is_taken, mtu_min, open_link,
 };
 use barewire_link::{Interface, Link, LinkError, XdpConfig, XdpLink, XdpMode};
 use barewire_llc::Lsap;
@@ -63,8 +63,9 @@ const LOOPBACK_MTU: usize = 9000;
 /// Interfaces that endpoints can be on: the one that was chosen, or all Ethernet ones that are up, or the loopback
 /// interface of a host that has none.
 pub(crate) fn interfaces(parameters: &Parameters) -> Result<Vec<Interface>, DeviceError> {
-    if let Some(mtu) = parameters.mtu.filter(|mtu| *mtu < MTU_MIN) {
-        return Err(DeviceError::Mtu { mtu, least: MTU_MIN });
+    let least = mtu_min(parameters.guard());
+    if let Some(mtu) = parameters.mtu.filter(|mtu| *mtu < least) {
+        return Err(DeviceError::Mtu { mtu, least });
     }
     let found = match &parameters.interface {
         Some(name) => vec![Interface::by_name(name)?],
@@ -127,6 +128,7 @@ pub(crate) fn open(interface: &Interface, parameters: &Parameters) -> Result<End
         // Whoever has the endpoint's address may talk to it, and nobody else.
         config.cookie = if parameters.token.is_none() { link.random_bits().max(1) } else { 0 };
         config.checks_all = parameters.checks_all;
+        config.authentication = parameters.authentication();
         config.follow(tuning.clone());
         if let Some(patience) = parameters.patience {
             config.notice_the_dead_within(patience);

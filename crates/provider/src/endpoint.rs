@@ -16,7 +16,7 @@ use crate::bindings::*;
 use crate::device;
 use crate::edge::{Errno, Result};
 use crate::log::{info, warning};
-use crate::parameters::Parameters;
+use crate::parameters::{Parameters, Protection};
 use crate::queue::Queue;
 use crate::region::Region;
 use crate::table::Table;
@@ -144,6 +144,10 @@ impl Endpoint {
             Wire::Reliable(Messenger::new(endpoint, config))
         };
         info!(FI_LOG_EP_CTRL, "{} on {}, token from {}", wire.address(), interface.name, parameters.token_source);
+        if parameters.protection != Protection::None {
+            let (name, source) = (parameters.protection.name(), parameters.secret_source);
+            info!(FI_LOG_EP_CTRL, "frames are protected: {name}, secret from {source}");
+        }
         self.wire = Some(wire);
         if !self.memory_for_all {
             (0..vectors[vector].addresses.len()).for_each(|number| self.name(vectors, number));

@@ -142,6 +142,10 @@ pub(crate) unsafe extern "C" fn getinfo(
                 "the hints ask for another type of endpoint than FI_EP_RDM, or FI_EP_DGRAM without a layer"
             );
         }
+        // Nothing but what a frame carries depends on it from here on.
+        let carried =
+            |interface: &Interface| Interface { mtu: parameters.mtu_without_seal(interface.mtu), ..interface.clone() };
+        let interfaces: Vec<Interface> = interfaces.iter().map(carried).collect();
         let offers = kinds.iter().flat_map(|kind| interfaces.iter().map(move |interface| (kind, interface)));
         for (kind, interface) in offers.rev() {
             match offer(libfabric, kind, interface, version, hints, parameters.progress) {
@@ -374,7 +378,10 @@ unsafe fn check(hints: &fi_info, kind: &Kind, interface: &Interface, version: u3
         unmet(bytes > longest, &format!("messages of {bytes} bytes, {longest} is the most"))?;
         unmet(wish.tx_ctx_cnt > 1 || wish.rx_ctx_cnt > 1, "more than one transmit or receive context")?;
         unmet(wish.max_order_war_size > 0, "an order of reads that is not kept")?;
-        unmet(wish.auth_key_size > 0, "an authentication key; set FI_BAREWIRE_TOKEN instead")?;
+        unmet(
+            wish.auth_key_size > 0,
+            "an authentication key; set FI_BAREWIRE_TOKEN, and FI_BAREWIRE_AUTH with FI_BAREWIRE_SECRET, instead",
+        )?;
     }
     if let Some(wish) = domain {
         // SAFETY: null, or a string, as libfabric demands.

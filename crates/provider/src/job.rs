@@ -8,7 +8,7 @@ use std::env;
 use std::fs;
 use std::sync::OnceLock;
 
-use barewire_endpoint::JobToken;
+use barewire_endpoint::{JobToken, Secret};
 
 /// What identifies a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,10 @@ struct Identity {
     source: &'static str,
     text: String,
 }
+
+/// Who draws what is random and known to nobody but a job's processes, for people.
+pub(crate) const TRANSPORT_KEY: &str = "Open MPI's transport key";
+const TRANSPORT_KEY_VARIABLE: &str = "OMPI_MCA_orte_precondition_transports";
 
 /// Processes above a rank that are looked at: scripts and wrappers may stand between it and its launcher's.
 const ANCESTORS_MAX: usize = 16;
@@ -32,6 +36,18 @@ pub(crate) fn token() -> Option<(JobToken, &'static str)> {
     })
 }
 
+/// The secret of a job whose launcher draws one: Open MPI 4's, of 128 bits. What other launchers say is none.
+pub(crate) fn transport_key() -> Option<Secret> {
+    secret_of(&env::var(TRANSPORT_KEY_VARIABLE).ok()?)
+}
+
+fn secret_of(key: &str) -> Option<Secret> {
+    let halves = key.split_once('-').filter(|halves| {
+        [halves.0, halves.1].iter().all(|half| half.len() == 16 && half.bytes().all(|digit| digit.is_ascii_hexdigit()))
+    });
+    halves.and_then(|_| Secret::new(key.as_bytes()))
+}
+
 /// Variables that a launcher sets for its ranks alone come first, then the processes above.
 fn identity(
     variable: impl Fn(&str) -> Option<String>,
@@ -39,7 +55,7 @@ fn identity(
 ) -> Option<Identity> {
     let of = |source, text: Option<String>| text.map(|text| Identity { source, text });
     // Drawn for Omni-Path, which keeps jobs apart with it; jobs that this one spawns have it as well.
-    of("Open MPI's transport key", variable("OMPI_MCA_orte_precondition_transports"))
+    of(TRANSPORT_KEY, variable(TRANSPORT_KEY_VARIABLE))
         .or_else(|| {
             // The launcher, and behind the sign the job's number under it: one that was spawned has another.
             let namespace = variable("PMIX_NAMESPACE")?;
@@ -137,6 +153,17 @@ mod tests {
         assert_ne!(hash("a", "b"), hash("a", "c"));
         assert_ne!(hash("ab", "c"), hash("a", "bc"));
         assert_eq!(hash("PMIx's namespace", "prterun-vm-4497"), 0x5e44_465b_1094_f9c1);
+    }
+
+    #[test]
+    fn only_a_whole_transport_key_is_a_secret() {
+        let key = "452c1363a4ea9dcb-9a7e0753b43b2ad9";
+        assert!(secret_of(key).is_some() && secret_of(key) != secret_of("452c1363a4ea9dcb-9a7e0753b43b2ad8"));
+        for other in
+            ["", "-", "452c1363a4ea9dcb", "452c1363a4ea9dcb-9a7e0753b43b2ad", "452c1363a4ea9dcb-9a7e0753b43b2adx"]
+        {
+            assert!(secret_of(other).is_none(), "{other}");
+        }
     }
 
     #[test]

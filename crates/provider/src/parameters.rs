@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What users may set, as `FI_BAREWIRE_…` in the environment; `fi_info -e` lists it.
 
+use std::env;
 use std::ffi::CStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use barewire_endpoint::{JobToken, Waiting};
+use barewire_endpoint::{Authentication, JobToken, Secret, Waiting};
+use barewire_llc::extension::{CHECK as CHECK_BYTES, Guard};
 
 use crate::backoff::Competition;
 use crate::bindings::FI_PARAM_STRING;
@@ -23,9 +25,13 @@ const PEERS: &CStr = c"peers";
 const LINK: &CStr = c"link";
 const PROGRESS: &CStr = c"progress";
 const CHECK: &CStr = c"check";
+const AUTH: &CStr = c"auth";
+const SECRET: &CStr = c"secret";
+/// Whose values nobody may see.
+const HIDDEN: [&CStr; 2] = [TOKEN, SECRET];
 
 /// Name and help of each, in the order in which they are shown.
-const ALL: [(&CStr, &str); 11] = [
+const ALL: [(&CStr, &str); 13] = [
     (
         INTERFACE,
         "the Ethernet interface to use (default: each that is up, in the order of their numbers; without any, lo)",
@@ -71,6 +77,16 @@ const ALL: [(&CStr, &str); 11] = [
         "what the CRC32C of a frame is over: headers, which includes short messages, or all, also long messages, which \
              cost 4 to 6 % more time then; of who sends (default: headers)",
     ),
+    (
+        AUTH,
+        "none; job: each frame is authenticated, so that whoever has not the job's secret can forge, change or replay \
+             none; encrypt: messages are also unreadable for others. The same for all processes of a job (default: none)",
+    ),
+    (
+        SECRET,
+        "the job's secret for that, 32 to 128 hexadecimal digits, the same for all its processes and known to nobody else \
+             (default: Open MPI 4's transport key; `barewire run --auth` draws one)",
+    ),
 ];
 /// Each with the value of the tuning file that it goes before, and its help.
 const TUNED: [(&CStr, &str, &str); 10] = [
@@ -112,6 +128,10 @@ pub(crate) struct Parameters {
     pub progress: Option<Progress>,
     /// Whether the check of frames is over long messages, too.
     pub checks_all: bool,
+    pub protection: Protection,
+    pub secret: Option<Secret>,
+    /// Who told the secret, for people.
+    pub secret_source: &'static str,
     /// Values of the tuning file, by their names in it.
     pub tuned: Vec<(&'static str, usize)>,
 }
@@ -133,13 +153,43 @@ pub(crate) enum Progress {
     Manual,
 }
 
-/// A value that cannot be meant.
+/// What frames are protected from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Protection {
+    /// Mistakes.
+    #[default]
+    None,
+    /// Whoever has not the job's secret and writes.
+    Authenticated,
+    /// And reads.
+    Encrypted,
+}
+
+impl Protection {
+    /// In the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::None, Self::Authenticated, Self::Encrypted];
+
+    /// As it is set.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Authenticated => "job",
+            Self::Encrypted => "encrypt",
+        }
+    }
+}
+
+/// What is set cannot be meant.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("FI_BAREWIRE_{name}={value}: say {expected}")]
-pub(crate) struct BadParameter {
-    name: String,
-    value: String,
-    expected: &'static str,
+pub(crate) enum BadParameter {
+    #[error("FI_BAREWIRE_{name}={value}: say {expected}")]
+    Value { name: String, value: String, expected: &'static str },
+    #[error(
+        "FI_BAREWIRE_AUTH={0}, and this process has no secret in common with its job: start the job by \
+         `barewire run --auth {0}`, or give all its processes the same FI_BAREWIRE_SECRET, 32 to 128 hexadecimal digits that \
+         nobody else knows (openssl rand -hex 32)"
+    )]
+    NoSecret(&'static str),
 }
 
 /// Tells libfabric which parameters there are.
@@ -155,12 +205,47 @@ pub(crate) fn define(libfabric: &Libfabric) {
 impl Parameters {
     /// As they are set now.
     pub fn load(libfabric: &Libfabric) -> Result<Self, BadParameter> {
-        let mut parameters = Self::of(|name| libfabric.parameter(name))?;
+        // libfabric logs the values that it is asked for.
+        let hidden = |name: &CStr| env::var(format!("FI_BAREWIRE_{}", name.to_string_lossy().to_uppercase())).ok();
+        let value_of = |name: &CStr| if HIDDEN.contains(&name) { hidden(name) } else { libfabric.parameter(name) };
+        let mut parameters = Self::of(value_of)?;
         (parameters.token, parameters.token_source) = match parameters.token {
             Some(token) => (Some(token), "FI_BAREWIRE_TOKEN"),
             None => job::token().map_or((None, "nobody"), |(token, source)| (Some(token), source)),
         };
+        parameters.agree(job::transport_key)?;
         Ok(parameters)
+    }
+
+    /// Takes a launcher's secret where none is set, and keeps it from who sees what is sent of the token.
+    fn agree(&mut self, of_launcher: impl FnOnce() -> Option<Secret>) -> Result<(), BadParameter> {
+        if self.protection == Protection::None {
+            self.secret = None;
+            return Ok(());
+        }
+        (self.secret, self.secret_source) = match self.secret.take() {
+            Some(secret) => (Some(secret), "FI_BAREWIRE_SECRET"),
+            None => (of_launcher(), job::TRANSPORT_KEY),
+        };
+        let secret = self.secret.as_ref().ok_or(BadParameter::NoSecret(self.protection.name()))?;
+        self.token = self.token.map(|token| secret.token(token));
+        Ok(())
+    }
+
+    /// What their frames begin their extension with.
+    pub fn guard(&self) -> Guard {
+        if self.secret.is_some() { Guard::Seal } else { Guard::Check }
+    }
+
+    /// The MTU at which frames without authentication carry as much as these do at `mtu`, in bytes.
+    pub fn mtu_without_seal(&self, mtu: usize) -> usize {
+        mtu.saturating_sub(self.guard().bytes() - CHECK_BYTES)
+    }
+
+    /// How endpoints authenticate their frames.
+    pub fn authentication(&self) -> Option<Authentication> {
+        let encrypts = self.protection == Protection::Encrypted;
+        self.secret.clone().map(|secret| Authentication { secret, encrypts })
     }
 
     fn of(value_of: impl Fn(&CStr) -> Option<String>) -> Result<Self, BadParameter> {
@@ -183,6 +268,9 @@ impl Parameters {
             link: parse(LINK, read(LINK), "packet or xdp", link)?.unwrap_or_default(),
             progress: parse(PROGRESS, read(PROGRESS), "auto or manual", progress)?,
             checks_all: parse(CHECK, read(CHECK), "headers or all", checks_all)?.unwrap_or_default(),
+            protection: parse(AUTH, read(AUTH), "none, job or encrypt", protection)?.unwrap_or_default(),
+            secret: parse(SECRET, read(SECRET), "32 to 128 hexadecimal digits, an even number of them", secret)?,
+            secret_source: "",
             tuned,
         })
     }
@@ -196,8 +284,8 @@ fn parse<T>(
 ) -> Result<Option<T>, BadParameter> {
     let Some(value) = value else { return Ok(None) };
     let bad = || {
-        let value = if name == TOKEN { "…".to_owned() } else { value.clone() };
-        BadParameter { name: name.to_string_lossy().to_uppercase(), value, expected }
+        let value = if HIDDEN.contains(&name) { "…".to_owned() } else { value.clone() };
+        BadParameter::Value { name: name.to_string_lossy().to_uppercase(), value, expected }
     };
     read(&value).map(Some).ok_or_else(bad)
 }
@@ -205,6 +293,16 @@ fn parse<T>(
 fn token(value: &str) -> Option<JobToken> {
     let is_hexadecimal = (1..=16).contains(&value.len()) && value.bytes().all(|digit| digit.is_ascii_hexdigit());
     is_hexadecimal.then(|| u64::from_str_radix(value, 16).ok().map(JobToken::new)).flatten()
+}
+
+fn protection(value: &str) -> Option<Protection> {
+    Protection::ALL.into_iter().find(|one| one.name() == value)
+}
+
+fn secret(value: &str) -> Option<Secret> {
+    let digits: Option<Vec<u8>> = value.chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect();
+    let (pairs, []) = digits.as_ref()?.as_chunks::<2>() else { return None };
+    Secret::new(&pairs.iter().map(|[high, low]| high << 4 | low).collect::<Vec<u8>>())
 }
 
 fn checks_all(value: &str) -> Option<bool> {
@@ -300,5 +398,36 @@ mod tests {
         for secret in ["+ff", "0123456789abcdef0", "xyzzy"] {
             assert!(!one(TOKEN, secret).unwrap_err().to_string().contains(secret));
         }
+        let [short, odd, long] = ["0123456789abcde".repeat(2), "1".repeat(33), "1".repeat(130)];
+        for secret in [&*short, &odd, &long, "xyzzy", "+123456789abcdef0123456789abcdef"] {
+            let error = one(SECRET, secret).unwrap_err().to_string();
+            assert!(!error.contains(secret) && error.contains("32 to 128"), "{error}");
+        }
+    }
+
+    /// Proves that whoever asks for authentication has a secret or is told what to do, that the one that is set goes before a
+    /// launcher's, and that neither is shown, nor the token as the launcher has it.
+    #[test]
+    fn authentication_takes_a_secret_that_is_set_or_the_launchers_or_is_refused() {
+        let digits = "0123456789abcdef".repeat(2);
+        let of_launcher = || Secret::new(b"what the launcher drew");
+        let values = [(AUTH, "encrypt"), (SECRET, &*digits), (TOKEN, "ff")];
+        let value_of =
+            |asked: &CStr| values.iter().find(|(name, _)| *name == asked).map(|(_, value)| (*value).to_owned());
+        let mut set = Parameters::of(value_of).unwrap();
+        set.agree(of_launcher).unwrap();
+        assert_eq!((set.secret_source, set.authentication().unwrap().encrypts), ("FI_BAREWIRE_SECRET", true));
+        let bytes = [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef].repeat(2);
+        assert!(set.secret == Secret::new(&bytes) && set.token != Some(JobToken::new(255)));
+        assert!(!format!("{set:?}").contains("0123456789"));
+        let mut told = one(AUTH, "job").unwrap();
+        told.agree(of_launcher).unwrap();
+        assert!(told.secret == of_launcher() && !told.authentication().unwrap().encrypts);
+        let refused = one(AUTH, "job").unwrap().agree(|| None).unwrap_err().to_string();
+        assert!(refused.contains("FI_BAREWIRE_SECRET") && refused.contains("barewire run --auth job"), "{refused}");
+        let mut without = one(SECRET, &digits).unwrap();
+        without.agree(of_launcher).unwrap();
+        assert_eq!(without.authentication(), None);
+        assert!(one(AUTH, "yes").unwrap_err().to_string().contains("none, job or encrypt"));
     }
 }

@@ -37,6 +37,13 @@ pub(crate) struct Shared {
     pub process: u32,
 }
 
+impl Shared {
+    /// See [`Parameters::mtu_without_seal`].
+    pub fn carried_mtu(&self) -> usize {
+        self.parameters.mtu_without_seal(self.interface.mtu)
+    }
+}
+
 /// The domain's objects, each by its number.
 pub(crate) struct State {
     pub endpoints: Table<Endpoint>,

@@ -190,7 +190,7 @@ impl<'l> Run<'l> {
     fn transmit(&mut self, end: usize, now: Instant) {
         while let Some(transmit) = self.stations[end].poll_transmit(now) {
             let wire_bytes = if transmit.token.is_some() { self.link.frame_bytes } else { self.link.short_bytes };
-            let StationTransmit { destination, header, token, extra } = transmit;
+            let StationTransmit { destination, header, token, extra, .. } = transmit;
             let information = token.map(|()| &[][..]);
             let frame = Frame::new(mac(end), destination, header.as_bytes(), extra, information, wire_bytes);
             let (arrivals, order) = (&mut self.arrivals, &mut self.order);

@@ -11,7 +11,7 @@ use fastrand::Rng;
 
 use crate::application::{End, Next, Token};
 use crate::checks::{Checks, Violation};
-use crate::network::{Frame, SHORT_FRAME};
+use crate::network::{Frame, SHORT_FRAME, extension};
 use crate::scenario::Scenario;
 
 /// Frames that a station sends without being told anything new, at most.
@@ -119,7 +119,7 @@ impl Host {
                 source: self.mac,
                 destination: reply.destination,
                 bytes,
-                behind: reply.extra.as_bytes().to_vec(),
+                behind: extension(reply.extra),
                 wire_bytes: SHORT_FRAME,
                 is_damaged: false,
             }
@@ -146,7 +146,8 @@ impl Host {
                 end.pump(&mut self.station, *handle, now);
             }
             let before = frames.len();
-            while let Some(StationTransmit { destination, header, token, extra }) = self.station.poll_transmit(now) {
+            while let Some(StationTransmit { destination, header, token, extra, .. }) = self.station.poll_transmit(now)
+            {
                 let is_datagram = header.as_bytes()[2] & 3 == 3;
                 let information = token.map(|token| match is_datagram {
                     true => token.number.to_be_bytes().to_vec(),

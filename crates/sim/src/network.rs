@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use barewire_llc::Mac;
-use barewire_llc::extension::Extra;
+use barewire_llc::extension::{CHECK, Extra};
 use fastrand::Rng;
 
 use crate::scenario::{Faults, Scenario};
@@ -32,12 +32,18 @@ impl Frame {
         information: Option<&[u8]>,
         wire_bytes: u64,
     ) -> Self {
+        let extension = extension(extra);
         let (bytes, behind) = match information {
-            Some(information) => ([header, extra.as_bytes(), information].concat(), Vec::new()),
-            None => (header.to_vec(), extra.as_bytes().to_vec()),
+            Some(information) => ([header, &extension, information].concat(), Vec::new()),
+            None => (header.to_vec(), extension),
         };
         Self { source, destination, bytes, behind, wire_bytes, is_damaged: false }
     }
+}
+
+/// What a station adds to a PDU: a check that nobody computes, since the world knows what is damaged, and the rest.
+pub fn extension(extra: Extra) -> Vec<u8> {
+    if extra.is_none() { Vec::new() } else { [&[0; CHECK], extra.as_bytes()].concat() }
 }
 
 /// One direction of a link.

@@ -3,6 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use barewire_endpoint::{Authentication, Secret};
 use barewire_sim::stack::{Promise, Scenario, run};
 
 /// Whether a fault breaks this promise in one of the first worlds; others may break before.
@@ -31,7 +32,19 @@ fn in_messenger(mutant: barewire_messages::Mutant, promise: Promise) -> bool {
 
 #[test]
 fn a_damaged_frame_that_is_believed_is_caught() {
-    assert!(in_endpoint(barewire_endpoint::Mutant::CheckIgnored, Promise::Content));
+    assert!(breaks(Promise::Content, |scenario| {
+        scenario.endpoint.authentication = None;
+        scenario.endpoint.mutant = Some(barewire_endpoint::Mutant::CheckIgnored);
+    }));
+}
+
+#[test]
+fn a_frame_with_a_wrong_seal_that_is_believed_is_caught() {
+    assert!(breaks(Promise::Content, |scenario| {
+        let secret = Secret::new(&[7; 16]).expect("of 128 bits");
+        scenario.endpoint.authentication = Some(Authentication { secret, encrypts: false });
+        scenario.endpoint.mutant = Some(barewire_endpoint::Mutant::CheckIgnored);
+    }));
 }
 
 /// What a peer's two channels brought becomes one message (docs/decisions/0026).

@@ -15,7 +15,7 @@ from barewire.cli.places import places_of
 from barewire.cli.run_arguments import SDN_URL, Request
 from barewire.errors import MachineCannot, WrongUse
 from barewire.mpi import start
-from barewire.mpi.fabrics import TOKEN, Wishes
+from barewire.mpi.fabrics import HIDDEN, Wishes
 from barewire.mpi.job import Job
 from barewire.mpi.libraries import find_library, library_of_program
 from barewire.mpi.placement import spread
@@ -33,7 +33,8 @@ _LINES_SHOWN = 12
 
 def launch(request: Request) -> int:
     """Run the program and return its exit code; or print what would be run."""
-    wishes = Wishes(request.fabric, request.interface, request.link, request.wait, request.progress, ulfm=request.ulfm)
+    own = (request.interface, request.link, request.wait, request.progress)
+    wishes = Wishes(request.fabric, *own, ulfm=request.ulfm, auth=request.auth)
     chosen = None if request.library is None else find_library(request.library)
     used, reason = library_of_program(request.program[0], chosen, os.environ)
     if request.hosts is not None and request.hostfile is not None:
@@ -95,7 +96,7 @@ def _print_dry(job: Job, wishes: Wishes, reason: str, lab: "Lab | None", explain
     if as_json:
         document = {
             "command": job.command(os.environ),
-            "environment": {name: value for name, value in job.environment().items() if name != TOKEN},
+            "environment": {name: value for name, value in job.environment().items() if name not in HIDDEN},
             "path": [asdict(row) for row in explain.rows(job, wishes, reason, None)],
         }
         print(json.dumps(document))

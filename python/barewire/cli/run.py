@@ -41,6 +41,13 @@ def run(
             rich_help_panel=_PATH,
         ),
     ] = None,
+    auth: Annotated[
+        str | None,
+        typer.Option(
+            help="frames of barewire: none, job (authenticated), encrypt (and messages encrypted)",
+            rich_help_panel=_PATH,
+        ),
+    ] = None,
     ulfm: Annotated[
         bool,
         typer.Option(
@@ -84,6 +91,7 @@ def run(
         link=link,
         wait=wait,
         progress=progress,
+        auth=auth,
         ulfm=ulfm,
         lab=lab,
         rate=rate,

@@ -30,6 +30,7 @@ class Request:
     link: str | None = None
     wait: str | None = None
     progress: str | None = None
+    auth: str | None = None
     ulfm: bool = False
     lab: str | None = None
     rate: str = "unshaped"
@@ -49,7 +50,20 @@ class Request:
 _FLAGS = {"--ulfm": "ulfm", "--explain": "explained", "--dry-run": "dry", "--json": "as_json"}
 _TEXTS = {
     f"--{name}": name
-    for name in ("fabric", "library", "interface", "link", "wait", "progress", "lab", "rate", "loss", "hosts", "sdn")
+    for name in (
+        "fabric",
+        "library",
+        "interface",
+        "link",
+        "wait",
+        "progress",
+        "auth",
+        "lab",
+        "rate",
+        "loss",
+        "hosts",
+        "sdn",
+    )
 } | {"--receive-on": "receive_on"}
 _COUNTS = {"-n": "ranks", "--ranks": "ranks", "--mtu": "mtu"}
 _FILES = {"--hostfile": "hostfile", "--sdn-token": "sdn_token"}

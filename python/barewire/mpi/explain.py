@@ -8,7 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from barewire.mpi.fabrics import INTERFACE, LINK, PROGRESS, PROVIDER, PROVIDER_FILE, TOKEN, WAIT, Setting, Wishes
+from barewire.mpi.fabrics import (
+    INTERFACE,
+    LINK,
+    PROGRESS,
+    PROVIDER,
+    PROVIDER_FILE,
+    SECRET,
+    TOKEN,
+    WAIT,
+    Setting,
+    Wishes,
+    auth_of,
+)
 from barewire.mpi.job import Job
 from barewire.mpi.libraries import Family
 from barewire.mpi.placement import LOCAL_HOST
@@ -184,7 +196,20 @@ def _own(job: Job, evidence: Evidence | None) -> list[Row]:
         found = settings.get(name)
         table.append(Row(what, found.value if found else otherwise, found.source if found else "default"))
     table.append(Row("job token", "16 hexadecimal digits, not shown", settings[TOKEN].source))
+    table.append(_authentication(job, evidence))
     return table
+
+
+def _authentication(job: Job, evidence: Evidence | None) -> Row:
+    asked = auth_of(job.settings)
+    secrets = [setting for setting in job.settings if setting.name == SECRET]
+    taken = asked.value + "".join(f", secret {secret.source}, not shown" for secret in secrets)
+    if evidence is None:
+        return Row("authentication", taken, asked.source)
+    # A rank that lacks the secret refuses to start, and does not answer.
+    others = [facts["rank"] for facts in evidence.ranks if facts["auth"] != asked.value]
+    wrong = f"ranks {_few(others)} have another" if others else ""
+    return Row("authentication", taken, asked.source, f"environment: {_count(evidence, len(others))}", wrong)
 
 
 def _sockets(evidence: Evidence, interface: str | None, source: str, link: Setting | None) -> list[Row]:

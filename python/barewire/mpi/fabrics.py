@@ -5,6 +5,7 @@ Variables and not options, because they mean the same to mpirun and to srun, and
 files of a distribution: Debian's says `mtl = ^ofi`.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +24,17 @@ FABRICS = f"{', '.join(MPI_FABRICS)}, or ofi-NAME for any other libfabric provid
 WAITS = ("spin", "adaptive", "block")
 LINKS = ("packet", "xdp")
 PROGRESSES = ("auto", "manual")
+# Of frames: authenticated, and messages encrypted as well.
+AUTHS = ("none", "job", "encrypt")
 # Of the library, over any fabric: a thread of its own.
 THREAD = "thread"
 # Parameters of the provider; crates/provider reads them.
-INTERFACE, LINK, WAIT, PROGRESS, TOKEN, YIELD = (
-    f"FI_BAREWIRE_{name}" for name in ("INTERFACE", "LINK", "WAIT", "PROGRESS", "TOKEN", "YIELD")
+INTERFACE, LINK, WAIT, PROGRESS, TOKEN, YIELD, AUTH, SECRET = (
+    f"FI_BAREWIRE_{name}" for name in ("INTERFACE", "LINK", "WAIT", "PROGRESS", "TOKEN", "YIELD", "AUTH", "SECRET")
 )
+# Never shown.
+HIDDEN = (TOKEN, SECRET)
+_SECRET = re.compile(r"(?:[0-9a-fA-F]{2}){16,64}")
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,7 @@ class Wishes:
     eager: int | None = None
     # Survivors of a failed rank go on (user-level failure mitigation).
     ulfm: bool = False
+    auth: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no fabric is, and what this fabric does not know."""
@@ -52,6 +59,7 @@ class Wishes:
             ("--wait", self.wait, WAITS),
             ("--link", self.link, LINKS),
             ("--progress", None if self.progress == THREAD else self.progress, (*PROGRESSES, THREAD)),
+            ("--auth", self.auth, AUTHS),
         )
         for name, value, known in own:
             if value is not None and self.fabric != PROVIDER:
@@ -101,18 +109,20 @@ def fabric_settings(library: Library, wishes: Wishes, *, one_host: bool, lab: bo
 
 
 def provider_settings(
-    wishes: Wishes, environment: Mapping[str, str], *, interface: str | None, crowded: bool, token: str
+    wishes: Wishes, environment: Mapping[str, str], *, interface: str | None, crowded: bool, token: str, secret: str
 ) -> list[Setting]:
     """Return the parameters of our own provider: an option goes before the environment, and that before the default.
 
     `interface` is what the place (a lab) says; `crowded` that ranks share a core, where spinning takes it from the
-    one that is waited for.
+    one that is waited for; `token` and `secret` are for where nobody gave others. WrongUse for what in the environment
+    each rank would refuse.
     """
     asked = (
         (INTERFACE, wishes.interface, "--interface"),
         (LINK, wishes.link, "--link"),
         (WAIT, wishes.wait, "--wait"),
         (PROGRESS, None if wishes.progress == THREAD else wishes.progress, "--progress"),
+        (AUTH, wishes.auth, "--auth"),
     )
     settings = []
     for name, value, option in asked:
@@ -133,7 +143,30 @@ def provider_settings(
         settings.append(Setting(TOKEN, environment[TOKEN], "environment"))
     else:
         settings.append(Setting(TOKEN, token, "drawn for this run"))
+    if auth_of(settings).value != AUTHS[0]:
+        settings.append(_secret(environment, secret))
     return settings
+
+
+def auth_of(settings: Sequence[Setting]) -> Setting:
+    """Return how a job's frames are authenticated; WrongUse if that is no way to."""
+    found = next((setting for setting in settings if setting.name == AUTH and setting.value), None)
+    if found is None:
+        return Setting(AUTH, AUTHS[0], "default")
+    if found.value not in AUTHS:
+        raise WrongUse(f"unknown {AUTH} '{found.value}'; there are: {', '.join(AUTHS)}")
+    return found
+
+
+def _secret(environment: Mapping[str, str], drawn: str) -> Setting:
+    given = environment.get(SECRET)
+    if not given:
+        return Setting(SECRET, drawn, "drawn for this run")
+    if _SECRET.fullmatch(given) is None:
+        raise WrongUse(
+            f"{SECRET} must be 32 to 128 hexadecimal digits, an even number: unset it, and one is drawn for each run"
+        )
+    return Setting(SECRET, given, "environment")
 
 
 def provider_folder(environment: Mapping[str, str], built: Path) -> Setting:

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from barewire.mpi.fabrics import TOKEN, Setting
+from barewire.mpi.fabrics import SECRET, TOKEN, Setting
 from barewire.mpi.libraries import Family, Library
 from barewire.mpi.placement import LOCAL_HOST
 
 _PLACE = Path(__file__).with_name("place.py")
 # Parameters of the paths that a user may have set; Open MPI takes no variable along but its own.
 _CARRIED_ALONG = ("FI_", "UCX_", "BAREWIRE_", "LD_LIBRARY_PATH", "MPI4PY_")
-# Runs as often as wanted, each time with a token that nobody has read here.
-_FRESH_TOKEN = "$(od -An -N8 -tx8 /dev/urandom | tr -d ' ')"
+# Runs as often as wanted, each time with a token and a secret that nobody has read here.
+_FRESH = {name: f"$(od -An -N{size} -tx1 /dev/urandom | tr -d ' \\n')" for name, size in ((TOKEN, 8), (SECRET, 32))}
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,8 @@ class Job:
         return [*launcher, *make(inherited), *self._placed_program()]
 
     def shell_line(self, inherited: Mapping[str, str]) -> str:
-        """Return the same for a shell, variables included; instead of the token stands how to draw one."""
-        settings = [
-            f"{name}={_FRESH_TOKEN if name == TOKEN else shlex.quote(value)}"
-            for name, value in self.environment().items()
-        ]
+        """Return the same for a shell, variables included; instead of token and secret stands how to draw them."""
+        settings = [f"{name}={_FRESH.get(name) or shlex.quote(value)}" for name, value in self.environment().items()]
         return " ".join([*settings, shlex.join(self.command(inherited))])
 
     def _open_mpi(self, inherited: Mapping[str, str]) -> list[str]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 BUILT_PROVIDER = Path(__file__).resolve().parents[3] / "target" / "release" / "libfabric"
 _TOKEN_BYTES = 8
+_SECRET_BYTES = 32
 
 
 def prepare(
@@ -60,8 +61,10 @@ def prepare(
     settings = fabric_settings(library, placed, one_host=len(shares) == 1, lab=lab is not None)
     if wishes.fabric == PROVIDER:
         settings.append(provider_folder(os.environ, BUILT_PROVIDER))
-        token = secrets.token_hex(_TOKEN_BYTES)
-        settings += provider_settings(wishes, os.environ, interface=interface, crowded=crowded, token=token)
+        token, secret = secrets.token_hex(_TOKEN_BYTES), secrets.token_hex(_SECRET_BYTES)
+        settings += provider_settings(
+            wishes, os.environ, interface=interface, crowded=crowded, token=token, secret=secret
+        )
         settings += start_settings(library, os.environ, BUILT_PROVIDER)
     if not crowded:
         settings += own_core_settings(library, os.environ, BUILT_PROVIDER)

@@ -33,6 +33,7 @@ def main(library: str) -> None:
     mpi.MPI_Barrier(world)  # opens the connections of a library that opens them late
     facts = {"rank": rank.value, "host": socket.gethostname(), "files": _files(), **_sockets()}
     facts["libfabric"] = _libfabric_version(facts["files"])
+    facts["auth"] = os.environ.get("FI_BAREWIRE_AUTH") or "none"
     mpi.MPI_Barrier(world)  # nobody leaves before all have looked
     sys.stdout.write(f"{MARK}{json.dumps(facts)}\n")
     sys.stdout.flush()

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Messages out: into descriptors, from there into frames or pipes.
 
-use barewire_link::{ETHERNET_HEADER_BYTES, Link, LinkError, Outgoing};
-use barewire_llc::extension::DATAGRAM_FRONT;
+use barewire_link::Link;
 use barewire_llc::message::{Cutter, FIRST_HEADER, Fragment, OTHER_HEADER, whole};
-use barewire_llc::{ConnectionHandle, Destination, Header, Peer};
+use barewire_llc::{ConnectionHandle, Destination, Peer};
 
 use super::local::Kind;
 use super::{Endpoint, Event};
 use crate::address::Address;
 use crate::channel::{Channel, ChannelId, Way};
-use crate::check::{addresses, check};
 use crate::descriptors::{Content, DescriptorId, HEAD_MAX};
 use crate::error::{EndpointError, SendError};
 use crate::sink::Class;
@@ -562,24 +560,9 @@ impl<L: Link> Endpoint<L> {
         let destination = Destination::Individual(to.sap);
         let key = self.config.key_to(to);
         let addressed = self.port.station.datagram(self.address.sap, destination, key);
-        let (llc, mut extra) = addressed.expect("the endpoint's SAP is active");
-        let llc = llc.as_bytes();
-        let bytes = llc.len() + extra.as_bytes().len() + body.len();
-        let ethernet = self.config.framing.encapsulation.header(to.mac, self.address.mac, bytes);
-        extra.set_check(check(addresses(&ethernet), llc, [extra.checked(), body]));
-        let extra = extra.as_bytes();
-        let mut header = [0; ETHERNET_HEADER_BYTES + Header::MAX + DATAGRAM_FRONT];
-        let mut end = 0;
-        for part in [&ethernet[..], llc, extra] {
-            header[end..end + part.len()].copy_from_slice(part);
-            end += part.len();
-        }
-        let sent = match self.port.link.send(&[Outgoing { header: &header[..end], payload: body }]) {
-            // Lost, as a datagram may be.
-            Err(LinkError::InterfaceDown(_)) => 1,
-            sent => sent?,
-        };
-        Ok(if sent == 1 { Ok(()) } else { Err(SendError::Full) })
+        let (header, extra) = addressed.expect("the endpoint's SAP is active");
+        let is_sent = self.port.send_datagram(to.mac, &header, &extra, body)?;
+        Ok(if is_sent { Ok(()) } else { Err(SendError::Full) })
     }
 
     fn send_acknowledged(&mut self, to: Address, body: &[u8], context: u64) -> Result<(), SendError> {

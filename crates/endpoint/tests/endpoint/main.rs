@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Endpoints through what users can call. One program: each one more takes seconds to link.
 
+mod authentication;
 mod closing;
 mod common;
 mod connecting;

@@ -200,7 +200,7 @@ impl Peerless {
         let (mac, own) = (new_mac(), sap(0x30));
         let connection = ConnectionConfig { is_extended: true, ..ConnectionConfig::default() };
         let config = StationConfig { connection, key: KEY, hash_seed: 7, ..StationConfig::default() };
-        let mut port = Port::new(segment.link(mac, 0x30, MTU), &config, 16, framing().encapsulation).unwrap();
+        let mut port = Port::new(segment.link(mac, 0x30, MTU), &config, 16, framing().encapsulation, None).unwrap();
         port.station.activate(own);
         let peer = Peer { local: own, mac: a.address().mac, remote: a.address().sap };
         let now = port.now();

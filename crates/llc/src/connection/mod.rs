@@ -369,6 +369,12 @@ impl<T> Connection<T> {
         })
     }
 
+    /// Whether I and S PDUs with this mark are of this connection.
+    #[inline]
+    pub(crate) fn receives(&self, mark: u64) -> bool {
+        self.machine.identity.is_of_connection(mark)
+    }
+
     pub(crate) fn peer_key(&self) -> u64 {
         self.machine.identity.peer_key()
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::vec::Vec;
 
 use super::*;
+use crate::extension::Guard;
 use crate::pdu::{Body, SequenceNumber, Supervisory};
 
 mod properties;
@@ -74,7 +75,10 @@ impl Pair {
         for _ in 0..limit {
             let Some(transmit) = self.ends[end].poll_transmit(self.now) else { break };
             let mut frame = transmit.header.as_bytes().to_vec();
-            frame.extend(transmit.extra.as_bytes());
+            if !transmit.extra.is_none() {
+                frame.extend([0; extension::CHECK]);
+                frame.extend(transmit.extra.as_bytes());
+            }
             frame.extend(transmit.token.iter().flat_map(|token| token.to_be_bytes()));
             self.wires[end].push_back(frame);
         }
@@ -86,7 +90,7 @@ impl Pair {
         let (llc, behind) = split(&frame);
         let pdu = Pdu::decode(llc).unwrap();
         let (pdu, extension) = match self.is_extended {
-            true => extension::take(pdu, behind).unwrap(),
+            true => extension::take(pdu, behind, Guard::Check).unwrap(),
             false => (pdu, extension::plain(&pdu)),
         };
         let taken = if self.by_table {

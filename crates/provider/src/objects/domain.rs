@@ -58,7 +58,7 @@ unsafe extern "C" fn query_atomic(
             _ => return Err(Errno::NOT_SUPPORTED),
         };
         // SAFETY: libfabric's promise.
-        let (count, size) = endpoint::valid(family, datatype, op, unsafe { shared_of(domain) }.interface.mtu)?;
+        let (count, size) = endpoint::valid(family, datatype, op, unsafe { shared_of(domain) }.carried_mtu())?;
         // SAFETY: as above: room for the answer.
         unsafe { *attr = fi_atomic_attr { count, size } };
         Ok(())

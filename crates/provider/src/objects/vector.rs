@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use super::events::EventQueue;
 use super::{fid_ops, new_fid, no_control, shared_of};
-use crate::address::{self, BYTES};
+use crate::address::{self, BYTES, BadAddress};
 use crate::bindings::*;
+use crate::dead_end;
 use crate::edge::{Errno, guard, guard_status, unsupported};
 use crate::log::warning;
 use crate::state::{Shared, State};
@@ -132,13 +133,14 @@ unsafe extern "C" fn insert(
             return Err(Errno(FI_ENOEQ));
         }
         let mut inserted = 0;
+        let protection = vector.shared.parameters.protection;
         let mut state = vector.shared.lock()?;
         let State { vectors, endpoints, .. } = &mut *state;
         for place in 0..count {
             let mut bytes = [0; BYTES];
             // SAFETY: libfabric's promise: `count` addresses of our length.
             unsafe { ptr::copy_nonoverlapping(addresses.cast::<u8>().add(place * BYTES), bytes.as_mut_ptr(), BYTES) };
-            let (number, status) = match address::from_bytes(bytes) {
+            let (number, status) = match address::of_peer(bytes, protection) {
                 Ok(address) => {
                     let known = &mut vectors[vector.number].addresses;
                     let number = known.len();
@@ -151,6 +153,9 @@ unsafe extern "C" fn insert(
                 }
                 Err(error) => {
                     warning!(FI_LOG_AV, "address {place}: {error}");
+                    if matches!(error, BadAddress::Protection { .. }) {
+                        dead_end::tell(&error.to_string());
+                    }
                     (FI_ADDR_NOTAVAIL, FI_EINVAL as c_int)
                 }
             };
@@ -206,7 +211,7 @@ unsafe extern "C" fn lookup(av: *mut fid_av, number: fi_addr_t, to: *mut c_void,
         let known = &state.vectors[vector.number].addresses;
         let address = usize::try_from(number).ok().and_then(|number| *known.get(number)?).ok_or(Errno::INVALID)?;
         // SAFETY: libfabric's promise: `*length` bytes of room at `to`.
-        unsafe { write(&address::to_bytes(address), to, length) };
+        unsafe { write(&address::to_bytes(address, vector.shared.parameters.protection), to, length) };
         Ok(())
     })
 }
@@ -233,7 +238,7 @@ unsafe extern "C" fn straddr(
     // SAFETY: libfabric's promise: an address of our length.
     unsafe { ptr::copy_nonoverlapping(address.cast::<u8>(), bytes.as_mut_ptr(), BYTES) };
     let shown = match address::from_bytes(bytes) {
-        Ok(address) => format!("fi_barewire://{address}\0"),
+        Ok((address, _)) => format!("fi_barewire://{address}\0"),
         Err(_) => "fi_barewire://?\0".to_owned(),
     };
     // SAFETY: libfabric's promise: `*length` bytes of room at `to`.

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use barewire_endpoint::{Encapsulation, Framing, JobToken, Tuning};
+use barewire_endpoint::{Authentication, Encapsulation, Framing, JobToken, Secret, Tuning};
 use barewire_llc::{AfterLoss, Lsap};
 use barewire_messages::{Config, Reaches, Removal};
 use fastrand::Rng;
@@ -270,6 +270,7 @@ fn endpoint(rng: &mut Rng, seed: u64, patience: Duration, mtu: usize) -> barewir
     config.cookie = if has_cookie { seed | 1 } else { 0 };
     // Frames are damaged anywhere.
     config.checks_all = true;
+    config.authentication = authentication(seed);
     config.channels = 16;
     config.send_descriptors = *choose(rng, &[16, 16, 64, 256]);
     config.slots = *choose(rng, &[16, 16, 64, 256]);
@@ -288,6 +289,13 @@ fn endpoint(rng: &mut Rng, seed: u64, patience: Duration, mtu: usize) -> barewir
     // A world in which somebody pauses for a minute receives nothing for so long.
     config.connection.stall_limit = Duration::from_secs(600);
     config
+}
+
+/// Of half of the worlds, one way or the other. Drawn by itself, so that it leaves all other draws as they were.
+fn authentication(seed: u64) -> Option<Authentication> {
+    let encrypts = *choose(&mut Rng::with_seed(!seed), &[None, None, Some(false), Some(true)]);
+    let secret = Secret::new(&seed.to_be_bytes().repeat(2)).expect("of 128 bits");
+    encrypts.map(|encrypts| Authentication { secret, encrypts })
 }
 
 fn messages(rng: &mut Rng, mtu: usize) -> Config {

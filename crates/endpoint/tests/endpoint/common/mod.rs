@@ -2,6 +2,7 @@
 //! Endpoints with what their user keeps beside them, driven in one thread.
 #![allow(dead_code, reason = "no test uses all of it")]
 
+pub mod sealing;
 mod segment;
 
 use std::collections::HashMap;

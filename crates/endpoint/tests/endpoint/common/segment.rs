@@ -106,6 +106,11 @@ impl Station {
 }
 
 impl SegmentLink {
+    /// What it is a link to.
+    pub fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
     pub fn frames_sent(&self) -> u64 {
         self.counters.sent
     }

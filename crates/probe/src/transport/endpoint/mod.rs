@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use barewire_endpoint::{Address, Config, Encapsulation, EndpointError, Framing, JobToken, Tuning, claim};
 use barewire_link::{ETHERNET_HEADER_BYTES, Link, MacAddress};
-use barewire_llc::extension::INFORMATION_FRONT;
+use barewire_llc::extension::{CHECK, INFORMATION_FRONT};
 use barewire_messages::Messenger;
 
 use self::messages::Messages;
@@ -24,7 +24,7 @@ use barewire_recorder::LaunchError;
 /// How long a channel may take to come about.
 const CONNECT_PATIENCE_NS: u64 = 10_000_000_000;
 /// An I PDU's header, and what stations of ours add.
-const FRAME_HEADER_BYTES: usize = ETHERNET_HEADER_BYTES + 4 + INFORMATION_FRONT;
+const FRAME_HEADER_BYTES: usize = ETHERNET_HEADER_BYTES + 4 + CHECK + INFORMATION_FRONT;
 /// Memory of messages that come before there is a place for them; with more the peer is told to wait.
 const EARLY_BYTES_MAX: usize = 16 << 20;
 
@@ -102,7 +102,7 @@ fn failed(error: EndpointError) -> LaunchError {
 fn counters_of<L: Link>(endpoint: &mut barewire_endpoint::Endpoint<L>) -> Result<Counters, LaunchError> {
     let counters = endpoint.counters().map_err(failed)?;
     Ok(Counters {
-        foreign: counters.foreign + counters.unauthenticated + counters.damaged,
+        foreign: counters.foreign + counters.unauthenticated + counters.replayed + counters.damaged,
         malformed: counters.malformed,
         duplicate: counters.duplicate,
         repeated: counters.repeated,

@@ -33,7 +33,7 @@ impl<L: Link> Datagrams<L> {
         let own = link.address().0;
         // Type 1 keeps nothing under way, so no slots.
         let config = StationConfig { connections: 1, backlog: 1, ..StationConfig::default() };
-        let mut port = Port::new(link, &config, 0, ENCAPSULATION).map_err(wrong)?;
+        let mut port = Port::new(link, &config, 0, ENCAPSULATION, None).map_err(wrong)?;
         port.station.activate(peer.local);
         let addressed = port.station.datagram(peer.local, Destination::Individual(peer.remote), 0);
         let (llc, _) = addressed.expect("the SAP is active");

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use barewire_link::{ETHERNET_HEADER_BYTES, Link};
+use barewire_llc::extension::Guard;
 use barewire_llc::message::{Cutter, FIRST_HEADER, Fragment, Progress, Reassembler};
 use barewire_llc::{
     Cause, ConnectionConfig, ConnectionEvent, ConnectionHandle, DatagramOutcome, Delivery, Peer, StationConfig,
@@ -100,13 +101,13 @@ impl<L: Link> Reliable<L> {
     /// Type 2: a connection to the peer.
     pub fn connection(link: L, peer: Peer, mtu: usize, connects: bool) -> Result<Self, LaunchError> {
         let connection = ConnectionConfig {
-            information_max: information_max(mtu) as u16,
+            information_max: information_max(mtu, Guard::Check) as u16,
             is_extended: true,
             ..ConnectionConfig::default()
         };
         let slots = connection.queue;
         let config = StationConfig { connection, connections: 2, backlog: 1, ..StationConfig::default() };
-        let mut port = Port::new(link, &config, slots, ENCAPSULATION).map_err(wrong)?;
+        let mut port = Port::new(link, &config, slots, ENCAPSULATION, None).map_err(wrong)?;
         port.station.activate(peer.local);
         port.station.listen(peer.local, !connects);
         Ok(Self::new(port, Service::NotConnected { peer, connects }, mtu))
@@ -123,14 +124,14 @@ impl<L: Link> Reliable<L> {
             datagram_timeout: Duration::from_millis(1),
             ..StationConfig::default()
         };
-        let mut port = Port::new(link, &config, 2, ENCAPSULATION).map_err(wrong)?;
+        let mut port = Port::new(link, &config, 2, ENCAPSULATION, None).map_err(wrong)?;
         port.station.activate(peer.local);
         Ok(Self::new(port, Service::Acknowledged(peer), mtu))
     }
 
     fn new(port: Port<L>, service: Service, mtu: usize) -> Self {
         Self {
-            room: information_max(mtu) as u32,
+            room: information_max(mtu, Guard::Check) as u32,
             port,
             service,
             cutter: None,

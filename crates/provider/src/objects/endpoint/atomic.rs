@@ -399,7 +399,7 @@ pub(crate) fn valid(family: Family, datatype: fi_datatype, op: fi_op, mtu: usize
 unsafe fn answer(ep: *mut fid_ep, family: Family, datatype: fi_datatype, op: fi_op, count: *mut usize) -> c_int {
     guard_status("fi_atomicvalid", || {
         // SAFETY: the caller's promise.
-        let (most, _) = valid(family, datatype, op, unsafe { of(ep) }.shared.interface.mtu)?;
+        let (most, _) = valid(family, datatype, op, unsafe { of(ep) }.shared.carried_mtu())?;
         // SAFETY: as above.
         if let Some(count) = unsafe { count.as_mut() } {
             *count = most;
