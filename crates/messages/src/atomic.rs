@@ -2,8 +2,9 @@
 //! Atomic operations on a peer's memory: what they do to each element.
 //!
 //! Elements are in the byte order of the hosts, which must be the same at both ends, and need not be aligned. Operations
-//! of peers are atomic with respect to each other, because one thread of the target's does them; not with respect to what
-//! else that process does with its memory.
+//! of peers are atomic with respect to each other, because one thread of the target's does them. With respect to the
+//! processor's own atomic instructions, by which MPI libraries take a lock of their own process's, those on one aligned
+//! element of 4 or 8 bytes are.
 
 /// What happens to each element at the target. Integers wrap around; *logical* operations give 1 or 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

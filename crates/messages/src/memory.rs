@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The users' memory, which they own: what is sent from it, and where in it messages go.
 
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::{ptr, slice};
 
 use barewire_copy::copy_nonoverlapping;
@@ -177,6 +179,38 @@ impl Target {
         }
     }
 
+    /// Changes an element of 4 or 8 bytes as the processor's atomic instructions do: other threads of this process see it
+    /// before or after, and lose no change of theirs. What it was before; `None`: it has another length, or is not aligned.
+    pub fn update(&mut self, offset: u64, bytes: usize, change: impl Fn(&mut [u8])) -> Option<[u8; 8]> {
+        let Part { address, .. } = self.part_at(offset).filter(|part| part.bytes >= bytes)?;
+        // What stays as it is is not written: its memory may be for reading only.
+        let mut before = [0; 8];
+        match bytes {
+            4 if address.cast::<AtomicU32>().is_aligned() => {
+                // SAFETY: it is aligned, and in a part, which is valid; what else accesses it meanwhile does so atomically.
+                let element = unsafe { AtomicU32::from_ptr(address.cast()) };
+                let changed = element.fetch_update(SeqCst, SeqCst, |value| {
+                    let mut bytes = value.to_ne_bytes();
+                    change(&mut bytes);
+                    Some(u32::from_ne_bytes(bytes)).filter(|after| *after != value)
+                });
+                before[..4].copy_from_slice(&changed.unwrap_or_else(|same| same).to_ne_bytes());
+            }
+            8 if address.cast::<AtomicU64>().is_aligned() => {
+                // SAFETY: as above.
+                let element = unsafe { AtomicU64::from_ptr(address.cast()) };
+                let changed = element.fetch_update(SeqCst, SeqCst, |value| {
+                    let mut bytes = value.to_ne_bytes();
+                    change(&mut bytes);
+                    Some(u64::from_ne_bytes(bytes)).filter(|after| *after != value)
+                });
+                before = changed.unwrap_or_else(|same| same).to_ne_bytes();
+            }
+            _ => return None,
+        }
+        Some(before)
+    }
+
     fn write_parts(&mut self, offset: u64, mut bytes: &[u8]) {
         for part in self.0.from(offset) {
             let (here, rest) = bytes.split_at(bytes.len().min(part.bytes));
@@ -193,6 +227,45 @@ impl Target {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Proves that no change is lost between a peer's operation and an instruction of another thread.
+    #[test]
+    fn an_aligned_element_is_changed_as_by_an_atomic_instruction() {
+        const TIMES: u64 = 100_000;
+        let counter = AtomicU64::new(0);
+        let memory = Part { address: counter.as_ptr().cast(), bytes: 8 };
+        // SAFETY: the counter outlives the target, and all accesses to it are atomic.
+        let mut target = unsafe { Target::new(&[memory]) };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..TIMES {
+                    counter.fetch_add(1, SeqCst);
+                }
+            });
+            for _ in 0..TIMES {
+                let add = |bytes: &mut [u8]| {
+                    let value = u64::from_ne_bytes(bytes.try_into().unwrap());
+                    bytes.copy_from_slice(&(value + (1 << 32)).to_ne_bytes());
+                };
+                target.update(0, 8, add).unwrap();
+            }
+        });
+        assert_eq!(counter.into_inner(), TIMES + (TIMES << 32));
+    }
+
+    #[test]
+    fn an_element_that_is_not_aligned_or_of_another_length_is_not_changed() {
+        let mut memory = [0_u64; 2];
+        let address = memory.as_mut_ptr().cast::<u8>();
+        // SAFETY: inside `memory`, which is not looked at before the last use of the target.
+        let mut target = unsafe { Target::new(&[Part { address, bytes: 16 }]) };
+        let fill = |bytes: &mut [u8]| bytes.fill(1);
+        for (offset, bytes) in [(1, 8), (4, 8), (2, 4), (0, 2), (0, 16), (12, 8), (16, 4)] {
+            assert_eq!(target.update(offset, bytes, fill), None, "{bytes} at {offset}");
+        }
+        assert!(target.update(12, 4, fill).is_some() && target.update(0, 8, fill).is_some());
+        assert_eq!(memory.map(u64::to_ne_bytes), [[1; 8], [0, 0, 0, 0, 1, 1, 1, 1]]);
+    }
 
     #[test]
     fn parts_are_read_and_written_as_if_they_were_one() {

@@ -222,15 +222,16 @@ impl<L: Link> Messenger<L> {
         endpoint.offer_next(|from, message| state.receive_next(from, message))
     }
 
-    /// Throws a claimed message away; for its sender it was received.
+    /// Throws a claimed message away, and says which that was; for its sender it was received.
     ///
     /// # Errors
     /// [`PostError::NoSuchClaim`].
-    pub fn discard(&mut self, claim: Claim) -> Result<(), PostError> {
+    pub fn discard(&mut self, claim: Claim) -> Result<Envelope, PostError> {
         let Claim(key) = claim;
-        self.state.held.get(key).filter(|held| held.ticket.is_none()).ok_or(PostError::NoSuchClaim)?;
+        let held = self.state.held.get(key).filter(|held| held.ticket.is_none()).ok_or(PostError::NoSuchClaim)?;
+        let envelope = held.envelope;
         self.state.throw_away(key);
-        Ok(())
+        Ok(envelope)
     }
 
     /// Takes a receive back that has no message yet: then it fails as cancelled. False: there is none with this

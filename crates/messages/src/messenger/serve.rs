@@ -12,7 +12,7 @@ use crate::completion::{Completion, Outcome, RemoteWrite};
 use crate::header::{Atomic, Header};
 use crate::mutant::mutant;
 use crate::peers::{BACKGROUND, Out, PeerId, Writing};
-use crate::regions::{Access, Refusal, Remote};
+use crate::regions::{Access, Refusal, Region, Remote};
 use crate::slab::Key;
 
 /// Bytes that are returned in one message of the endpoint's, at most: what has to be copied of each that is under way,
@@ -209,23 +209,33 @@ impl State {
                 return Ok(());
             }
         };
-        let mut elements = vec![0; length as usize];
-        region.origin.copy(at.offset, &mut elements);
-        let before = fetches.then(|| elements.clone().into_boxed_slice());
         let (operand, compare) = body.split_at(if operation == AtomicOperation::Read { 0 } else { length as usize });
-        apply(operation, of, &mut elements, operand, compare);
+        let change = |elements: &mut [u8]| apply(operation, of, elements, operand, compare);
+        let plainly = |region: &mut Region| {
+            let mut elements = vec![0; length as usize];
+            region.origin.copy(at.offset, &mut elements);
+            let before = elements.clone();
+            change(&mut elements);
+            if access.write {
+                region.target.write(at.offset, &elements);
+            }
+            before.into_boxed_slice()
+        };
         if mutant!(self, ChangesTwice) {
-            apply(operation, of, &mut elements, operand, compare);
+            plainly(region);
         }
-        region.target.write(at.offset, &elements);
+        let element = of.bytes();
+        let word = if length == element as u64 { region.target.update(at.offset, element, change) } else { None };
+        let before = word.map_or_else(|| plainly(region), |word| word[..element].into());
         if fetches {
             self.counts.read_by_peers += 1;
         } else {
             self.counts.written_by_peers += 1;
         }
-        match before.filter(|bytes| !bytes.is_empty()) {
-            Some(bytes) => self.enqueue(peer, Out::Found { number, bytes }),
-            None => self.done(peer, number, Ok(())),
+        if fetches && !before.is_empty() {
+            self.enqueue(peer, Out::Found { number, bytes: before });
+        } else {
+            self.done(peer, number, Ok(()));
         }
         Ok(())
     }

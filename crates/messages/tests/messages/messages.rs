@@ -259,7 +259,7 @@ fn a_message_is_seen_claimed_received_or_thrown_away() {
             assert_eq!(seen, envelope(1));
             let (second, _) = pair[1].claim(exactly(from, 1)).unwrap();
             assert_eq!(pair[1].peek(exactly(from, 1)), None);
-            assert_eq!(pair[1].discard(second), Ok(()));
+            assert_eq!(pair[1].discard(second), Ok(envelope(1)));
             assert_eq!(pair[1].discard(second), Err(PostError::NoSuchClaim));
             let mut memory = vec![0; length];
             let into = [Part::into(&mut memory)];

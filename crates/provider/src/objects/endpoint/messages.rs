@@ -211,7 +211,8 @@ impl Endpoint {
             let place = self.claims.iter().position(|(context, _)| *context == claimed_as).ok_or(Errno::INVALID)?;
             let (_, claim) = self.claims.swap_remove(place);
             if flags & FI_DISCARD != 0 {
-                messenger.discard(claim)?;
+                let envelope = messenger.discard(claim)?;
+                self.describe(&mut entry, &envelope, vectors);
                 return Ok(Some(entry));
             }
             // SAFETY: the caller's promise.
@@ -228,7 +229,9 @@ impl Endpoint {
             return Ok(Some(entry));
         };
         match claim {
-            Some(claim) if flags & FI_DISCARD != 0 => messenger.discard(claim)?,
+            Some(claim) if flags & FI_DISCARD != 0 => {
+                messenger.discard(claim)?;
+            }
             Some(claim) => self.claims.push((claimed_as, claim)),
             None => {}
         }
