@@ -184,7 +184,8 @@ static void peek_claim_and_discard(char **arguments) {
     WORKS(peek(5, FI_PEEK | FI_CLAIM, &claimed, NULL, 0));
     next(&b);
     WORKS(peek(5, FI_CLAIM | FI_DISCARD, &claimed, NULL, 0));
-    next(&b);
+    ended = next(&b);
+    CHECK(ended.entry.len == length && ended.entry.tag == 5, "%zu", ended.entry.len);
     for (int sent = 0; sent < 3; sent++) next(&a);
   }
   close_both();

@@ -27,11 +27,11 @@ impl ChannelId {
     }
 }
 
-/// An open way to a peer, or one that is being opened.
+/// A connection to a peer by some carrier, or one that is being opened.
 pub(crate) struct Channel {
     pub peer: Address,
-    pub way: Way,
-    /// Messages that are not wholly handed to the way yet.
+    pub carrier: Carrier,
+    /// Messages that are not wholly handed to the carrier yet.
     pub queue: WaitingMessages,
     /// Whether it waits for its turn to send.
     pub in_turn: bool,
@@ -40,14 +40,14 @@ pub(crate) struct Channel {
     pub parked: VecDeque<Parked>,
     /// Closed by this side once the queue is empty.
     pub is_closing: bool,
-    /// Known before the way has ended.
+    /// Known before the carrier has ended.
     pub ending: Option<Ending>,
     /// Of a pipe: its activity as last seen, and since when that is so; `None` once its memory was given back.
     pub quiet: (u64, Option<Instant>),
 }
 
 /// How a peer is reached.
-pub(crate) enum Way {
+pub(crate) enum Carrier {
     /// Over the link.
     Wire { handle: ConnectionHandle, is_open: bool },
     /// Over the link, once the engine has said all of an earlier connection, or that the peer was faster.
@@ -79,10 +79,10 @@ impl Parked {
 }
 
 impl Channel {
-    pub fn new(peer: Address, way: Way) -> Self {
+    pub fn new(peer: Address, carrier: Carrier) -> Self {
         Self {
             peer,
-            way,
+            carrier,
             queue: WaitingMessages::default(),
             in_turn: false,
             reassembler: Reassembler::new(),
@@ -94,7 +94,7 @@ impl Channel {
     }
 
     fn connection(&self) -> Option<ConnectionHandle> {
-        if let Way::Wire { handle, .. } = self.way { Some(handle) } else { None }
+        if let Carrier::Wire { handle, .. } = self.carrier { Some(handle) } else { None }
     }
 
     /// Whether messages to the peer are still accepted.
@@ -131,7 +131,7 @@ impl Channels {
         if channel.ending.is_none() {
             self.by_address.insert(channel.peer, index);
         }
-        if let Way::Wire { handle, .. } = channel.way {
+        if let Carrier::Wire { handle, .. } = channel.carrier {
             self.by_connection[handle.index()] = index;
         }
         let entry = &mut self.entries[usize::from(index)];
@@ -142,7 +142,7 @@ impl Channels {
     /// Gives a channel that waited for it its connection.
     pub fn begin(&mut self, index: u16, handle: ConnectionHandle, is_open: bool) {
         if let Some(channel) = self.at(index) {
-            channel.way = Way::Wire { handle, is_open };
+            channel.carrier = Carrier::Wire { handle, is_open };
             self.by_connection[handle.index()] = index;
         }
     }
@@ -168,7 +168,7 @@ impl Channels {
         channel.ending.get_or_insert(ending);
         let (peer, connection) = (channel.peer, channel.connection());
         if connection.is_some() {
-            channel.way = Way::Over;
+            channel.carrier = Carrier::Over;
         }
         self.unlist(index, peer, connection);
     }
@@ -206,7 +206,7 @@ impl Channels {
     /// What to sleep on for a channel on this host.
     pub fn descriptors_of(&self, index: u16) -> impl Iterator<Item = BorrowedFd<'_>> {
         let pipes = match &self.entries[usize::from(index)].1 {
-            Some(Channel { way: Way::Local { pipe, other }, queue, parked, .. }) => {
+            Some(Channel { carrier: Carrier::Local { pipe, other }, queue, parked, .. }) => {
                 let awaits_message = parked.is_empty();
                 [Some(pipe).filter(|_| awaits_message || !queue.is_empty()), other.as_ref().filter(|_| awaits_message)]
             }

@@ -18,7 +18,7 @@ use barewire_llc::{
 use barewire_shm::{Listener, ShmError};
 
 use crate::address::Address;
-use crate::channel::{Channel, ChannelId, Channels, Way};
+use crate::channel::{Carrier, Channel, ChannelId, Channels};
 use crate::config::Config;
 use crate::descriptors::{Content, DescriptorId, Descriptors};
 use crate::error::{ConnectError, Ending, EndpointError};
@@ -274,8 +274,9 @@ impl<L: Link> Endpoint<L> {
             return Err(ConnectError::Full(peer));
         }
         if self.is_local(peer) {
-            let way = Way::Connecting { until: self.port.now() + self.config.local_patience, is_exhausted: false };
-            let id = self.channels.add(Channel::new(peer, way)).ok_or(ConnectError::Full(peer))?;
+            let carrier =
+                Carrier::Connecting { until: self.port.now() + self.config.local_patience, is_exhausted: false };
+            let id = self.channels.add(Channel::new(peer, carrier)).ok_or(ConnectError::Full(peer))?;
             self.local_peers.push(id.index);
             self.connect_local(id.index);
             return Ok(id);
@@ -283,13 +284,13 @@ impl<L: Link> Endpoint<L> {
         let at = Peer { local: self.address.sap, mac: peer.mac, remote: peer.sap };
         let now = self.port.now();
         let key = self.config.key_to(peer);
-        let way = match self.port.station.connect(at, key, now) {
-            Ok(handle) => Way::Wire { handle, is_open: false },
-            Err(barewire_llc::ConnectError::Exists) => Way::Pending,
+        let carrier = match self.port.station.connect(at, key, now) {
+            Ok(handle) => Carrier::Wire { handle, is_open: false },
+            Err(barewire_llc::ConnectError::Exists) => Carrier::Pending,
             Err(_) => return Err(ConnectError::Full(peer)),
         };
-        let is_pending = matches!(way, Way::Pending);
-        let id = self.channels.add(Channel::new(peer, way)).ok_or(ConnectError::Full(peer))?;
+        let is_pending = matches!(carrier, Carrier::Pending);
+        let id = self.channels.add(Channel::new(peer, carrier)).ok_or(ConnectError::Full(peer))?;
         if is_pending {
             self.pending.push(id.index);
             self.unheard += 1;
@@ -304,8 +305,8 @@ impl<L: Link> Endpoint<L> {
 
     /// Whether a channel has come about: its peer is there.
     pub fn is_open(&mut self, channel: ChannelId) -> bool {
-        let way = self.channels.get(channel).map(|channel| &channel.way);
-        matches!(way, Some(Way::Wire { is_open: true, .. } | Way::Local { .. }))
+        let carrier = self.channels.get(channel).map(|channel| &channel.carrier);
+        matches!(carrier, Some(Carrier::Wire { is_open: true, .. } | Carrier::Local { .. }))
     }
 
     /// Ends a channel once all that was given to it is sent. [`Event::Ended`] tells.
@@ -327,14 +328,14 @@ impl<L: Link> Endpoint<L> {
         entry.ending.get_or_insert(ending);
         entry.is_closing = true;
         self.unheard += 1;
-        match entry.way {
-            Way::Wire { handle, .. } => {
+        match entry.carrier {
+            Carrier::Wire { handle, .. } => {
                 let now = self.port.now();
                 self.port.station.abort(handle, now);
             }
             // Ends when the sink has taken what it refused.
-            Way::Over => {}
-            Way::Pending | Way::Connecting { .. } | Way::Local { .. } => {
+            Carrier::Over => {}
+            Carrier::Pending | Carrier::Connecting { .. } | Carrier::Local { .. } => {
                 entry.queue.clear();
                 self.fail_messages(channel.index, ending);
                 // The next look round ends it.
@@ -546,7 +547,7 @@ impl<L: Link> Endpoint<L> {
                 StationEvent::Connection(handle, ConnectionEvent::Incoming) => self.accept(handle),
                 StationEvent::Connection(handle, ConnectionEvent::Connected) => {
                     let Some(index) = self.channels.of_connection(handle) else { continue };
-                    if let Some(Channel { way: Way::Wire { is_open, .. }, .. }) = self.channels.at(index) {
+                    if let Some(Channel { carrier: Carrier::Wire { is_open, .. }, .. }) = self.channels.at(index) {
                         *is_open = true;
                     }
                     self.take_turn(index);
@@ -618,7 +619,7 @@ impl<L: Link> Endpoint<L> {
             self.port.station.disconnect(handle, now);
             return;
         }
-        if let Some(channel) = self.channels.add(Channel::new(peer, Way::Wire { handle, is_open: true })) {
+        if let Some(channel) = self.channels.add(Channel::new(peer, Carrier::Wire { handle, is_open: true })) {
             self.tell_opened(channel, peer);
         }
     }
@@ -635,7 +636,7 @@ impl<L: Link> Endpoint<L> {
         let Some(peer) = self.channels.at(index).map(|channel| channel.peer) else { return };
         self.retire(index, cause.into(), sink);
         self.port.station.accept_reset(handle, now);
-        if let Some(channel) = self.channels.add(Channel::new(peer, Way::Wire { handle, is_open: true })) {
+        if let Some(channel) = self.channels.add(Channel::new(peer, Carrier::Wire { handle, is_open: true })) {
             self.tell_opened(channel, peer);
         }
     }
@@ -663,7 +664,7 @@ impl<L: Link> Endpoint<L> {
         }
     }
 
-    /// The way to a peer is no more: messages to it are reported at once, and the channel ends when all that it has
+    /// A peer's carrier is no more: messages to it are reported at once, and the channel ends when all that it has
     /// received was taken, which was acknowledged.
     fn retire(&mut self, index: u16, ending: Ending, sink: &mut impl Sink) {
         match self.channels.at(index) {

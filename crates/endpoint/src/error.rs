@@ -19,7 +19,7 @@ pub enum EndpointError {
     /// A value of the configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The way to processes of this host.
+    /// Shared memory, which carries to processes of this host.
     #[error(transparent)]
     Shm(#[from] ShmError),
     /// The pipes to processes of this host are too short for a frame's message.
@@ -56,7 +56,7 @@ pub enum SendError {
     #[error("the channel has ended")]
     Ended,
     /// There is no service of this kind for it.
-    #[error("{bytes} bytes do not fit; this way takes {most} at most")]
+    #[error("{bytes} bytes do not fit; this takes {most} at most")]
     TooLong {
         /// What was to be sent.
         bytes: usize,

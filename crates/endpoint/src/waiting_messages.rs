@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Messages of a channel that wait to be handed to its way: one after the other, but those in the background let the
+//! Messages of a channel that wait to be handed to its carrier: one after the other, but those in the background let the
 //! others pass.
 
 use std::collections::VecDeque;

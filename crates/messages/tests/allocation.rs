@@ -46,7 +46,7 @@ fn a_short_expected_message_allocates_nothing() {
         ..ConnectionConfig::default()
     };
     let wire = wire(Config::default(), &patient, Faults::default(), 1);
-    for (way, mut pair) in [("wire", wire), ("host", host(Config::default()))] {
+    for (carrier, mut pair) in [("wire", wire), ("host", host(Config::default()))] {
         let [to, from] = introduce(&mut pair);
         let (message, mut memory) = ([7; 8], [0; 8]);
         let mut exchange = |reaches| {
@@ -59,7 +59,7 @@ fn a_short_expected_message_allocates_nothing() {
             (0..2000).for_each(|_| exchange(reaches));
             let before = ALLOCATIONS.get();
             (0..2000).for_each(|_| exchange(reaches));
-            assert_eq!(ALLOCATIONS.get() - before, 0, "{way}, {reaches:?}");
+            assert_eq!(ALLOCATIONS.get() - before, 0, "{carrier}, {reaches:?}");
         }
     }
 }

@@ -10,7 +10,7 @@ use barewire_shm::{Awaited, Fault, Listener, Pipe, connect};
 use super::receive::{Given, give};
 use super::{BUSY_TURNS_MAX, Endpoint, Event, LOOK_ROUND_EVERY};
 use crate::address::Address;
-use crate::channel::{Channel, ChannelId, Way};
+use crate::channel::{Carrier, Channel, ChannelId};
 use crate::error::{Ending, EndpointError, SendError};
 use crate::sink::{Class, Sink};
 
@@ -63,12 +63,12 @@ impl<L: Link> Endpoint<L> {
         let hello = [&self.address.to_bytes()[..], &key.to_be_bytes()].concat();
         match connect(&listener_name(peer), &hello, config) {
             Ok(Some(pipe)) => {
-                channel.way = Way::Local { pipe: Box::new(pipe), other: None };
+                channel.carrier = Carrier::Local { pipe: Box::new(pipe), other: None };
                 self.take_turn(index);
             }
             Ok(None) => {}
             Err(error) => {
-                if let Way::Connecting { is_exhausted, .. } = &mut channel.way {
+                if let Carrier::Connecting { is_exhausted, .. } = &mut channel.carrier {
                     *is_exhausted = error.is_exhaustion();
                 }
             }
@@ -104,7 +104,8 @@ impl<L: Link> Endpoint<L> {
     pub fn offer_next<T>(&mut self, take: impl FnOnce(ChannelId, &[u8]) -> Option<T>) -> Option<T> {
         let index = self.only_speaker.filter(|_| self.busy_turns < BUSY_TURNS_MAX && self.owes_nothing())?;
         let id = self.channels.id(index);
-        let Channel { way: Way::Local { pipe, other }, parked, reassembler, .. } = self.channels.at(index)? else {
+        let Channel { carrier: Carrier::Local { pipe, other }, parked, reassembler, .. } = self.channels.at(index)?
+        else {
             return None;
         };
         if !parked.is_empty() {
@@ -136,7 +137,7 @@ impl<L: Link> Endpoint<L> {
     /// Whether a channel leads to a process of this host that is there.
     #[inline]
     pub fn is_local_channel(&mut self, channel: ChannelId) -> bool {
-        matches!(self.channels.get(channel), Some(Channel { way: Way::Local { .. }, .. }))
+        matches!(self.channels.get(channel), Some(Channel { carrier: Carrier::Local { .. }, .. }))
     }
 
     /// Copies memory of a local peer, which said where it lies and leaves it alone meanwhile. False if that is not
@@ -147,7 +148,9 @@ impl<L: Link> Endpoint<L> {
     pub unsafe fn fetch(&mut self, from: ChannelId, address: u64, into: *mut u8, bytes: usize) -> bool {
         match self.channels.get(from) {
             // SAFETY: the caller's promise.
-            Some(Channel { way: Way::Local { pipe, .. }, .. }) => unsafe { pipe.read_memory(address, into, bytes) },
+            Some(Channel { carrier: Carrier::Local { pipe, .. }, .. }) => unsafe {
+                pipe.read_memory(address, into, bytes)
+            },
             _ => false,
         }
     }
@@ -183,9 +186,9 @@ impl<L: Link> Endpoint<L> {
             let index = self.local_peers[place];
             let Some(channel) = self.channels.at(index) else { continue };
             let is_done = channel.queue.is_empty() && channel.is_closing;
-            match &channel.way {
-                Way::Connecting { .. } | Way::Local { .. } if is_done => self.end(index, Ending::Closed, sink),
-                Way::Connecting { until, is_exhausted } if now >= *until => {
+            match &channel.carrier {
+                Carrier::Connecting { .. } | Carrier::Local { .. } if is_done => self.end(index, Ending::Closed, sink),
+                Carrier::Connecting { until, is_exhausted } if now >= *until => {
                     let ending = if *is_exhausted { Ending::Exhausted } else { Ending::NoAnswer };
                     self.end(index, ending, sink);
                 }
@@ -198,9 +201,9 @@ impl<L: Link> Endpoint<L> {
         for _ in 0..seen.min(self.local_peers.len()) {
             self.last_seen = if self.last_seen + 1 < self.local_peers.len() { self.last_seen + 1 } else { 0 };
             let Some(index) = self.local_peers.get(self.last_seen).copied() else { break };
-            match self.channels.at(index).map(|channel| &channel.way) {
-                Some(Way::Connecting { .. }) => self.connect_local(index),
-                Some(Way::Local { .. }) => {
+            match self.channels.at(index).map(|channel| &channel.carrier) {
+                Some(Carrier::Connecting { .. }) => self.connect_local(index),
+                Some(Carrier::Local { .. }) => {
                     self.rest(index, now);
                     self.see_whether_gone(index, sink);
                 }
@@ -213,7 +216,7 @@ impl<L: Link> Endpoint<L> {
     /// Gives the memory of a pipe back that has been quiet for long.
     fn rest(&mut self, index: u16, now: Instant) {
         let Some(channel) = self.channels.at(index) else { return };
-        let Way::Local { pipe, other } = &mut channel.way else { return };
+        let Carrier::Local { pipe, other } = &mut channel.carrier else { return };
         let activity = pipe.activity() + other.as_ref().map_or(0, |other| other.activity());
         match channel.quiet {
             (last, _) if last != activity => channel.quiet = (activity, Some(now)),
@@ -231,7 +234,7 @@ impl<L: Link> Endpoint<L> {
     /// A local peer that is gone gets no more messages; its channel ends when all that it had sent is taken.
     fn see_whether_gone(&mut self, index: u16, sink: &mut impl Sink) {
         let Some(channel) = self.channels.at(index) else { return };
-        let Way::Local { pipe, other } = &mut channel.way else { return };
+        let Carrier::Local { pipe, other } = &mut channel.carrier else { return };
         // If both connected, the peer holds two ends as well, and both are gone with it: the one that it sends into
         // first.
         let hung_up = (pipe.is_hung_up(), other.as_mut().is_some_and(|other| other.is_hung_up()));
@@ -261,11 +264,13 @@ impl<L: Link> Endpoint<L> {
         for index in &self.local_peers {
             let Some(channel) = self.channels.at(*index) else { continue };
             let awaits_room = !channel.queue.is_empty();
-            match &mut channel.way {
+            match &mut channel.carrier {
                 // The next look round ends it.
-                Way::Connecting { .. } | Way::Local { .. } if channel.is_closing && !awaits_room => return None,
-                Way::Connecting { .. } => patience = patience.min(CONNECT_EVERY),
-                Way::Local { pipe, other } => {
+                Carrier::Connecting { .. } | Carrier::Local { .. } if channel.is_closing && !awaits_room => {
+                    return None;
+                }
+                Carrier::Connecting { .. } => patience = patience.min(CONNECT_EVERY),
+                Carrier::Local { pipe, other } => {
                     let room = pipe.room();
                     // What is parked waits for the user, not for the peer, and so does what lies behind it.
                     let is_ready = match (channel.parked.is_empty(), awaits_room) {
@@ -279,7 +284,7 @@ impl<L: Link> Endpoint<L> {
                         return None;
                     }
                 }
-                Way::Wire { .. } | Way::Pending | Way::Over => {}
+                Carrier::Wire { .. } | Carrier::Pending | Carrier::Over => {}
             }
         }
         Some(patience)
@@ -295,8 +300,8 @@ impl<L: Link> Endpoint<L> {
         let is_new = self.channels.to(to).is_none();
         let id = self.connect(to).map_err(|_| SendError::Full)?;
         let kind = if class == Class::Unreliable { Kind::Unreliable } else { Kind::Acknowledged };
-        let way = self.channels.get(id).map(|channel| &mut channel.way);
-        let is_there = if let Some(Way::Local { pipe, .. }) = way {
+        let carrier = self.channels.get(id).map(|channel| &mut channel.carrier);
+        let is_there = if let Some(Carrier::Local { pipe, .. }) = carrier {
             if !pipe.send([&[kind as u8], body]) {
                 return Err(SendError::Full);
             }
@@ -320,7 +325,7 @@ impl<L: Link> Endpoint<L> {
     /// round.
     pub(super) fn close_if_asked(&mut self, index: u16) {
         let Some(channel) = self.channels.at(index).filter(|channel| channel.is_closing) else { return };
-        if let Way::Wire { handle, .. } = channel.way {
+        if let Carrier::Wire { handle, .. } = channel.carrier {
             let now = self.port.now();
             // DISC says nothing of what has come before it: the peer shall know that its last message did. What goes
             // wrong with the link shows in the next progress.
@@ -353,17 +358,19 @@ impl<L: Link> Endpoint<L> {
         let pipe = Box::new(pipe);
         if let (Some(index), None) = (self.channels.to(peer), ending) {
             let Some(channel) = self.channels.at(index) else { return };
-            match &mut channel.way {
+            match &mut channel.carrier {
                 // We connected at the same time: each sends into its own.
-                Way::Local { other: other @ None, .. } => *other = Some(pipe),
-                way @ Way::Connecting { .. } => *way = Way::Local { pipe, other: None },
+                Carrier::Local { other: other @ None, .. } => *other = Some(pipe),
+                carrier @ Carrier::Connecting { .. } => *carrier = Carrier::Local { pipe, other: None },
                 // A third one is no local peer of ours.
-                Way::Local { .. } | Way::Wire { .. } | Way::Pending | Way::Over => self.unauthenticated += 1,
+                Carrier::Local { .. } | Carrier::Wire { .. } | Carrier::Pending | Carrier::Over => {
+                    self.unauthenticated += 1
+                }
             }
             self.take_turn(index);
             return;
         }
-        let channel = Channel { ending, ..Channel::new(peer, Way::Local { pipe, other: None }) };
+        let channel = Channel { ending, ..Channel::new(peer, Carrier::Local { pipe, other: None }) };
         if let Some(channel) = self.config.accepts.then(|| self.channels.add(channel)).flatten() {
             self.local_peers.push(channel.index);
             self.tell_opened(channel, peer);
@@ -385,7 +392,7 @@ impl<L: Link> Endpoint<L> {
                 let Self { channels, waiting, .. } = self;
                 let Some(channel) = channels.at(index) else { return delivered };
                 let peer = channel.peer;
-                let Way::Local { pipe, other } = &mut channel.way else { return delivered };
+                let Carrier::Local { pipe, other } = &mut channel.carrier else { return delivered };
                 let pipe = if is_other { other.as_mut() } else { Some(pipe) };
                 // Nothing overtakes what waits.
                 let (Some(pipe), true) = (pipe, channel.parked.is_empty()) else { return delivered };

@@ -6,7 +6,7 @@ use barewire_llc::{ConnectionHandle, Delivery, Source};
 
 use super::Endpoint;
 use crate::address::Address;
-use crate::channel::{Channels, Parked, Way};
+use crate::channel::{Carrier, Channels, Parked};
 use crate::error::{Ending, EndpointError};
 use crate::mutant::mutant;
 use crate::sink::{Class, Sink};
@@ -80,13 +80,13 @@ impl<L: Link> Endpoint<L> {
             }
             if channel.parked.is_empty() {
                 self.waiting.swap_remove(place);
-                match channel.way {
-                    Way::Wire { handle, .. } => {
+                match channel.carrier {
+                    Carrier::Wire { handle, .. } => {
                         let now = self.port.now();
                         self.port.station.set_busy(handle, mutant!(self.config, StaysBusy), now);
                     }
-                    Way::Over => self.end(index, Ending::PeerClosed, sink),
-                    Way::Pending | Way::Connecting { .. } | Way::Local { .. } => {}
+                    Carrier::Over => self.end(index, Ending::PeerClosed, sink),
+                    Carrier::Pending | Carrier::Connecting { .. } | Carrier::Local { .. } => {}
                 }
             }
         }

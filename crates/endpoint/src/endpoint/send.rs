@@ -8,7 +8,7 @@ use barewire_llc::{ConnectionHandle, Destination, Peer};
 use super::local::Kind;
 use super::{Endpoint, Event};
 use crate::address::Address;
-use crate::channel::{Channel, ChannelId, Way};
+use crate::channel::{Carrier, Channel, ChannelId};
 use crate::descriptors::{Content, DescriptorId, HEAD_MAX};
 use crate::error::{EndpointError, SendError};
 use crate::sink::Class;
@@ -93,8 +93,8 @@ impl<L: Link> Endpoint<L> {
     pub fn takes_copies(&mut self, to: ChannelId, bytes: usize) -> bool {
         let most = usize::from(self.config.slots.min(self.config.connection.queue)) / 2;
         let fits = self.frames_of(bytes) <= most;
-        let way = self.channels.get(to).map(|channel| &channel.way);
-        fits && matches!(way, Some(Way::Wire { .. } | Way::Pending))
+        let carrier = self.channels.get(to).map(|channel| &channel.carrier);
+        fits && matches!(carrier, Some(Carrier::Wire { .. } | Carrier::Pending))
     }
 
     /// Sends a message of several frames, all of which are copied: its memory is the caller's again at once.
@@ -108,7 +108,7 @@ impl<L: Link> Endpoint<L> {
         self.check_events()?;
         self.check_descriptors(order)?;
         let channel = self.channels.get(to).filter(|channel| channel.takes_messages()).ok_or(SendError::Ended)?;
-        let Way::Wire { handle, is_open: true } = channel.way else { return Err(SendError::Full) };
+        let Carrier::Wire { handle, is_open: true } = channel.carrier else { return Err(SendError::Full) };
         let Some(connection) = self.port.station.connection(handle) else { return Err(SendError::Ended) };
         // Nobody has more slots than are free: so peers that take nothing leave some to the others.
         let (own, free) = (connection.unacknowledged(), self.port.slots.free_slots());
@@ -432,12 +432,12 @@ impl<L: Link> Endpoint<L> {
         let Some(index) = self.descriptors.at(message).and_then(|descriptor| descriptor.channel) else {
             return Ok(Handed::All);
         };
-        match self.channels.at(index).map(|channel| &channel.way) {
-            Some(Way::Wire { handle, is_open: true }) => {
+        match self.channels.at(index).map(|channel| &channel.carrier) {
+            Some(Carrier::Wire { handle, is_open: true }) => {
                 let handle = *handle;
                 self.hand_to_engine(message, handle)
             }
-            Some(Way::Local { .. }) => Ok(self.hand_to_pipe(message, index)),
+            Some(Carrier::Local { .. }) => Ok(self.hand_to_pipe(message, index)),
             _ => Ok(Handed::Stuck),
         }
     }
@@ -517,7 +517,7 @@ impl<L: Link> Endpoint<L> {
     fn hand_to_pipe(&mut self, message: DescriptorId, index: u16) -> Handed {
         let Self { port, descriptors, channels, .. } = self;
         let Some(descriptor) = descriptors.at(message) else { return Handed::All };
-        let Some(Way::Local { pipe, .. }) = channels.at(index).map(|channel| &mut channel.way) else {
+        let Some(Carrier::Local { pipe, .. }) = channels.at(index).map(|channel| &mut channel.carrier) else {
             return Handed::Stuck;
         };
         match &mut descriptor.content {
@@ -585,7 +585,7 @@ impl<L: Link> Endpoint<L> {
 /// Hands on a message that fits one frame, if its peer is local and it need not wait.
 #[inline(always)]
 fn into_pipe(channel: &mut Channel, order: Order, head: &[u8], body: &[u8]) -> bool {
-    let Way::Local { pipe, .. } = &mut channel.way else { return false };
+    let Carrier::Local { pipe, .. } = &mut channel.carrier else { return false };
     let header = whole((head.len() + body.len()) as u32);
     let is_sent = channel.queue.lets_pass(order) && pipe.send([&[Kind::Fragment as u8], &header, head, body]);
     if is_sent {

@@ -66,7 +66,7 @@ fn memory_is_written_and_read_in_all_lengths() {
     let config = Config { cut_bytes: 300_000, ..Config::default() };
     let lossy = Faults { loss: 0.01, duplication: 0.01, reordering: 0.02, ..Faults::default() };
     let lossy = ("lossy wire", wire(config, &ConnectionConfig::default(), lossy, 7));
-    for (way, mut pair) in carriers(config).into_iter().chain([lossy]) {
+    for (carrier, mut pair) in carriers(config).into_iter().chain([lossy]) {
         let [to, _] = introduce(&mut pair);
         let mut generator = fastrand::Rng::with_seed(1);
         let frame = pair[0].endpoint().copied_max() - 25;
@@ -80,12 +80,12 @@ fn memory_is_written_and_read_in_all_lengths() {
                 let at = Remote { key, offset: 10 };
                 let parts = in_parts(&mut message, longest, &mut generator);
                 write(&mut pair, to, at, &parts, None, 1);
-                assert_eq!(completion(&mut pair, 0), done(1, Operation::Write), "{way} {length}");
+                assert_eq!(completion(&mut pair, 0), done(1, Operation::Write), "{carrier} {length}");
                 let parts = in_parts(&mut back, longest, &mut generator);
                 read(&mut pair, to, at, &parts, 2);
-                assert_eq!(completion(&mut pair, 0), done(2, Operation::Read), "{way} {length}");
+                assert_eq!(completion(&mut pair, 0), done(2, Operation::Read), "{carrier} {length}");
                 pair[1].deregister(key).unwrap();
-                assert!(back == message && memory[10..10 + length] == message, "{way} {length} {longest}");
+                assert!(back == message && memory[10..10 + length] == message, "{carrier} {length} {longest}");
                 assert!(memory[..10] == guard[..10] && memory[10 + length..] == guard[10 + length..]);
             }
         }
@@ -177,7 +177,7 @@ fn what_is_not_registered_like_that_is_refused() {
 #[test]
 fn a_message_comes_after_the_writes_before_it() {
     let config = Config { descriptors_per_peer: 3, ..Config::default() };
-    for (way, mut pair) in carriers(config) {
+    for (carrier, mut pair) in carriers(config) {
         let [to, from] = introduce(&mut pair);
         let mut generator = fastrand::Rng::with_seed(5);
         for round in 0..50 {
@@ -192,7 +192,7 @@ fn a_message_comes_after_the_writes_before_it() {
             send(&mut pair, 0, to, tagged(1), b"done", options(3));
             drive(&mut pair, |pair| pair[1].poll().is_some());
             pair[1].deregister(1).unwrap();
-            assert!(memory[..30_000] == first[..30_000] && memory[30_000..] == second, "{way} {round}");
+            assert!(memory[..30_000] == first[..30_000] && memory[30_000..] == second, "{carrier} {round}");
             let mut contexts = [0; 3].map(|_: i32| completion(&mut pair, 0).context);
             contexts.sort_unstable();
             assert_eq!(contexts, [1, 2, 3]);
@@ -268,7 +268,7 @@ fn random_accesses_do_what_they_would_one_after_the_other() {
 /// Proves that every operation on every type gives what it gives here, and returns what was there before.
 #[test]
 fn elements_are_changed_atomically() {
-    for (way, mut pair) in carriers(Config::default()) {
+    for (carrier, mut pair) in carriers(Config::default()) {
         let [to, _] = introduce(&mut pair);
         let most = pair[0].atomic_max();
         for of in Type::all() {
@@ -289,7 +289,7 @@ fn elements_are_changed_atomically() {
                     let parts = AtomicParts { operand: &operand, compare: &compare, result: &into };
                     // At the peer's memory; on a host also at this side's own, by way of itself.
                     let mut changed = Vec::new();
-                    for at_peer in [true, way == "wire"] {
+                    for at_peer in [true, carrier == "wire"] {
                         let address = pair[usize::from(at_peer)].address();
                         let whose = pair[0].peer(address);
                         memory.copy_from_slice(&before);
@@ -369,12 +369,12 @@ impl EachPeer for Vec<Tested> {
 /// from it afterwards is what it held before, and what is not done says so.
 #[test]
 fn memory_that_is_taken_back_is_left_alone() {
-    for (way, seed) in ["wire", "host"].into_iter().flat_map(|way| (0..60).map(move |seed| (way, seed))) {
-        println!("{way}, seed {seed}");
+    for (carrier, seed) in ["wire", "host"].into_iter().flat_map(|carrier| (0..60).map(move |seed| (carrier, seed))) {
+        println!("{carrier}, seed {seed}");
         let faults = Faults { loss: 0.02, ..Faults::default() };
         let config = Config { cut_bytes: 100_000, ..Config::default() };
         let mut pair =
-            if way == "wire" { wire(config, &ConnectionConfig::default(), faults, seed) } else { host(config) };
+            if carrier == "wire" { wire(config, &ConnectionConfig::default(), faults, seed) } else { host(config) };
         let [to, _] = introduce(&mut pair);
         let mut generator = fastrand::Rng::with_seed(seed);
         // More than the endpoint is given at once, and much more.

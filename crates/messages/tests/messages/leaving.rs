@@ -20,7 +20,7 @@ fn failed(context: u64, operation: Operation, failure: Failure) -> Completion {
 /// any more, and its address leads to another peer, with whom all is new.
 #[test]
 fn a_peer_is_forgotten_at_once_and_its_number_stays_its_own() {
-    for (way, mut pair) in carriers(Config::default()) {
+    for (carrier, mut pair) in carriers(Config::default()) {
         let [mut to, mut from] = introduce(&mut pair);
         for round in 0..5 {
             let (message, mut memory) = (bytes(100_000, 1), vec![[0; 8]; 2]);
@@ -39,8 +39,8 @@ fn a_peer_is_forgotten_at_once_and_its_number_stays_its_own() {
             let ended = Failure::Peer { peer: to, ending: Ending::Closed };
             let mut ends = [completion(&mut pair, 0), completion(&mut pair, 0)];
             ends.sort_unstable_by_key(|end| end.context);
-            assert_eq!(ends[0], failed(1, Operation::Send, ended), "{way} {round}");
-            assert_eq!(ends[1], failed(2, Operation::Receive, ended), "{way} {round}");
+            assert_eq!(ends[0], failed(1, Operation::Send, ended), "{carrier} {round}");
+            assert_eq!(ends[1], failed(2, Operation::Receive, ended), "{carrier} {round}");
             idle(&mut pair);
             assert_eq!((pair[0].address_of(to), pair[0].unexpected_bytes()), (None, 0));
             // The other side keeps what it had received before, and has a new channel.
@@ -60,7 +60,7 @@ fn a_peer_is_forgotten_at_once_and_its_number_stays_its_own() {
 /// Proves that a peer that was never there is forgotten at once, too.
 #[test]
 fn a_peer_that_never_came_is_forgotten() {
-    for (way, [one, silent]) in carriers(Config::default()) {
+    for (carrier, [one, silent]) in carriers(Config::default()) {
         let (mut one, message) = ([one], bytes(10_000, 1));
         let nobody = one[0].peer(Address { sap: sap(0x60), ..one[0].address() });
         let elsewhere = one[0].peer(silent.address());
@@ -69,7 +69,7 @@ fn a_peer_that_never_came_is_forgotten() {
             unsafe { one[0].send(to, tagged(1), &[Part::of(&message)], options(1, Reaches::Receive)) }.unwrap();
             one[0].remove_peer(to, Removal::AtOnce).unwrap();
             let failure = Failure::Peer { peer: to, ending: Ending::Closed };
-            assert_eq!(completion(&mut one, 0), failed(1, Operation::Send, failure), "{way}");
+            assert_eq!(completion(&mut one, 0), failed(1, Operation::Send, failure), "{carrier}");
             assert_eq!(one[0].address_of(to), None);
         }
         assert!(one[0].settle().unwrap());
@@ -79,7 +79,7 @@ fn a_peer_that_never_came_is_forgotten() {
 /// Proves that a peer that is forgotten when all is done gets all that was posted for it.
 #[test]
 fn a_peer_is_forgotten_when_all_is_done() {
-    for (way, mut pair) in carriers(Config::default()) {
+    for (carrier, mut pair) in carriers(Config::default()) {
         let [to, from] = introduce(&mut pair);
         let (message, mut memory) = (bytes(200_000, 1), vec![0; 200_000]);
         send(&mut pair, 0, to, tagged(1), &message, options(1, Reaches::Receive));
@@ -87,7 +87,7 @@ fn a_peer_is_forgotten_when_all_is_done() {
         pair[0].remove_peer(to, Removal::WhenDone).unwrap();
         assert_eq!(pair[0].inject(to, tagged(1), b""), Err(PostError::NoSuchPeer));
         idle(&mut pair);
-        assert!(pair[0].address_of(to).is_some(), "{way}: it waits for the receive");
+        assert!(pair[0].address_of(to).is_some(), "{carrier}: it waits for the receive");
         receive(&mut pair[1], exactly(from, 1), &mut memory, 3);
         let mut contexts = [completion(&mut pair, 0).context, completion(&mut pair, 0).context];
         contexts.sort_unstable();

@@ -33,7 +33,7 @@ fn receive_failed(context: u64, failure: Failure, message: Option<Received>) -> 
 #[test]
 fn a_message_that_is_announced_does_not_wait_for_a_long_one_that_goes_the_other_way() {
     // Fetched, it would be there before the other is posted.
-    for (way, mut pair) in carriers(Config { fetched_bytes: 0, ..Config::default() }) {
+    for (carrier, mut pair) in carriers(Config { fetched_bytes: 0, ..Config::default() }) {
         let [to, from] = introduce(&mut pair);
         let (long, short) = (bytes(40_000_000, 1), bytes(200_000, 2));
         let (mut into_b, mut into_a) = (vec![0; long.len()], vec![0; short.len()]);
@@ -53,8 +53,8 @@ fn a_message_that_is_announced_does_not_wait_for_a_long_one_that_goes_the_other_
             ended.len() == 4
         });
         let place = |context: u64| ended.iter().position(|ended| *ended == context).unwrap();
-        assert!(place(2) < place(1), "{way}: {ended:?}");
-        assert!(into_b == long && into_a == short, "{way}");
+        assert!(place(2) < place(1), "{carrier}: {ended:?}");
+        assert!(into_b == long && into_a == short, "{carrier}");
     }
 }
 
@@ -99,7 +99,7 @@ fn many_peers_that_take_nothing_do_not_stop_another() {
 /// Whoever sends short messages until a long one is sent gets there.
 #[test]
 fn a_flood_of_short_messages_does_not_stop_a_long_one() {
-    for (way, mut pair) in carriers(Config::default()) {
+    for (carrier, mut pair) in carriers(Config::default()) {
         let [to, from] = introduce(&mut pair);
         let long = bytes(10_000_000, 1);
         let mut into = vec![0; long.len()];
@@ -121,9 +121,9 @@ fn a_flood_of_short_messages_does_not_stop_a_long_one() {
             while pair[1].poll().is_some() {}
             is_sent
         });
-        assert!(posted > 100 && taken > 0, "{way}: {posted} posted, {taken} taken");
+        assert!(posted > 100 && taken > 0, "{carrier}: {posted} posted, {taken} taken");
         idle(&mut pair);
-        assert!(into == long, "{way}");
+        assert!(into == long, "{carrier}");
     }
 }
 
@@ -131,7 +131,7 @@ fn a_flood_of_short_messages_does_not_stop_a_long_one() {
 #[test]
 fn messages_of_all_lengths_arrive_expected_and_unexpected() {
     let config = Config { cut_frames: 200, ..Config::default() };
-    for (way, mut pair) in carriers(config) {
+    for (carrier, mut pair) in carriers(config) {
         let [to, from] = introduce(&mut pair);
         let frame = pair[0].endpoint().copied_max() - 25;
         let eager = config.eager_bytes;
@@ -152,9 +152,9 @@ fn messages_of_all_lengths_arrive_expected_and_unexpected() {
                 receive(&mut pair[1], exactly(from, 7), &mut memory[..length], 2);
             }
             let envelope = Envelope { source: from, label, length: length as u64 };
-            assert_eq!(completion(&mut pair, 1), received(2, envelope), "{way}, {length}");
-            assert_eq!(completion(&mut pair, 0), sent(1), "{way}, {length}");
-            assert!(memory[..length] == message && memory[length] == 0, "{way}, {length}");
+            assert_eq!(completion(&mut pair, 1), received(2, envelope), "{carrier}, {length}");
+            assert_eq!(completion(&mut pair, 0), sent(1), "{carrier}, {length}");
+            assert!(memory[..length] == message && memory[length] == 0, "{carrier}, {length}");
         }
         assert_eq!(pair[1].unexpected_bytes(), 0);
     }
@@ -341,7 +341,7 @@ fn a_flood_of_unexpected_messages_is_bounded_and_does_not_block_what_is_expected
     const LENGTH: usize = 1000;
     const COUNT: u64 = 2000;
     let config = Config { unexpected_bytes: BOUND, ..Config::default() };
-    for (way, mut pair) in carriers(config) {
+    for (carrier, mut pair) in carriers(config) {
         let [to, from] = introduce(&mut pair);
         let messages: Vec<Vec<u8>> = (0..COUNT).map(|number| bytes(LENGTH, number)).collect();
         let mut memory = vec![0; LENGTH];
@@ -355,7 +355,7 @@ fn a_flood_of_unexpected_messages_is_bounded_and_does_not_block_what_is_expected
             assert!(pair[1].unexpected_bytes() <= BOUND);
         }
         send(&mut pair, 0, to, tagged(2), b"urgent", SendOptions { is_silent: true, ..options(0, Reaches::Nowhere) });
-        assert_eq!(completion(&mut pair, 1).context, 2, "{way}");
+        assert_eq!(completion(&mut pair, 1).context, 2, "{carrier}");
         assert_eq!(memory[..6], *b"urgent");
         assert!(pair[1].unexpected_bytes() > BOUND / 2);
         for message in &messages {
@@ -560,7 +560,7 @@ fn peers_that_are_not_there_do_not_stop_the_others() {
 #[test]
 fn what_waits_in_the_queue_of_a_removed_peer_fails() {
     const SENDS: usize = 20;
-    for (way, mut pair) in carriers(Config { sends: SENDS, ..Config::default() }) {
+    for (carrier, mut pair) in carriers(Config { sends: SENDS, ..Config::default() }) {
         let address = Address { sap: sap(0x40), ..pair[1].address() };
         for round in 0..3 {
             let nobody = pair[0].peer(address);
@@ -568,11 +568,11 @@ fn what_waits_in_the_queue_of_a_removed_peer_fails() {
             while pair[0].send_copy(nobody, tagged(1), b"hello?", options(posted, Reaches::Receive)).is_ok() {
                 posted += 1;
             }
-            assert!(posted as usize >= SENDS, "{way} {round}: {posted}");
+            assert!(posted as usize >= SENDS, "{carrier} {round}: {posted}");
             pair[0].remove_peer(nobody, Removal::AtOnce).unwrap();
             let mut failed: Vec<u64> = (0..posted).map(|_| completion(&mut pair, 0).context).collect();
             failed.sort_unstable();
-            assert_eq!(failed, (0..posted).collect::<Vec<_>>(), "{way} {round}");
+            assert_eq!(failed, (0..posted).collect::<Vec<_>>(), "{carrier} {round}");
         }
     }
 }
@@ -629,7 +629,7 @@ fn a_closed_channel_ends_what_it_carried_and_opens_again() {
 /// Proves that two processes that only wait, asleep, get everything there and back.
 #[test]
 fn who_sleeps_is_woken_for_everything() {
-    for (way, pair) in carriers(Config { descriptors_per_peer: 4, ..Config::default() }) {
+    for (carrier, pair) in carriers(Config { descriptors_per_peer: 4, ..Config::default() }) {
         let addresses = [pair[0].address(), pair[1].address()];
         let next = |one: &mut Tested| {
             let began = std::time::Instant::now();
@@ -638,7 +638,7 @@ fn who_sleeps_is_woken_for_everything() {
                     return completion;
                 }
                 one.wait(std::time::Duration::from_secs(5)).unwrap();
-                assert!(began.elapsed().as_secs() < 4, "{way}: not woken");
+                assert!(began.elapsed().as_secs() < 4, "{carrier}: not woken");
             }
         };
         std::thread::scope(|scope| {

@@ -9,7 +9,7 @@ use crate::common::*;
 
 /// How the sender's first channel ends.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum End {
     Close,
     Forget,
     Restart,
@@ -39,7 +39,7 @@ fn post(one: &mut Tested, to: PeerId, tag: u64, message: &[u8]) -> bool {
 /// A receiver that has little memory keeps some of the first messages waiting; the sender ends its channel, or begins
 /// anew, and sends into another one. Receives for both are posted in a random order. What is received is what was sent,
 /// each message once; the others fail, and nothing waits for ever.
-fn messages_of_two_channels(way: Way, on_wire: bool, seed: u64) {
+fn messages_of_two_channels(end: End, on_wire: bool, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let config = Config { unexpected_messages: 3, fetched_bytes: 0, ..Config::default() };
     let on = new_host();
@@ -57,9 +57,9 @@ fn messages_of_two_channels(way: Way, on_wire: bool, seed: u64) {
         posted += u64::from(posted < FIRST && post(&mut pair[0], to, posted, &messages[posted as usize]));
         pair.iter_mut().for_each(|one| _ = one.progress().unwrap());
     }
-    match way {
-        Way::Close => pair[0].close(to),
-        Way::Forget => {
+    match end {
+        End::Close => pair[0].close(to),
+        End::Forget => {
             pair[0].remove_peer(to, Removal::AtOnce).unwrap();
             for _ in 0..20 {
                 pair[0].progress().unwrap();
@@ -67,7 +67,7 @@ fn messages_of_two_channels(way: Way, on_wire: bool, seed: u64) {
             let address = pair[1].address();
             to = pair[0].peer(address);
         }
-        Way::Restart => {
+        End::Restart => {
             let fresh = on_host(on, 0x28, config);
             drop(std::mem::replace(&mut pair[0], fresh));
             let again = on_host(on, 0x20, config);
@@ -115,15 +115,15 @@ fn messages_of_two_channels(way: Way, on_wire: bool, seed: u64) {
         }
         assert!(
             began.elapsed() < PATIENCE,
-            "{way:?}, on the wire {on_wire}, seed {seed}: {posted} of the first, left {unsent:?} and {unposted:?}; {ended:?}"
+            "{end:?}, on the wire {on_wire}, seed {seed}: {posted} of the first, left {unsent:?} and {unposted:?}; {ended:?}"
         );
     }
     for (tag, is_whole) in ended.iter().enumerate() {
         if *is_whole == Some(true) {
-            assert!(memory[tag] == messages[tag], "{way:?}, seed {seed}: message {tag} is another");
+            assert!(memory[tag] == messages[tag], "{end:?}, seed {seed}: message {tag} is another");
         }
     }
-    assert!(ended[FIRST as usize..].iter().all(|one| *one == Some(true)), "{way:?}, seed {seed}: {ended:?}");
+    assert!(ended[FIRST as usize..].iter().all(|one| *one == Some(true)), "{end:?}, seed {seed}: {ended:?}");
 }
 
 #[test]
@@ -131,8 +131,8 @@ fn messages_of_a_closed_channel_and_of_the_next_stay_apart() {
     for seed in 0..40 {
         println!("seed {seed}");
         for on_wire in [true, false] {
-            messages_of_two_channels(Way::Close, on_wire, seed);
-            messages_of_two_channels(Way::Forget, on_wire, seed);
+            messages_of_two_channels(End::Close, on_wire, seed);
+            messages_of_two_channels(End::Forget, on_wire, seed);
         }
     }
 }
@@ -141,6 +141,6 @@ fn messages_of_a_closed_channel_and_of_the_next_stay_apart() {
 fn messages_of_a_process_and_of_the_next_at_its_address_stay_apart() {
     for seed in 0..40 {
         println!("seed {seed}");
-        messages_of_two_channels(Way::Restart, false, seed);
+        messages_of_two_channels(End::Restart, false, seed);
     }
 }

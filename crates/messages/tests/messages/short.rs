@@ -50,7 +50,7 @@ fn what_waits_for_the_window_is_seen_by_who_posts() {
 /// Of any that is copied, whatever completes it: its memory is the caller's again at once.
 #[test]
 fn what_is_copied_is_completed_as_asked() {
-    for (way, mut pair) in carriers(Config { inject_bytes: Config::INJECT_BYTES, ..Config::default() }) {
+    for (carrier, mut pair) in carriers(Config { inject_bytes: Config::INJECT_BYTES, ..Config::default() }) {
         let [to, from] = introduce(&mut pair);
         let (frame, most) = (pair[0].endpoint().copied_max() - 25, pair[0].inject_max());
         for (number, (length, reaches)) in
@@ -61,11 +61,11 @@ fn what_is_copied_is_completed_as_asked() {
             message.fill(0);
             idle(&mut pair);
             let is_told = pair[0].poll().map(|completion| completion.context) == Some(number);
-            assert_eq!(is_told, reaches != Reaches::Receive, "{way} {length} {reaches:?}");
+            assert_eq!(is_told, reaches != Reaches::Receive, "{carrier} {length} {reaches:?}");
             let mut memory = vec![0; length];
             receive(&mut pair[1], exactly(from, 1), &mut memory, 1);
             completion(&mut pair, 1);
-            assert!(memory == bytes(length, number), "{way} {length} {reaches:?}");
+            assert!(memory == bytes(length, number), "{carrier} {length} {reaches:?}");
             if !is_told {
                 assert_eq!(completion(&mut pair, 0).context, number);
             }
@@ -77,12 +77,12 @@ fn what_is_copied_is_completed_as_asked() {
 #[test]
 fn what_is_injected_is_copied() {
     for unexpected_bytes in [Config::UNEXPECTED_BYTES, 10_000] {
-        for (way, mut pair) in
+        for (carrier, mut pair) in
             carriers(Config { unexpected_bytes, inject_bytes: Config::INJECT_BYTES, ..Config::default() })
         {
             let [to, from] = introduce(&mut pair);
             let (frame, most) = (pair[0].endpoint().copied_max() - 25, pair[0].inject_max());
-            assert!(most > 2 * frame, "{way}");
+            assert!(most > 2 * frame, "{carrier}");
             let lengths = [0, frame, frame + 1, most].repeat(4);
             for (tag, length) in (0..).zip(&lengths) {
                 let mut message = bytes(*length, tag);
@@ -92,8 +92,8 @@ fn what_is_injected_is_copied() {
             for (tag, length) in (0..).zip(&lengths) {
                 let mut memory = vec![0; *length];
                 receive(&mut pair[1], exactly(from, tag), &mut memory, tag);
-                assert!(matches!(completion(&mut pair, 1).outcome, Outcome::Received(_)), "{way}");
-                assert!(memory == bytes(*length, tag), "{way}");
+                assert!(matches!(completion(&mut pair, 1).outcome, Outcome::Received(_)), "{carrier}");
+                assert!(memory == bytes(*length, tag), "{carrier}");
             }
             idle(&mut pair);
             assert_eq!((pair[0].poll(), pair[0].counts().sent), (None, 16), "nothing tells of it");
