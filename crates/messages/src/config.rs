@@ -13,6 +13,8 @@ pub struct Config {
     pub fetched_bytes: usize,
     /// Sends that are not completed, at most, and as many accesses to peers' memory; more are refused until some are.
     pub sends: usize,
+    /// Bytes of such sends that were copied, at most: then more are refused. What is sent from the caller's memory does not count.
+    pub copied_bytes: usize,
     /// Receives that are not completed, at most.
     pub receives: usize,
     /// Bytes of messages that came before their receives, at most. At half of it peers are asked to announce what they
@@ -51,6 +53,8 @@ impl Config {
     /// A program may post all its sends before its peers post a receive, and they likewise: over TCP only memory bounds that,
     /// and whoever is refused there stands still for ever. So this bounds memory alone: 200 bytes each, when they are used.
     pub const SENDS: usize = 1 << 20;
+    /// Short messages without end to a peer that takes none are held back in the end.
+    pub const COPIED_BYTES: usize = 256 << 20;
     /// See [`SENDS`](Self::SENDS).
     pub const RECEIVES: usize = 1 << 20;
     /// A thousand peers with an eager message of the longest kind each.
@@ -85,6 +89,7 @@ impl Default for Config {
             eager_bytes: Self::EAGER_BYTES,
             fetched_bytes: Self::FETCHED_BYTES,
             sends: Self::SENDS,
+            copied_bytes: Self::COPIED_BYTES,
             receives: Self::RECEIVES,
             unexpected_bytes: Self::UNEXPECTED_BYTES,
             unexpected_messages: Self::UNEXPECTED_MESSAGES,

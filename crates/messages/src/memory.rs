@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The users' memory, which they own: what is sent from it, and where in it messages go.
 
-use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use std::{ptr, slice};
 
 use barewire_copy::copy_nonoverlapping;
@@ -78,7 +79,22 @@ impl Parts {
 pub(crate) struct Origin {
     parts: Parts,
     /// Where they lie, if it is a copy.
-    _kept: Option<Vec<u8>>,
+    _kept: Option<Copied>,
+}
+
+/// Bytes of all copies that are kept.
+pub(crate) type CopiedBytes = Arc<AtomicUsize>;
+
+/// A copy, which is counted as long as it is kept.
+struct Copied {
+    bytes: Vec<u8>,
+    total: CopiedBytes,
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        self.total.fetch_sub(self.bytes.len(), Relaxed);
+    }
 }
 
 // SAFETY: the memory is only read, and whoever lent it promised that it stays valid and unchanged, for any thread.
@@ -93,9 +109,10 @@ impl Origin {
     }
 
     /// A copy, which stays where it is wherever this goes.
-    pub fn copy_of(bytes: &[u8]) -> Self {
-        let kept = bytes.to_vec();
-        Self { parts: Parts::new(&[Part::of(&kept)]), _kept: Some(kept) }
+    pub fn copy_of(bytes: &[u8], total: &CopiedBytes) -> Self {
+        total.fetch_add(bytes.len(), Relaxed);
+        let kept = Copied { bytes: bytes.to_vec(), total: Arc::clone(total) };
+        Self { parts: Parts::new(&[Part::of(&kept.bytes)]), _kept: Some(kept) }
     }
 
     #[inline]

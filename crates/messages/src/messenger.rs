@@ -20,6 +20,7 @@ use crate::completion::{Completion, Counts, Failure, Operation, Outcome, PostErr
 use crate::config::Config;
 use crate::header::Header;
 use crate::matching::Matcher;
+use crate::memory::CopiedBytes;
 use crate::mutant::mutant;
 use crate::peers::{BACKGROUND, Out, PeerId, Peers, QUEUED, USUAL};
 use crate::regions::Regions;
@@ -63,6 +64,8 @@ struct State {
     config: Config,
     peers: Peers,
     sends: Slab<send::Send>,
+    /// Bytes of messages that were copied and wait.
+    copied: CopiedBytes,
     /// Messages in the queues of all peers.
     queued: usize,
     receives: Slab<receive::Receive>,
@@ -97,6 +100,7 @@ impl<L: Link> Messenger<L> {
             config,
             peers: Peers::new(),
             sends: Slab::new(),
+            copied: CopiedBytes::default(),
             queued: 0,
             receives: Slab::new(),
             tagged: Matcher::new(),

@@ -169,7 +169,8 @@ impl<L: Link> Messenger<L> {
             return Err(PostError::TooLong { bytes: bytes.len(), most });
         }
         if bytes.len() > self.short_write_max() {
-            return self.write_from(to, at, Origin::copy_of(bytes), data, options);
+            let origin = self.state.copy_of(bytes)?;
+            return self.write_from(to, at, origin, data, options);
         }
         let channel = self.room_to_access(to)?;
         // The answer is all that is waited for.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Messages out: eager or announced, copied or from where they lie.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use barewire_endpoint::{Acknowledge, ChannelId, ConnectError, HEAD_MAX};
 use barewire_link::Link;
 
@@ -188,7 +190,8 @@ impl<L: Link> Messenger<L> {
         {
             return Ok(());
         }
-        let message = Message { label, origin: Origin::copy_of(body), options, is_completed: completes };
+        let origin = self.state.copy_of(body)?;
+        let message = Message { label, origin, options, is_completed: completes };
         let posted = match channel {
             Some(channel) => self.hand_over(to, channel, message).or_else(|message| self.queue(to, message)),
             None => self.queue(to, message),
@@ -519,6 +522,12 @@ impl Send {
 }
 
 impl State {
+    /// A copy of what is to be sent, if there is room for it.
+    pub(super) fn copy_of(&self, bytes: &[u8]) -> Result<Origin, PostError> {
+        let is_full = self.copied.load(Relaxed) + bytes.len() > self.config.copied_bytes;
+        if is_full { Err(PostError::Full) } else { Ok(Origin::copy_of(bytes, &self.copied)) }
+    }
+
     /// Takes a message with this context out of its peer's queue, unless it has been completed.
     fn take_from_queue(&mut self, context: u64) -> Option<Message> {
         if self.queued == 0 {
