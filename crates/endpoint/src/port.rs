@@ -446,8 +446,8 @@ impl<L: Link> Port<L> {
         Prepared::Slot { slot, header_bytes: header_bytes as u8 }
     }
 
-    /// Sends an extended station's UI PDU at once, of which nothing is kept: its header and what is added to it, and the information. False if the
-    /// link is busy.
+    /// Sends a UI PDU of an extended station at once, of which nothing is kept: its header, what is added to it, and the
+    /// information. False if the link is busy.
     ///
     /// # Errors
     /// What the link says.

@@ -200,28 +200,20 @@ impl Target {
     /// before or after, and lose no change of theirs. What it was before; `None`: it has another length, or is not aligned.
     pub fn update(&mut self, offset: u64, bytes: usize, change: impl Fn(&mut [u8])) -> Option<[u8; 8]> {
         let Part { address, .. } = self.part_at(offset).filter(|part| part.bytes >= bytes)?;
-        // What stays as it is is not written: its memory may be for reading only.
         let mut before = [0; 8];
         match bytes {
             4 if address.cast::<AtomicU32>().is_aligned() => {
                 // SAFETY: it is aligned, and in a part, which is valid; what else accesses it meanwhile does so atomically.
                 let element = unsafe { AtomicU32::from_ptr(address.cast()) };
-                let changed = element.fetch_update(SeqCst, SeqCst, |value| {
-                    let mut bytes = value.to_ne_bytes();
-                    change(&mut bytes);
-                    Some(u32::from_ne_bytes(bytes)).filter(|after| *after != value)
-                });
-                before[..4].copy_from_slice(&changed.unwrap_or_else(|same| same).to_ne_bytes());
+                let update = |value: u32| changed(value.to_ne_bytes(), &change).map(u32::from_ne_bytes);
+                let value = element.fetch_update(SeqCst, SeqCst, update).unwrap_or_else(|same| same);
+                before[..4].copy_from_slice(&value.to_ne_bytes());
             }
             8 if address.cast::<AtomicU64>().is_aligned() => {
                 // SAFETY: as above.
                 let element = unsafe { AtomicU64::from_ptr(address.cast()) };
-                let changed = element.fetch_update(SeqCst, SeqCst, |value| {
-                    let mut bytes = value.to_ne_bytes();
-                    change(&mut bytes);
-                    Some(u64::from_ne_bytes(bytes)).filter(|after| *after != value)
-                });
-                before = changed.unwrap_or_else(|same| same).to_ne_bytes();
+                let update = |value: u64| changed(value.to_ne_bytes(), &change).map(u64::from_ne_bytes);
+                before = element.fetch_update(SeqCst, SeqCst, update).unwrap_or_else(|same| same).to_ne_bytes();
             }
             _ => return None,
         }
@@ -239,6 +231,13 @@ impl Target {
             }
         }
     }
+}
+
+/// What a change makes of an element; `None` if it stays as it is, and is not written: its memory may be for reading only.
+fn changed<const N: usize>(element: [u8; N], change: impl Fn(&mut [u8])) -> Option<[u8; N]> {
+    let mut after = element;
+    change(&mut after);
+    (after != element).then_some(after)
 }
 
 #[cfg(test)]

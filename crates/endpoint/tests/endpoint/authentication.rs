@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use barewire_endpoint::{Address, Authentication, Class, Config, Ending, Secret};
-use barewire_link::{Faults, Link, MemoryLink, Outgoing};
+use barewire_link::{Link, Outgoing};
 
 use crate::common::sealing::{Parts, SECRET, authentication};
 use crate::common::*;
@@ -382,25 +382,8 @@ fn another_secret_another_mode_or_none_is_heard_by_nobody() {
 #[test]
 fn what_was_changed_or_lost_is_sent_again_with_another_counter() {
     for seed in 0..8 {
-        let faults = Faults { corruption: 0.05, loss: 0.01, duplication: 0.01, reordering: 0.05, ..Faults::default() };
-        let (a, b) = MemoryLink::pair(MTU, faults, seed);
-        let side = |link| Side::new(link, Config { local: None, ..sealed(0x20, seed % 2 == 1) });
-        let (mut a, mut b) = (side(a), side(b));
-        let (to_b, from_a) = join(&mut a, &mut b);
-        let lengths = [0, 1, 40, 1400, 3000, 100_000, 7, 20_000, 300_000];
-        for (context, bytes) in (0..).zip(lengths) {
-            a.lend(to_b, &[], pattern(context, bytes), context).unwrap();
-            b.lend(from_a, &[], pattern(context + 50, bytes), context).unwrap();
-        }
-        let all = lengths.len();
-        until(&mut [&mut a, &mut b], "all arrive", |sides| {
-            sides.iter().all(|side| side.received.len() == all && side.all_sent(0..all as u64))
-        });
-        for (side, first, channel) in [(&a, 50, to_b), (&b, 0, from_a)] {
-            let expected: Vec<_> = (first..).zip(lengths).map(|(context, bytes)| pattern(context, bytes)).collect();
-            assert!(side.from(channel).into_iter().eq(expected.iter()), "seed {seed}");
-        }
-        let counters = [a, b].map(|mut side| side.endpoint.counters().unwrap());
+        let config = Config { local: None, ..sealed(0x20, seed % 2 == 1) };
+        let counters = counters_over_a_bad_network(&config, seed);
         let sum = |of: fn(&barewire_endpoint::EndpointCounters) -> u64| counters.iter().map(of).sum::<u64>();
         assert!(
             sum(|of| of.unauthenticated) > 0 && sum(|of| of.repeated) > 0 && sum(|of| of.replayed) > 0,
@@ -415,11 +398,11 @@ fn what_was_changed_or_lost_is_sent_again_with_another_counter() {
 fn a_flood_of_forged_connections_leaves_nothing() {
     let segment = Segment::default();
     let mut a = side_at(&segment, new_mac(), Config { channels: 2, ..sealed(0x20, false) });
-    let mut stranger = segment.link(new_mac(), 0x28, MTU);
+    let mut forger = segment.link(new_mac(), 0x28, MTU);
     for number in 0..5000_u16 {
         let [x, y] = number.to_be_bytes();
         let from = Address::new([6, 0, 0, 0, x, y], sap((number as u8 & 0x7e) + 2));
-        throw(&mut stranger, &Parts::new(from, a.address(), 0, &[0x7f], 5).frame(WRONG, false));
+        throw(&mut forger, &Parts::new(from, a.address(), 0, &[0x7f], 5).frame(WRONG, false));
         if number % 500 == 499 {
             until(&mut [&mut a], "they have come", |sides| {
                 sides[0].endpoint.counters().unwrap().unauthenticated == u64::from(number) + 1

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use barewire_endpoint::{Address, Class, Config, Ending, Framing};
-use barewire_link::{Faults, Link, MemoryLink, Outgoing};
+use barewire_link::{Link, Outgoing};
 
 use crate::common::*;
 
@@ -13,25 +13,8 @@ use crate::common::*;
 #[test]
 fn what_was_changed_on_its_way_is_sent_again() {
     for seed in 0..8 {
-        let faults = Faults { corruption: 0.05, loss: 0.01, duplication: 0.01, reordering: 0.05, ..Faults::default() };
-        let (a, b) = MemoryLink::pair(MTU, faults, seed);
-        let side = |link| Side::new(link, Config { local: None, checks_all: true, ..config(0x20) });
-        let (mut a, mut b) = (side(a), side(b));
-        let (to_b, from_a) = join(&mut a, &mut b);
-        let lengths = [0, 1, 40, 1400, 3000, 100_000, 7, 20_000];
-        for (context, bytes) in (0..).zip(lengths) {
-            a.lend(to_b, &[], pattern(context, bytes), context).unwrap();
-            b.lend(from_a, &[], pattern(context + 50, bytes), context).unwrap();
-        }
-        let all = lengths.len();
-        until(&mut [&mut a, &mut b], "all arrive", |sides| {
-            sides.iter().all(|side| side.received.len() == all && side.all_sent(0..all as u64))
-        });
-        for (side, first, channel) in [(&a, 50, to_b), (&b, 0, from_a)] {
-            let expected: Vec<_> = (first..).zip(lengths).map(|(context, bytes)| pattern(context, bytes)).collect();
-            assert!(side.from(channel).into_iter().eq(expected.iter()), "seed {seed}");
-        }
-        let damaged = a.endpoint.counters().unwrap().damaged + b.endpoint.counters().unwrap().damaged;
+        let config = Config { local: None, checks_all: true, ..config(0x20) };
+        let damaged: u64 = counters_over_a_bad_network(&config, seed).iter().map(|counters| counters.damaged).sum();
         assert!(damaged > 0, "seed {seed}: nothing was damaged");
     }
 }

@@ -214,28 +214,27 @@ impl State {
         let plainly = |region: &mut Region| {
             let mut elements = vec![0; length as usize];
             region.origin.copy(at.offset, &mut elements);
-            let before = elements.clone();
+            let before = fetches.then(|| elements.clone().into_boxed_slice());
             change(&mut elements);
             if access.write {
                 region.target.write(at.offset, &elements);
             }
-            before.into_boxed_slice()
+            before
         };
         if mutant!(self, ChangesTwice) {
             plainly(region);
         }
         let element = of.bytes();
         let word = if length == element as u64 { region.target.update(at.offset, element, change) } else { None };
-        let before = word.map_or_else(|| plainly(region), |word| word[..element].into());
+        let before = word.map_or_else(|| plainly(region), |word| fetches.then(|| word[..element].into()));
         if fetches {
             self.counts.read_by_peers += 1;
         } else {
             self.counts.written_by_peers += 1;
         }
-        if fetches && !before.is_empty() {
-            self.enqueue(peer, Out::Found { number, bytes: before });
-        } else {
-            self.done(peer, number, Ok(()));
+        match before.filter(|bytes| !bytes.is_empty()) {
+            Some(bytes) => self.enqueue(peer, Out::Found { number, bytes }),
+            None => self.done(peer, number, Ok(())),
         }
         Ok(())
     }

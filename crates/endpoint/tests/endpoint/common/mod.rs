@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use barewire_endpoint::{
-    Acknowledge, Address, ChannelId, Config, Ending, Endpoint, Event, Framing, Inbox, InboxConfig, JobToken, Origin,
-    SendError,
+    Acknowledge, Address, ChannelId, Config, Ending, Endpoint, EndpointCounters, Event, Framing, Inbox, InboxConfig,
+    JobToken, Origin, SendError,
 };
-use barewire_link::Link;
+use barewire_link::{Faults, Link, MemoryLink};
 use barewire_llc::{ConnectionConfig, Lsap};
 
 pub use segment::{Segment, SegmentLink, Trouble};
@@ -155,6 +155,29 @@ pub fn until<L: Link>(sides: &mut [&mut Side<L>], what: &str, mut is_true: impl 
         }
         assert!(began.elapsed() < PATIENCE, "{what} within {PATIENCE:?}");
     }
+}
+
+/// Two sides send each other messages of many lengths over a network that changes, loses, repeats and reorders frames: each
+/// arrives once, as it was sent. What both have counted.
+pub fn counters_over_a_bad_network(config: &Config, seed: u64) -> [EndpointCounters; 2] {
+    let faults = Faults { corruption: 0.05, loss: 0.01, duplication: 0.01, reordering: 0.05, ..Faults::default() };
+    let (a, b) = MemoryLink::pair(MTU, faults, seed);
+    let (mut a, mut b) = (Side::new(a, config.clone()), Side::new(b, config.clone()));
+    let (to_b, from_a) = join(&mut a, &mut b);
+    let lengths = [0, 1, 40, 1400, 3000, 100_000, 7, 20_000, 300_000];
+    for (context, bytes) in (0..).zip(lengths) {
+        a.lend(to_b, &[], pattern(context, bytes), context).unwrap();
+        b.lend(from_a, &[], pattern(context + 50, bytes), context).unwrap();
+    }
+    let all = lengths.len();
+    until(&mut [&mut a, &mut b], "all arrive", |sides| {
+        sides.iter().all(|side| side.received.len() == all && side.all_sent(0..all as u64))
+    });
+    for (side, first, channel) in [(&a, 50, to_b), (&b, 0, from_a)] {
+        let expected: Vec<_> = (first..).zip(lengths).map(|(context, bytes)| pattern(context, bytes)).collect();
+        assert!(side.from(channel).into_iter().eq(expected.iter()), "seed {seed}");
+    }
+    [a, b].map(|mut side| side.endpoint.counters().unwrap())
 }
 
 /// Drives all sides for some time.
