@@ -14,10 +14,12 @@ use crate::host::mac;
 use crate::link::Link;
 use crate::model;
 use crate::network::{Frame, Wire};
-use crate::scenario::{Faults, MS, Scenario};
+use crate::scenario::{Faults, MS, Scenario, US};
 
 const WINDOWS: [u8; 5] = [1, 4, 16, 63, 127];
 const LOSSES: [f64; 4] = [0.0, 0.001, 0.01, 0.05];
+/// Further delay of each of four paths, from almost equal to more than a window of 63 frames takes.
+const PATHS_US: [[u64; 4]; 4] = [[0, 2, 4, 6], [0, 10, 20, 40], [0, 50, 100, 200], [0, 100, 300, 1000]];
 
 /// The table that is committed: thousandths of the wire's limit.
 #[must_use]
@@ -39,6 +41,23 @@ pub fn table() -> String {
             let percent = loss * 100.0;
             writeln!(text, "{percent:6.1} {window:8} {keep:6} {halve:6} {one:6} {model:6} {extended:8}")
                 .expect("a String");
+        }
+    }
+    text.push_str(
+        "\nFour paths of unequal delay, each frame on one of them at random; beside it one path with the longest delay.\n\n\
+         further delay, us   window  halve extended one path\n",
+    );
+    for delays in PATHS_US {
+        let paths_ns = delays.map(|delay| delay * US).to_vec();
+        let slowest = Link { paths_ns: paths_ns[3..].to_vec(), ..Link::gigabit(0.0) };
+        let sprayed = Link { paths_ns, ..slowest.clone() };
+        for window in [16, 63, 127] {
+            let standard = config(window, AfterLoss::Halve);
+            let extended = ConnectionConfig { is_extended: true, ..standard.clone() };
+            let [standard, extended, one] = [(&sprayed, standard), (&sprayed, extended.clone()), (&slowest, extended)]
+                .map(|(link, connection)| link.share(delivered_with(link, &connection, 7)));
+            let [a, b, c, d] = delays;
+            writeln!(text, "{a:4} {b:3} {c:4} {d:5} {window:8} {standard:6} {extended:8} {one:8}").expect("a String");
         }
     }
     text
@@ -194,9 +213,10 @@ impl<'l> Run<'l> {
             let information = token.map(|()| &[][..]);
             let frame = Frame::new(mac(end), destination, header.as_bytes(), extra, information, wire_bytes);
             let (arrivals, order) = (&mut self.arrivals, &mut self.order);
+            let path_ns = self.rng.choice(&self.link.paths_ns).copied().unwrap_or_default();
             let mut arrive = |time, frame| {
                 *order += 1;
-                arrivals.insert((time, *order), (1 - end, frame));
+                arrivals.insert((time + path_ns, *order), (1 - end, frame));
             };
             self.wires[end].send(frame, now.as_nanos(), &self.faults, &mut self.rng, &mut arrive);
         }

@@ -11,6 +11,8 @@ pub struct Link {
     pub rate_bit_s: u64,
     /// From end to end.
     pub delay_ns: u64,
+    /// Further delay of each path behind the sender's interface; each frame takes one of them at random. Empty: one path.
+    pub paths_ns: Vec<u64>,
     /// Probability that a frame is lost, either way.
     pub loss: f64,
     /// A frame with data, and one without, on the wire.
@@ -26,7 +28,15 @@ impl Link {
     #[must_use]
     pub fn gigabit(loss: f64) -> Self {
         let (frame_bytes, short_bytes) = (1538, SHORT_FRAME);
-        Self { rate_bit_s: 1_000_000_000, delay_ns: 5 * US, loss, frame_bytes, short_bytes, duration_ns: 200 * MS }
+        Self {
+            rate_bit_s: 1_000_000_000,
+            delay_ns: 5 * US,
+            paths_ns: Vec::new(),
+            loss,
+            frame_bytes,
+            short_bytes,
+            duration_ns: 200 * MS,
+        }
     }
 
     /// How long a frame takes.
