@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use barewire_endpoint::Address;
 use barewire_llc::Lsap;
 use barewire_messages::{
-    Access, AtomicOperation, AtomicParts, AtomicType, Messenger, Part, PeerId, PostError, Remote, SendOptions,
+    Access, AtomicOperation, AtomicParts, AtomicType, Messenger, Part, PeerId, PostError, RemoteAddress, SendOptions,
 };
 use common::{NoLink, open};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 
-const AT: Remote = Remote { key: 1, offset: 0 };
+const AT: RemoteAddress = RemoteAddress { key: 1, offset: 0 };
 
 fn complete(here: &mut Messenger<NoLink>, mut post: impl FnMut(&mut Messenger<NoLink>) -> Result<(), PostError>) {
     while post(here).is_err() {

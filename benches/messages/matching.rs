@@ -36,12 +36,12 @@ fn matching(criterion: &mut Criterion) {
             });
             let mut matcher = Matcher::<u64, u64>::new();
             for other in 0..others {
-                matcher.hold(source, other, other);
+                matcher.add_unexpected(source, other, other);
             }
             group.bench_function(BenchmarkId::new(format!("arrives then posted/{name}"), others), |bencher| {
                 bencher.iter(|| {
                     assert!(matcher.receive_for(black_box(source), black_box(tag)).is_none());
-                    matcher.hold(source, tag, 7);
+                    matcher.add_unexpected(source, tag, 7);
                     let (ticket, _) = matcher.message_for(black_box(pattern)).expect("it is held");
                     matcher.remove_message(ticket)
                 });

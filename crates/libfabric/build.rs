@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Makes Rust declarations of libfabric's headers.
+//! Generates Rust bindings from libfabric's headers.
 
 use std::env;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ fn main() {
         .prepend_enum_name(false)
         .derive_default(true)
         .parse_callbacks(Box::new(Wide));
-    // libclang as a library brings no stddef.h of its own; the C compiler's will do.
+    // The libclang library ships no stddef.h; the C compiler's is used instead.
     let compiler = env::var("CC").unwrap_or_else(|_| "cc".to_owned());
     if let Ok(told) = Command::new(&compiler).arg("-print-file-name=include").output() {
         bindings = bindings.clang_arg(format!("-isystem{}", String::from_utf8_lossy(&told.stdout).trim()));

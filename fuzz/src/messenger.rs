@@ -11,7 +11,8 @@ use barewire_endpoint::{Address, Config as EndpointConfig, Endpoint, Framing, In
 use barewire_link::{Counters, Faults, Incoming, Link, LinkError, MacAddress, MemoryLink, Outgoing};
 use barewire_llc::Lsap;
 use barewire_messages::{
-    Access, Config, Label, Messenger, Part, Pattern, Reaches, ReceiveOptions, Remote, SendOptions, Wanted,
+    Access, CompletionLevel, Config, Label, Messenger, Part, Pattern, ReceiveOptions, RemoteAddress, Selector,
+    SendOptions,
 };
 
 use crate::input::Input;
@@ -124,20 +125,20 @@ pub fn messenger(data: &[u8]) {
     let mut memory = vec![vec![GUARD; 300]; 5];
     let lent: Vec<Part> = memory.iter_mut().map(|memory| Part::into(&mut memory[OPEN])).collect();
     let announced = vec![1; 100_000];
-    let any = Wanted::Tagged(Pattern { source: None, tag: 0, ignore: u64::MAX });
-    for (place, wanted) in [any, Wanted::Untagged(None), Wanted::Untagged(Some(enemy))].into_iter().enumerate() {
+    let any = Selector::Tagged(Pattern { source: None, tag: 0, ignore: u64::MAX });
+    for (place, wanted) in [any, Selector::Untagged(None), Selector::Untagged(Some(enemy))].into_iter().enumerate() {
         let options = ReceiveOptions { context: place as u64, ..ReceiveOptions::default() };
         // SAFETY: the memory is looked at only when the messenger is gone.
         unsafe { good.receive(wanted, &lent[place..=place], options) }.expect("there is room");
     }
     // SAFETY: as above.
     unsafe { good.register(&lent[3..4], Access::ALL, Some(2)) }.expect("the key is free");
-    let at = Remote { key: 1, offset: 0 };
+    let at = RemoteAddress { key: 1, offset: 0 };
     let flags = input.byte();
     // SAFETY: as above. Any of them may be refused.
     unsafe {
         let label = Label { tag: Some(1), data: None };
-        let options = SendOptions { reaches: Reaches::Receive, ..SendOptions::default() };
+        let options = SendOptions { level: CompletionLevel::Delivery, ..SendOptions::default() };
         if flags & 1 != 0 {
             let _ = good.send(enemy, label, &[Part::of(&announced)], options);
         }

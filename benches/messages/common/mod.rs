@@ -9,7 +9,7 @@ use barewire_endpoint::{Endpoint, Framing};
 use barewire_link::{Counters, Incoming, Link, LinkError, MacAddress, Outgoing};
 use barewire_llc::Lsap;
 use barewire_messages::{
-    Config, Label, Messenger, Part, Pattern, PeerId, Reaches, ReceiveOptions, SendOptions, Wanted,
+    CompletionLevel, Config, Label, Messenger, Part, Pattern, PeerId, ReceiveOptions, Selector, SendOptions,
 };
 
 /// Only an address: all goes through shared memory.
@@ -50,13 +50,13 @@ pub fn open(mac: [u8; 6], sap: u8) -> Messenger<NoLink> {
 pub const TAG: Label = Label { tag: Some(7), data: None };
 
 pub fn post(one: &mut Messenger<NoLink>, from: PeerId, memory: &mut [u8]) {
-    let wanted = Wanted::Tagged(Pattern::exact(from, 7));
+    let wanted = Selector::Tagged(Pattern::exact(from, 7));
     // SAFETY: both sides leave the memory alone until the receive is completed.
     unsafe { one.receive(wanted, &[Part::into(memory)], ReceiveOptions::default()) }.expect("there is room");
 }
 
 pub fn send(one: &mut Messenger<NoLink>, to: PeerId, memory: &[u8]) {
-    let options = SendOptions { is_silent: true, reaches: Reaches::Nowhere, ..SendOptions::default() };
+    let options = SendOptions { is_silent: true, level: CompletionLevel::Inject, ..SendOptions::default() };
     // SAFETY: the memory stays until the answer has come, before which the send is completed.
     while unsafe { one.send(to, TAG, &[Part::of(memory)], options) }.is_err() {
         one.progress().expect("there is no link to fail");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What can go wrong with a libfabric that this program uses.
+//! Errors of using libfabric.
 
 use std::ffi::c_int;
 
@@ -7,49 +7,49 @@ use thiserror::Error;
 
 use crate::library::LIBRARY_VARIABLE;
 
-/// Why there are no messages through libfabric.
+/// Why messages over libfabric are not possible.
 #[derive(Clone, Debug, Error)]
 pub enum FabricError {
-    /// No library.
+    /// The library cannot be loaded.
     #[error(
-        "libfabric cannot be loaded: {reason}; install it (Debian: apt install libfabric1), or name its file in \
-         {LIBRARY_VARIABLE}"
+        "libfabric cannot be loaded: {reason}; install it (Debian: apt install libfabric1), or set \
+         {LIBRARY_VARIABLE} to its file"
     )]
     NoLibrary {
-        /// What the loader said.
+        /// The loader's reason.
         reason: String,
     },
-    /// The library has no provider of this name that offers reliable tagged messages here.
+    /// The library has no provider of this name for reliable tagged messages here.
     #[error(
-        "{library} has no provider '{provider}' that carries tagged messages here ({reason}); `fi_info -l` lists those \
-         there are, FI_LOG_LEVEL=warn says what each thinks of it"
+        "{library} has no provider '{provider}' for tagged messages here ({reason}); `fi_info -l` lists the \
+         providers, FI_LOG_LEVEL=warn logs why each declines"
     )]
     NoProvider {
-        /// Which library.
+        /// The library.
         library: String,
-        /// The provider that was asked for.
+        /// The requested provider.
         provider: String,
-        /// What the library said.
+        /// The library's reason.
         reason: String,
     },
-    /// A message that is longer than any of the provider's.
-    #[error("a message of {bytes} bytes: '{provider}' takes {most} at most")]
+    /// The message exceeds the provider's limit.
+    #[error("a message of {bytes} bytes exceeds the limit of '{provider}', {limit} bytes")]
     TooLong {
-        /// Of the message.
+        /// Length of the message.
         bytes: usize,
-        /// Of the longest.
-        most: usize,
-        /// Which provider.
+        /// The limit.
+        limit: usize,
+        /// The provider.
         provider: String,
     },
     /// A call failed.
     #[error("{call}: {reason}")]
     Call {
-        /// libfabric's name of the function.
+        /// Name of the libfabric function.
         call: &'static str,
-        /// Its error number, positive.
+        /// Error number, positive.
         number: c_int,
-        /// What the library calls that.
+        /// The library's text for it.
         reason: String,
     },
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! libfabric from both sides: the declarations that a provider is written against, and a program's way to tagged
-//! messages over any provider, as an MPI library takes it.
+//! libfabric from both sides: the declarations for a provider, and tagged messages over any provider for a program, as
+//! an MPI library sends them.
 //!
-//! The library is loaded when a program asks for it, so that one that does not runs where there is none.
+//! The library is loaded at run time on first use, so programs that do not use it run without it.
 
 pub mod bindings;
 mod endpoint;
@@ -10,7 +10,7 @@ mod error;
 mod library;
 mod tagged;
 
-pub use endpoint::{Endpoint, Wishes};
+pub use endpoint::{Endpoint, Hints};
 pub use error::FabricError;
 pub use library::{LIBRARY_VARIABLE, Library};
-pub use tagged::{Done, Posted};
+pub use tagged::{Completions, SendStatus};

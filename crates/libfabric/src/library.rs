@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The library itself, loaded when it is first asked for and never unloaded: providers have threads.
+//! The library, loaded on first use and never unloaded, because providers have threads.
 
 use std::env;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
@@ -13,12 +13,12 @@ use crate::bindings::{FI_MAJOR_VERSION, FI_MINOR_VERSION, fi_fabric_attr, fi_inf
 
 use crate::error::FabricError;
 
-/// Names the file of the library to load, instead of the system's.
+/// Environment variable with the library file to load instead of the system's.
 pub const LIBRARY_VARIABLE: &str = "BAREWIRE_LIBFABRIC";
-/// As the system's linker knows it, in all versions from 1.0 to 2.
+/// Soname of all versions from 1.0 to 2.
 const LIBRARY: &str = "libfabric.so.1";
 
-/// A libfabric that is loaded. All other functions are reached through the objects that these bring.
+/// A loaded libfabric. All other functions are reached through the objects that these create.
 pub struct Library {
     pub(crate) getinfo: GetInfo,
     pub(crate) freeinfo: unsafe extern "C" fn(*mut fi_info),
@@ -33,7 +33,7 @@ type GetInfo = unsafe extern "C" fn(u32, *const c_char, *const c_char, u64, *con
 static LOADED: OnceLock<Result<Library, FabricError>> = OnceLock::new();
 
 impl Library {
-    /// The one of [`LIBRARY_VARIABLE`], or the system's.
+    /// Loads the library in [`LIBRARY_VARIABLE`], or the system's.
     ///
     /// # Errors
     /// [`FabricError::NoLibrary`].
@@ -42,25 +42,25 @@ impl Library {
         LOADED.get_or_init(|| Self::open(&named().unwrap_or_else(|| LIBRARY.into()))).as_ref().map_err(Clone::clone)
     }
 
-    /// Of the interface that this was made for, or of the library if that is older.
+    /// API version to request: that of the bindings, or the library's if older.
     pub(crate) fn version(&self) -> u32 {
         self.version.min((FI_MAJOR_VERSION << 16 | FI_MINOR_VERSION) as u32)
     }
 
-    /// A structure of the library's own making, of zeros, with all attributes.
+    /// Allocates a zeroed `fi_info` with all attributes.
     pub(crate) fn new_info(&self) -> Option<NonNull<fi_info>> {
-        // SAFETY: a null pointer asks for a new structure.
+        // SAFETY: a null pointer requests a new structure.
         NonNull::new(unsafe { (self.dupinfo)(ptr::null()) })
     }
 
-    /// What the library calls an error; `status` is as a function returned it, negative.
+    /// Error of a failed call; `status` is negative, as the function returned it.
     pub(crate) fn call_failed(&self, call: &'static str, status: isize) -> FabricError {
         let number = status.unsigned_abs() as c_int;
         FabricError::Call { call, number, reason: self.reason(number) }
     }
 
     pub(crate) fn reason(&self, number: c_int) -> String {
-        // SAFETY: takes any number; the string is the library's and stays.
+        // SAFETY: accepts any number; the string is static.
         let reason = unsafe { CStr::from_ptr((self.strerror)(number)) };
         reason.to_string_lossy().into_owned()
     }
@@ -68,14 +68,14 @@ impl Library {
     fn open(file: &OsStr) -> Result<Self, FabricError> {
         let missing = |reason: String| FabricError::NoLibrary { reason };
         let name = CString::new(file.as_bytes()).map_err(|error| missing(error.to_string()))?;
-        // SAFETY: the name ends with a zero. The library's initialisers run, as those of any that a program links to.
+        // SAFETY: the name is NUL-terminated. The library's initialisers run, as for any linked library.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
             return Err(missing(last_error()));
         }
         let no = |what: &str| missing(format!("{} has no {what}", file.to_string_lossy()));
-        // SAFETY: the handle is valid, and stays; each function has had this type since libfabric 1.0, and takes
-        // structures that only ever grew at their ends.
+        // SAFETY: the handle is valid and never closed; each function has had this type since libfabric 1.0, and takes
+        // structures that only grew at their ends.
         unsafe {
             let version: unsafe extern "C" fn() -> u32 =
                 symbol(handle, c"fi_version").ok_or_else(|| no("fi_version"))?;
@@ -98,22 +98,22 @@ impl fmt::Display for Library {
 }
 
 /// # Safety
-/// The handle must be one of `dlopen`'s, and `F` the type of the function of this name.
+/// The handle must be from `dlopen`, and `F` the type of the function of this name.
 unsafe fn symbol<F: Copy>(handle: *mut c_void, name: &CStr) -> Option<F> {
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-    // SAFETY: the caller's promise; the name ends with a zero.
+    // SAFETY: the caller's promise; the name is NUL-terminated.
     let address = unsafe { libc::dlsym(handle, name.as_ptr()) };
-    // SAFETY: as above; a function pointer is as long as any.
+    // SAFETY: as above; the sizes are equal.
     (!address.is_null()).then(|| unsafe { mem::transmute_copy::<*mut c_void, F>(&address) })
 }
 
 fn last_error() -> String {
-    // SAFETY: the loader's own string for this thread, valid until its next call.
+    // SAFETY: the loader's per-thread string, valid until the next call.
     let error = unsafe { libc::dlerror() };
     if error.is_null() {
-        return "the loader does not say why".to_owned();
+        return "the loader gives no reason".to_owned();
     }
-    // SAFETY: it is not null, and ends with a zero.
+    // SAFETY: not null, and NUL-terminated.
     unsafe { CStr::from_ptr(error) }.to_string_lossy().into_owned()
 }
 
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_none_is_told_with_what_to_do() {
+    fn a_file_that_is_no_libfabric_is_reported_with_a_remedy() {
         for file in ["/nonexistent/libfabric.so.1", "/dev/null", "libc.so.6"] {
             let error = Library::open(OsStr::new(file)).err().expect("no libfabric").to_string();
             assert!(error.contains("apt install libfabric1") && error.contains(LIBRARY_VARIABLE), "{error}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Tagged messages to and from one peer: injected where they are short enough, their ends read from the completion queue.
+//! Tagged messages to and from one peer: injected if short enough, with completions read from the completion queue.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -7,43 +7,43 @@ use std::ptr;
 use std::time::Duration;
 
 use crate::bindings::*;
-use crate::endpoint::{Endpoint, called};
+use crate::endpoint::{Endpoint, call_op};
 use crate::error::FabricError;
 
-/// What became of a message that was to be sent.
+/// Result of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Posted {
-    /// It is copied: its memory can be used again.
+pub enum SendStatus {
+    /// Copied: the buffer can be reused.
     Injected,
-    /// It is read from its memory until a completion says otherwise.
-    UnderWay,
-    /// Nothing: the provider has no room. Ask the queue, then try again.
+    /// In flight: the buffer is read until a completion is reported.
+    InFlight,
+    /// Not sent: the provider has no room. Poll the completion queue, then retry.
     Busy,
 }
 
-/// What has ended since the queue was last asked.
+/// Operations completed since the last poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Done {
-    /// Messages that were under way and whose memory can be used again.
+pub struct Completions {
+    /// Sends that have completed; their buffers can be reused.
     pub sent: usize,
-    /// The receive that was posted has a message of so many bytes.
+    /// The posted receive has completed with this many bytes.
     pub received: Option<usize>,
-    /// The receive that was posted was taken back.
+    /// The posted receive was cancelled.
     pub cancelled: bool,
 }
 
-/// All messages have it: there is one peer, and its messages come in order.
+/// Tag of all messages: there is one peer, and its messages are ordered.
 const TAG: u64 = 7;
-/// Operations under way at once, of which one is the receive.
+/// Limit of outstanding operations, one of which is the receive.
 const OPERATIONS: usize = 65;
 const RECEIVE: u16 = 0;
-/// Completions that are read at once.
-const AT_ONCE: usize = 8;
+/// Completions to read per call.
+const READ_COUNT: usize = 8;
 
-/// Memory that providers may use while an operation is under way; in the mode `FI_CONTEXT2` it is demanded of us.
+/// Contexts that providers may use while an operation is outstanding; mode `FI_CONTEXT2` requires them.
 pub(crate) struct Contexts {
     memory: Box<[fi_context2]>,
-    /// Those of sends that nobody uses.
+    /// Free contexts for sends.
     free: Vec<u16>,
 }
 
@@ -58,7 +58,7 @@ impl Contexts {
         (&raw mut self.memory[usize::from(number)]).cast()
     }
 
-    /// Which one a completion names.
+    /// Index of the context in a completion.
     #[inline]
     fn number(&self, context: *mut c_void) -> u16 {
         ((context as usize - self.memory.as_ptr() as usize) / size_of::<fi_context2>()) as u16
@@ -72,57 +72,57 @@ impl Endpoint {
     /// [`FabricError::TooLong`], [`FabricError::Call`].
     ///
     /// # Safety
-    /// After [`Posted::UnderWay`] the message must stay in place and unchanged until [`Done::sent`] has counted it, or the
-    /// endpoint is dropped.
+    /// After [`SendStatus::InFlight`], the message must stay in place and unchanged until [`Completions::sent`] has
+    /// counted it, or the endpoint is dropped.
     #[inline]
-    pub unsafe fn send(&mut self, message: &[u8]) -> Result<Posted, FabricError> {
-        let (endpoint, at, bytes) = (self.endpoint.get(), message.as_ptr().cast::<c_void>(), message.len());
+    pub unsafe fn send(&mut self, message: &[u8]) -> Result<SendStatus, FabricError> {
+        let (endpoint, buffer, bytes) = (self.endpoint.get(), message.as_ptr().cast::<c_void>(), message.len());
         if bytes <= self.inject_bytes {
             // SAFETY: the endpoint is open; an injected message is copied before the call returns.
-            let status = unsafe { called!((*(*endpoint).tagged).inject, endpoint, at, bytes, self.peer, TAG) };
+            let status = unsafe { call_op!((*(*endpoint).tagged).inject, endpoint, buffer, bytes, self.peer, TAG) };
             return match status {
-                0 => Ok(Posted::Injected),
-                status => self.not_sent("fi_tinject", status, bytes),
+                0 => Ok(SendStatus::Injected),
+                status => self.send_failed("fi_tinject", status, bytes),
             };
         }
-        let Some(number) = self.contexts.free.pop() else { return Ok(Posted::Busy) };
+        let Some(number) = self.contexts.free.pop() else { return Ok(SendStatus::Busy) };
         let context = self.contexts.at(number);
-        // SAFETY: the endpoint is open; the caller keeps the message, and we the context until it is completed.
+        // SAFETY: the endpoint is open; the caller keeps the message, and this the context, until the send completes.
         let status = unsafe {
-            called!((*(*endpoint).tagged).send, endpoint, at, bytes, ptr::null_mut(), self.peer, TAG, context)
+            call_op!((*(*endpoint).tagged).send, endpoint, buffer, bytes, ptr::null_mut(), self.peer, TAG, context)
         };
         if status == 0 {
-            return Ok(Posted::UnderWay);
+            return Ok(SendStatus::InFlight);
         }
         self.contexts.free.push(number);
-        self.not_sent("fi_tsend", status, bytes)
+        self.send_failed("fi_tsend", status, bytes)
     }
 
     #[cold]
-    fn not_sent(&self, call: &'static str, status: isize, bytes: usize) -> Result<Posted, FabricError> {
-        let most = self.message_bytes_max();
+    fn send_failed(&self, call: &'static str, status: isize, bytes: usize) -> Result<SendStatus, FabricError> {
+        let limit = self.message_bytes_max();
         match status {
-            _ if status == -(FI_EAGAIN as isize) => Ok(Posted::Busy),
-            _ if bytes > most => Err(FabricError::TooLong { bytes, most, provider: self.provider() }),
+            _ if status == -(FI_EAGAIN as isize) => Ok(SendStatus::Busy),
+            _ if bytes > limit => Err(FabricError::TooLong { bytes, limit, provider: self.provider() }),
             _ => Err(self.library.call_failed(call, status)),
         }
     }
 
-    /// Posts the receive; false if the provider has no room for it now. There is one at a time.
+    /// Posts the receive, of which there is one at a time. False if the provider has no room now.
     ///
     /// # Errors
     /// [`FabricError::Call`].
     ///
     /// # Safety
-    /// The memory must stay in place, and be used by nothing else, until [`Done`] has told that the receive was completed
-    /// or cancelled, or the endpoint is dropped.
+    /// The memory must stay in place, and be used by nothing else, until [`Completions`] has reported the receive as
+    /// completed or cancelled, or the endpoint is dropped.
     #[inline]
     pub unsafe fn receive(&mut self, message: &mut [u8]) -> Result<bool, FabricError> {
         let (endpoint, context) = (self.endpoint.get(), self.contexts.at(RECEIVE));
-        let (at, bytes) = (message.as_mut_ptr().cast::<c_void>(), message.len());
-        // SAFETY: the endpoint is open; the caller keeps the memory, and we the context until it is completed.
+        let (buffer, bytes) = (message.as_mut_ptr().cast::<c_void>(), message.len());
+        // SAFETY: the endpoint is open; the caller keeps the memory, and this the context, until the receive completes.
         let status = unsafe {
-            called!((*(*endpoint).tagged).recv, endpoint, at, bytes, ptr::null_mut(), self.peer, TAG, 0, context)
+            call_op!((*(*endpoint).tagged).recv, endpoint, buffer, bytes, ptr::null_mut(), self.peer, TAG, 0, context)
         };
         match status {
             0 => Ok(true),
@@ -131,57 +131,57 @@ impl Endpoint {
         }
     }
 
-    /// Asks for the receive to be taken back; [`Done`] will tell whether it was, or got a message before.
+    /// Cancels the receive; [`Completions`] reports whether it was cancelled or had completed before.
     ///
     /// # Errors
     /// [`FabricError::Call`].
     pub fn cancel(&mut self) -> Result<(), FabricError> {
         let (fid, context) = (self.endpoint.fid(), self.contexts.at(RECEIVE));
-        // SAFETY: the endpoint is open; a context that names no operation is allowed.
-        let status = unsafe { called!((*(*self.endpoint.get()).ops).cancel, fid, context) };
-        // One that has just been completed is not there to be cancelled.
+        // SAFETY: the endpoint is open; a context of no operation is allowed.
+        let status = unsafe { call_op!((*(*self.endpoint.get()).ops).cancel, fid, context) };
+        // A receive that has just completed cannot be cancelled.
         if status == 0 || status == -(libc::ENOENT as isize) || status == -(FI_EAGAIN as isize) {
             return Ok(());
         }
         Err(self.library.call_failed("fi_cancel", status))
     }
 
-    /// Makes progress, and says what has ended.
+    /// Makes progress, and returns completions.
     ///
     /// # Errors
-    /// [`FabricError::Call`], also of an operation that failed.
+    /// [`FabricError::Call`], also for a failed operation.
     #[inline]
-    pub fn poll(&mut self) -> Result<Done, FabricError> {
+    pub fn poll(&mut self) -> Result<Completions, FabricError> {
         let queue = self.queue.get();
-        let mut entries = [const { MaybeUninit::<fi_cq_tagged_entry>::uninit() }; AT_ONCE];
-        // SAFETY: the queue is open and was opened for entries of this kind; there is room for so many.
-        let read = unsafe { called!((*(*queue).ops).read, queue, entries.as_mut_ptr().cast(), AT_ONCE) };
-        self.ended(&entries, read, "fi_cq_read")
+        let mut entries = [const { MaybeUninit::<fi_cq_tagged_entry>::uninit() }; READ_COUNT];
+        // SAFETY: the queue is open, has entries of this format, and the array has room for this many.
+        let read = unsafe { call_op!((*(*queue).ops).read, queue, entries.as_mut_ptr().cast(), READ_COUNT) };
+        self.completions(&entries, read, "fi_cq_read")
     }
 
-    /// As [`poll`](Self::poll), asleep until something ends or for `patience`, in whole milliseconds.
+    /// As [`poll`](Self::poll), but sleeps until a completion, or for `patience`, in whole milliseconds.
     ///
     /// # Errors
-    /// As of `poll`; -FI_ENOSYS where the endpoint was opened without sleeping.
-    pub fn wait(&mut self, patience: Duration) -> Result<Done, FabricError> {
+    /// As for `poll`; -FI_ENOSYS if the endpoint was opened without a wait object.
+    pub fn wait(&mut self, patience: Duration) -> Result<Completions, FabricError> {
         let queue = self.queue.get();
-        let mut entries = [const { MaybeUninit::<fi_cq_tagged_entry>::uninit() }; AT_ONCE];
+        let mut entries = [const { MaybeUninit::<fi_cq_tagged_entry>::uninit() }; READ_COUNT];
         let timeout = patience.as_millis().clamp(1, i32::MAX as u128) as i32;
-        // SAFETY: as in `poll`; no condition but that something has ended.
+        // SAFETY: as in `poll`; no wait condition.
         let read = unsafe {
-            called!((*(*queue).ops).sread, queue, entries.as_mut_ptr().cast(), AT_ONCE, ptr::null(), timeout)
+            call_op!((*(*queue).ops).sread, queue, entries.as_mut_ptr().cast(), READ_COUNT, ptr::null(), timeout)
         };
-        self.ended(&entries, read, "fi_cq_sread")
+        self.completions(&entries, read, "fi_cq_sread")
     }
 
     #[inline]
-    fn ended(
+    fn completions(
         &mut self,
-        entries: &[MaybeUninit<fi_cq_tagged_entry>; AT_ONCE],
+        entries: &[MaybeUninit<fi_cq_tagged_entry>; READ_COUNT],
         read: isize,
         call: &'static str,
-    ) -> Result<Done, FabricError> {
-        let mut done = Done::default();
+    ) -> Result<Completions, FabricError> {
+        let mut done = Completions::default();
         if read <= 0 {
             if read != 0 && read != -(FI_EAGAIN as isize) {
                 self.failed(read, call, &mut done)?;
@@ -189,7 +189,7 @@ impl Endpoint {
             return Ok(done);
         }
         for entry in &entries[..read as usize] {
-            // SAFETY: the queue has written as many as it says.
+            // SAFETY: the queue has written this many.
             let entry = unsafe { entry.assume_init_ref() };
             match self.contexts.number(entry.op_context) {
                 RECEIVE => done.received = Some(entry.len),
@@ -202,9 +202,9 @@ impl Endpoint {
         Ok(done)
     }
 
-    /// Reads what failed; a receive that was taken back is no failure.
+    /// Reads an error entry; a cancelled receive is no error.
     #[cold]
-    fn failed(&mut self, status: isize, call: &'static str, done: &mut Done) -> Result<(), FabricError> {
+    fn failed(&mut self, status: isize, call: &'static str, done: &mut Completions) -> Result<(), FabricError> {
         // A signal may end a sleep.
         if status == -(libc::EINTR as isize) || status == -(libc::ETIMEDOUT as isize) {
             return Ok(());
@@ -214,19 +214,19 @@ impl Endpoint {
         }
         let queue = self.queue.get();
         let mut error = fi_cq_err_entry::default();
-        // SAFETY: the queue is open; an entry of zeros has no room for the provider's own data, and asks for none.
-        let read = unsafe { called!((*(*queue).ops).readerr, queue, &raw mut error, 0) };
+        // SAFETY: the queue is open; a zeroed entry has no buffer for provider data, and requests none.
+        let read = unsafe { call_op!((*(*queue).ops).readerr, queue, &raw mut error, 0) };
         match read {
             1 => {}
             read if read == 0 || read == -(FI_EAGAIN as isize) => return Ok(()),
             read => return Err(self.library.call_failed("fi_cq_readerr", read)),
         }
-        let of = self.contexts.number(error.op_context);
-        if of == RECEIVE && error.err == FI_ECANCELED as i32 {
+        let number = self.contexts.number(error.op_context);
+        if number == RECEIVE && error.err == FI_ECANCELED as i32 {
             done.cancelled = true;
             return Ok(());
         }
-        let operation = if of == RECEIVE { "a receive (fi_trecv)" } else { "a send (fi_tsend)" };
+        let operation = if number == RECEIVE { "a receive (fi_trecv)" } else { "a send (fi_tsend)" };
         Err(self.library.call_failed(operation, -(error.err as isize)))
     }
 }

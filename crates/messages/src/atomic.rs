@@ -1,56 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Atomic operations on a peer's memory: what they do to each element.
+//! Atomic operations: their effect on each element.
 //!
-//! Elements are in the byte order of the hosts, which must be the same at both ends, and need not be aligned. Operations
-//! of peers are atomic with respect to each other, because one thread of the target's does them. With respect to the
-//! processor's own atomic instructions, by which MPI libraries take a lock of their own process's, those on one aligned
-//! element of 4 or 8 bytes are.
+//! Elements are in host byte order, which must be the same at both ends, and need not be aligned. Peers' operations are
+//! atomic with respect to each other, because one thread of the target applies them. With respect to the processor's
+//! atomic instructions, with which MPI libraries lock their own memory, only operations on one aligned element of 4 or
+//! 8 bytes are atomic.
 
-/// What happens to each element at the target. Integers wrap around; *logical* operations give 1 or 0.
+/// The new value of each element at the target. Integers wrap around; *logical* operations give 1 or 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AtomicOperation {
-    /// The smaller of the two.
+    /// The smaller of element and operand.
     Min,
-    /// The larger of the two.
+    /// The larger of element and operand.
     Max,
     /// The sum.
     Sum,
     /// The product.
     Product,
-    /// Either is not zero.
+    /// Whether either is non-zero.
     LogicalOr,
-    /// Both are not zero.
+    /// Whether both are non-zero.
     LogicalAnd,
-    /// Bits of either.
+    /// Bitwise or.
     BitOr,
-    /// Bits of both.
+    /// Bitwise and.
     BitAnd,
-    /// One of the two is not zero.
+    /// Whether exactly one is non-zero.
     LogicalXor,
-    /// Bits of one of the two.
+    /// Bitwise exclusive or.
     BitXor,
-    /// Nothing: to be fetched.
+    /// The element itself: only fetched.
     Read,
     /// The operand.
     Write,
-    /// The operand, if what is compared is equal to the element.
+    /// The operand, if the comparison value is equal to the element.
     CompareSwap,
-    /// The operand, if what is compared is not equal to the element.
+    /// The operand, if the comparison value is not equal to the element.
     CompareSwapNotEqual,
-    /// The operand, if what is compared is at most the element.
+    /// The operand, if the comparison value is at most the element.
     CompareSwapLessOrEqual,
-    /// The operand, if what is compared is less than the element.
+    /// The operand, if the comparison value is less than the element.
     CompareSwapLess,
-    /// The operand, if what is compared is at least the element.
+    /// The operand, if the comparison value is at least the element.
     CompareSwapGreaterOrEqual,
-    /// The operand, if what is compared is more than the element.
+    /// The operand, if the comparison value is greater than the element.
     CompareSwapGreater,
-    /// The operand where what is compared has bits, and the element elsewhere.
+    /// The operand where the comparison value has bits set, the element elsewhere.
     MaskedSwap,
 }
 
-/// What an element is.
+/// Type of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AtomicType {
@@ -121,32 +121,32 @@ const TYPES: [Type; 12] = [
 ];
 
 impl AtomicOperation {
-    /// All of them.
+    /// All values.
     #[must_use]
     pub const fn all() -> &'static [Self] {
         &OPERATIONS
     }
 
-    /// Whether it compares, or masks, with a second operand.
+    /// Whether it takes a second operand: a comparison value or a mask.
     #[must_use]
     pub const fn compares(self) -> bool {
         self as u8 >= Self::CompareSwap as u8
     }
 
-    /// By its number, as in a head.
-    pub(crate) fn numbered(number: u8) -> Option<Self> {
+    /// The value with this number in a header.
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
         OPERATIONS.get(usize::from(number)).copied()
     }
 }
 
 impl AtomicType {
-    /// All of them.
+    /// All values.
     #[must_use]
     pub const fn all() -> &'static [Self] {
         &TYPES
     }
 
-    /// Of an element.
+    /// Size of an element.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -158,11 +158,11 @@ impl AtomicType {
         }
     }
 
-    /// Whether there is this operation on such elements: bits are integers' only, and complex numbers have no order.
+    /// Whether the type supports an operation: bitwise ones need integers, and complex numbers have no order.
     #[must_use]
-    pub const fn has(self, operation: AtomicOperation) -> bool {
-        let is_of_bits = matches!(operation, Op::BitOr | Op::BitAnd | Op::BitXor | Op::MaskedSwap);
-        let orders = matches!(
+    pub const fn supports(self, operation: AtomicOperation) -> bool {
+        let is_bitwise = matches!(operation, Op::BitOr | Op::BitAnd | Op::BitXor | Op::MaskedSwap);
+        let is_ordering = matches!(
             operation,
             Op::Min
                 | Op::Max
@@ -172,63 +172,63 @@ impl AtomicType {
                 | Op::CompareSwapGreater
         );
         match self {
-            Self::F32 | Self::F64 => !is_of_bits,
-            Self::ComplexF32 | Self::ComplexF64 => !is_of_bits && !orders,
+            Self::F32 | Self::F64 => !is_bitwise,
+            Self::ComplexF32 | Self::ComplexF64 => !is_bitwise && !is_ordering,
             _ => true,
         }
     }
 
-    /// By its number, as in a head.
-    pub(crate) fn numbered(number: u8) -> Option<Self> {
+    /// The value with this number in a header.
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
         TYPES.get(usize::from(number)).copied()
     }
 }
 
-/// Does an operation, which the type must have, to all elements. `operand` and `compare` are as long as `elements`, or
-/// empty if the operation has none.
-pub(crate) fn apply(operation: Op, of: Type, elements: &mut [u8], operand: &[u8], compare: &[u8]) {
+/// Applies an operation, which the type must support, to all elements. `operand` and `compare` are as long as
+/// `elements`, or empty if the operation does not use them.
+pub(crate) fn apply(operation: Op, datatype: Type, elements: &mut [u8], operand: &[u8], compare: &[u8]) {
     if operation == Op::Read {
         return;
     }
-    let size = of.bytes();
-    for (place, element) in elements.chunks_exact_mut(size).enumerate() {
-        let here = place * size..(place + 1) * size;
-        let operand = &operand[here.clone()];
-        // Of an operation that compares nothing it is not looked at.
-        let compare = compare.get(here).unwrap_or(operand);
-        match of {
-            Type::I8 => i8::change(operation, element, operand, compare),
-            Type::U8 => u8::change(operation, element, operand, compare),
-            Type::I16 => i16::change(operation, element, operand, compare),
-            Type::U16 => u16::change(operation, element, operand, compare),
-            Type::I32 => i32::change(operation, element, operand, compare),
-            Type::U32 => u32::change(operation, element, operand, compare),
-            Type::I64 => i64::change(operation, element, operand, compare),
-            Type::U64 => u64::change(operation, element, operand, compare),
-            Type::F32 => f32::change(operation, element, operand, compare),
-            Type::F64 => f64::change(operation, element, operand, compare),
-            Type::ComplexF32 => Complex::<f32>::change(operation, element, operand, compare),
-            Type::ComplexF64 => Complex::<f64>::change(operation, element, operand, compare),
+    let size = datatype.bytes();
+    for (index, element) in elements.chunks_exact_mut(size).enumerate() {
+        let range = index * size..(index + 1) * size;
+        let operand = &operand[range.clone()];
+        // Ignored by operations without a comparison.
+        let compare = compare.get(range).unwrap_or(operand);
+        match datatype {
+            Type::I8 => i8::update(operation, element, operand, compare),
+            Type::U8 => u8::update(operation, element, operand, compare),
+            Type::I16 => i16::update(operation, element, operand, compare),
+            Type::U16 => u16::update(operation, element, operand, compare),
+            Type::I32 => i32::update(operation, element, operand, compare),
+            Type::U32 => u32::update(operation, element, operand, compare),
+            Type::I64 => i64::update(operation, element, operand, compare),
+            Type::U64 => u64::update(operation, element, operand, compare),
+            Type::F32 => f32::update(operation, element, operand, compare),
+            Type::F64 => f64::update(operation, element, operand, compare),
+            Type::ComplexF32 => Complex::<f32>::update(operation, element, operand, compare),
+            Type::ComplexF64 => Complex::<f64>::update(operation, element, operand, compare),
         }
     }
 }
 
-/// What an element can do.
+/// Arithmetic of an element type.
 trait Element: Copy + PartialOrd {
     fn read(bytes: &[u8]) -> Self;
     fn write(self, into: &mut [u8]);
     fn plus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
     /// 1 or 0.
-    fn of(is_true: bool) -> Self;
-    /// An operation on bits with `other`, masked by `mask` where it has one.
-    fn bits(self, operation: Op, other: Self, mask: Self) -> Self;
+    fn from_bool(is_true: bool) -> Self;
+    /// A bitwise operation with `other`, under `mask` for a masked swap.
+    fn bitwise(self, operation: Op, other: Self, mask: Self) -> Self;
 
     fn is_true(self) -> bool {
-        self != Self::of(false)
+        self != Self::from_bool(false)
     }
 
-    fn change(operation: Op, element: &mut [u8], operand: &[u8], compare: &[u8]) {
+    fn update(operation: Op, element: &mut [u8], operand: &[u8], compare: &[u8]) {
         let (old, new, compare) = (Self::read(element), Self::read(operand), Self::read(compare));
         let new_if = |condition| if condition { new } else { old };
         let changed = match operation {
@@ -236,10 +236,10 @@ trait Element: Copy + PartialOrd {
             Op::Max => new_if(new > old),
             Op::Sum => old.plus(new),
             Op::Product => old.times(new),
-            Op::LogicalOr => Self::of(old.is_true() || new.is_true()),
-            Op::LogicalAnd => Self::of(old.is_true() && new.is_true()),
-            Op::LogicalXor => Self::of(old.is_true() != new.is_true()),
-            Op::BitOr | Op::BitAnd | Op::BitXor | Op::MaskedSwap => old.bits(operation, new, compare),
+            Op::LogicalOr => Self::from_bool(old.is_true() || new.is_true()),
+            Op::LogicalAnd => Self::from_bool(old.is_true() && new.is_true()),
+            Op::LogicalXor => Self::from_bool(old.is_true() != new.is_true()),
+            Op::BitOr | Op::BitAnd | Op::BitXor | Op::MaskedSwap => old.bitwise(operation, new, compare),
             Op::Read => old,
             Op::Write => new,
             Op::CompareSwap => new_if(compare == old),
@@ -268,10 +268,10 @@ macro_rules! integers {
             fn times(self, other: Self) -> Self {
                 self.wrapping_mul(other)
             }
-            fn of(is_true: bool) -> Self {
+            fn from_bool(is_true: bool) -> Self {
                 Self::from(is_true)
             }
-            fn bits(self, operation: Op, other: Self, mask: Self) -> Self {
+            fn bitwise(self, operation: Op, other: Self, mask: Self) -> Self {
                 match operation {
                     Op::BitOr => self | other,
                     Op::BitAnd => self & other,
@@ -298,11 +298,11 @@ macro_rules! floats {
             fn times(self, other: Self) -> Self {
                 self * other
             }
-            fn of(is_true: bool) -> Self {
+            fn from_bool(is_true: bool) -> Self {
                 if is_true { 1.0 } else { 0.0 }
             }
-            fn bits(self, _: Op, _: Self, _: Self) -> Self {
-                unreachable!("`AtomicType::has` was asked")
+            fn bitwise(self, _: Op, _: Self, _: Self) -> Self {
+                unreachable!("checked by `AtomicType::supports`")
             }
         }
     )* };
@@ -311,7 +311,7 @@ macro_rules! floats {
 integers!(i8 u8 i16 u16 i32 u32 i64 u64);
 floats!(f32 f64);
 
-/// Real and imaginary part.
+/// A complex number: real and imaginary part.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 struct Complex<T>(T, T);
 
@@ -336,12 +336,12 @@ impl<T: Element + std::ops::Sub<Output = T>> Element for Complex<T> {
         Self(a.times(c) - b.times(d), a.times(d).plus(b.times(c)))
     }
 
-    fn of(is_true: bool) -> Self {
-        Self(T::of(is_true), T::of(false))
+    fn from_bool(is_true: bool) -> Self {
+        Self(T::from_bool(is_true), T::from_bool(false))
     }
 
-    fn bits(self, _: Op, _: Self, _: Self) -> Self {
-        unreachable!("`AtomicType::has` was asked")
+    fn bitwise(self, _: Op, _: Self, _: Self) -> Self {
+        unreachable!("checked by `AtomicType::supports`")
     }
 }
 
@@ -349,26 +349,32 @@ impl<T: Element + std::ops::Sub<Output = T>> Element for Complex<T> {
 mod tests {
     use super::*;
 
-    fn done<const N: usize>(operation: Op, of: Type, element: [u8; N], operand: [u8; N], compare: [u8; N]) -> [u8; N] {
+    fn applied<const N: usize>(
+        operation: Op,
+        datatype: Type,
+        element: [u8; N],
+        operand: [u8; N],
+        compare: [u8; N],
+    ) -> [u8; N] {
         let mut element = element;
-        apply(operation, of, &mut element, &operand, if operation.compares() { &compare } else { &[] });
+        apply(operation, datatype, &mut element, &operand, if operation.compares() { &compare } else { &[] });
         element
     }
 
     #[test]
-    fn numbers_name_operations_and_types() {
+    fn operations_and_types_round_trip_through_numbers() {
         for (number, operation) in (0..).zip(OPERATIONS) {
-            assert!(operation as u8 == number && Op::numbered(number) == Some(operation));
+            assert!(operation as u8 == number && Op::from_number(number) == Some(operation));
         }
-        for (number, of) in (0..).zip(TYPES) {
-            assert!(of as u8 == number && Type::numbered(number) == Some(of));
+        for (number, datatype) in (0..).zip(TYPES) {
+            assert!(datatype as u8 == number && Type::from_number(number) == Some(datatype));
         }
-        assert_eq!((Op::numbered(19), Type::numbered(12)), (None, None));
+        assert_eq!((Op::from_number(19), Type::from_number(12)), (None, None));
     }
 
-    /// Each operation's result on 12 with operand 10 and a comparison with 12, 11 and 13, written out by hand.
+    /// Each operation's result on element 12 with operand 10 and comparison values 12, 11 and 13, computed by hand.
     #[test]
-    fn integers_are_changed_as_each_operation_says() {
+    fn integer_operations_have_the_expected_results() {
         let table: [(Op, [i32; 3]); 19] = [
             (Op::Min, [10; 3]),
             (Op::Max, [12; 3]),
@@ -394,12 +400,16 @@ mod tests {
         for (operation, expected) in table {
             for (compare, expected) in [12, 11, 13].into_iter().zip(expected) {
                 let [a, b, c] = [12, 10, compare].map(i32::to_ne_bytes);
-                assert_eq!(i32::from_ne_bytes(done(operation, Type::I32, a, b, c)), expected, "{operation:?}");
+                assert_eq!(i32::from_ne_bytes(applied(operation, Type::I32, a, b, c)), expected, "{operation:?}");
                 let [a, b, c] = [12, 10, compare].map(|number| (number as u64).to_ne_bytes());
-                assert_eq!(u64::from_ne_bytes(done(operation, Type::U64, a, b, c)), expected as u64, "{operation:?}");
-                if Type::F64.has(operation) {
+                assert_eq!(
+                    u64::from_ne_bytes(applied(operation, Type::U64, a, b, c)),
+                    expected as u64,
+                    "{operation:?}"
+                );
+                if Type::F64.supports(operation) {
                     let [a, b, c] = [12, 10, compare].map(|number| f64::from(number).to_ne_bytes());
-                    let changed = f64::from_ne_bytes(done(operation, Type::F64, a, b, c));
+                    let changed = f64::from_ne_bytes(applied(operation, Type::F64, a, b, c));
                     assert!((changed - f64::from(expected)).abs() < 1e-9, "{operation:?}");
                 }
             }
@@ -407,33 +417,33 @@ mod tests {
     }
 
     #[test]
-    fn signs_count_sums_wrap_and_complex_numbers_multiply() {
-        assert_eq!(done(Op::Min, Type::I8, [1], [0xff], [0]), [0xff]);
-        assert_eq!(done(Op::Min, Type::U8, [1], [0xff], [0]), [1]);
-        assert_eq!(done(Op::Sum, Type::U16, [0xff, 0xff], 1u16.to_ne_bytes(), [0; 2]), [0, 0]);
-        assert_eq!(done(Op::Sum, Type::I8, [127], [1], [0]), [0x80]);
+    fn signed_wrapping_and_complex_operations() {
+        assert_eq!(applied(Op::Min, Type::I8, [1], [0xff], [0]), [0xff]);
+        assert_eq!(applied(Op::Min, Type::U8, [1], [0xff], [0]), [1]);
+        assert_eq!(applied(Op::Sum, Type::U16, [0xff, 0xff], 1u16.to_ne_bytes(), [0; 2]), [0, 0]);
+        assert_eq!(applied(Op::Sum, Type::I8, [127], [1], [0]), [0x80]);
         let complex = |real: f32, imaginary: f32| {
             let mut bytes = [0; 8];
             Complex(real, imaginary).write(&mut bytes);
             bytes
         };
-        let product = done(Op::Product, Type::ComplexF32, complex(1.0, 2.0), complex(3.0, 4.0), [0; 8]);
+        let product = applied(Op::Product, Type::ComplexF32, complex(1.0, 2.0), complex(3.0, 4.0), [0; 8]);
         assert_eq!(product, complex(-5.0, 10.0));
-        let swapped = done(Op::CompareSwap, Type::ComplexF32, product, complex(0.0, 0.0), complex(-5.0, 10.0));
+        let swapped = applied(Op::CompareSwap, Type::ComplexF32, product, complex(0.0, 0.0), complex(-5.0, 10.0));
         assert_eq!(swapped, complex(0.0, 0.0));
-        assert_eq!(done(Op::LogicalOr, Type::ComplexF32, swapped, complex(0.0, 1.0), [0; 8]), complex(1.0, 0.0));
+        assert_eq!(applied(Op::LogicalOr, Type::ComplexF32, swapped, complex(0.0, 1.0), [0; 8]), complex(1.0, 0.0));
     }
 
-    /// Proves that whatever the type is said to have can be done, to several elements at once.
+    /// Proves that every operation a type supports applies to several elements at once.
     #[test]
-    fn what_a_type_has_can_be_done() {
-        for of in TYPES {
-            for operation in OPERATIONS.into_iter().filter(|operation| of.has(*operation)) {
-                let mut elements = vec![0; 3 * of.bytes()];
+    fn every_supported_operation_applies() {
+        for datatype in TYPES {
+            for operation in OPERATIONS.into_iter().filter(|operation| datatype.supports(*operation)) {
+                let mut elements = vec![0; 3 * datatype.bytes()];
                 let operand = vec![0x40; elements.len()];
-                apply(operation, of, &mut elements, &operand, &operand);
-                let (first, rest) = elements.split_at(of.bytes());
-                assert!(rest.chunks(of.bytes()).all(|other| other == first), "{operation:?} {of:?}");
+                apply(operation, datatype, &mut elements, &operand, &operand);
+                let (first, rest) = elements.split_at(datatype.bytes());
+                assert!(rest.chunks(datatype.bytes()).all(|other| other == first), "{operation:?} {datatype:?}");
             }
         }
     }

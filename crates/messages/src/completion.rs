@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How operations end, and why one was not begun.
+//! Completions and errors of operations.
 
 use barewire_endpoint::{ConnectError, Ending};
 use thiserror::Error;
@@ -8,109 +8,109 @@ use crate::header::Label;
 use crate::peers::PeerId;
 use crate::regions::Refusal;
 
-/// An operation has ended; its memory is the caller's again.
+/// An operation has ended; its buffer belongs to the caller again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The operation's.
+    /// The operation's own.
     pub context: u64,
-    /// The operation's.
+    /// The operation's own.
     pub note: u32,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// How an operation ended.
+/// The outcome of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The message got as far as was asked for.
+    /// The send reached its [`CompletionLevel`](crate::CompletionLevel).
     Sent,
-    /// A message lies in the receive's memory.
+    /// A message is in the receive's buffer.
     Received(Received),
-    /// A peer's memory was written, read, or changed: what came of it lies in this operation's memory.
+    /// A remote write, read or atomic operation is done; fetched data is in its buffer.
     Done(Operation),
-    /// A peer has written to memory registered here, with data: of no operation, and so of context 0.
+    /// A peer wrote to memory registered here, with data. Belongs to no operation: context and note are 0.
     Written(RemoteWrite),
-    /// It did not work.
+    /// The operation failed.
     Failed {
-        /// What was tried.
+        /// The kind of operation.
         operation: Operation,
-        /// Why it failed.
+        /// The reason.
         failure: Failure,
-        /// The message that a receive had matched.
+        /// The message that a failed receive had matched.
         message: Option<Received>,
     },
 }
 
 impl Outcome {
-    /// Whether a receive got a message, or has ended.
-    pub(crate) fn is_of_receive(&self) -> bool {
+    /// Whether this is a receive's message, or a receive's end.
+    pub(crate) fn is_receive(&self) -> bool {
         matches!(self, Self::Received(_) | Self::Failed { operation: Operation::Receive, .. })
     }
 }
 
-/// A message and where it is.
+/// A received message and its location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// From whom, what it is called, how long it is.
+    /// Source, label and length.
     pub envelope: Envelope,
-    /// Where it begins in the receive's memory: not 0 only where that takes many messages.
+    /// Offset in the receive's buffer; other than 0 only in multi-receives.
     pub offset: u64,
-    /// The receive takes no more messages: true of each that takes one.
+    /// The receive has ended; always true unless it is a multi-receive.
     pub is_last: bool,
 }
 
-/// A receive of one message has ended well, and no completion tells of it.
+/// A receive of one message that completed without a [`Completion`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedNext {
-    /// The receive's.
+    /// The receive's own.
     pub context: u64,
-    /// The receive's.
+    /// The receive's own.
     pub note: u32,
-    /// The message.
+    /// The message's envelope.
     pub envelope: Envelope,
 }
 
-/// A peer's write that carried data.
+/// A peer's write with data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteWrite {
-    /// Who wrote.
+    /// The writer.
     pub source: PeerId,
-    /// What it says.
+    /// The data.
     pub data: u64,
-    /// How much was written.
+    /// Bytes written.
     pub length: u64,
 }
 
-/// What is known of a message before its bytes.
+/// A message's metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// From whom.
+    /// The sender.
     pub source: PeerId,
     /// Tag and data.
     pub label: Label,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub length: u64,
 }
 
-/// What was tried.
+/// The kind of operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// To send.
+    /// A send.
     Send,
-    /// To receive.
+    /// A receive.
     Receive,
-    /// To write to a peer's memory.
+    /// A remote write.
     Write,
-    /// To read a peer's memory.
+    /// A remote read.
     Read,
-    /// To change a peer's memory atomically.
+    /// A remote atomic operation that returns nothing.
     Atomic,
-    /// To fetch what a peer's memory held before it was changed atomically.
+    /// A remote atomic operation that returns the previous values.
     FetchAtomic,
 }
 
 impl Operation {
-    /// Whether something comes back from the peer's memory.
+    /// Whether the operation returns data from the peer's memory.
     pub(crate) fn fetches(self) -> bool {
         matches!(self, Self::Read | Self::FetchAtomic)
     }
@@ -119,74 +119,74 @@ impl Operation {
 /// Why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Failure {
-    /// The message is longer than the receive's memory, which holds its beginning.
-    #[error("a message of {length} bytes was cut to the {room} bytes of its receive")]
+    /// The message is longer than the receive's buffer, which holds its beginning.
+    #[error("a message of {length} bytes was truncated to its receive's {room} bytes")]
     Truncated {
-        /// Of the message.
+        /// Length of the message, in bytes.
         length: u64,
-        /// What there was room for.
+        /// Length of the buffer, in bytes.
         room: u64,
     },
-    /// It was taken back.
+    /// The operation was cancelled.
     #[error("cancelled")]
     Cancelled,
-    /// The way to its peer has ended. Whether the peer has the message is not known.
+    /// The channel to the peer has ended. It is unknown whether the peer has the message.
     #[error("{ending}")]
     Peer {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
-        /// Why.
+        /// The reason.
         ending: Ending,
     },
     /// The peer refused the access to its memory.
     #[error("{refusal}")]
     Refused {
-        /// Which.
+        /// The peer.
         peer: PeerId,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
 }
 
-/// Why an operation was not begun; nothing has changed then.
+/// Why an operation could not be posted. The operation had no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PostError {
-    /// Too much is under way: make progress and try again.
-    #[error("too much is under way; make progress and try again")]
+    /// A resource limit is reached: make progress and try again.
+    #[error("a resource limit is reached; make progress and try again")]
     Full,
-    /// The endpoint has no room for one more peer.
+    /// The endpoint cannot connect to the peer.
     #[error(transparent)]
     NoChannel(#[from] ConnectError),
-    /// The way to the peer had ended before a message had left that was completed when it was copied. Said once; what is
-    /// posted next connects again.
-    #[error("an earlier message to this peer is lost: {0}")]
+    /// The channel ended before a message was delivered whose send had already completed. Reported once; the next
+    /// operation connects again.
+    #[error("an earlier message to this peer was lost: {0}")]
     Lost(Ending),
-    /// More bytes than can be injected.
-    #[error("{bytes} bytes cannot be injected, {most} can")]
+    /// The message is longer than the limit of this call.
+    #[error("{bytes} bytes exceed the limit of {limit}")]
     TooLong {
-        /// What was to be.
+        /// Length of the message.
         bytes: usize,
-        /// What can be.
-        most: usize,
+        /// The limit.
+        limit: usize,
     },
-    /// Nobody has this number.
+    /// No peer has this number.
     #[error("no peer has this number")]
     NoSuchPeer,
-    /// Memory is registered under this key already.
-    #[error("memory is registered under the key {0:#x} already; choose another, or none")]
+    /// The key is in use.
+    #[error("the key {0:#x} is in use; choose another, or none")]
     KeyTaken(u64),
     /// No memory is registered under this key.
     #[error("no memory is registered under the key {0:#x}")]
     NoSuchKey(u64),
-    /// There is no such atomic operation on such elements, or operand, comparison and result differ in length.
-    #[error("no such atomic operation: ask `AtomicType::has`; operand, comparison and result are of one length")]
-    NoSuchAtomic,
-    /// There is no such claim, or no longer.
-    #[error("nothing was claimed under this number")]
+    /// The type does not support the operation, or operand, comparison and result differ in length.
+    #[error("unsupported atomic operation: see `AtomicType::supports`; operand, comparison and result have one length")]
+    UnsupportedAtomic,
+    /// The claim does not exist, or no longer.
+    #[error("no such claim")]
     NoSuchClaim,
 }
 
-/// Operations that have ended, whether a completion told of them or not.
+/// Counters of ended operations, with or without a completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Messages sent.
@@ -197,16 +197,16 @@ pub struct Counts {
     pub sends_failed: u64,
     /// Receives that failed.
     pub receives_failed: u64,
-    /// Writes to peers' memory, and atomic operations that fetch nothing.
+    /// Remote writes, and atomic operations that return nothing.
     pub written: u64,
-    /// Reads of peers' memory, and atomic operations that fetch.
+    /// Remote reads, and atomic operations that fetch.
     pub read: u64,
-    /// Of the kinds of `written`, those that failed.
+    /// Failed operations of the kinds in `written`.
     pub writes_failed: u64,
-    /// Of the kinds of `read`, those that failed.
+    /// Failed operations of the kinds in `read`.
     pub reads_failed: u64,
-    /// Accesses of peers to memory registered here, of the kinds of `written`, as far as they were allowed.
+    /// Permitted accesses by peers to memory registered here, of the kinds in `written`.
     pub written_by_peers: u64,
-    /// As `written_by_peers`, of the kinds of `read`.
+    /// The same of the kinds in `read`.
     pub read_by_peers: u64,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Messages of one frame that may be lost: LLC type 1, without channels, order or answers.
+//! Unreliable datagrams of one frame: LLC type 1, without connections, order or acknowledgements.
 
 use std::collections::VecDeque;
 
@@ -13,25 +13,25 @@ use crate::memory::{Origin, Part, Target};
 use crate::messenger::ReceiveOptions;
 use crate::peers::{PeerId, Peers};
 
-/// Datagrams that came before their receives, at most; the next are dropped.
-pub const HELD_DATAGRAMS: usize = 256;
+/// Limit of datagrams without a receive; further ones are dropped.
+pub const UNEXPECTED_DATAGRAMS_MAX: usize = 256;
 
-/// Sends and receives datagrams over an endpoint of its own. A receive gets the oldest datagram, whoever sent it. What
-/// comes before its receive is held as long as there is room, and then dropped and counted; nobody is told to wait.
+/// Sends and receives datagrams over its own endpoint. A receive gets the oldest datagram, from any source. Datagrams
+/// without a receive are kept up to [`UNEXPECTED_DATAGRAMS_MAX`], then dropped and counted: there is no flow control.
 pub struct Datagrams<L> {
     endpoint: Endpoint<L>,
     state: State,
-    /// The parts of a datagram, together.
-    packed: Vec<u8>,
-    /// What the link said to a send: the next progress says so.
-    broken: Option<EndpointError>,
+    /// Scratch buffer that packs a datagram's parts.
+    scratch: Vec<u8>,
+    /// A send's link error, which the next progress returns.
+    link_error: Option<EndpointError>,
 }
 
 struct State {
     config: Config,
     peers: Peers,
     receives: VecDeque<Posted>,
-    held: VecDeque<(PeerId, Box<[u8]>)>,
+    unexpected: VecDeque<(PeerId, Box<[u8]>)>,
     completions: VecDeque<Completion>,
     counts: Counts,
     dropped: u64,
@@ -43,127 +43,127 @@ struct Posted {
 }
 
 impl<L: Link> Datagrams<L> {
-    /// On an endpoint of which nobody knows yet.
+    /// Creates datagrams on an unused endpoint.
     #[must_use]
     pub fn new(endpoint: Endpoint<L>, config: Config) -> Self {
         let state = State {
             config,
             peers: Peers::new(),
             receives: VecDeque::new(),
-            held: VecDeque::new(),
+            unexpected: VecDeque::new(),
             completions: VecDeque::new(),
             counts: Counts::default(),
             dropped: 0,
         };
-        Self { endpoint, state, packed: Vec::new(), broken: None }
+        Self { endpoint, state, scratch: Vec::new(), link_error: None }
     }
 
-    /// Its own address, which is also a peer's.
+    /// Its own address, also valid as a peer's.
     #[must_use]
     pub fn address(&self) -> Address {
         self.endpoint.address()
     }
 
-    /// The endpoint below.
+    /// The underlying endpoint.
     pub fn endpoint(&mut self) -> &mut Endpoint<L> {
         &mut self.endpoint
     }
 
-    /// The peer at an address.
+    /// The peer at an address; added if it is not known.
     pub fn peer(&mut self, address: Address) -> PeerId {
-        self.state.peers.at_address(address)
+        self.state.peers.get_or_add(address)
     }
 
-    /// Where a peer is; `None` if nobody has this number.
+    /// A peer's address; `None` if no peer has this number.
     #[must_use]
     pub fn address_of(&self, peer: PeerId) -> Option<Address> {
         self.state.peers.get(peer).map(|peer| peer.address)
     }
 
-    /// Nobody has this number any more.
+    /// Removes a peer; its number stays unused.
     pub fn remove_peer(&mut self, peer: PeerId) {
         self.state.peers.remove(peer);
     }
 
-    /// The next completion, in the order in which operations ended.
+    /// The next completion, in order of completion.
     #[inline]
     pub fn poll(&mut self) -> Option<Completion> {
         self.state.completions.pop_front()
     }
 
-    /// Whether [`poll`](Self::poll) has one.
+    /// Whether [`poll`](Self::poll) would return a completion.
     #[inline]
     #[must_use]
     pub fn has_completions(&self) -> bool {
         !self.state.completions.is_empty()
     }
 
-    /// Whether nothing can be sent now, as of the endpoint's.
+    /// Whether there is nothing to send now, so that peers lose nothing if the next progress comes later.
     #[inline]
     #[must_use]
-    pub fn owes_nothing(&self) -> bool {
+    pub fn has_nothing_to_send(&self) -> bool {
         self.endpoint.owes_nothing()
     }
 
-    /// Operations that have ended.
+    /// Counters of ended operations.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.state.counts
     }
 
-    /// Datagrams that were dropped because nobody asked for them.
+    /// Datagrams dropped for lack of a receive, for lack of room for a new peer, or for being of another class.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.state.dropped
     }
 
-    /// Sends a datagram. It is copied, and with that complete: `told` is its completion's context and note, if there is
-    /// to be one.
+    /// Sends a datagram. It is copied, which completes the send: with a completion of this context and note if
+    /// `completion` is given.
     ///
     /// # Errors
-    /// [`PostError`]; nothing was sent then.
+    /// [`PostError`]; then nothing was sent.
     ///
     /// # Safety
-    /// All parts must be valid to be read during the call.
-    pub unsafe fn send(&mut self, to: PeerId, parts: &[Part], told: Option<(u64, u32)>) -> Result<(), PostError> {
+    /// All parts must be valid for reads during the call.
+    pub unsafe fn send(&mut self, to: PeerId, parts: &[Part], completion: Option<(u64, u32)>) -> Result<(), PostError> {
         let address = self.address_of(to).ok_or(PostError::NoSuchPeer)?;
-        let most = self.endpoint.datagram_max();
+        let limit = self.endpoint.datagram_max();
         // SAFETY: the caller's promise.
         let origin = unsafe { Origin::new(parts) };
         let bytes = usize::try_from(origin.bytes()).unwrap_or(usize::MAX);
-        if bytes > most {
-            return Err(PostError::TooLong { bytes, most });
+        if bytes > limit {
+            return Err(PostError::TooLong { bytes, limit });
         }
         let body = if let [_] | [] = parts {
             origin.contiguous(0)
         } else {
-            self.packed.resize(bytes, 0);
-            origin.copy(0, &mut self.packed);
-            &self.packed
+            self.scratch.resize(bytes, 0);
+            origin.copy(0, &mut self.scratch);
+            &self.scratch
         };
         match self.endpoint.send_datagram(address, Class::Unreliable, body, 0) {
             Ok(Ok(())) => {}
-            Ok(Err(SendError::TooLong { bytes, most })) => return Err(PostError::TooLong { bytes, most }),
+            Ok(Err(SendError::TooLong { bytes, most })) => return Err(PostError::TooLong { bytes, limit: most }),
             Ok(Err(SendError::Full | SendError::Ended)) => return Err(PostError::Full),
             Err(error) => {
-                self.broken = Some(error);
+                self.link_error = Some(error);
                 return Err(PostError::Full);
             }
         }
         self.state.counts.sent += 1;
-        if let Some((context, note)) = told {
+        if let Some((context, note)) = completion {
             self.state.completions.push_back(Completion { context, note, outcome: Outcome::Sent });
         }
         Ok(())
     }
 
-    /// Receives the oldest datagram, now or later.
+    /// Posts a receive, which the oldest datagram completes, now or later.
     ///
     /// # Errors
-    /// [`PostError::Full`]; nothing was posted then.
+    /// [`PostError::Full`]; then nothing was posted.
     ///
     /// # Safety
-    /// All parts must be valid, disjoint, and used by nothing else until the receive is completed.
+    /// All parts must be valid for writes, disjoint, and used by nothing else until the receive completes.
     pub unsafe fn receive(&mut self, parts: &[Part], options: ReceiveOptions) -> Result<(), PostError> {
         if self.state.receives.len() >= self.state.config.receives {
             return Err(PostError::Full);
@@ -171,39 +171,39 @@ impl<L: Link> Datagrams<L> {
         // SAFETY: the caller's promise.
         let target = unsafe { Target::new(parts) };
         self.state.receives.push_back(Posted { target, options });
-        if let Some((source, bytes)) = self.state.held.pop_front() {
+        if let Some((source, bytes)) = self.state.unexpected.pop_front() {
             self.state.deliver(source, &bytes);
         }
         Ok(())
     }
 
-    /// Takes a receive back, which fails as cancelled. False: there is none with this context.
+    /// Cancels a receive, which fails as cancelled. False if no receive has this context.
     pub fn cancel(&mut self, context: u64) -> bool {
         let receives = &mut self.state.receives;
-        let place = receives.iter().position(|posted| posted.options.context == context);
-        let Some(posted) = place.and_then(|place| receives.remove(place)) else { return false };
+        let index = receives.iter().position(|posted| posted.options.context == context);
+        let Some(posted) = index.and_then(|index| receives.remove(index)) else { return false };
         self.state.fail(posted.options, Failure::Cancelled, None);
         true
     }
 
-    /// Does all there is to do now. True if a completion waits.
+    /// Does all pending work without blocking. True if a completion is available.
     ///
     /// # Errors
-    /// When the link no longer works; then nothing does.
+    /// When the link has failed, permanently.
     #[inline]
     pub fn progress(&mut self) -> Result<bool, EndpointError> {
-        if let Some(error) = self.broken.take() {
+        if let Some(error) = self.link_error.take() {
             return Err(error);
         }
         self.endpoint.progress(&mut self.state)?;
-        // Of channels, which neighbours have: nothing follows from their ends.
+        // Channels that local peers opened are not used; their events are discarded.
         while self.endpoint.poll_event().is_some() {}
         Ok(!self.state.completions.is_empty())
     }
 }
 
 impl State {
-    /// Gives a datagram to the oldest receive, which there must be.
+    /// Delivers a datagram to the oldest receive, which must exist.
     fn deliver(&mut self, source: PeerId, bytes: &[u8]) {
         let Some(Posted { mut target, options }) = self.receives.pop_front() else { return };
         target.write(0, bytes);
@@ -228,21 +228,21 @@ impl State {
 }
 
 impl Sink for State {
-    /// Of a peer that takes us for a messenger: it is not heard.
+    /// From a peer that takes this for a messenger: discarded.
     fn piece(&mut self, _: ChannelId, _: Piece<'_>) -> bool {
         true
     }
 
     fn datagram(&mut self, from: Address, class: Class, bytes: &[u8]) {
-        let is_known = self.peers.known_at(from).is_some() || self.peers.len() < self.config.peers;
-        let has_room = !self.receives.is_empty() || self.held.len() < HELD_DATAGRAMS;
+        let is_known = self.peers.find(from).is_some() || self.peers.len() < self.config.peers;
+        let has_room = !self.receives.is_empty() || self.unexpected.len() < UNEXPECTED_DATAGRAMS_MAX;
         if class != Class::Unreliable || !is_known || !has_room {
             self.dropped += 1;
             return;
         }
-        let source = self.peers.at_address(from);
+        let source = self.peers.get_or_add(from);
         if self.receives.is_empty() {
-            self.held.push_back((source, bytes.into()));
+            self.unexpected.push_back((source, bytes.into()));
         } else {
             self.deliver(source, bytes);
         }

@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What goes before a message's bytes, in the head of the endpoint's message. Numbers are big endian.
+//! Message header: precedes the payload, in the head of the endpoint's message. Integers are big endian.
 //!
 //! ```text
-//! eager      | kind | tag 8, if tagged | data 8, if any | number 8, if it is to be confirmed | bytes …
-//! request    | kind | tag 8, if tagged | data 8, if any | number 8 | length 8 | address 8, if A
+//! eager      | kind | tag 8, if T | data 8, if D | number 8, if C | bytes …
+//! request    | kind | tag 8, if T | data 8, if D | number 8 | length 8 | address 8, if A
 //! answer     | kind | number 8 | receive 8 | wanted 8
 //! data       | kind | receive 8 | offset 8 | bytes …
 //! delivered  | kind | number 8
 //! announce   | kind |
 //! resume     | kind |
-//! write      | kind | data 8, if any | number 8 | key 8 | offset 8 | length 8 | bytes …
-//! rest       | kind | number 8 | offset 8 | bytes …             more of a write, from there on
+//! write      | kind | data 8, if D | number 8 | key 8 | offset 8 | length 8 | bytes …
+//! rest       | kind | number 8 | offset 8 | bytes …             more of a write, at this offset
 //! read       | kind | number 8 | key 8 | offset 8 | length 8
-//! returned   | kind | number 8 | offset 8 | bytes …             what was read, from there on
+//! returned   | kind | number 8 | offset 8 | bytes …             read data, at this offset
 //! atomic     | kind | number 8 | key 8 | offset 8 | operation 1 | type 1 | length 8 | operand … | compared …
 //! done       | kind | number 8 | refusal 1, or 0
 //!
-//! kind       A C D T k k k k      T: tagged; D: has data; C: is to be confirmed (atomic: fetches);
-//!                                 A: tells where the message lies in its process; k: which
+//! kind       A C D T k k k k      T: has tag; D: has data; C: needs a delivery confirmation (atomic: fetches);
+//!                                 A: has the message's address in its process; k: kind of header
 //! ```
 //!
-//! A *number* is the sender's own name for its send or its access, a *receive* the receiver's for its receive: each side
-//! repeats the other's and checks its own. A write's length is that of all its bytes, an atomic operation's that of the
+//! *number* is the sender's key of its send or access, *receive* the receiver's key of its receive: each side returns
+//! the other's key and validates its own. A write's length covers all its bytes, an atomic operation's covers its
 //! elements.
 
 use barewire_endpoint::HEAD_MAX;
 use thiserror::Error;
 
 use crate::atomic::{AtomicOperation, AtomicType};
-use crate::regions::{Refusal, Remote};
+use crate::regions::{Refusal, RemoteAddress};
 
 const EAGER: u8 = 1;
 const REQUEST: u8 = 2;
@@ -43,77 +43,77 @@ const READ: u8 = 10;
 const RETURNED: u8 = 11;
 const ATOMIC: u8 = 12;
 const DONE: u8 = 13;
-const KINDS: u8 = 0x0f;
+const KIND_MASK: u8 = 0x0f;
 const IS_TAGGED: u8 = 0x10;
 const HAS_DATA: u8 = 0x20;
 const CONFIRM: u8 = 0x40;
 const HAS_ADDRESS: u8 = 0x80;
 
-/// What a message carries besides its bytes.
+/// Metadata that a message carries with its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Label {
-    /// Its tag; `None` for a message that only an untagged receive matches.
+    /// The tag; `None` for a message that only untagged receives match.
     pub tag: Option<u64>,
-    /// What the receiver's completion tells (libfabric's remote CQ data).
+    /// Remote CQ data, reported by the receiver's completion.
     pub data: Option<u64>,
 }
 
-/// A head.
+/// A message header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
-    /// A message, whole.
+    /// An eager message.
     Eager { label: Label, confirm: Option<u64> },
-    /// A message of `length` bytes that is sent once it is matched; or fetched from `address` by a local peer, which
-    /// then wants no bytes.
+    /// Requests a rendezvous for a message of `length` bytes. With `address`, a local peer can fetch it from there, and
+    /// then answers with `wanted` 0.
     Request { label: Label, number: u64, length: u64, confirm: bool, address: Option<u64> },
-    /// The message that was announced is matched: send its first `wanted` bytes.
+    /// The requested message is matched: send its first `wanted` bytes.
     Answer { number: u64, receive: u64, wanted: u64 },
-    /// Bytes of a message that was asked for.
+    /// Data of a rendezvous message.
     Data { receive: u64, offset: u64 },
-    /// The message lies in its receiver's memory.
+    /// The message is in the receiver's buffer.
     Delivered { number: u64 },
-    /// From now on only requests, please: memory for messages that nobody waits for runs short.
+    /// Use rendezvous for all messages from now on: memory for unexpected messages runs short.
     Announce,
-    /// That is over.
+    /// Ends [`Announce`](Self::Announce).
     Resume,
-    /// Bytes for registered memory: the first, of `length` in all.
-    Write { number: u64, at: Remote, length: u64, data: Option<u64> },
-    /// More of them.
+    /// Writes to registered memory: the first bytes, of `length` in all.
+    Write { number: u64, at: RemoteAddress, length: u64, data: Option<u64> },
+    /// Further bytes of a write.
     Rest { number: u64, offset: u64 },
-    /// Registered memory is to be returned.
-    Read { number: u64, at: Remote, length: u64 },
-    /// Bytes of it, or what an atomic operation found.
+    /// Reads registered memory.
+    Read { number: u64, at: RemoteAddress, length: u64 },
+    /// Data of a read, or the previous values of an atomic operation.
     Returned { number: u64, offset: u64 },
-    /// Elements of registered memory are to be changed.
-    Atomic { number: u64, at: Remote, atomic: Atomic },
-    /// An access has ended that nothing is returned for.
+    /// Applies an atomic operation to elements of registered memory.
+    Atomic { number: u64, at: RemoteAddress, atomic: Atomic },
+    /// An access that returns no data has ended.
     Done { number: u64, result: Result<(), Refusal> },
 }
 
-/// What happens to elements.
+/// An atomic operation's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Atomic {
     pub operation: AtomicOperation,
-    pub of: AtomicType,
-    /// Bytes of all elements.
+    pub datatype: AtomicType,
+    /// Length of all elements, in bytes.
     pub length: u64,
-    /// What was there before is returned.
+    /// The previous values are returned.
     pub fetches: bool,
 }
 
-/// Why bytes are no head.
+/// Why a header does not decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub(crate) enum BadHeader {
-    #[error("a kind of head that does not exist: {0:#04x}")]
+pub(crate) enum HeaderError {
+    #[error("unknown kind of header: {0:#04x}")]
     Kind(u8),
-    #[error("a head that is cut")]
-    Cut,
-    #[error("no such operation, type or refusal: {0}")]
-    Number(u8),
+    #[error("truncated header")]
+    Truncated,
+    #[error("unknown operation, type or refusal: {0}")]
+    Value(u8),
 }
 
 impl Header {
-    /// Writes it; how long it is.
+    /// Encodes the header; returns its length in bytes.
     #[inline(always)]
     pub fn encode(&self, into: &mut [u8; HEAD_MAX]) -> usize {
         let mut writer = Writer { into, end: 1 };
@@ -128,7 +128,7 @@ impl Header {
         writer.end
     }
 
-    /// Of what is not the shortest way of a short message.
+    /// Encodes all but eager messages, which stay on the fast path.
     fn encode_other(&self, writer: &mut Writer<'_>) {
         match *self {
             Self::Request { label, number, length, confirm, address } => {
@@ -156,7 +156,6 @@ impl Header {
         }
     }
 
-    /// Of what concerns registered memory.
     fn encode_access(&self, writer: &mut Writer<'_>) {
         match *self {
             Self::Write { number, at, length, data } => {
@@ -180,7 +179,7 @@ impl Header {
                 writer.kind(ATOMIC | if atomic.fetches { CONFIRM } else { 0 });
                 [number, at.key, at.offset].into_iter().for_each(|number| writer.number(number));
                 writer.byte(atomic.operation as u8);
-                writer.byte(atomic.of as u8);
+                writer.byte(atomic.datatype as u8);
                 writer.number(atomic.length);
             }
             Self::Done { number, result } => {
@@ -188,17 +187,17 @@ impl Header {
                 writer.number(number);
                 writer.byte(result.err().map_or(0, Refusal::number));
             }
-            _ => unreachable!("`encode` has written the others"),
+            _ => unreachable!("handled by `encode`"),
         }
     }
 
-    /// Reads one, and what follows it.
+    /// Decodes a header; returns it and the payload.
     ///
     /// # Errors
-    /// [`BadHeader`]: the peer's fault.
+    /// [`HeaderError`]: the peer's fault.
     #[inline(always)]
-    pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), BadHeader> {
-        let (&kind, rest) = bytes.split_first().ok_or(BadHeader::Cut)?;
+    pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), HeaderError> {
+        let (&kind, rest) = bytes.split_first().ok_or(HeaderError::Truncated)?;
         let mut reader = Reader(rest);
         if kind & !(IS_TAGGED | HAS_DATA | CONFIRM) == EAGER {
             let tag = reader.number_if(kind & IS_TAGGED != 0)?;
@@ -209,18 +208,18 @@ impl Header {
         Ok((Self::decode_other(kind, &mut reader)?, reader.0))
     }
 
-    fn decode_other(kind: u8, reader: &mut Reader<'_>) -> Result<Self, BadHeader> {
+    fn decode_other(kind: u8, reader: &mut Reader<'_>) -> Result<Self, HeaderError> {
         let is_set = |flag: u8| kind & flag != 0;
-        let allowed = match kind & KINDS {
+        let allowed = match kind & KIND_MASK {
             REQUEST => IS_TAGGED | HAS_DATA | CONFIRM | HAS_ADDRESS,
             WRITE => HAS_DATA,
             ATOMIC => CONFIRM,
             _ => 0,
         };
-        if kind & !KINDS & !allowed != 0 {
-            return Err(BadHeader::Kind(kind));
+        if kind & !KIND_MASK & !allowed != 0 {
+            return Err(HeaderError::Kind(kind));
         }
-        Ok(match kind & KINDS {
+        Ok(match kind & KIND_MASK {
             REQUEST => Self::Request {
                 label: Label { tag: reader.number_if(is_set(IS_TAGGED))?, data: reader.number_if(is_set(HAS_DATA))? },
                 number: reader.number()?,
@@ -237,9 +236,8 @@ impl Header {
         })
     }
 
-    /// Of what concerns registered memory.
-    fn decode_access(kind: u8, reader: &mut Reader<'_>) -> Result<Self, BadHeader> {
-        Ok(match kind & KINDS {
+    fn decode_access(kind: u8, reader: &mut Reader<'_>) -> Result<Self, HeaderError> {
+        Ok(match kind & KIND_MASK {
             WRITE => {
                 let data = reader.number_if(kind & HAS_DATA != 0)?;
                 Self::Write { data, number: reader.number()?, at: reader.remote()?, length: reader.number()? }
@@ -249,20 +247,24 @@ impl Header {
             RETURNED => Self::Returned { number: reader.number()?, offset: reader.number()? },
             ATOMIC => {
                 let (number, at) = (reader.number()?, reader.remote()?);
-                let (operation, of, length) = (reader.byte()?, reader.byte()?, reader.number()?);
-                let operation = AtomicOperation::numbered(operation).ok_or(BadHeader::Number(operation))?;
-                let of = AtomicType::numbered(of).ok_or(BadHeader::Number(of))?;
-                Self::Atomic { number, at, atomic: Atomic { operation, of, length, fetches: kind & CONFIRM != 0 } }
+                let (operation, datatype, length) = (reader.byte()?, reader.byte()?, reader.number()?);
+                let operation = AtomicOperation::from_number(operation).ok_or(HeaderError::Value(operation))?;
+                let datatype = AtomicType::from_number(datatype).ok_or(HeaderError::Value(datatype))?;
+                Self::Atomic {
+                    number,
+                    at,
+                    atomic: Atomic { operation, datatype, length, fetches: kind & CONFIRM != 0 },
+                }
             }
             DONE => {
                 let (number, refusal) = (reader.number()?, reader.byte()?);
-                let refused = Refusal::numbered(refusal);
+                let refused = Refusal::from_number(refusal);
                 if refused.is_none() && refusal != 0 {
-                    return Err(BadHeader::Number(refusal));
+                    return Err(HeaderError::Value(refusal));
                 }
                 Self::Done { number, result: refused.map_or(Ok(()), Err) }
             }
-            _ => return Err(BadHeader::Kind(kind)),
+            _ => return Err(HeaderError::Kind(kind)),
         })
     }
 }
@@ -306,23 +308,23 @@ struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
     #[inline]
-    fn number(&mut self) -> Result<u64, BadHeader> {
-        let (number, rest) = self.0.split_first_chunk().ok_or(BadHeader::Cut)?;
+    fn number(&mut self) -> Result<u64, HeaderError> {
+        let (number, rest) = self.0.split_first_chunk().ok_or(HeaderError::Truncated)?;
         self.0 = rest;
         Ok(u64::from_be_bytes(*number))
     }
 
     #[inline]
-    fn number_if(&mut self, is_there: bool) -> Result<Option<u64>, BadHeader> {
-        if is_there { self.number().map(Some) } else { Ok(None) }
+    fn number_if(&mut self, is_present: bool) -> Result<Option<u64>, HeaderError> {
+        if is_present { self.number().map(Some) } else { Ok(None) }
     }
 
-    fn remote(&mut self) -> Result<Remote, BadHeader> {
-        Ok(Remote { key: self.number()?, offset: self.number()? })
+    fn remote(&mut self) -> Result<RemoteAddress, HeaderError> {
+        Ok(RemoteAddress { key: self.number()?, offset: self.number()? })
     }
 
-    fn byte(&mut self) -> Result<u8, BadHeader> {
-        let (&byte, rest) = self.0.split_first().ok_or(BadHeader::Cut)?;
+    fn byte(&mut self) -> Result<u8, HeaderError> {
+        let (&byte, rest) = self.0.split_first().ok_or(HeaderError::Truncated)?;
         self.0 = rest;
         Ok(byte)
     }
@@ -334,8 +336,8 @@ mod tests {
 
     use super::*;
 
-    fn remotes() -> impl Strategy<Value = Remote> {
-        any::<[u64; 2]>().prop_map(|[key, offset]| Remote { key, offset })
+    fn remotes() -> impl Strategy<Value = RemoteAddress> {
+        any::<[u64; 2]>().prop_map(|[key, offset]| RemoteAddress { key, offset })
     }
 
     fn headers() -> impl Strategy<Value = Header> {
@@ -358,35 +360,35 @@ mod tests {
             (remotes(), any::<[u64; 2]>()).prop_map(|(at, [number, length])| Header::Read { number, at, length }),
             any::<[u64; 2]>().prop_map(|[number, offset]| Header::Returned { number, offset }),
             (remotes(), any::<[u64; 2]>(), 0..19u8, 0..12u8, any::<bool>()).prop_map(
-                |(at, [number, length], operation, of, fetches)| {
-                    let operation = AtomicOperation::numbered(operation).unwrap();
-                    let of = AtomicType::numbered(of).unwrap();
-                    Header::Atomic { number, at, atomic: Atomic { operation, of, length, fetches } }
+                |(at, [number, length], operation, datatype, fetches)| {
+                    let operation = AtomicOperation::from_number(operation).unwrap();
+                    let datatype = AtomicType::from_number(datatype).unwrap();
+                    Header::Atomic { number, at, atomic: Atomic { operation, datatype, length, fetches } }
                 }
             ),
             (any::<u64>(), 0..6u8).prop_map(|(number, refusal)| Header::Done {
                 number,
-                result: Refusal::numbered(refusal).map_or(Ok(()), Err)
+                result: Refusal::from_number(refusal).map_or(Ok(()), Err)
             }),
         ]
     }
 
     proptest! {
-        /// Proves that what is written is read again, with what follows, and that a cut head is recognised.
+        /// Proves that headers and payloads survive a round trip, and that truncated headers are recognised.
         #[test]
-        fn heads_survive_and_cut_ones_are_refused(header in headers(), body in prop::collection::vec(any::<u8>(), 0..9)) {
+        fn headers_round_trip_and_truncated_ones_are_refused(header in headers(), body in prop::collection::vec(any::<u8>(), 0..9)) {
             let mut bytes = [0; HEAD_MAX];
             let length = header.encode(&mut bytes);
             let message = [&bytes[..length], &body].concat();
             prop_assert_eq!(Header::decode(&message), Ok((header, &body[..])));
             for cut in 0..length {
-                prop_assert_eq!(Header::decode(&bytes[..cut]), Err(BadHeader::Cut));
+                prop_assert_eq!(Header::decode(&bytes[..cut]), Err(HeaderError::Truncated));
             }
         }
 
-        /// Proves that any bytes are a head or are refused with a name, and that no two ways of writing one exist.
+        /// Proves that any bytes decode to a header or a named error, and that each header has one encoding.
         #[test]
-        fn any_bytes_are_a_head_or_are_refused(kind: u8, rest in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn any_bytes_decode_or_are_refused(kind: u8, rest in prop::collection::vec(any::<u8>(), 0..60)) {
             let message = [&[kind][..], &rest].concat();
             if let Ok((header, body)) = Header::decode(&message) {
                 let mut bytes = [0; HEAD_MAX];

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The message layer: what MPI libraries ask of a network, over U-Net endpoints.
+//! The message layer: what MPI libraries require of a network, over U-Net endpoints.
 //!
-//! A [`Messenger`] owns an endpoint. Sends and receives are posted with a context of the caller's, and end with a
-//! [`Completion`]. Short messages go *eagerly*: from the frame straight into the memory of the receive they match, or
-//! into bounded memory until one is posted. Longer ones are requested first, and go from the sender's memory to the
-//! receiver's once they are matched (*rendezvous*). Peers are connected to on first use. Memory that was *registered* is
-//! written, read and changed atomically by peers without any call but for progress. [`Datagrams`] is for messages of one
-//! frame that may be lost.
+//! A [`Messenger`] owns an endpoint. The caller posts sends and receives with a context of its own; each ends with a
+//! [`Completion`]. Short messages are *eager*: they go from the frame straight into the buffer of the receive they
+//! match, or into bounded memory until a receive is posted. Longer ones use *rendezvous*: a request first, and once it
+//! is matched, the data goes from the sender's memory to the receiver's. Connections are opened on first use. Peers
+//! write, read and atomically update *registered* memory while the target only calls progress. [`Datagrams`] is for
+//! unreliable messages of one frame.
 //!
 //! ```
 //! use barewire_endpoint::{Endpoint, Framing};
 //! use barewire_link::{Faults, MemoryLink};
-//! use barewire_messages::{Label, Messenger, Outcome, Part, Pattern, ReceiveOptions, Wanted};
+//! use barewire_messages::{Label, Messenger, Outcome, Part, Pattern, ReceiveOptions, Selector};
 //!
 //! let (a, b) = MemoryLink::pair(1500, Faults::default(), 1);
 //! let [mut a, mut b] = [a, b].map(|link| {
@@ -22,8 +22,8 @@
 //! let (to, from) = (a.peer(b.address()), b.peer(a.address()));
 //!
 //! let mut memory = [0; 5];
-//! let wanted = Wanted::Tagged(Pattern::exact(from, 7));
-//! // SAFETY: `memory` is left alone until the receive is completed.
+//! let wanted = Selector::Tagged(Pattern::exact(from, 7));
+//! // SAFETY: `memory` is not accessed until the receive completes.
 //! unsafe { b.receive(wanted, &[Part::into(&mut memory)], ReceiveOptions::default())? };
 //! a.inject(to, Label { tag: Some(7), data: None }, b"hello")?;
 //! while !b.progress()? {
@@ -52,12 +52,12 @@ pub use completion::{
     Completion, Counts, Envelope, Failure, Operation, Outcome, PostError, Received, ReceivedNext, RemoteWrite,
 };
 pub use config::Config;
-pub use datagrams::{Datagrams, HELD_DATAGRAMS};
+pub use datagrams::{Datagrams, UNEXPECTED_DATAGRAMS_MAX};
 pub use header::Label;
 pub use matching::{Matcher, Pattern, Ticket};
 pub use memory::Part;
-pub use messenger::{AtomicParts, Claim, Messenger, Reaches, ReceiveOptions, Removal, SendOptions, Wanted};
+pub use messenger::{AtomicParts, Claim, CompletionLevel, Messenger, ReceiveOptions, Removal, Selector, SendOptions};
 #[cfg(feature = "mutants")]
 pub use mutant::Mutant;
 pub use peers::PeerId;
-pub use regions::{Access, Refusal, Remote};
+pub use regions::{Access, Refusal, RemoteAddress};

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which receive a message belongs to, as MPI orders it: a message matches the oldest receive that fits, a receive the
-//! oldest message that fits.
+//! Message matching with MPI's ordering: a message matches the oldest receive that fits, a receive the oldest message
+//! that fits.
 //!
-//! Programs use few kinds of pattern: which bits they ignore, and whether they name the source. Of each kind in use
-//! there is a *view*: a hash by source and by the bits of the tag that count there. A receive stands in its own view, and
-//! a message looks into all that are in use, unless the oldest receive of all fits it. A message is put into a view when
-//! a receive of that kind looks for one: so one that was waited for costs nothing more.
+//! Programs use few kinds of pattern: which tag bits they ignore, and whether they name the source. Each kind in use
+//! has a *view*: a hash table keyed by the source and the significant tag bits. A receive is in the view of its own
+//! kind. A message is looked up in all views in use, unless the oldest receive of all fits. A message enters a view
+//! only when a receive of that kind is posted, so an expected message costs no hashing.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use crate::peers::PeerId;
 
-/// What a receive accepts.
+/// The messages that a receive accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// From whom; `None`: from anybody.
+    /// The source; `None`: any.
     pub source: Option<PeerId>,
     /// The tag.
     pub tag: u64,
-    /// Bits of the tag that do not matter.
+    /// Tag bits to ignore.
     pub ignore: u64,
 }
 
 impl Pattern {
-    /// One tag of one source.
+    /// Exactly this source and tag.
     #[must_use]
     pub const fn exact(source: PeerId, tag: u64) -> Self {
         Self { source: Some(source), tag, ignore: 0 }
     }
 
-    /// Whether a message fits.
+    /// Whether a message matches.
     #[inline]
     #[must_use]
     pub fn fits(&self, source: PeerId, tag: u64) -> bool {
@@ -38,14 +38,14 @@ impl Pattern {
     }
 
     fn kind(&self) -> Kind {
-        Kind { ignore: self.ignore, names_source: self.source.is_some() }
+        Kind { ignore: self.ignore, has_source: self.source.is_some() }
     }
 }
 
-/// Names what is in a matcher, until it is taken out.
+/// Handle of an entry in a matcher, valid until the entry is removed.
 pub type Ticket = u32;
 
-/// Receives without a message, and messages without a receive.
+/// Posted receives, and unexpected messages.
 pub struct Matcher<R, M> {
     receives: Receives<R>,
     messages: Messages<M>,
@@ -58,133 +58,134 @@ impl<R: Copy, M: Copy> Default for Matcher<R, M> {
 }
 
 impl<R: Copy, M: Copy> Matcher<R, M> {
-    /// With nothing in it.
+    /// Creates an empty matcher.
     #[must_use]
     pub fn new() -> Self {
         Self { receives: Receives::new(), messages: Messages::new() }
     }
 
-    /// Adds a receive behind the others. The caller has seen that no message fits it.
+    /// Appends a receive. The caller has checked that no unexpected message fits it.
     #[inline]
     pub fn post(&mut self, pattern: Pattern, receive: R) -> Ticket {
         self.receives.add(pattern, receive)
     }
 
-    /// The receive that a message matches; it stays.
+    /// The receive that a message matches; it is not removed.
     #[inline(always)]
     pub fn receive_for(&self, source: PeerId, tag: u64) -> Option<(Ticket, R)> {
         let ticket = self.receives.oldest_for(source, tag)?;
-        Some((ticket, self.receives.threads.at(ticket).value))
+        Some((ticket, self.receives.lists.at(ticket).value))
     }
 
-    /// Takes a receive out.
+    /// Removes a receive.
     #[inline]
     pub fn remove_receive(&mut self, ticket: Ticket) -> R {
         self.receives.remove(ticket)
     }
 
-    /// Adds a message behind the others. The caller has seen that no receive fits it.
-    pub fn hold(&mut self, source: PeerId, tag: u64, message: M) -> Ticket {
+    /// Appends an unexpected message. The caller has checked that no receive fits it.
+    pub fn add_unexpected(&mut self, source: PeerId, tag: u64, message: M) -> Ticket {
         self.messages.add(source, tag, message)
     }
 
-    /// The message that a receive matches; it stays.
+    /// The message that a receive matches; it is not removed.
     #[inline]
     pub fn message_for(&mut self, pattern: Pattern) -> Option<(Ticket, M)> {
-        if self.messages.threads.is_empty() {
+        if self.messages.lists.is_empty() {
             return None;
         }
         let ticket = self.messages.oldest_for(&pattern)?;
-        Some((ticket, self.messages.threads.at(ticket).value))
+        Some((ticket, self.messages.lists.at(ticket).value))
     }
 
-    /// The newest message that a receive could match: what a test of the tests wants to be noticed.
+    /// The newest message that fits, for [`Mutant::MatchesNewest`](crate::Mutant::MatchesNewest).
     #[cfg(feature = "mutants")]
     pub fn newest_for(&self, pattern: Pattern) -> Option<(Ticket, M)> {
-        let threads = &self.messages.threads;
+        let lists = &self.messages.lists;
         let mut next = self.messages.all.last;
         while next != NONE {
-            let entry = threads.at(next);
+            let entry = lists.at(next);
             if entry.pattern.source.is_some_and(|source| pattern.fits(source, entry.pattern.tag)) {
                 return Some((next, entry.value));
             }
-            next = entry.links[ALL].before;
+            next = entry.links[ALL_MESSAGES_SLOT].previous;
         }
         None
     }
 
-    /// Takes a message out.
+    /// Removes a message.
     pub fn remove_message(&mut self, ticket: Ticket) -> M {
         self.messages.remove(ticket)
     }
 }
 
-/// Which bits of a tag do not matter, and whether the source does.
+/// Kind of pattern: which tag bits it ignores, and whether it names the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Kind {
     ignore: u64,
-    names_source: bool,
+    has_source: bool,
 }
 
 impl Kind {
-    /// What all messages have in common that such a pattern fits; `view` is this kind's.
+    /// Hash key of a source and tag in this kind's view, which is number `view`.
     #[inline]
-    fn hashed(self, view: usize, source: Option<PeerId>, tag: u64) -> Hashed {
-        let source = source.filter(|_| self.names_source).map_or(u32::MAX, PeerId::number);
+    fn hash_key(self, view: usize, source: Option<PeerId>, tag: u64) -> HashKey {
+        let source = source.filter(|_| self.has_source).map_or(u32::MAX, PeerId::number);
         ((view as u64) << 32 | u64::from(source), tag & !self.ignore)
     }
 }
 
-/// View and source, and the bits of the tag that count.
-type Hashed = (u64, u64);
+/// View and source, and the significant tag bits.
+type HashKey = (u64, u64);
 
-/// Threads that a receive stands in: its view's, and the one of all.
-const OF_VIEW: usize = 0;
-const OF_ALL: usize = 1;
+/// Indices of a receive's links: in its view's list, and in the list of all receives.
+const VIEW_SLOT: usize = 0;
+const ALL_SLOT: usize = 1;
 
-/// Posted receives: all in one thread, and each in the view of its kind.
+/// Posted receives: all in one list, and each in its kind's view.
 struct Receives<R> {
-    threads: Threads<R, 2>,
-    all: Ends,
-    /// Kinds, and how many receives there are of each; those without are used again.
+    lists: Lists<R, 2>,
+    all: List,
+    /// Kinds, with the number of receives of each; slots with none are reused.
     views: Vec<(Kind, usize)>,
 }
 
 impl<R: Copy> Receives<R> {
     fn new() -> Self {
-        Self { threads: Threads::new(), all: EMPTY, views: Vec::new() }
+        Self { lists: Lists::new(), all: EMPTY_LIST, views: Vec::new() }
     }
 
     #[inline]
     fn add(&mut self, pattern: Pattern, receive: R) -> Ticket {
         let kind = pattern.kind();
-        let place = self.views.iter().position(|view| view.0 == kind);
-        let place = place.or_else(|| self.views.iter().position(|view| view.1 == 0)).unwrap_or_else(|| {
+        let index = self.views.iter().position(|view| view.0 == kind);
+        let index = index.or_else(|| self.views.iter().position(|view| view.1 == 0)).unwrap_or_else(|| {
             self.views.push((kind, 0));
             self.views.len() - 1
         });
-        let view = &mut self.views[place];
+        let view = &mut self.views[index];
         *view = (kind, view.1 + 1);
-        let ticket = self.threads.add(pattern, receive);
-        self.threads.at_mut(ticket).view = place as u32;
-        self.threads.link(OF_VIEW, ticket, kind.hashed(place, pattern.source, pattern.tag));
-        self.all.append(&mut self.threads.entries, OF_ALL, ticket);
+        let ticket = self.lists.add(pattern, receive);
+        self.lists.at_mut(ticket).view = index as u32;
+        self.lists.link(VIEW_SLOT, ticket, kind.hash_key(index, pattern.source, pattern.tag));
+        self.all.append(&mut self.lists.entries, ALL_SLOT, ticket);
         ticket
     }
 
     #[inline(always)]
     fn oldest_for(&self, source: PeerId, tag: u64) -> Option<Ticket> {
-        // Mostly it is the oldest of all: to see that takes no hash, on which all that follows would have to wait.
+        // Usually the oldest receive fits. Checking it first avoids the hash, on which everything after it would
+        // depend.
         let first = self.all.first;
-        if first == NONE || self.threads.at(first).pattern.fits(source, tag) {
+        if first == NONE || self.lists.at(first).pattern.fits(source, tag) {
             return (first != NONE).then_some(first);
         }
         let mut oldest: Option<(u64, Ticket)> = None;
-        for (place, (kind, count)) in self.views.iter().enumerate() {
+        for (index, (kind, count)) in self.views.iter().enumerate() {
             if *count > 0
-                && let Some(first) = self.threads.first(kind.hashed(place, Some(source), tag))
+                && let Some(first) = self.lists.first(kind.hash_key(index, Some(source), tag))
             {
-                let found = (self.threads.at(first).age, first);
+                let found = (self.lists.at(first).sequence, first);
                 oldest = Some(oldest.map_or(found, |oldest| oldest.min(found)));
             }
         }
@@ -193,37 +194,37 @@ impl<R: Copy> Receives<R> {
 
     #[inline]
     fn remove(&mut self, ticket: Ticket) -> R {
-        let &Entry { value, view, links, .. } = self.threads.at(ticket);
+        let &Entry { value, view, links, .. } = self.lists.at(ticket);
         self.views[view as usize].1 -= 1;
-        self.threads.unlink(OF_VIEW, links[OF_VIEW]);
-        self.all.take_out(&mut self.threads.entries, OF_ALL, links[OF_ALL]);
-        self.threads.remove(ticket);
+        self.lists.unlink(VIEW_SLOT, links[VIEW_SLOT]);
+        self.all.unlink(&mut self.lists.entries, ALL_SLOT, links[ALL_SLOT]);
+        self.lists.remove(ticket);
         value
     }
 }
 
-/// Kinds of pattern for which messages are hashed; a pattern of any other is tried on one after the other. MPI libraries
-/// use four: with and without a source, with and without a tag.
+/// Limit of views on unexpected messages; patterns of further kinds search linearly. MPI libraries use four kinds: with
+/// and without a source, with and without a tag.
 const VIEWS: usize = 6;
-/// The thread that all messages stand in.
-const ALL: usize = VIEWS;
+/// Index of a message's link in the list of all messages.
+const ALL_MESSAGES_SLOT: usize = VIEWS;
 
-/// Held messages: all in one thread, and in the views that were looked into since they came.
+/// Unexpected messages: all in one list, and in the views that were searched since they arrived.
 struct Messages<M> {
-    threads: Threads<M, { VIEWS + 1 }>,
-    all: Ends,
-    /// Kinds that were looked for while there were messages, and the first message that is not in their view yet.
+    lists: Lists<M, { VIEWS + 1 }>,
+    all: List,
+    /// Kinds that were searched while there were messages, each with the first message that is not in its view yet.
     views: Vec<(Kind, Ticket)>,
 }
 
 impl<M: Copy> Messages<M> {
     fn new() -> Self {
-        Self { threads: Threads::new(), all: EMPTY, views: Vec::with_capacity(VIEWS) }
+        Self { lists: Lists::new(), all: EMPTY_LIST, views: Vec::with_capacity(VIEWS) }
     }
 
     fn add(&mut self, source: PeerId, tag: u64, message: M) -> Ticket {
-        let ticket = self.threads.add(Pattern::exact(source, tag), message);
-        self.all.append(&mut self.threads.entries, ALL, ticket);
+        let ticket = self.lists.add(Pattern::exact(source, tag), message);
+        self.all.append(&mut self.lists.entries, ALL_MESSAGES_SLOT, ticket);
         for (_, next) in self.views.iter_mut().filter(|(_, next)| *next == NONE) {
             *next = ticket;
         }
@@ -233,16 +234,16 @@ impl<M: Copy> Messages<M> {
     #[inline]
     fn oldest_for(&mut self, pattern: &Pattern) -> Option<Ticket> {
         let kind = pattern.kind();
-        let place = self.views.iter().position(|view| view.0 == kind).or_else(|| self.add_view(kind));
-        let Some(place) = place else { return self.search(pattern) };
-        while self.views[place].1 != NONE {
-            let ticket = self.views[place].1;
-            let &Entry { pattern: Pattern { source, tag, .. }, links, .. } = self.threads.at(ticket);
-            self.threads.link(place, ticket, kind.hashed(place, source, tag));
-            self.threads.at_mut(ticket).view |= 1 << place;
-            self.views[place].1 = links[ALL].behind;
+        let index = self.views.iter().position(|view| view.0 == kind).or_else(|| self.add_view(kind));
+        let Some(index) = index else { return self.search(pattern) };
+        while self.views[index].1 != NONE {
+            let ticket = self.views[index].1;
+            let &Entry { pattern: Pattern { source, tag, .. }, links, .. } = self.lists.at(ticket);
+            self.lists.link(index, ticket, kind.hash_key(index, source, tag));
+            self.lists.at_mut(ticket).view |= 1 << index;
+            self.views[index].1 = links[ALL_MESSAGES_SLOT].next;
         }
-        self.threads.first(kind.hashed(place, pattern.source, pattern.tag))
+        self.lists.first(kind.hash_key(index, pattern.source, pattern.tag))
     }
 
     #[cold]
@@ -256,28 +257,28 @@ impl<M: Copy> Messages<M> {
     fn search(&self, pattern: &Pattern) -> Option<Ticket> {
         let mut next = self.all.first;
         while next != NONE {
-            let entry = self.threads.at(next);
+            let entry = self.lists.at(next);
             if entry.pattern.source.is_some_and(|source| pattern.fits(source, entry.pattern.tag)) {
                 return Some(next);
             }
-            next = entry.links[ALL].behind;
+            next = entry.links[ALL_MESSAGES_SLOT].next;
         }
         None
     }
 
     fn remove(&mut self, ticket: Ticket) -> M {
-        let &Entry { value, view, links, .. } = self.threads.at(ticket);
-        for (place, (_, next)) in self.views.iter_mut().enumerate() {
-            if view & 1 << place != 0 {
-                self.threads.unlink(place, links[place]);
+        let &Entry { value, view, links, .. } = self.lists.at(ticket);
+        for (index, (_, next)) in self.views.iter_mut().enumerate() {
+            if view & 1 << index != 0 {
+                self.lists.unlink(index, links[index]);
             } else if *next == ticket {
-                *next = links[ALL].behind;
+                *next = links[ALL_MESSAGES_SLOT].next;
             }
         }
-        self.all.take_out(&mut self.threads.entries, ALL, links[ALL]);
-        self.threads.remove(ticket);
-        if self.threads.is_empty() {
-            // Other kinds may be looked for from now on.
+        self.all.unlink(&mut self.lists.entries, ALL_MESSAGES_SLOT, links[ALL_MESSAGES_SLOT]);
+        self.lists.remove(ticket);
+        if self.lists.is_empty() {
+            // Later receives may be of other kinds.
             self.views.clear();
         }
         value
@@ -286,63 +287,62 @@ impl<M: Copy> Messages<M> {
 
 const NONE: Ticket = Ticket::MAX;
 
-/// The ends of a thread.
+/// First and last entry of a list.
 #[derive(Clone, Copy)]
-struct Ends {
+struct List {
     first: Ticket,
     last: Ticket,
 }
 
-const EMPTY: Ends = Ends { first: NONE, last: NONE };
+const EMPTY_LIST: List = List { first: NONE, last: NONE };
 
-/// Where an entry stands in a thread.
+/// An entry's links in one list.
 #[derive(Clone, Copy)]
 struct Link {
-    before: Ticket,
-    behind: Ticket,
-    /// Which thread it is, where there is more than one.
-    thread: u32,
+    previous: Ticket,
+    next: Ticket,
+    /// The list's index, for lists that are hashed.
+    list: u32,
 }
 
-const UNLINKED: Link = Link { before: NONE, behind: NONE, thread: 0 };
+const UNLINKED: Link = Link { previous: NONE, next: NONE, list: 0 };
 
-/// Threads without entries that are kept at least.
-const KEPT: usize = 64;
+/// Minimum number of empty lists to keep.
+const EMPTY_LISTS_KEPT: usize = 64;
 
 #[derive(Clone, Copy)]
 struct Entry<T, const N: usize> {
     pattern: Pattern,
     value: T,
-    /// Grows from entry to entry.
-    age: u64,
-    /// Of a receive: its view; of a message: a bit for each.
+    /// Sequence number of the entry.
+    sequence: u64,
+    /// A receive's view, or a message's bit set of views.
     view: u32,
     links: [Link; N],
 }
 
-/// Entries in order of their coming, each in up to `N` threads.
-struct Threads<T, const N: usize> {
+/// Entries in order of insertion, each in up to `N` lists.
+struct Lists<T, const N: usize> {
     entries: Vec<Option<Entry<T, N>>>,
     free: Vec<Ticket>,
-    threads: Vec<Ends>,
-    free_threads: Vec<u32>,
-    /// Threads by what their entries have in common. Those without entries stay until there are many: programs repeat
-    /// their patterns.
-    by_hashed: HashMap<Hashed, u32, Seeded>,
+    lists: Vec<List>,
+    free_lists: Vec<u32>,
+    /// Lists by hash key. Programs repeat their patterns, so empty lists stay until there are many.
+    by_key: HashMap<HashKey, u32, SeededHash>,
     empty: usize,
-    next_age: u64,
+    next_sequence: u64,
 }
 
-impl<T: Copy, const N: usize> Threads<T, N> {
+impl<T: Copy, const N: usize> Lists<T, N> {
     fn new() -> Self {
         Self {
             entries: Vec::new(),
             free: Vec::new(),
-            threads: Vec::new(),
-            free_threads: Vec::new(),
-            by_hashed: HashMap::with_hasher(Seeded::new()),
+            lists: Vec::new(),
+            free_lists: Vec::new(),
+            by_key: HashMap::with_hasher(SeededHash::new()),
             empty: 0,
-            next_age: 0,
+            next_sequence: 0,
         }
     }
 
@@ -352,7 +352,7 @@ impl<T: Copy, const N: usize> Threads<T, N> {
 
     #[inline]
     fn at(&self, ticket: Ticket) -> &Entry<T, N> {
-        self.entries[ticket as usize].as_ref().expect("a ticket names an entry until it is taken out")
+        self.entries[ticket as usize].as_ref().expect("a ticket is valid until its entry is removed")
     }
 
     #[inline]
@@ -361,72 +361,72 @@ impl<T: Copy, const N: usize> Threads<T, N> {
     }
 
     #[inline]
-    fn first(&self, hashed: Hashed) -> Option<Ticket> {
-        self.by_hashed.get(&hashed).map(|thread| self.threads[*thread as usize].first).filter(|first| *first != NONE)
+    fn first(&self, key: HashKey) -> Option<Ticket> {
+        self.by_key.get(&key).map(|list| self.lists[*list as usize].first).filter(|first| *first != NONE)
     }
 
-    /// An entry in no thread.
+    /// Adds an entry that is in no list.
     #[inline]
     fn add(&mut self, pattern: Pattern, value: T) -> Ticket {
         let ticket = self.free.pop().unwrap_or_else(|| {
             self.entries.push(None);
             (self.entries.len() - 1) as Ticket
         });
-        let age = self.next_age;
-        self.next_age += 1;
-        self.entries[ticket as usize] = Some(Entry { pattern, value, age, view: 0, links: [UNLINKED; N] });
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        self.entries[ticket as usize] = Some(Entry { pattern, value, sequence, view: 0, links: [UNLINKED; N] });
         ticket
     }
 
-    /// Puts an entry at the end of a thread.
+    /// Appends an entry to a list.
     #[inline]
-    fn link(&mut self, list: usize, ticket: Ticket, hashed: Hashed) {
-        let known = self.by_hashed.get(&hashed).copied();
-        let thread = known.unwrap_or_else(|| self.add_thread(hashed));
-        let ends = &mut self.threads[thread as usize];
-        self.empty -= usize::from(ends.first == NONE);
-        ends.append(&mut self.entries, list, ticket);
-        self.at_mut(ticket).links[list].thread = thread;
+    fn link(&mut self, slot: usize, ticket: Ticket, key: HashKey) {
+        let known = self.by_key.get(&key).copied();
+        let index = known.unwrap_or_else(|| self.add_list(key));
+        let list = &mut self.lists[index as usize];
+        self.empty -= usize::from(list.first == NONE);
+        list.append(&mut self.entries, slot, ticket);
+        self.at_mut(ticket).links[slot].list = index;
     }
 
-    /// A new thread without entries.
-    fn add_thread(&mut self, hashed: Hashed) -> u32 {
-        let thread = self.free_threads.pop().unwrap_or_else(|| {
-            self.threads.push(EMPTY);
-            (self.threads.len() - 1) as u32
+    /// Adds an empty list.
+    fn add_list(&mut self, key: HashKey) -> u32 {
+        let index = self.free_lists.pop().unwrap_or_else(|| {
+            self.lists.push(EMPTY_LIST);
+            (self.lists.len() - 1) as u32
         });
-        self.by_hashed.insert(hashed, thread);
+        self.by_key.insert(key, index);
         self.empty += 1;
-        thread
+        index
     }
 
-    /// Takes the entry with this link out of its thread.
+    /// Removes the entry with this link from its list.
     #[inline]
-    fn unlink(&mut self, list: usize, link: Link) {
-        let ends = &mut self.threads[link.thread as usize];
-        ends.take_out(&mut self.entries, list, link);
-        if ends.first == NONE {
+    fn unlink(&mut self, slot: usize, link: Link) {
+        let list = &mut self.lists[link.list as usize];
+        list.unlink(&mut self.entries, slot, link);
+        if list.first == NONE {
             self.empty += 1;
-            if self.empty >= KEPT.max(self.by_hashed.capacity() / 2) {
-                self.forget_empty_threads();
+            if self.empty >= EMPTY_LISTS_KEPT.max(self.by_key.capacity() / 2) {
+                self.remove_empty_lists();
             }
         }
     }
 
     #[cold]
-    fn forget_empty_threads(&mut self) {
-        let Self { threads, free_threads, by_hashed, empty, .. } = self;
-        by_hashed.retain(|_, thread| {
-            let is_kept = threads[*thread as usize].first != NONE;
+    fn remove_empty_lists(&mut self) {
+        let Self { lists, free_lists, by_key, empty, .. } = self;
+        by_key.retain(|_, list| {
+            let is_kept = lists[*list as usize].first != NONE;
             if !is_kept {
-                free_threads.push(*thread);
+                free_lists.push(*list);
             }
             is_kept
         });
         *empty = 0;
     }
 
-    /// Takes an entry out that is in no thread any more.
+    /// Removes an entry that is in no list any more.
     #[inline]
     fn remove(&mut self, ticket: Ticket) {
         self.entries[ticket as usize] = None;
@@ -436,63 +436,63 @@ impl<T: Copy, const N: usize> Threads<T, N> {
 
 #[inline]
 fn entry<T, const N: usize>(entries: &mut [Option<Entry<T, N>>], ticket: Ticket) -> &mut Entry<T, N> {
-    entries[ticket as usize].as_mut().expect("a ticket names an entry until it is taken out")
+    entries[ticket as usize].as_mut().expect("a ticket is valid until its entry is removed")
 }
 
-impl Ends {
+impl List {
     #[inline]
-    fn append<T, const N: usize>(&mut self, entries: &mut [Option<Entry<T, N>>], list: usize, ticket: Ticket) {
-        let before = std::mem::replace(&mut self.last, ticket);
-        entry(entries, ticket).links[list] = Link { before, ..UNLINKED };
-        if before == NONE {
+    fn append<T, const N: usize>(&mut self, entries: &mut [Option<Entry<T, N>>], slot: usize, ticket: Ticket) {
+        let previous = std::mem::replace(&mut self.last, ticket);
+        entry(entries, ticket).links[slot] = Link { previous, ..UNLINKED };
+        if previous == NONE {
             self.first = ticket;
         } else {
-            entry(entries, before).links[list].behind = ticket;
+            entry(entries, previous).links[slot].next = ticket;
         }
     }
 
     #[inline]
-    fn take_out<T, const N: usize>(&mut self, entries: &mut [Option<Entry<T, N>>], list: usize, link: Link) {
-        let Link { before, behind, .. } = link;
-        if before == NONE {
-            self.first = behind;
+    fn unlink<T, const N: usize>(&mut self, entries: &mut [Option<Entry<T, N>>], slot: usize, link: Link) {
+        let Link { previous, next, .. } = link;
+        if previous == NONE {
+            self.first = next;
         } else {
-            entry(entries, before).links[list].behind = behind;
+            entry(entries, previous).links[slot].next = next;
         }
-        if behind == NONE {
-            self.last = before;
+        if next == NONE {
+            self.last = previous;
         } else {
-            entry(entries, behind).links[list].before = before;
+            entry(entries, next).links[slot].previous = previous;
         }
     }
 }
 
-/// Multiplies and folds: tags need no more, and strangers do not know the seed.
+/// Multiply-and-fold hash with a random seed: enough for tags, and peers do not know the seed.
 #[derive(Clone)]
-struct Seeded(u64);
+struct SeededHash(u64);
 
-impl Seeded {
+impl SeededHash {
     fn new() -> Self {
         Self(RandomState::new().hash_one(0) | 1)
     }
 }
 
-impl BuildHasher for Seeded {
-    type Hasher = Folding;
+impl BuildHasher for SeededHash {
+    type Hasher = FoldHasher;
 
-    fn build_hasher(&self) -> Folding {
-        Folding(self.0)
+    fn build_hasher(&self) -> FoldHasher {
+        FoldHasher(self.0)
     }
 }
 
-struct Folding(u64);
+struct FoldHasher(u64);
 
-impl Folding {
-    /// An odd number without a pattern: the golden ratio's fraction.
+impl FoldHasher {
+    /// Fraction of the golden ratio: odd, without a pattern.
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 }
 
-impl Hasher for Folding {
+impl Hasher for FoldHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -521,7 +521,7 @@ mod tests {
 
     use super::*;
 
-    /// The rule itself: two lists, searched from the front.
+    /// The matching rule itself: two lists, searched from the front.
     #[derive(Default)]
     struct Naive {
         receives: Vec<(Pattern, u32, Ticket)>,
@@ -562,44 +562,44 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(500))]
-        /// Proves that the hashed lists choose as two plain lists do, whatever is posted, arrives or is taken back.
+        /// Proves that hashed lists select what plain lists select, whatever is posted, arrives or is cancelled.
         #[test]
-        fn the_oldest_that_fits_is_chosen(steps in prop::collection::vec(steps(), 0..120)) {
+        fn the_oldest_match_is_selected(steps in prop::collection::vec(steps(), 0..120)) {
             let (mut matcher, mut naive) = (Matcher::<u32, u32>::new(), Naive::default());
             for (number, step) in (0..).zip(steps) {
                 match step {
                     Step::Post(pattern) => {
-                        let place = naive.messages.iter().position(|m| pattern.fits(m.0, m.1));
+                        let index = naive.messages.iter().position(|m| pattern.fits(m.0, m.1));
                         let found = matcher.message_for(pattern);
-                        prop_assert_eq!(found.map(|found| found.1), place.map(|place| naive.messages[place].2));
-                        if let (Some((ticket, _)), Some(place)) = (found, place) {
+                        prop_assert_eq!(found.map(|found| found.1), index.map(|index| naive.messages[index].2));
+                        if let (Some((ticket, _)), Some(index)) = (found, index) {
                             matcher.remove_message(ticket);
-                            naive.messages.remove(place);
+                            naive.messages.remove(index);
                         } else {
                             naive.receives.push((pattern, number, matcher.post(pattern, number)));
                         }
                     }
                     Step::Arrive(source, tag) => {
-                        let place = naive.receives.iter().position(|r| r.0.fits(source, tag));
+                        let index = naive.receives.iter().position(|r| r.0.fits(source, tag));
                         let found = matcher.receive_for(source, tag);
-                        prop_assert_eq!(found.map(|found| found.1), place.map(|place| naive.receives[place].1));
-                        if let (Some((ticket, _)), Some(place)) = (found, place) {
+                        prop_assert_eq!(found.map(|found| found.1), index.map(|index| naive.receives[index].1));
+                        if let (Some((ticket, _)), Some(index)) = (found, index) {
                             matcher.remove_receive(ticket);
-                            naive.receives.remove(place);
+                            naive.receives.remove(index);
                         } else {
-                            naive.messages.push((source, tag, number, matcher.hold(source, tag, number)));
+                            naive.messages.push((source, tag, number, matcher.add_unexpected(source, tag, number)));
                         }
                     }
                     Step::Peek(pattern) => {
                         let expected = naive.messages.iter().find(|m| pattern.fits(m.0, m.1)).map(|m| m.2);
                         prop_assert_eq!(matcher.message_for(pattern).map(|found| found.1), expected);
                     }
-                    Step::Cancel(place) if !naive.receives.is_empty() => {
-                        let (_, receive, ticket) = naive.receives.remove(place % naive.receives.len());
+                    Step::Cancel(index) if !naive.receives.is_empty() => {
+                        let (_, receive, ticket) = naive.receives.remove(index % naive.receives.len());
                         prop_assert_eq!(matcher.remove_receive(ticket), receive);
                     }
-                    Step::Drop(place) if !naive.messages.is_empty() => {
-                        let (_, _, message, ticket) = naive.messages.remove(place % naive.messages.len());
+                    Step::Drop(index) if !naive.messages.is_empty() => {
+                        let (_, _, message, ticket) = naive.messages.remove(index % naive.messages.len());
                         prop_assert_eq!(matcher.remove_message(ticket), message);
                     }
                     Step::Cancel(_) | Step::Drop(_) => {}
@@ -611,22 +611,22 @@ mod tests {
             for (_, _, _, ticket) in naive.messages {
                 matcher.remove_message(ticket);
             }
-            prop_assert!(matcher.receives.threads.are_empty() && matcher.messages.threads.are_empty());
+            prop_assert!(matcher.receives.lists.are_empty() && matcher.messages.lists.are_empty());
             prop_assert!(matcher.receives.views.iter().all(|view| view.1 == 0) && matcher.messages.views.is_empty());
         }
     }
 
-    impl<T: Copy, const N: usize> Threads<T, N> {
+    impl<T: Copy, const N: usize> Lists<T, N> {
         fn are_empty(&mut self) -> bool {
-            let is_counted = self.empty == self.by_hashed.len();
-            self.forget_empty_threads();
-            is_counted && self.by_hashed.is_empty() && self.free_threads.len() == self.threads.len()
+            let is_counted = self.empty == self.by_key.len();
+            self.remove_empty_lists();
+            is_counted && self.by_key.is_empty() && self.free_lists.len() == self.lists.len()
         }
     }
 
-    /// Programs that never repeat a tag.
+    /// As in programs that never repeat a tag.
     #[test]
-    fn threads_without_entries_do_not_pile_up() {
+    fn empty_lists_do_not_accumulate() {
         let mut matcher = Matcher::<u32, u32>::new();
         let source = PeerId::from_number(0);
         let kept = matcher.post(Pattern::exact(source, u64::MAX), 0);
@@ -635,8 +635,8 @@ mod tests {
             assert_eq!(matcher.receive_for(source, tag), Some((ticket, 1)));
             matcher.remove_receive(ticket);
         }
-        let threads = &matcher.receives.threads;
-        assert!(threads.by_hashed.len() <= 2 * KEPT && threads.threads.len() <= 2 * KEPT);
+        let lists = &matcher.receives.lists;
+        assert!(lists.by_key.len() <= 2 * EMPTY_LISTS_KEPT && lists.lists.len() <= 2 * EMPTY_LISTS_KEPT);
         assert_eq!(matcher.receive_for(source, u64::MAX), Some((kept, 0)));
     }
 }

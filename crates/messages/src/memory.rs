@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The users' memory, which they own: what is sent from it, and where in it messages go.
+//! User buffers: gather lists to send from, and scatter lists to receive into.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -8,30 +8,30 @@ use std::{ptr, slice};
 
 use barewire_copy::copy_nonoverlapping;
 
-/// A contiguous piece of a user's memory.
+/// A contiguous part of a user buffer, as an iovec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Where it begins; of a send it is only read. Anything, of no bytes.
+    /// Start address; sends only read from it. Any value if `bytes` is 0.
     pub address: *mut u8,
-    /// How long it is.
+    /// Length in bytes.
     pub bytes: usize,
 }
 
 impl Part {
-    /// What is to be sent.
+    /// A part to send from.
     #[must_use]
     pub const fn of(bytes: &[u8]) -> Self {
         Self { address: bytes.as_ptr().cast_mut(), bytes: bytes.len() }
     }
 
-    /// Where a message is to go.
+    /// A part to receive into.
     #[must_use]
     pub const fn into(bytes: &mut [u8]) -> Self {
         Self { address: bytes.as_mut_ptr(), bytes: bytes.len() }
     }
 }
 
-/// Parts in their order, as if they were one.
+/// A list of parts, addressed as one contiguous range.
 enum Parts {
     One(Part),
     Many(Box<[Part]>),
@@ -63,7 +63,7 @@ impl Parts {
         }
     }
 
-    /// What lies from `offset` on, part by part; none is empty.
+    /// The parts from `offset` on, without empty ones.
     #[inline]
     fn from(&self, mut offset: u64) -> impl Iterator<Item = Part> {
         self.all().iter().filter_map(move |part| {
@@ -75,17 +75,17 @@ impl Parts {
     }
 }
 
-/// Memory to send from.
+/// A gather list: memory to send from.
 pub(crate) struct Origin {
     parts: Parts,
-    /// Where they lie, if it is a copy.
-    _kept: Option<Copied>,
+    /// Owns the bytes that `parts` point into, if they were copied.
+    _owner: Option<Copied>,
 }
 
-/// Bytes of all copies that are kept.
+/// Total bytes of all live copies.
 pub(crate) type CopiedBytes = Arc<AtomicUsize>;
 
-/// A copy, which is counted as long as it is kept.
+/// A copied buffer; `total` counts it until it is dropped.
 struct Copied {
     bytes: Vec<u8>,
     total: CopiedBytes,
@@ -97,22 +97,22 @@ impl Drop for Copied {
     }
 }
 
-// SAFETY: the memory is only read, and whoever lent it promised that it stays valid and unchanged, for any thread.
+// SAFETY: the memory is only read, and its owner promised that it stays valid and unchanged, for any thread.
 unsafe impl Send for Origin {}
 
 impl Origin {
     /// # Safety
-    /// All parts must be valid to be read, and unchanged, for as long as this is used.
+    /// All parts must be valid for reads and unchanged for as long as this is used.
     #[inline]
     pub unsafe fn new(parts: &[Part]) -> Self {
-        Self { parts: Parts::new(parts), _kept: None }
+        Self { parts: Parts::new(parts), _owner: None }
     }
 
-    /// A copy, which stays where it is wherever this goes.
+    /// Copies `bytes`; the copy's address is stable when the `Origin` moves.
     pub fn copy_of(bytes: &[u8], total: &CopiedBytes) -> Self {
         total.fetch_add(bytes.len(), Relaxed);
-        let kept = Copied { bytes: bytes.to_vec(), total: Arc::clone(total) };
-        Self { parts: Parts::new(&[Part::of(&kept.bytes)]), _kept: Some(kept) }
+        let owner = Copied { bytes: bytes.to_vec(), total: Arc::clone(total) };
+        Self { parts: Parts::new(&[Part::of(&owner.bytes)]), _owner: Some(owner) }
     }
 
     #[inline]
@@ -120,17 +120,17 @@ impl Origin {
         self.parts.bytes()
     }
 
-    /// The rest of the part that `offset` lies in.
+    /// The rest of the part that contains `offset`.
     #[inline]
     pub fn contiguous(&self, offset: u64) -> &[u8] {
         match self.parts.from(offset).next() {
-            // SAFETY: a part, or its end; the promise of `new` holds while this is borrowed.
+            // SAFETY: lies in a part; the promise of `new` holds while this is borrowed.
             Some(part) => unsafe { slice::from_raw_parts(part.address, part.bytes) },
             None => &[],
         }
     }
 
-    /// Copies what lies from `offset` on; fewer bytes than `into` has if there are no more.
+    /// Copies from `offset` on into `into`; returns the number of bytes, which is smaller if the parts end before.
     pub fn copy(&self, offset: u64, into: &mut [u8]) -> usize {
         let mut copied = 0;
         while copied < into.len() {
@@ -146,15 +146,15 @@ impl Origin {
     }
 }
 
-/// Memory that a message goes into.
+/// A scatter list: memory that a message is received into.
 pub(crate) struct Target(Parts);
 
-// SAFETY: whoever lent the memory promised that nothing else uses it meanwhile, on any thread.
+// SAFETY: the memory's owner promised that nothing else uses it meanwhile, on any thread.
 unsafe impl Send for Target {}
 
 impl Target {
     /// # Safety
-    /// All parts must be valid to be written, disjoint, and used by nothing else, for as long as this is used.
+    /// All parts must be valid for writes, disjoint, and used by nothing else for as long as this is used.
     #[inline]
     pub unsafe fn new(parts: &[Part]) -> Self {
         Self(Parts::new(parts))
@@ -165,13 +165,13 @@ impl Target {
         self.0.bytes()
     }
 
-    /// The rest of the part that `offset` lies in; `None` at the end.
+    /// The rest of the part that contains `offset`; `None` at the end.
     pub fn part_at(&self, offset: u64) -> Option<Part> {
         self.0.from(offset).next()
     }
 
-    /// `bytes` of it from `offset` on, of which it must have so many: for one message of several. What was split off
-    /// may not be written through this any more.
+    /// The `bytes` from `offset` on, which must exist, as a target of their own: one message of a multi-receive. They
+    /// must not be written through `self` any more.
     pub fn split(&self, offset: u64, mut bytes: u64) -> Self {
         let parts: Vec<Part> = self
             .0
@@ -185,34 +185,34 @@ impl Target {
         Self(Parts::new(&parts))
     }
 
-    /// Puts bytes at their place; what lies behind the end is left out.
+    /// Writes `bytes` at `offset`; what exceeds the end is dropped.
     #[inline]
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         if let (Parts::One(part), 0) = (&self.0, offset) {
-            // SAFETY: as much as fits the part, which is valid for it; nothing else uses it, so the two do not overlap.
+            // SAFETY: bounded by the part, which is valid; nothing else uses it, so the two do not overlap.
             unsafe { copy_nonoverlapping(bytes.as_ptr(), part.address, bytes.len().min(part.bytes)) };
         } else {
             self.write_parts(offset, bytes);
         }
     }
 
-    /// Changes an element of 4 or 8 bytes as the processor's atomic instructions do: other threads of this process see it
-    /// before or after, and lose no change of theirs. What it was before; `None`: it has another length, or is not aligned.
+    /// Updates an element of 4 or 8 bytes atomically with respect to other threads of this process. Returns the
+    /// previous value; `None` if the element has another length, is not aligned, or spans two parts.
     pub fn update(&mut self, offset: u64, bytes: usize, change: impl Fn(&mut [u8])) -> Option<[u8; 8]> {
         let Part { address, .. } = self.part_at(offset).filter(|part| part.bytes >= bytes)?;
         let mut before = [0; 8];
         match bytes {
             4 if address.cast::<AtomicU32>().is_aligned() => {
-                // SAFETY: it is aligned, and in a part, which is valid; what else accesses it meanwhile does so atomically.
+                // SAFETY: aligned, and inside a part, which is valid; concurrent accesses are atomic.
                 let element = unsafe { AtomicU32::from_ptr(address.cast()) };
-                let update = |value: u32| changed(value.to_ne_bytes(), &change).map(u32::from_ne_bytes);
+                let update = |value: u32| updated(value.to_ne_bytes(), &change).map(u32::from_ne_bytes);
                 let value = element.fetch_update(SeqCst, SeqCst, update).unwrap_or_else(|same| same);
                 before[..4].copy_from_slice(&value.to_ne_bytes());
             }
             8 if address.cast::<AtomicU64>().is_aligned() => {
                 // SAFETY: as above.
                 let element = unsafe { AtomicU64::from_ptr(address.cast()) };
-                let update = |value: u64| changed(value.to_ne_bytes(), &change).map(u64::from_ne_bytes);
+                let update = |value: u64| updated(value.to_ne_bytes(), &change).map(u64::from_ne_bytes);
                 before = element.fetch_update(SeqCst, SeqCst, update).unwrap_or_else(|same| same).to_ne_bytes();
             }
             _ => return None,
@@ -223,7 +223,7 @@ impl Target {
     fn write_parts(&mut self, offset: u64, mut bytes: &[u8]) {
         for part in self.0.from(offset) {
             let (here, rest) = bytes.split_at(bytes.len().min(part.bytes));
-            // SAFETY: as of `write`.
+            // SAFETY: as in `write`.
             unsafe { copy_nonoverlapping(here.as_ptr(), part.address, here.len()) };
             bytes = rest;
             if bytes.is_empty() {
@@ -233,8 +233,9 @@ impl Target {
     }
 }
 
-/// What a change makes of an element; `None` if it stays as it is, and is not written: its memory may be for reading only.
-fn changed<const N: usize>(element: [u8; N], change: impl Fn(&mut [u8])) -> Option<[u8; N]> {
+/// Applies `change` to a copy. `None` if the value stays the same: then nothing is stored, as the memory may be
+/// read-only.
+fn updated<const N: usize>(element: [u8; N], change: impl Fn(&mut [u8])) -> Option<[u8; N]> {
     let mut after = element;
     change(&mut after);
     (after != element).then_some(after)
@@ -244,9 +245,9 @@ fn changed<const N: usize>(element: [u8; N], change: impl Fn(&mut [u8])) -> Opti
 mod tests {
     use super::*;
 
-    /// Proves that no change is lost between a peer's operation and an instruction of another thread.
+    /// Proves that no update is lost between a peer's operation and another thread's atomic instruction.
     #[test]
-    fn an_aligned_element_is_changed_as_by_an_atomic_instruction() {
+    fn an_aligned_element_is_updated_atomically() {
         const TIMES: u64 = 100_000;
         let counter = AtomicU64::new(0);
         let memory = Part { address: counter.as_ptr().cast(), bytes: 8 };
@@ -270,10 +271,10 @@ mod tests {
     }
 
     #[test]
-    fn an_element_that_is_not_aligned_or_of_another_length_is_not_changed() {
+    fn an_unaligned_element_or_one_of_another_length_is_not_updated() {
         let mut memory = [0_u64; 2];
         let address = memory.as_mut_ptr().cast::<u8>();
-        // SAFETY: inside `memory`, which is not looked at before the last use of the target.
+        // SAFETY: inside `memory`, which is not accessed before the last use of the target.
         let mut target = unsafe { Target::new(&[Part { address, bytes: 16 }]) };
         let fill = |bytes: &mut [u8]| bytes.fill(1);
         for (offset, bytes) in [(1, 8), (4, 8), (2, 4), (0, 2), (0, 16), (12, 8), (16, 4)] {
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_read_and_written_as_if_they_were_one() {
+    fn parts_are_read_and_written_as_one_range() {
         let data: Vec<u8> = (0..20).collect();
         let parts = [Part::of(&data[..3]), Part::of(&[]), Part::of(&data[3..4]), Part::of(&data[4..])];
         // SAFETY: `data` outlives the origin and does not change.
@@ -296,7 +297,7 @@ mod tests {
         }
         let mut memory = [0; 20];
         let (a, b) = memory.split_at_mut(5);
-        // SAFETY: two disjoint parts of `memory`, which is not looked at before the last use of the target.
+        // SAFETY: two disjoint parts of `memory`, which is not accessed before the last use of the target.
         let mut target = unsafe { Target::new(&[Part::into(a), Part::into(b)]) };
         target.write(15, &data[15..]);
         target.write(4, &data[4..15]);

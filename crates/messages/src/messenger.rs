@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The messenger: operations posted, progress, completions.
+//! The messenger: posts operations, makes progress, reports completions.
 
 mod access;
-mod arrive;
-mod ending;
+mod disconnect;
 mod fetch;
-mod leaving;
+mod incoming;
 mod receive;
+mod removal;
 mod send;
-mod serve;
+mod target;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,78 +22,78 @@ use crate::header::Header;
 use crate::matching::Matcher;
 use crate::memory::CopiedBytes;
 use crate::mutant::mutant;
-use crate::peers::{BACKGROUND, Out, PeerId, Peers, QUEUED, USUAL};
+use crate::peers::{BACKGROUND, FOREGROUND, Outgoing, PeerId, Peers, QUEUED};
 use crate::regions::Regions;
 use crate::slab::{Key, Slab};
 pub use access::AtomicParts;
-pub use leaving::Removal;
-pub(crate) use receive::Requested;
-pub use receive::{Claim, ReceiveOptions, Wanted};
+pub(crate) use receive::RendezvousRequest;
+pub use receive::{Claim, ReceiveOptions, Selector};
+pub use removal::Removal;
 pub(crate) use send::Message;
-pub use send::{Reaches, SendOptions};
+pub use send::{CompletionLevel, SendOptions};
 
-/// The context of a message of the endpoint's that belongs to no send: this, and the peer's number.
-const OF_NO_SEND: u64 = 1 << 63;
-/// With it: a message that was completed when it was copied.
-const WAS_COMPLETED: u64 = 1 << 32;
-/// Of one that belongs to an access to a peer's memory: this, and the access.
-const OF_ACCESS: u64 = 1 << 62;
-/// Of one that answers a peer's access: this, and the number of that here.
-const OF_SERVED: u64 = 1 << 61;
-/// Of data of a send that was asked for: this, and the send.
-const OF_DATA: u64 = 1 << 60;
+/// Endpoint contexts that are no send's key. This bit: the low bits are a peer's number.
+const PEER_CONTEXT: u64 = 1 << 63;
+/// With [`PEER_CONTEXT`]: the message's send completed when it was copied.
+const COMPLETED_CONTEXT: u64 = 1 << 32;
+/// The low bits are the key of an access to a peer's memory.
+const ACCESS_CONTEXT: u64 = 1 << 62;
+/// The low bits are the key of a peer's read that this message answers.
+const READ_CONTEXT: u64 = 1 << 61;
+/// The low bits are the key of a rendezvous send, of whose data this message is a part.
+const DATA_CONTEXT: u64 = 1 << 60;
 
-/// Sends and receives messages of any length for one process. Nothing happens behind its back: all work is done in its
-/// calls.
+/// Sends and receives messages of any length for one process. There is no background thread: all work is done in calls
+/// of the messenger.
 ///
-/// Memory that an operation was given stays in use until its completion was taken with [`poll`](Self::poll), or until
-/// the messenger is dropped. Of an operation that asked for no completion: until [`counts`](Self::counts) has grown by
-/// as many operations of its kind as were posted up to it.
+/// The memory given to an operation stays in use until [`poll`](Self::poll) has returned its completion, or the
+/// messenger is dropped. For an operation without a completion: until [`counts`](Self::counts) has grown by the number
+/// of operations of its kind posted up to it.
 pub struct Messenger<L> {
-    /// Dropped before the memory of messages that it still has.
+    /// Declared first, so that it is dropped before the buffers it may still use.
     endpoint: Endpoint<L>,
     state: State,
-    /// Where the parts of a short message come together.
-    packed: Vec<u8>,
-    /// Messages that went at once since the last progress.
-    at_once: u16,
+    /// Scratch buffer that packs the parts of a short message.
+    scratch: Vec<u8>,
+    /// Messages sent immediately since the last progress.
+    immediate_sends: u16,
 }
 
-/// What the endpoint's pieces change.
+/// The state that incoming messages change: the endpoint's sink.
 struct State {
     config: Config,
     peers: Peers,
     sends: Slab<send::Send>,
-    /// Bytes of messages that were copied and wait.
+    /// Bytes held in copies of messages.
     copied: CopiedBytes,
-    /// Messages in the queues of all peers.
+    /// Number of posted messages that wait, over all peers.
     queued: usize,
     receives: Slab<receive::Receive>,
     tagged: Matcher<Key, Key>,
     untagged: Matcher<Key, Key>,
-    held: Slab<receive::Held>,
-    held_bytes: usize,
+    unexpected: Slab<receive::Unexpected>,
+    unexpected_bytes: usize,
     regions: Regions,
-    accesses: Slab<access::Accessing>,
-    served: Slab<serve::Served>,
-    /// Bytes of the elements that an atomic operation can have.
+    accesses: Slab<access::PendingAccess>,
+    peer_reads: Slab<target::PeerRead>,
+    /// Limit of an atomic operation's elements, in bytes.
     atomic_max: u64,
-    /// Peers that were asked to announce everything.
-    asked_to_announce: Vec<PeerId>,
-    /// Peers for which something waits for the endpoint.
-    turns: VecDeque<PeerId>,
-    /// Peers that have just broken the protocol.
+    /// Peers that were asked to use rendezvous for all messages.
+    throttled: Vec<PeerId>,
+    /// Peers with queued messages, served round-robin.
+    pending: VecDeque<PeerId>,
+    /// Peers whose channels must be aborted for a protocol violation.
     broken: Vec<PeerId>,
-    /// Peers that are forgotten as soon as possible.
-    leaving: Vec<PeerId>,
-    /// See [`Messenger::refuse_unasked`].
-    refuses_unasked: bool,
+    /// Peers to be removed once their channels have ended.
+    removing: Vec<PeerId>,
+    /// See [`Messenger::refuse_unsolicited`].
+    refuses_unsolicited: bool,
     completions: VecDeque<Completion>,
     counts: Counts,
 }
 
 impl<L: Link> Messenger<L> {
-    /// On an endpoint to which nobody has a channel yet.
+    /// Creates a messenger on an endpoint without channels.
     #[must_use]
     pub fn new(endpoint: Endpoint<L>, config: Config) -> Self {
         let state = State {
@@ -105,142 +105,142 @@ impl<L: Link> Messenger<L> {
             receives: Slab::new(),
             tagged: Matcher::new(),
             untagged: Matcher::new(),
-            held: Slab::new(),
-            held_bytes: 0,
+            unexpected: Slab::new(),
+            unexpected_bytes: 0,
             regions: Regions::new(),
             accesses: Slab::new(),
-            served: Slab::new(),
+            peer_reads: Slab::new(),
             atomic_max: 0,
-            asked_to_announce: Vec::new(),
-            turns: VecDeque::new(),
+            throttled: Vec::new(),
+            pending: VecDeque::new(),
             broken: Vec::new(),
-            leaving: Vec::new(),
-            refuses_unasked: false,
+            removing: Vec::new(),
+            refuses_unsolicited: false,
             completions: VecDeque::new(),
             counts: Counts::default(),
         };
-        let mut messenger = Self { endpoint, state, packed: Vec::new(), at_once: 0 };
+        let mut messenger = Self { endpoint, state, scratch: Vec::new(), immediate_sends: 0 };
         messenger.state.atomic_max = messenger.atomic_max() as u64;
         messenger
     }
 
-    /// Its own address, which is also a peer's.
+    /// This messenger's own address, also valid as a peer's.
     #[must_use]
     pub fn address(&self) -> Address {
         self.endpoint.address()
     }
 
-    /// The endpoint below, for what it counts and whether it works.
+    /// The underlying endpoint, for its counters and link state.
     pub fn endpoint(&mut self) -> &mut Endpoint<L> {
         &mut self.endpoint
     }
 
-    /// The peer at an address. Nothing is sent to it before there is something to send.
+    /// The peer at an address; added if it is not known. Nothing is sent before the first operation.
     pub fn peer(&mut self, address: Address) -> PeerId {
-        let peer = self.state.peers.at_address(address);
+        let peer = self.state.peers.get_or_add(address);
         let entry = self.state.peers.at(peer);
-        // Another process may be there now, which wants another cookie.
-        (entry.address, entry.is_named) = (address, true);
+        // A new process may have the address now, with another cookie.
+        (entry.address, entry.is_added) = (address, true);
         peer
     }
 
-    /// Where a peer is; `None` if nobody has this number.
+    /// A peer's address; `None` if no peer has this number.
     #[must_use]
     pub fn address_of(&self, peer: PeerId) -> Option<Address> {
         self.state.peers.get(peer).map(|peer| peer.address)
     }
 
-    /// All peers that are known.
+    /// All known peers.
     pub fn peers(&self) -> impl Iterator<Item = (PeerId, Address)> {
         self.state.peers.all()
     }
 
-    /// The next completion, in the order in which operations ended.
+    /// The next completion, in order of completion.
     #[inline]
     pub fn poll(&mut self) -> Option<Completion> {
         self.state.completions.pop_front()
     }
 
-    /// Whether [`poll`](Self::poll) has one.
+    /// Whether [`poll`](Self::poll) would return a completion.
     #[inline]
     #[must_use]
     pub fn has_completions(&self) -> bool {
         !self.state.completions.is_empty()
     }
 
-    /// Operations that have ended.
+    /// Counters of ended operations.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.state.counts
     }
 
-    /// Bytes of messages that nobody has asked for yet.
+    /// Bytes of unexpected messages.
     #[must_use]
     pub fn unexpected_bytes(&self) -> usize {
-        self.state.held_bytes
+        self.state.unexpected_bytes
     }
 
-    /// Whether peers wait with what ends in a completion that no operation of this process was posted for: writes with data,
-    /// and messages for receives that take many. For a caller whose own reader leaves too many unread.
-    pub fn refuse_unasked(&mut self, refuses: bool) {
-        self.state.refuses_unasked = refuses;
+    /// Whether to hold back messages that complete without an operation of their own: writes with data, and messages
+    /// for multi-receives. For callers that have too many unread completions.
+    pub fn refuse_unsolicited(&mut self, refuses: bool) {
+        self.state.refuses_unsolicited = refuses;
     }
 
-    /// Does all there is to do now. True if a completion waits.
+    /// Does all pending work without blocking. True if a completion is available.
     ///
     /// # Errors
-    /// When the link no longer works; then nothing does.
+    /// When the link has failed, permanently.
     #[inline]
     pub fn progress(&mut self) -> Result<bool, EndpointError> {
-        let told = self.state.completions.len();
+        let before = self.state.completions.len();
         self.endpoint.progress(&mut self.state)?;
         let received = self.state.completions.len();
-        self.follow_up();
-        // What was received may show that a send has ended, so the program is told of that first. But the end of a receive
-        // stays behind the messages that it took.
-        if received > told && self.state.completions.len() > received {
-            let ends_receive = |completion: &Completion| completion.outcome.is_of_receive();
+        self.after_progress();
+        // A received message may imply that a send has completed, so report it first. But a multi-receive's end must
+        // stay behind the messages it received.
+        if received > before && self.state.completions.len() > received {
+            let ends_receive = |completion: &Completion| completion.outcome.is_receive();
             let completions = self.state.completions.make_contiguous();
-            if !completions[received..].iter().any(ends_receive) || mutant!(self.state, EndsFirst) {
-                completions[told..].rotate_left(received - told);
+            if !completions[received..].iter().any(ends_receive) || mutant!(self.state, EndsEarly) {
+                completions[before..].rotate_left(received - before);
             }
         }
         Ok(self.has_completions())
     }
 
-    /// Whether nothing can be sent now, as of the endpoint's.
+    /// Whether there is nothing to send now, so that peers lose nothing if the next progress comes later.
     #[inline]
     #[must_use]
-    pub fn owes_nothing(&self) -> bool {
-        self.endpoint.owes_nothing() && self.state.turns.is_empty()
+    pub fn has_nothing_to_send(&self) -> bool {
+        self.endpoint.owes_nothing() && self.state.pending.is_empty()
     }
 
-    /// Whether something that was posted waits to be sent, or is not acknowledged: it needs progress to arrive.
+    /// Whether an operation is unsent or unacknowledged, and needs progress to be delivered.
     #[inline]
     #[must_use]
     pub fn has_messages(&self) -> bool {
-        self.endpoint.has_messages() || !self.state.turns.is_empty() || self.state.sends.len() > 0
+        self.endpoint.has_messages() || !self.state.pending.is_empty() || self.state.sends.len() > 0
     }
 
-    /// Whether what was posted last, or something that waits for room or for the peer's answer, could not be sent yet.
+    /// Whether the operation posted last, or one that waits for room or for the peer's answer, is still unsent.
     #[inline]
     #[must_use]
-    pub fn is_held_up(&self) -> bool {
-        self.endpoint.is_held_up() || !self.state.turns.is_empty() || self.state.sends.len() > 0
+    pub fn is_blocked(&self) -> bool {
+        self.endpoint.is_held_up() || !self.state.pending.is_empty() || self.state.sends.len() > 0
     }
 
-    /// Whether something that was posted waits for room, here or in the endpoint, which progress may make.
+    /// Whether an operation waits for room, here or in the endpoint, which progress may make.
     #[inline]
     #[must_use]
-    pub fn waits_for_room(&self) -> bool {
+    pub fn is_waiting_for_room(&self) -> bool {
         self.state.queued > 0 || self.endpoint.is_held_up()
     }
 
-    /// Makes progress until a completion waits, for `patience` at most, and waits meanwhile as the endpoint is
-    /// configured. False if none came.
+    /// Makes progress until a completion is available or `patience` has elapsed, waiting as the endpoint is configured.
+    /// False on timeout.
     ///
     /// # Errors
-    /// As of [`progress`](Self::progress).
+    /// As [`progress`](Self::progress).
     pub fn wait(&mut self, patience: Duration) -> Result<bool, EndpointError> {
         if self.progress()? {
             return Ok(true);
@@ -250,7 +250,7 @@ impl<L: Link> Messenger<L> {
         loop {
             let left = end.saturating_sub(clock.now());
             self.endpoint.wait(&mut self.state, left)?;
-            self.follow_up();
+            self.after_progress();
             if !self.state.completions.is_empty() {
                 return Ok(true);
             }
@@ -260,60 +260,60 @@ impl<L: Link> Messenger<L> {
         }
     }
 
-    /// Goes on with what was posted to be sent, without waiting; true once all of it is with the peers' endpoints.
-    /// Before a process ends, its messenger is asked until it says so.
+    /// Makes progress with posted operations, without blocking; true once the peers' endpoints have all of it. Before a
+    /// process ends, it calls this until it returns true.
     ///
     /// # Errors
-    /// As of [`progress`](Self::progress).
+    /// As [`progress`](Self::progress).
     pub fn settle(&mut self) -> Result<bool, EndpointError> {
         let is_settled = self.endpoint.settle(&mut self.state)?;
-        self.follow_up();
-        let is_handed_over = self.state.sends.len() == 0 && self.state.queued == 0 && self.state.served.len() == 0;
-        Ok(is_settled && self.state.turns.is_empty() && is_handed_over && self.state.accesses.len() == 0)
+        self.after_progress();
+        let is_submitted = self.state.sends.len() == 0 && self.state.queued == 0 && self.state.peer_reads.len() == 0;
+        Ok(is_settled && self.state.pending.is_empty() && is_submitted && self.state.accesses.len() == 0)
     }
 
-    /// Ends the channel to a peer once what the endpoint has for it is sent. Then all operations that concern the peer
-    /// and are not completed fail; the next one connects again.
+    /// Closes the channel to a peer after the endpoint has sent its queued messages. Outstanding operations with the
+    /// peer then fail; the next operation connects again.
     pub fn close(&mut self, peer: PeerId) {
         if let Some(channel) = self.state.peers.get(peer).and_then(|peer| peer.channel) {
             self.endpoint.close(channel);
         }
     }
 
-    /// After the endpoint has made progress: hears what became of messages, and sends what has become due.
+    /// Runs after the endpoint's progress: handles its events, and sends queued messages.
     #[inline]
-    fn follow_up(&mut self) {
-        self.at_once = 0;
-        self.hear();
-        if !self.state.turns.is_empty() {
-            self.send_due();
-            // A pipe takes messages at once.
-            self.hear();
+    fn after_progress(&mut self) {
+        self.immediate_sends = 0;
+        self.handle_events();
+        if !self.state.pending.is_empty() {
+            self.send_pending();
+            // Messages to a pipe complete at once.
+            self.handle_events();
         }
         while let Some(peer) = self.state.broken.pop() {
             if let Some(channel) = self.state.peers.at(peer).channel {
                 self.endpoint.abort(channel, Ending::Violation);
             }
         }
-        if !self.state.leaving.is_empty() {
-            self.see_off();
+        if !self.state.removing.is_empty() {
+            self.finish_removals();
         }
     }
 
     #[inline]
-    fn hear(&mut self) {
+    fn handle_events(&mut self) {
         while let Some(event) = self.endpoint.poll_event() {
             match event {
-                Event::Sent { context } => self.state.handed_over(context, true),
-                // The channel's end follows and says of which operations.
-                Event::Failed { context, .. } => self.state.handed_over(context, false),
+                Event::Sent { context } => self.state.message_done(context, true),
+                // The channel's end follows, and fails the operations.
+                Event::Failed { context, .. } => self.state.message_done(context, false),
                 Event::Opened { channel, peer } => {
                     let peers = &mut self.state.peers;
-                    if peers.known_at(peer).is_none() && peers.len() >= self.state.config.peers {
+                    if peers.find(peer).is_none() && peers.len() >= self.state.config.peers {
                         self.endpoint.close(channel);
                         continue;
                     }
-                    let peer = peers.at_address(peer);
+                    let peer = peers.get_or_add(peer);
                     peers.connect(peer, channel);
                     peers.at(peer).reconnected();
                 }
@@ -322,92 +322,92 @@ impl<L: Link> Messenger<L> {
         }
     }
 
-    /// Gives the endpoint what waits for it, each peer in its turn.
-    fn send_due(&mut self) {
-        for _ in 0..self.state.turns.len() {
-            let Some(peer) = self.state.turns.pop_front() else { break };
-            if !self.send_due_to(peer) {
-                self.state.turns.push_back(peer);
+    /// Hands queued messages to the endpoint, round-robin over the peers.
+    fn send_pending(&mut self) {
+        for _ in 0..self.state.pending.len() {
+            let Some(peer) = self.state.pending.pop_front() else { break };
+            if !self.send_pending_to(peer) {
+                self.state.pending.push_back(peer);
                 continue;
             }
-            self.state.peers.at(peer).in_turn = false;
+            self.state.peers.at(peer).is_pending = false;
         }
     }
 
-    /// False if something is left.
-    fn send_due_to(&mut self, peer: PeerId) -> bool {
-        // Each of them may have room that the other has not. What was fetched in the background is answered at once.
-        [USUAL, BACKGROUND, USUAL, QUEUED].map(|class| self.send_class_to(peer, class)) == [true; 4]
+    /// False if messages are left.
+    fn send_pending_to(&mut self, peer: PeerId) -> bool {
+        // Each class has its own limit. Fetches from the background queue enqueue answers, which go at once.
+        [FOREGROUND, BACKGROUND, FOREGROUND, QUEUED].map(|queue| self.send_queue_to(peer, queue)) == [true; 4]
     }
 
-    fn send_class_to(&mut self, peer: PeerId, class: usize) -> bool {
-        while let Some(out) = self.state.peers.at(peer).outgoing[class].pop_front() {
+    fn send_queue_to(&mut self, peer: PeerId, queue: usize) -> bool {
+        while let Some(out) = self.state.peers.at(peer).outgoing[queue].pop_front() {
             let out = match out {
-                Out::Message(message) => match self.send_queued(peer, message) {
+                Outgoing::Message(message) => match self.send_queued(peer, message) {
                     Ok(()) => continue,
-                    Err(message) => Out::Message(message),
+                    Err(message) => Outgoing::Message(message),
                 },
                 out => out,
             };
             let is_done = match &out {
-                Out::Message(_) => false,
-                Out::Control(header) => {
+                Outgoing::Message(_) => false,
+                Outgoing::Control(header) => {
                     let is_sent = self.send_copied(peer, header, &[]);
                     if is_sent && matches!(header, Header::Done { .. }) {
-                        self.state.peers.at(peer).serving -= 1;
+                        self.state.peers.at(peer).unanswered -= 1;
                     }
                     is_sent
                 }
-                Out::Data(send) => self.send_data(peer, *send),
-                Out::Fetch { receive, request } => self.fetch(peer, *receive, *request),
-                Out::Write(access) => self.send_write(peer, *access),
-                Out::Served(served) => self.send_served(peer, *served),
-                Out::Found { number, bytes } => self.send_found(peer, *number, bytes),
+                Outgoing::Data(send) => self.send_data(peer, *send),
+                Outgoing::Fetch { receive, request } => self.fetch(peer, *receive, *request),
+                Outgoing::Write(access) => self.send_write(peer, *access),
+                Outgoing::ReadReply(read) => self.send_read_reply(peer, *read),
+                Outgoing::AtomicReply { number, bytes } => self.send_atomic_reply(peer, *number, bytes),
             };
             if !is_done {
-                self.state.peers.at(peer).outgoing[class].push_front(out);
+                self.state.peers.at(peer).outgoing[queue].push_front(out);
                 return false;
             }
         }
         true
     }
 
-    /// Hands a message on that had to wait, or gives it back.
+    /// Hands a posted message that waited to the endpoint, or returns it.
     fn send_queued(&mut self, to: PeerId, message: Message) -> Result<(), Message> {
-        let Ok(channel) = self.room_for(to) else { return Err(message) };
-        self.hand_over(to, channel, message)?;
+        let Ok(channel) = self.channel_for(to) else { return Err(message) };
+        self.submit(to, channel, message)?;
         self.state.queued -= 1;
         Ok(())
     }
 
-    /// Sends a message that belongs to no send.
+    /// Sends a copied message that belongs to no send.
     fn send_copied(&mut self, to: PeerId, header: &Header, body: &[u8]) -> bool {
-        let Ok(channel) = self.room_for(to) else { return false };
+        let Ok(channel) = self.channel_for(to) else { return false };
         let mut head = [0; HEAD_MAX];
         let length = header.encode(&mut head);
-        let is_sent = self.endpoint.send(channel, &head[..length], body, of_no_send(to)).is_ok();
-        self.state.peers.at(to).under_way[USUAL] += u16::from(is_sent);
+        let is_sent = self.endpoint.send(channel, &head[..length], body, peer_context(to)).is_ok();
+        self.state.peers.at(to).in_flight[FOREGROUND] += u16::from(is_sent);
         is_sent
     }
 }
 
-fn of_no_send(peer: PeerId) -> u64 {
-    OF_NO_SEND | u64::from(peer.number())
+fn peer_context(peer: PeerId) -> u64 {
+    PEER_CONTEXT | u64::from(peer.number())
 }
 
 impl State {
-    /// Lets something wait for the endpoint.
-    fn enqueue(&mut self, to: PeerId, out: Out) {
-        // Whoever is gone needs no answer.
+    /// Queues a message until the endpoint has room.
+    fn enqueue(&mut self, to: PeerId, out: Outgoing) {
+        // A disconnected peer needs no answer.
         let is_gone = |peer: &crate::peers::Peer| peer.channel.is_none() || peer.is_broken;
         if out.class() != QUEUED && self.peers.get(to).is_none_or(is_gone) {
             return;
         }
         let peer = self.peers.at(to);
         peer.outgoing[out.class()].push_back(out);
-        if !peer.in_turn {
-            peer.in_turn = true;
-            self.turns.push_back(to);
+        if !peer.is_pending {
+            peer.is_pending = true;
+            self.pending.push_back(to);
         }
     }
 
@@ -418,7 +418,7 @@ impl State {
             Outcome::Received(_) => self.counts.received += 1,
             Outcome::Done(operation) if operation.fetches() => self.counts.read += 1,
             Outcome::Done(_) => self.counts.written += 1,
-            // Counted with those that carried no data.
+            // Counted in `written_by_peers`.
             Outcome::Written(_) => {}
             Outcome::Failed { operation: Operation::Send, .. } => self.counts.sends_failed += 1,
             Outcome::Failed { operation: Operation::Receive, .. } => self.counts.receives_failed += 1,
@@ -439,7 +439,7 @@ impl State {
         self.complete(context, note, Outcome::Failed { operation, failure, message: None }, false);
     }
 
-    fn known(&self, peer: PeerId) -> Result<(), PostError> {
-        self.peers.get(peer).filter(|peer| !peer.is_leaving).map(|_| ()).ok_or(PostError::NoSuchPeer)
+    fn check_known(&self, peer: PeerId) -> Result<(), PostError> {
+        self.peers.get(peer).filter(|peer| !peer.is_removing).map(|_| ()).ok_or(PostError::NoSuchPeer)
     }
 }

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Faults that a test of the tests switches on.
+//! Faults that tests of the tests inject.
 
-/// See the module.
+/// An injected fault.
 #[cfg(feature = "mutants")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
-    /// A receive gets the newest of the messages that are held for it.
+    /// A receive matches the newest unexpected message instead of the oldest.
     MatchesNewest,
-    /// A send that was asked for its bytes is completed twice.
+    /// A rendezvous send completes twice.
     CompletesTwice,
-    /// Memory of messages whose delivery is to be told of is not given back.
-    LeaksHeld,
-    /// A message counts as delivered when it is held.
-    DeliveredWhenHeld,
-    /// What comes late of a long write goes to its beginning.
+    /// Memory of unexpected messages that need a delivery confirmation is not released.
+    LeaksUnexpected,
+    /// Delivery is confirmed when a message becomes unexpected, not when it is received.
+    ConfirmsUnexpected,
+    /// Later pieces of a long write go to its beginning.
     WritesToBeginning,
-    /// What comes of a read goes to where the first of it went.
+    /// Later pieces of a read's result go to its beginning.
     ReadsToBeginning,
-    /// An atomic operation is done twice.
-    ChangesTwice,
-    /// The end of a receive of many messages is told of before its last messages.
-    EndsFirst,
-    /// Nobody is told that a message was lost that had been completed.
+    /// An atomic operation is applied twice.
+    AppliesTwice,
+    /// A multi-receive reports its end before its last messages.
+    EndsEarly,
+    /// The loss of a message whose send had completed is not reported.
     LosesSilently,
 }
 
-/// Whether this messenger is to have a fault; never without the feature `mutants`.
+/// Whether this fault is injected; always false without the feature `mutants`.
 #[cfg(feature = "mutants")]
 macro_rules! mutant {
     ($holder:expr, $fault:ident) => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Peers by number, by address and by channel; what is on its way to each and from it.
+//! Peers by number, address and channel, and the state of each.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,75 +7,75 @@ use barewire_endpoint::{Address, ChannelId, Ending};
 
 use crate::completion::PostError;
 use crate::header::Header;
-use crate::messenger::{Message, Requested};
+use crate::messenger::{Message, RendezvousRequest};
 use crate::regions::Refusal;
 use crate::slab::Key;
 
-/// The classes of messages to a peer that the endpoint has: what keeps its order, and data that was asked for, which lets
-/// it pass.
-pub(crate) const USUAL: usize = 0;
+/// Classes of endpoint messages to a peer: those that keep their order, and rendezvous and read data, which lets the
+/// former pass.
+pub(crate) const FOREGROUND: usize = 0;
 pub(crate) const BACKGROUND: usize = 1;
 const CLASSES: usize = 2;
-/// The class of messages that wait for the endpoint in the order in which they were posted. Answers are of the usual class,
-/// and go first: peers wait for them.
+/// Queue of posted messages that wait for the endpoint, in order. Control messages are in the foreground queue and go
+/// first, because peers wait for them.
 pub(crate) const QUEUED: usize = 2;
 pub(crate) const QUEUES: usize = 3;
 
-/// Names a peer of a messenger, for as long as that lives.
+/// A peer's number, valid for the messenger's lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(u32);
 
 impl PeerId {
-    /// Counted from 0 in the order in which peers became known.
+    /// The number, from 0 in the order in which peers were added or connected.
     #[inline]
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0
     }
 
-    /// The number back. Of one that no peer has, operations say so.
+    /// The peer with this number. Operations return an error if there is none.
     #[must_use]
     pub const fn from_number(number: u32) -> Self {
         Self(number)
     }
 }
 
-/// One peer.
+/// State of a peer.
 pub(crate) struct Peer {
     pub address: Address,
     pub channel: Option<ChannelId>,
-    /// This process has named it, and not only heard from it.
-    pub is_named: bool,
-    /// The channel has come about.
+    /// This process has added it; otherwise it only connected.
+    pub is_added: bool,
+    /// The channel is established.
     pub is_open: bool,
-    /// It broke the protocol: nothing of it is believed until the channel has ended.
+    /// It violated the protocol: its messages are ignored until the channel has ended.
     pub is_broken: bool,
-    /// It asked us to announce everything.
-    pub wants_announcements: bool,
-    /// Though it is local, it could not fetch what we lent it.
+    /// It has asked us to use rendezvous for all messages.
+    pub rendezvous_only: bool,
+    /// A local peer that could not fetch lent messages.
     pub cannot_fetch: bool,
-    /// We asked it to.
-    pub was_asked_to_announce: bool,
-    /// Messages that the endpoint has of ours for it, in each class.
-    pub under_way: [u16; CLASSES],
-    /// What waits for the endpoint, in each class.
-    pub outgoing: [VecDeque<Out>; QUEUES],
-    pub in_turn: bool,
-    /// Where the message goes of which pieces are to come.
-    pub arriving: Arriving,
-    /// Our accesses to its memory that are not answered.
+    /// We have asked it to use rendezvous for all messages.
+    pub is_throttled: bool,
+    /// Messages to it that the endpoint has, by class.
+    pub in_flight: [u16; CLASSES],
+    /// Messages that wait for the endpoint, by queue.
+    pub outgoing: [VecDeque<Outgoing>; QUEUES],
+    pub is_pending: bool,
+    /// Destination of the message whose next piece is due.
+    pub reassembly: Reassembly,
+    /// Our unanswered accesses to its memory.
     pub accesses: u16,
-    /// Its accesses to ours whose answer is not with the endpoint.
-    pub serving: u16,
-    /// Its write of which more is to come.
-    pub writing: Option<Writing>,
-    /// A write to it is not wholly with the endpoint: nothing may overtake it.
+    /// Its accesses to our memory whose answer is not with the endpoint yet.
+    pub unanswered: u16,
+    /// Its write to our memory of which more is due.
+    pub write: Option<PeerWrite>,
+    /// The endpoint does not have all of a write to it yet: nothing may overtake it.
     pub has_backlog: bool,
-    /// It is forgotten when nothing is under way any more.
-    pub is_leaving: bool,
-    /// A message that was completed as it was copied did not get away.
+    /// It is being removed: its state is dropped once its channel has ended.
+    pub is_removing: bool,
+    /// A message was lost whose send had already completed.
     pub has_lost: bool,
-    /// With the channel before, a message was lost that had been completed; the next operation says so.
+    /// Why such a message was lost with the previous channel; the next operation reports it.
     pub lost: Option<Ending>,
 }
 
@@ -84,128 +84,128 @@ impl Peer {
         Self {
             address,
             channel: None,
-            is_named: false,
+            is_added: false,
             is_open: false,
             is_broken: false,
-            wants_announcements: false,
+            rendezvous_only: false,
             cannot_fetch: false,
-            was_asked_to_announce: false,
-            under_way: [0; CLASSES],
+            is_throttled: false,
+            in_flight: [0; CLASSES],
             outgoing: Default::default(),
-            in_turn: false,
-            arriving: Arriving::Nothing,
+            is_pending: false,
+            reassembly: Reassembly::Idle,
             accesses: 0,
-            serving: 0,
-            writing: None,
+            unanswered: 0,
+            write: None,
             has_backlog: false,
-            is_leaving: false,
+            is_removing: false,
             has_lost: false,
             lost: None,
         }
     }
 
-    /// Nothing more is said to it. What was posted for it stays, to be told of when its channel ends.
-    pub fn forget_answers(&mut self) {
-        self.outgoing[USUAL].clear();
+    /// Drops control messages and data. Posted messages stay, and fail when the channel ends.
+    pub fn discard_answers(&mut self) {
+        self.outgoing[FOREGROUND].clear();
         self.outgoing[BACKGROUND].clear();
     }
 
-    /// Its channel is no more, with which perhaps something was lost.
+    /// Resets the state of the channel, which has ended; `lost` is set if completed messages were lost with it.
     pub fn disconnected(&mut self, lost: Option<Ending>) {
         let lost = self.lost.or(lost);
-        let Self { in_turn, is_leaving, is_named, .. } = *self;
-        *self = Self { in_turn, is_leaving, is_named, lost, ..Self::new(self.address) };
+        let Self { is_pending, is_removing, is_added, .. } = *self;
+        *self = Self { is_pending, is_removing, is_added, lost, ..Self::new(self.address) };
     }
 
-    /// The peer has opened a channel, perhaps before the end of the one before is told of.
+    /// The peer has opened a channel, perhaps before the end of the previous one is reported.
     pub fn reconnected(&mut self) {
         if std::mem::take(&mut self.has_lost) {
             self.lost = Some(Ending::Restarted);
         } else if self.lost == Some(Ending::PeerClosed) {
-            // Who closed in good order had what it wanted, and this is another.
+            // The previous process closed its channel cleanly and missed nothing; this is a new process.
             self.lost = None;
         }
     }
 
-    /// Says once that something was lost.
+    /// Reports a loss once.
     #[inline]
-    pub fn tell_of_loss(&mut self) -> Result<(), PostError> {
+    pub fn take_loss(&mut self) -> Result<(), PostError> {
         let Some(ending) = self.lost else { return Ok(()) };
         self.lost = None;
         Err(PostError::Lost(ending))
     }
 }
 
-/// A peer's write to memory registered here.
-pub(crate) struct Writing {
-    /// Its own name for it.
+/// A peer's write to our memory, in progress.
+pub(crate) struct PeerWrite {
+    /// The peer's number for it.
     pub number: u64,
-    /// Where, unless it was refused.
+    /// The region, or why the write is refused.
     pub region: Result<Key, Refusal>,
-    /// Where in the region it begins, and how long it is.
+    /// Start in the region, and length.
     pub offset: u64,
     pub length: u64,
-    /// What has come, with the message that is under way.
-    pub placed: u64,
+    /// Bytes received, including all of the message in progress.
+    pub received: u64,
     pub data: Option<u64>,
 }
 
-/// What waits for the endpoint to have room.
-pub(crate) enum Out {
-    /// A message of which nothing was handed on.
+/// A message that waits for room in the endpoint.
+pub(crate) enum Outgoing {
+    /// A posted message, nothing of which is with the endpoint.
     Message(Message),
     Control(Header),
-    /// Bytes of a send that were asked for.
+    /// Rendezvous data of a send.
     Data(Key),
     /// The rest of a write to the peer's memory.
     Write(Key),
-    /// A receive's message, which a local peer lends.
+    /// Fetches a receive's message, which a local peer lends.
     Fetch {
         receive: Key,
-        request: Requested,
+        request: RendezvousRequest,
     },
-    /// Memory that the peer reads.
-    Served(Key),
-    /// What an atomic operation found.
-    Found {
+    /// Data of a peer's read.
+    ReadReply(Key),
+    /// Previous values that a peer's atomic operation fetches.
+    AtomicReply {
         number: u64,
         bytes: Box<[u8]>,
     },
 }
 
-impl Out {
+impl Outgoing {
     pub fn class(&self) -> usize {
         match self {
             Self::Message(_) => QUEUED,
-            Self::Data(_) | Self::Fetch { .. } | Self::Served(_) => BACKGROUND,
-            Self::Control(_) | Self::Write(_) | Self::Found { .. } => USUAL,
+            Self::Data(_) | Self::Fetch { .. } | Self::ReadReply(_) => BACKGROUND,
+            Self::Control(_) | Self::Write(_) | Self::AtomicReply { .. } => FOREGROUND,
         }
     }
 }
 
-/// Where the rest of a message goes.
+/// Destination of the rest of a message that arrives in pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arriving {
-    /// The next piece begins a message.
-    Nothing,
-    /// Into a receive's memory: what lies `head` bytes behind the message's beginning belongs to `base`.
-    Place { receive: Key, head: u32, base: u64 },
-    /// Behind what came before.
-    Hold { held: Key, head: u32 },
-    /// Into registered memory, as the peer's `writing` says: what lies `head` bytes behind the beginning is `base` bytes
-    /// behind the write's.
+pub(crate) enum Reassembly {
+    /// The next piece starts a message.
+    Idle,
+    /// A receive's buffer; offset `head` of the endpoint message belongs at offset `base`.
+    Receive { receive: Key, head: u32, base: u64 },
+    /// Appended to an unexpected message.
+    Unexpected { message: Key, head: u32 },
+    /// Registered memory, as the peer's `write` says; offset `head` of the endpoint message belongs at offset `base` of
+    /// the write.
     Write { head: u32, base: u64 },
-    /// Into the memory of an access of ours.
-    Returned { access: Key, head: u32, base: u64 },
+    /// The buffer of our own read or fetching atomic operation.
+    Fetch { access: Key, head: u32, base: u64 },
 }
 
-/// All of them.
+/// All peers.
 pub(crate) struct Peers {
-    /// By number; one that was removed leaves its number behind, which is never another's.
+    /// Indexed by peer number; a removed peer's number is never reused.
     entries: Vec<Option<Box<Peer>>>,
     known: usize,
     by_address: HashMap<Address, PeerId>,
-    /// By a channel's index; one that has ended stays until its index is used again, as its name is not.
+    /// Indexed by channel. An ended channel's entry stays until the index is reused; the id tells them apart.
     by_channel: Vec<Option<(ChannelId, PeerId)>>,
 }
 
@@ -214,18 +214,18 @@ impl Peers {
         Self { entries: Vec::new(), known: 0, by_address: HashMap::new(), by_channel: Vec::new() }
     }
 
-    /// Those that are known.
+    /// Number of known peers.
     pub fn len(&self) -> usize {
         self.known
     }
 
-    /// The peer at an address, if it is known.
-    pub fn known_at(&self, address: Address) -> Option<PeerId> {
+    /// The peer at an address, if known.
+    pub fn find(&self, address: Address) -> Option<PeerId> {
         self.by_address.get(&address).copied()
     }
 
-    /// The peer at an address, which is known from now on.
-    pub fn at_address(&mut self, address: Address) -> PeerId {
+    /// The peer at an address; added if it is not known.
+    pub fn get_or_add(&mut self, address: Address) -> PeerId {
         let Self { entries, known, by_address, .. } = self;
         *by_address.entry(address).or_insert_with(|| {
             entries.push(Some(Box::new(Peer::new(address))));
@@ -234,7 +234,7 @@ impl Peers {
         })
     }
 
-    /// From now on its address is somebody else's.
+    /// Detaches a peer from its address, so that the address can get a new peer.
     pub fn forget_address(&mut self, peer: PeerId) {
         if let Some(Some(entry)) = self.entries.get(peer.0 as usize)
             && self.by_address.get(&entry.address) == Some(&peer)
@@ -243,7 +243,7 @@ impl Peers {
         }
     }
 
-    /// Nobody has its number from now on.
+    /// Removes a peer; its number stays unused.
     pub fn remove(&mut self, peer: PeerId) {
         self.forget_address(peer);
         if self.entries[peer.0 as usize].take().is_some() {
@@ -270,10 +270,10 @@ impl Peers {
         entries.filter_map(|(entry, number)| entry.as_ref().map(|peer| (PeerId(number), peer.address)))
     }
 
-    /// One that is known.
+    /// A peer that must exist.
     #[inline]
     pub fn at(&mut self, peer: PeerId) -> &mut Peer {
-        self.get_mut(peer).expect("a peer that something is under way to is not removed")
+        self.get_mut(peer).expect("a peer with outstanding messages is not removed")
     }
 
     #[inline]
@@ -282,7 +282,7 @@ impl Peers {
         (id == channel).then_some(peer)
     }
 
-    /// A channel leads to a peer from now on.
+    /// Assigns a channel to a peer.
     pub fn connect(&mut self, peer: PeerId, channel: ChannelId) {
         if self.by_channel.len() <= channel.index() {
             self.by_channel.resize(channel.index() + 1, None);

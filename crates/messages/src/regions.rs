@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Memory that peers may read and write: registered under a key, and checked before a byte of it is touched.
+//! Registered memory: looked up by key, with bounds and access rights checked before a byte is accessed.
 
 use std::collections::HashMap;
 
@@ -8,26 +8,26 @@ use thiserror::Error;
 use crate::memory::{Origin, Part, Target};
 use crate::slab::{Key, Slab};
 
-/// A place in a peer's registered memory.
+/// An address in a peer's registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remote {
-    /// Under which it is registered.
+pub struct RemoteAddress {
+    /// The key under which the region is registered.
     pub key: u64,
-    /// From its beginning.
+    /// Offset from the region's beginning, in bytes.
     pub offset: u64,
 }
 
-/// What peers may do with memory.
+/// Access rights of peers to a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Read it, also as a result of an atomic operation.
+    /// Remote reads, and atomic operations that fetch.
     pub read: bool,
-    /// Write to it; atomic operations that change it.
+    /// Remote writes, and atomic operations that update.
     pub write: bool,
 }
 
 impl Access {
-    /// Both.
+    /// Reads and writes.
     pub const ALL: Self = Self { read: true, write: true };
 
     fn allows(self, wanted: Self) -> bool {
@@ -35,26 +35,26 @@ impl Access {
     }
 }
 
-/// Why a peer refused to have its memory read or written; none of it was.
+/// Why a peer refused an access. Nothing was accessed, except for [`Deregistered`](Self::Deregistered).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// Nothing is registered there under this key, or no longer.
+    /// No memory is registered under this key, or no longer.
     #[error("the peer has no memory registered under this key")]
     Key,
-    /// Some of it would lie behind the end.
-    #[error("the peer's registered memory ends before that")]
+    /// The access exceeds the region.
+    #[error("the access exceeds the peer's registered memory")]
     Range,
-    /// Not for this purpose.
+    /// The region's access rights do not include this access.
     #[error("the peer's memory is not registered for this kind of access")]
     Access,
-    /// Its elements have no such operation, or bytes are missing from the last one.
-    #[error("the peer knows no such atomic operation")]
+    /// The type does not support the operation, or the length is not a multiple of the element's, or too long.
+    #[error("the peer does not support this atomic operation")]
     Operation,
-    /// It was taken back meanwhile: what was under way is partly done.
-    #[error("the peer has deregistered the memory meanwhile; some of it may have been accessed")]
+    /// The memory was deregistered during the access, which may have taken effect in part.
+    #[error("the peer deregistered the memory during the access, which may have taken effect in part")]
     Deregistered,
-    /// The peer does not know who asks.
-    #[error("the peer opens its memory to those whom it has in its address vector, or who have the job's token")]
+    /// The peer has not added this process, and does not serve unknown peers.
+    #[error("the peer permits access only to peers in its address vector, or with the job's token")]
     UnknownPeer,
 }
 
@@ -62,44 +62,44 @@ impl Refusal {
     const ALL: [Self; 6] =
         [Self::Key, Self::Range, Self::Access, Self::Operation, Self::Deregistered, Self::UnknownPeer];
 
-    /// Its number in a head, from 1.
+    /// Its number in a header, from 1.
     pub(crate) fn number(self) -> u8 {
         self as u8 + 1
     }
 
-    pub(crate) fn numbered(number: u8) -> Option<Self> {
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number).wrapping_sub(1)).copied()
     }
 }
 
-/// Registered memory.
+/// A registered region.
 pub(crate) struct Region {
     access: Access,
     bytes: u64,
-    /// To be read from.
+    /// For reads.
     pub origin: Origin,
-    /// To be written to.
+    /// For writes.
     pub target: Target,
 }
 
-/// All of it.
+/// All registered regions.
 pub(crate) struct Regions {
     entries: Slab<Region>,
     by_key: HashMap<u64, Key>,
-    /// Chosen for whoever has no wish of his own.
+    /// The next key for a registration without one.
     next_key: u64,
 }
 
 impl Regions {
     pub fn new() -> Self {
-        // Far from where users begin to count.
+        // Far from the keys that users choose.
         Self { entries: Slab::new(), by_key: HashMap::new(), next_key: 1 << 63 }
     }
 
-    /// The key that memory is registered under; `None` if that is taken.
+    /// Registers memory, and returns its key; `None` if the key is taken.
     ///
     /// # Safety
-    /// All parts must be valid to be read and written until this is deregistered.
+    /// All parts must be valid for reads and writes until the region is deregistered.
     pub unsafe fn register(&mut self, parts: &[Part], access: Access, key: Option<u64>) -> Option<u64> {
         let key = key.unwrap_or_else(|| {
             while self.by_key.contains_key(&self.next_key) {
@@ -110,23 +110,23 @@ impl Regions {
         if self.by_key.contains_key(&key) {
             return None;
         }
-        // SAFETY: the caller's promise. Both describe the same memory, and are used one after the other, by one thread.
+        // SAFETY: the caller's promise. Both describe the same memory; one thread uses them one after the other.
         let (origin, target) = unsafe { (Origin::new(parts), Target::new(parts)) };
         let entry = self.entries.add(Region { access, bytes: origin.bytes(), origin, target });
         self.by_key.insert(key, entry);
         Some(key)
     }
 
-    /// Forgets memory: nobody touches it from now on.
+    /// Removes a region; it is not accessed any more.
     pub fn deregister(&mut self, key: u64) -> Option<Key> {
         let entry = self.by_key.remove(&key)?;
         self.entries.remove(entry);
         Some(entry)
     }
 
-    /// The memory in which `bytes` may be accessed from `at` on.
+    /// Looks up the region in which `bytes` from `at` on may be accessed.
     #[inline]
-    pub fn find(&mut self, at: Remote, bytes: u64, access: Access) -> Result<Key, Refusal> {
+    pub fn find(&mut self, at: RemoteAddress, bytes: u64, access: Access) -> Result<Key, Refusal> {
         let entry = *self.by_key.get(&at.key).ok_or(Refusal::Key)?;
         let region = self.entries.get(entry).ok_or(Refusal::Key)?;
         if !region.access.allows(access) {
@@ -147,36 +147,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_registered_is_found_and_only_for_its_purpose() {
+    fn lookups_check_key_bounds_and_rights() {
         let mut memory = [0; 10];
         let parts = [Part::into(&mut memory)];
         let mut regions = Regions::new();
-        let only_read = Access { read: true, write: false };
-        // SAFETY: nobody accesses it.
-        let (mine, yours) = unsafe {
+        let read_only = Access { read: true, write: false };
+        // SAFETY: nothing accesses it.
+        let (read_key, other_key) = unsafe {
             (
-                regions.register(&parts, only_read, Some(7)).unwrap(),
+                regions.register(&parts, read_only, Some(7)).unwrap(),
                 regions.register(&parts, Access::ALL, None).unwrap(),
             )
         };
         // SAFETY: as above.
-        assert_eq!((mine, unsafe { regions.register(&parts, Access::ALL, Some(7)) }), (7, None));
-        let at = |key, offset| Remote { key, offset };
-        assert!(regions.find(at(7, 10), 0, only_read).is_ok() && regions.find(at(yours, 3), 7, Access::ALL).is_ok());
+        assert_eq!((read_key, unsafe { regions.register(&parts, Access::ALL, Some(7)) }), (7, None));
+        let at = |key, offset| RemoteAddress { key, offset };
+        assert!(
+            regions.find(at(7, 10), 0, read_only).is_ok() && regions.find(at(other_key, 3), 7, Access::ALL).is_ok()
+        );
         assert_eq!(regions.find(at(7, 0), 1, Access::ALL), Err(Refusal::Access));
-        assert_eq!(regions.find(at(8, 0), 1, only_read), Err(Refusal::Key));
+        assert_eq!(regions.find(at(8, 0), 1, read_only), Err(Refusal::Key));
         for (offset, bytes) in [(0, 11), (10, 1), (11, 0), (u64::MAX, 1), (1, u64::MAX), (u64::MAX, u64::MAX)] {
-            assert_eq!(regions.find(at(7, offset), bytes, only_read), Err(Refusal::Range), "{offset} {bytes}");
+            assert_eq!(regions.find(at(7, offset), bytes, read_only), Err(Refusal::Range), "{offset} {bytes}");
         }
         assert!(regions.deregister(7).is_some() && regions.deregister(7).is_none());
-        assert_eq!(regions.find(at(7, 0), 1, only_read), Err(Refusal::Key));
+        assert_eq!(regions.find(at(7, 0), 1, read_only), Err(Refusal::Key));
     }
 
     #[test]
-    fn numbers_name_refusals() {
+    fn refusals_round_trip_through_numbers() {
         for refusal in Refusal::ALL {
-            assert_eq!(Refusal::numbered(refusal.number()), Some(refusal));
+            assert_eq!(Refusal::from_number(refusal.number()), Some(refusal));
         }
-        assert_eq!((Refusal::numbered(0), Refusal::numbered(7)), (None, None));
+        assert_eq!((Refusal::from_number(0), Refusal::from_number(7)), (None, None));
     }
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Entries by number, which a peer may repeat to us: one that is gone is recognised.
+//! A slab whose keys carry a generation, so that a stale key from a peer is recognised.
 
-/// Names an entry: its place, and how often that was used before. The four highest bits are never set.
+/// Key of an entry: its index (low 32 bits) and its slot's generation. The four highest bits are always 0.
 pub(crate) type Key = u64;
 
 const GENERATIONS: u32 = 1 << 28;
 
-/// A set of entries; whoever adds one sees to it that there are not too many.
+/// A slab of unbounded size; callers bound it.
 pub(crate) struct Slab<T> {
     entries: Vec<(u32, Option<T>)>,
     free: Vec<u32>,
@@ -44,7 +44,7 @@ impl<T> Slab<T> {
         self.vacate(key)?.take()
     }
 
-    /// Drops an entry where it lies.
+    /// Drops an entry in place.
     #[inline(always)]
     pub fn free(&mut self, key: Key) {
         if let Some(value) = self.vacate(key) {
@@ -52,7 +52,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// An entry whose place may be used again once it is taken out.
+    /// Frees an entry's slot; the caller takes the value out.
     #[inline]
     fn vacate(&mut self, key: Key) -> Option<&mut Option<T>> {
         let (generation, value) = self.entries.get_mut(key as u32 as usize)?;
@@ -64,12 +64,12 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// The entries for which `is_wanted`, oldest place first.
-    pub fn keys_where(&self, mut is_wanted: impl FnMut(&T) -> bool) -> Vec<Key> {
-        let wanted = |(index, (generation, value)): (u32, &(u32, Option<T>))| {
-            value.as_ref().is_some_and(&mut is_wanted).then(|| key(*generation, index))
+    /// Keys of the entries for which `predicate` holds, in order of index.
+    pub fn keys_where(&self, mut predicate: impl FnMut(&T) -> bool) -> Vec<Key> {
+        let selected = |(index, (generation, value)): (u32, &(u32, Option<T>))| {
+            value.as_ref().is_some_and(&mut predicate).then(|| key(*generation, index))
         };
-        (0..).zip(&self.entries).filter_map(wanted).collect()
+        (0..).zip(&self.entries).filter_map(selected).collect()
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_that_is_gone_is_recognised_and_its_place_used_again() {
+    fn a_stale_key_is_recognised_and_its_slot_reused() {
         let mut slab = Slab::new();
         let first = slab.add('a');
         assert_eq!(slab.remove(first), Some('a'));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A short message that is expected costs no allocation, at neither side.
+//! Short expected messages allocate nothing, on either side.
 
 #[path = "messages/common/mod.rs"]
 mod common;
@@ -10,17 +10,17 @@ use std::time::Duration;
 
 use barewire_link::Faults;
 use barewire_llc::ConnectionConfig;
-use barewire_messages::{Config, Reaches, SendOptions};
+use barewire_messages::{CompletionLevel, Config, SendOptions};
 use common::*;
 
 thread_local! {
-    /// Of this thread: the test's harness has one of its own.
+    /// Per thread: the test harness has a thread of its own.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
 struct Counting;
 
-// SAFETY: all is passed on to the system's allocator.
+// SAFETY: forwards all calls to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
@@ -29,7 +29,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise; `alloc` had it from there.
+        // SAFETY: the caller's promise; `alloc` got it from there.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -39,7 +39,7 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn a_short_expected_message_allocates_nothing() {
-    // Nothing is repeated when the test loses its core: the wire would hold more frames at once than ever before.
+    // No retransmissions when the test loses its core: they would put more frames on the wire than ever before.
     let patient = ConnectionConfig {
         t1_min: Duration::from_secs(1),
         t1_initial: Duration::from_secs(1),
@@ -47,19 +47,19 @@ fn a_short_expected_message_allocates_nothing() {
     };
     let wire = wire(Config::default(), &patient, Faults::default(), 1);
     for (carrier, mut pair) in [("wire", wire), ("host", host(Config::default()))] {
-        let [to, from] = introduce(&mut pair);
+        let [to, from] = add_peers(&mut pair);
         let (message, mut memory) = ([7; 8], [0; 8]);
-        let mut exchange = |reaches| {
+        let mut exchange = |level| {
             receive(&mut pair[1], exactly(from, 1), &mut memory, 1);
-            send(&mut pair, 0, to, tagged(1), &message, SendOptions { reaches, ..SendOptions::default() });
+            send(&mut pair, 0, to, tagged(1), &message, SendOptions { level, ..SendOptions::default() });
             completion(&mut pair, 1);
             completion(&mut pair, 0);
         };
-        for reaches in [Reaches::Nowhere, Reaches::Endpoint, Reaches::Receive] {
-            (0..2000).for_each(|_| exchange(reaches));
+        for level in [CompletionLevel::Inject, CompletionLevel::Transmit, CompletionLevel::Delivery] {
+            (0..2000).for_each(|_| exchange(level));
             let before = ALLOCATIONS.get();
-            (0..2000).for_each(|_| exchange(reaches));
-            assert_eq!(ALLOCATIONS.get() - before, 0, "{carrier}, {reaches:?}");
+            (0..2000).for_each(|_| exchange(level));
+            assert_eq!(ALLOCATIONS.get() - before, 0, "{carrier}, {level:?}");
         }
     }
 }

@@ -48,7 +48,7 @@ impl From<PostError> for Errno {
             }
             PostError::Lost(ending) => of_ending(ending),
             PostError::TooLong { .. } => Self(libc::EMSGSIZE as u32),
-            PostError::NoSuchPeer | PostError::NoSuchClaim | PostError::NoSuchAtomic => Self::INVALID,
+            PostError::NoSuchPeer | PostError::NoSuchClaim | PostError::UnsupportedAtomic => Self::INVALID,
             PostError::KeyTaken(_) | PostError::NoSuchKey(_) => Self(FI_ENOKEY),
         }
     }

@@ -38,7 +38,7 @@ pub(crate) struct Endpoint {
     /// Receives heed the source that they name (`FI_DIRECTED_RECV`).
     pub is_directed: bool,
     /// Peers may access memory that the address vector does not have.
-    memory_for_all: bool,
+    serves_unknown_peers: bool,
     /// Bytes of the longest message that is injected.
     pub inject_size: usize,
     /// By the peer's number in the address vector; [`NOBODY`] where nothing was sent to it yet.
@@ -103,7 +103,7 @@ impl Endpoint {
             transmit_flags: 0,
             receive_flags: 0,
             is_directed: false,
-            memory_for_all: true,
+            serves_unknown_peers: true,
             inject_size: usize::MAX,
             peers: Vec::new(),
             sources: Vec::new(),
@@ -132,10 +132,10 @@ impl Endpoint {
             error.exhausted().unwrap_or(Errno::LINK_IS_DOWN)
         })?;
         // Frames with the job's token come from the job.
-        self.memory_for_all = parameters.token.is_some();
+        self.serves_unknown_peers = parameters.token.is_some();
         let config = Config {
             inject_bytes: Config::INJECT_BYTES,
-            memory_for_all: self.memory_for_all,
+            serves_unknown_peers: self.serves_unknown_peers,
             ..Config::tuned(endpoint.tuning())
         };
         let wire = if self.is_unreliable {
@@ -149,7 +149,7 @@ impl Endpoint {
             info!(FI_LOG_EP_CTRL, "frames are protected: {name}, secret from {source}");
         }
         self.wire = Some(wire);
-        if !self.memory_for_all {
+        if !self.serves_unknown_peers {
             (0..vectors[vector].addresses.len()).for_each(|number| self.name(vectors, number));
         }
         Ok(())
@@ -158,7 +158,7 @@ impl Endpoint {
     /// The program has put a peer into its address vector: that may access memory, without a token, too, until it is
     /// taken out.
     pub fn name(&mut self, vectors: &Table<Vector>, number: usize) {
-        if self.memory_for_all || self.wire.is_none() {
+        if self.serves_unknown_peers || self.wire.is_none() {
             return;
         }
         let addresses = self.vector.map_or(&[][..], |vector| &vectors[vector].addresses);
@@ -195,7 +195,7 @@ impl Endpoint {
             }
             // Nobody is told any more.
             while messenger.poll().is_some() {}
-            if !progress() || !messenger.owes_nothing() {
+            if !progress() || !messenger.has_nothing_to_send() {
                 (still_since, still_turns) = (Instant::now(), 0);
             }
             still_turns += 1;
@@ -258,7 +258,7 @@ impl Endpoint {
     /// Whether something that was posted waits for room that progress may make.
     #[inline]
     pub fn waits_for_room(&self) -> bool {
-        matches!(&self.wire, Some(Wire::Reliable(messenger)) if messenger.waits_for_room())
+        matches!(&self.wire, Some(Wire::Reliable(messenger)) if messenger.is_waiting_for_room())
     }
 
     /// As of the messenger's: what to sleep on, and for how long at most; `None`: there is something to do.

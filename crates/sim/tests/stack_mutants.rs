@@ -81,7 +81,7 @@ fn a_completion_told_of_twice_is_caught() {
 /// Found by seed 723 of 25 November 2026.
 #[test]
 fn the_end_of_a_receive_of_many_before_its_messages_is_caught() {
-    assert!(in_messenger(barewire_messages::Mutant::EndsFirst, Promise::Once));
+    assert!(in_messenger(barewire_messages::Mutant::EndsEarly, Promise::Once));
 }
 
 /// A peer that is leaving and does not answer kept the program from sleeping.
@@ -92,18 +92,18 @@ fn a_rank_that_cannot_sleep_is_caught() {
 
 #[test]
 fn memory_that_is_not_given_back_is_caught() {
-    assert!(in_messenger(barewire_messages::Mutant::LeaksHeld, Promise::Memory));
+    assert!(in_messenger(barewire_messages::Mutant::LeaksUnexpected, Promise::Memory));
 }
 
 #[test]
 fn a_delivery_that_is_told_of_before_its_time_is_caught() {
-    assert!(in_messenger(barewire_messages::Mutant::DeliveredWhenHeld, Promise::Delivery));
+    assert!(in_messenger(barewire_messages::Mutant::ConfirmsUnexpected, Promise::Delivery));
 }
 
 #[test]
 fn memory_of_a_peer_that_is_written_read_or_changed_wrongly_is_caught() {
-    use barewire_messages::Mutant::{ChangesTwice, ReadsToBeginning, WritesToBeginning};
-    for mutant in [WritesToBeginning, ReadsToBeginning, ChangesTwice] {
+    use barewire_messages::Mutant::{AppliesTwice, ReadsToBeginning, WritesToBeginning};
+    for mutant in [WritesToBeginning, ReadsToBeginning, AppliesTwice] {
         assert!(in_messenger(mutant, Promise::Access), "{mutant:?}");
     }
 }

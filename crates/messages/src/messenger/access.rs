@@ -1,283 +1,290 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Access to peers' registered memory: this side's part.
+//! Remote memory access, initiator side.
 //!
-//! A write goes as it is, long ones from where they lie; the peer says when all of it is in its place. A read and an
-//! atomic operation are asked for, and what comes back goes into this side's memory.
+//! Writes are sent without a request, long ones zero-copy; the target confirms when all of the data is placed. Reads
+//! and atomic operations are requests, and the returned data goes into the caller's buffer.
 
 use barewire_endpoint::{Acknowledge, ChannelId, HEAD_MAX};
 use barewire_link::Link;
 
-use super::{Messenger, OF_ACCESS, SendOptions, State, of_no_send};
+use super::{ACCESS_CONTEXT, Messenger, SendOptions, State, peer_context};
 use crate::atomic::{AtomicOperation, AtomicType};
 use crate::completion::{Failure, Operation, Outcome, PostError};
 use crate::header::{Atomic, Header};
 use crate::memory::{Origin, Part, Target};
-use crate::peers::{Out, PeerId, USUAL};
-use crate::regions::{Access, Refusal, Remote};
+use crate::peers::{FOREGROUND, Outgoing, PeerId};
+use crate::regions::{Access, Refusal, RemoteAddress};
 use crate::slab::Key;
 
-/// Accesses of one peer to another's memory that are not answered, at most: both sides count, so the target has room for
-/// every answer and never has to let an access wait, behind which an answer might wait for the other side.
+/// Limit of unanswered accesses of one peer to another's memory. Both sides enforce it, so the target has room for
+/// every answer and never blocks an access, behind which an answer for its own side might wait.
 pub(super) const ACCESSES_MAX: u16 = 128;
-/// The longest head of an access: a write's.
+/// Longest header of an access: a write's.
 const ACCESS_HEAD_MAX: usize = 41;
 
-/// What an atomic operation works with: parts of elements, all of them together of the same length.
+/// Buffers of an atomic operation; those used must have the same length.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AtomicParts<'a> {
-    /// What is combined with the peer's memory; nothing for [`AtomicOperation::Read`].
+    /// The operand; empty for [`AtomicOperation::Read`].
     pub operand: &'a [Part],
-    /// What is compared, or masks, of operations that do.
+    /// The comparison value or mask, for operations that have one.
     pub compare: &'a [Part],
-    /// Where what was there before goes; nothing if that does not matter.
+    /// Receives the previous values; empty if they are not wanted.
     pub result: &'a [Part],
 }
 
-/// An access that is not completed.
-pub(super) struct Accessing {
+/// An outstanding access.
+pub(super) struct PendingAccess {
     pub peer: PeerId,
     options: SendOptions,
     operation: Operation,
-    content: Content,
-    /// Messages of it that the endpoint has and that lie in the caller's memory.
-    under_way: u32,
-    /// Set with the answer.
+    transfer: Transfer,
+    /// Zero-copy messages of it that the endpoint has.
+    in_flight: u32,
+    /// Set by the answer.
     result: Option<Result<(), Refusal>>,
 }
 
-enum Content {
+enum Transfer {
     Write {
         origin: Origin,
-        at: Remote,
+        at: RemoteAddress,
         data: Option<u64>,
-        handed: u64,
+        submitted: u64,
     },
-    /// Where what is returned goes, and how much of that has come.
+    /// The buffer for returned data, and the bytes returned so far.
     Fetch {
         target: Target,
-        placed: u64,
+        received: u64,
     },
-    /// An atomic operation that fetches nothing.
-    Nothing,
+    /// Nothing is sent from or returned to the caller's memory: a copied write, or an atomic operation without a
+    /// result.
+    Empty,
 }
 
 impl<L: Link> Messenger<L> {
-    /// Lets peers read or write memory from now on, without a call but for [`progress`](Self::progress): under `key`, or
-    /// under one that nobody has. It is addressed from 0 on, part after part.
+    /// Registers memory that peers can access while this process only calls [`progress`](Self::progress): under `key`,
+    /// or under an unused key. Offsets count from 0 through all parts.
     ///
     /// # Errors
     /// [`PostError::KeyTaken`].
     ///
     /// # Safety
-    /// All parts must be valid to be read and written, and disjoint, until [`deregister`](Self::deregister) has returned
-    /// or the messenger is dropped. Whoever accesses the memory meanwhile must expect that it changes in every call of
-    /// the messenger's, and not do so from another thread during one.
+    /// All parts must be valid for reads and writes, and disjoint, until [`deregister`](Self::deregister) has returned
+    /// or the messenger is dropped. Any call of the messenger may change the memory; it must not be accessed from
+    /// another thread during a call.
     pub unsafe fn register(&mut self, parts: &[Part], access: Access, key: Option<u64>) -> Result<u64, PostError> {
         // SAFETY: the caller's promise.
         let registered = unsafe { self.state.regions.register(parts, access, key) };
         registered.ok_or(PostError::KeyTaken(key.unwrap_or_default()))
     }
 
-    /// Takes registered memory back: nothing reads or writes it once this has returned. What is under way to it fails at
-    /// whoever accesses it, as [`Refusal::Deregistered`].
+    /// Deregisters memory: nothing accesses it after the return. Accesses in progress fail at their initiators with
+    /// [`Refusal::Deregistered`].
     ///
     /// # Errors
     /// [`PostError::NoSuchKey`].
     pub fn deregister(&mut self, key: u64) -> Result<(), PostError> {
         let region = self.state.regions.deregister(key).ok_or(PostError::NoSuchKey(key))?;
-        // What is on its way from there goes on from a copy.
-        for served in self.state.served_from(region) {
-            self.endpoint.take_over(super::OF_SERVED | served);
+        // Read data in flight continues from a copy.
+        for read in self.state.reads_of(region) {
+            self.endpoint.take_over(super::READ_CONTEXT | read);
         }
         Ok(())
     }
 
-    /// Bytes of the elements of the longest atomic operation.
+    /// Limit of an atomic operation's elements, in bytes.
     #[must_use]
     pub fn atomic_max(&self) -> usize {
-        // Operand and comparison go in one frame.
+        // Operand and comparison value share one frame.
         (self.endpoint.copied_max() - ACCESS_HEAD_MAX) / 2
     }
 
-    /// Writes what lies in `parts` to a peer's memory. It is completed when all of it is there, whatever `reaches` says;
-    /// `data` is told to the peer in a completion. Writes and messages to one peer take effect in the order in which they
+    /// Writes `parts` to a peer's memory. Completes when all of it is placed, whatever the completion level; the peer
+    /// gets a completion with `data`, if any. Writes and messages to one peer take effect in the order in which they
     /// were posted.
     ///
     /// # Errors
-    /// [`PostError`]; nothing was begun then.
+    /// [`PostError`]; then the call had no effect.
     ///
     /// # Safety
-    /// As of [`send`](Self::send).
+    /// As for [`send`](Self::send).
     pub unsafe fn write(
         &mut self,
         to: PeerId,
-        at: Remote,
+        at: RemoteAddress,
         parts: &[Part],
         data: Option<u64>,
         options: SendOptions,
     ) -> Result<(), PostError> {
-        // SAFETY: the caller's promise; the origin is dropped when the access is completed.
+        // SAFETY: the caller's promise; the origin is dropped when the access completes.
         self.write_from(to, at, unsafe { Origin::new(parts) }, data, options)
     }
 
     fn write_from(
         &mut self,
         to: PeerId,
-        at: Remote,
+        at: RemoteAddress,
         origin: Origin,
         data: Option<u64>,
         options: SendOptions,
     ) -> Result<(), PostError> {
-        self.room_to_access(to)?;
-        let content = Content::Write { origin, at, data, handed: 0 };
-        let access = self.begin(to, options, Operation::Write, content);
+        self.channel_to_access(to)?;
+        let transfer = Transfer::Write { origin, at, data, submitted: 0 };
+        let access = self.add_access(to, options, Operation::Write, transfer);
         if self.send_write(to, access) {
             return Ok(());
         }
-        if !self.state.has_begun(access) {
-            self.state.forget(to, access);
+        if !self.state.is_started(access) {
+            self.state.drop_access(to, access);
             return Err(PostError::Full);
         }
         self.state.peers.at(to).has_backlog = true;
-        self.state.enqueue(to, Out::Write(access));
+        self.state.enqueue(to, Outgoing::Write(access));
         Ok(())
     }
 
-    /// Writes bytes that are copied; only a failure tells of it.
+    /// Writes bytes, which are copied; only a failure is reported.
     ///
     /// # Errors
-    /// [`PostError`]; nothing was begun then.
-    pub fn inject_write(&mut self, to: PeerId, at: Remote, bytes: &[u8], data: Option<u64>) -> Result<(), PostError> {
+    /// [`PostError`]; then the call had no effect.
+    pub fn inject_write(
+        &mut self,
+        to: PeerId,
+        at: RemoteAddress,
+        bytes: &[u8],
+        data: Option<u64>,
+    ) -> Result<(), PostError> {
         self.write_copy(to, at, bytes, data, SendOptions { is_silent: true, ..SendOptions::default() })
     }
 
-    /// As [`write`](Self::write), of [`inject_write_max`](Self::inject_write_max) bytes at most that are copied, so that
-    /// their memory is the caller's again at once.
+    /// As [`write`](Self::write), but copies the bytes, at most [`inject_write_max`](Self::inject_write_max): the
+    /// caller can reuse their memory at once.
     ///
     /// # Errors
-    /// [`PostError`]; nothing was begun then.
+    /// [`PostError`]; then the call had no effect.
     pub fn write_copy(
         &mut self,
         to: PeerId,
-        at: Remote,
+        at: RemoteAddress,
         bytes: &[u8],
         data: Option<u64>,
         options: SendOptions,
     ) -> Result<(), PostError> {
-        let most = self.inject_write_max();
-        if bytes.len() > most {
-            return Err(PostError::TooLong { bytes: bytes.len(), most });
+        let limit = self.inject_write_max();
+        if bytes.len() > limit {
+            return Err(PostError::TooLong { bytes: bytes.len(), limit });
         }
         if bytes.len() > self.short_write_max() {
             let origin = self.state.copy_of(bytes)?;
             return self.write_from(to, at, origin, data, options);
         }
-        let channel = self.room_to_access(to)?;
-        // The answer is all that is waited for.
-        let access = self.begin(to, options, Operation::Write, Content::Nothing);
+        let channel = self.channel_to_access(to)?;
+        // Only the answer is awaited.
+        let access = self.add_access(to, options, Operation::Write, Transfer::Empty);
         let header = Header::Write { number: access, at, length: bytes.len() as u64, data };
-        self.ask(to, channel, access, &header, bytes)
+        self.send_access(to, channel, access, &header, bytes)
     }
 
-    /// Bytes of the longest write that [`inject_write`](Self::inject_write) takes.
+    /// Limit of [`inject_write`](Self::inject_write), in bytes.
     #[must_use]
     pub fn inject_write_max(&self) -> usize {
         self.short_write_max().max(self.state.config.inject_bytes)
     }
 
-    /// Bytes of the longest write that goes in one frame.
+    /// Bytes of the longest write that one frame carries.
     fn short_write_max(&self) -> usize {
         self.endpoint.copied_max() - ACCESS_HEAD_MAX
     }
 
-    /// Reads a peer's memory into `parts`, one after the other.
+    /// Reads a peer's memory into `parts`, which are filled in order.
     ///
     /// # Errors
-    /// [`PostError`]; nothing was begun then.
+    /// [`PostError`]; then the call had no effect.
     ///
     /// # Safety
-    /// As of [`receive`](Self::receive).
+    /// As for [`receive`](Self::receive).
     pub unsafe fn read(
         &mut self,
         from: PeerId,
-        at: Remote,
+        at: RemoteAddress,
         parts: &[Part],
         options: SendOptions,
     ) -> Result<(), PostError> {
-        let channel = self.room_to_access(from)?;
-        // SAFETY: the caller's promise; the target is dropped when the access is completed.
+        let channel = self.channel_to_access(from)?;
+        // SAFETY: the caller's promise; the target is dropped when the access completes.
         let target = unsafe { Target::new(parts) };
         let length = target.bytes();
-        let access = self.begin(from, options, Operation::Read, Content::Fetch { target, placed: 0 });
-        self.ask(from, channel, access, &Header::Read { number: access, at, length }, &[])
+        let access = self.add_access(from, options, Operation::Read, Transfer::Fetch { target, received: 0 });
+        self.send_access(from, channel, access, &Header::Read { number: access, at, length }, &[])
     }
 
-    /// Changes elements of a peer's memory, all of them [`atomic_max`](Self::atomic_max) bytes at most: atomically with
-    /// respect to what other peers do there. The order is that of writes.
+    /// Applies an atomic operation to elements of a peer's memory, at most [`atomic_max`](Self::atomic_max) bytes:
+    /// atomic with respect to other peers' operations. Ordered as writes are.
     ///
     /// # Errors
-    /// [`PostError`]; nothing was begun then.
+    /// [`PostError`]; then the call had no effect.
     ///
     /// # Safety
-    /// Operand and comparison must be valid to be read during this call, the result as the memory of
+    /// Operand and comparison value must be valid for reads during this call, the result as the memory of
     /// [`receive`](Self::receive).
     pub unsafe fn atomic(
         &mut self,
         to: PeerId,
-        at: Remote,
+        at: RemoteAddress,
         operation: AtomicOperation,
-        of: AtomicType,
+        datatype: AtomicType,
         parts: AtomicParts<'_>,
         options: SendOptions,
     ) -> Result<(), PostError> {
         // SAFETY: the caller's promise; the first two are not used after this call.
         let (operand, compare, target) =
             unsafe { (Origin::new(parts.operand), Origin::new(parts.compare), Target::new(parts.result)) };
-        let (fetches, reads) = (!parts.result.is_empty(), operation == AtomicOperation::Read);
-        let length = if reads { target.bytes() } else { operand.bytes() };
-        let is_right = of.has(operation)
-            && length % of.bytes() as u64 == 0
-            && operand.bytes() == if reads { 0 } else { length }
+        let (fetches, is_read) = (!parts.result.is_empty(), operation == AtomicOperation::Read);
+        let length = if is_read { target.bytes() } else { operand.bytes() };
+        let is_valid = datatype.supports(operation)
+            && length % datatype.bytes() as u64 == 0
+            && operand.bytes() == if is_read { 0 } else { length }
             && compare.bytes() == if operation.compares() { length } else { 0 }
-            && (target.bytes() == length || !fetches && !reads);
-        if !is_right {
-            return Err(PostError::NoSuchAtomic);
+            && (target.bytes() == length || !fetches && !is_read);
+        if !is_valid {
+            return Err(PostError::UnsupportedAtomic);
         }
-        let most = self.atomic_max();
-        if length > most as u64 {
-            return Err(PostError::TooLong { bytes: usize::try_from(length).unwrap_or(usize::MAX), most });
+        let limit = self.atomic_max();
+        if length > limit as u64 {
+            return Err(PostError::TooLong { bytes: usize::try_from(length).unwrap_or(usize::MAX), limit });
         }
-        let channel = self.room_to_access(to)?;
-        let mut body = std::mem::take(&mut self.packed);
+        let channel = self.channel_to_access(to)?;
+        let mut body = std::mem::take(&mut self.scratch);
         body.resize((operand.bytes() + compare.bytes()) as usize, 0);
         let end = operand.copy(0, &mut body);
         compare.copy(0, &mut body[end..]);
-        let (what, content) = if fetches {
-            (Operation::FetchAtomic, Content::Fetch { target, placed: 0 })
+        let (kind, transfer) = if fetches {
+            (Operation::FetchAtomic, Transfer::Fetch { target, received: 0 })
         } else {
-            (Operation::Atomic, Content::Nothing)
+            (Operation::Atomic, Transfer::Empty)
         };
-        let access = self.begin(to, options, what, content);
-        let atomic = Atomic { operation, of, length, fetches };
-        let asked = self.ask(to, channel, access, &Header::Atomic { number: access, at, atomic }, &body);
-        self.packed = body;
-        asked
+        let access = self.add_access(to, options, kind, transfer);
+        let atomic = Atomic { operation, datatype, length, fetches };
+        let sent = self.send_access(to, channel, access, &Header::Atomic { number: access, at, atomic }, &body);
+        self.scratch = body;
+        sent
     }
 
-    fn room_to_access(&mut self, to: PeerId) -> Result<ChannelId, PostError> {
-        // It would have to wait behind messages that do.
-        let channel = self.room_to_post(to)?.ok_or(PostError::Full)?;
+    fn channel_to_access(&mut self, to: PeerId) -> Result<ChannelId, PostError> {
+        // Accesses are not queued behind messages that wait.
+        let channel = self.channel_to_post(to)?.ok_or(PostError::Full)?;
         let is_full = self.state.accesses.len() >= self.state.config.sends;
         if is_full || self.state.peers.at(to).accesses >= ACCESSES_MAX { Err(PostError::Full) } else { Ok(channel) }
     }
 
-    fn begin(&mut self, peer: PeerId, options: SendOptions, operation: Operation, content: Content) -> Key {
+    fn add_access(&mut self, peer: PeerId, options: SendOptions, operation: Operation, transfer: Transfer) -> Key {
         self.state.peers.at(peer).accesses += 1;
-        self.state.accesses.add(Accessing { peer, options, operation, content, under_way: 0, result: None })
+        self.state.accesses.add(PendingAccess { peer, options, operation, transfer, in_flight: 0, result: None })
     }
 
-    /// Sends the only message of an access, which is copied.
-    fn ask(
+    /// Sends an access that is a single, copied message.
+    fn send_access(
         &mut self,
         to: PeerId,
         channel: ChannelId,
@@ -287,55 +294,55 @@ impl<L: Link> Messenger<L> {
     ) -> Result<(), PostError> {
         let mut head = [0; HEAD_MAX];
         let head_bytes = header.encode(&mut head);
-        if self.endpoint.send(channel, &head[..head_bytes], body, of_no_send(to)).is_err() {
-            self.state.forget(to, access);
+        if self.endpoint.send(channel, &head[..head_bytes], body, peer_context(to)).is_err() {
+            self.state.drop_access(to, access);
             return Err(PostError::Full);
         }
-        self.state.peers.at(to).under_way[USUAL] += 1;
+        self.state.peers.at(to).in_flight[FOREGROUND] += 1;
         Ok(())
     }
 
-    /// Sends a write, or what is left of it. False if something is left.
+    /// Sends a write, or the rest of it. False if something is left.
     pub(super) fn send_write(&mut self, to: PeerId, access: Key) -> bool {
         loop {
-            let Ok(channel) = self.room_for(to) else { return false };
-            let Some(Accessing { content: Content::Write { origin, at, data, handed }, under_way, .. }) =
+            let Ok(channel) = self.channel_for(to) else { return false };
+            let Some(PendingAccess { transfer: Transfer::Write { origin, at, data, submitted }, in_flight, .. }) =
                 self.state.accesses.get(access)
             else {
                 return true;
             };
             let length = origin.bytes();
-            let header = if *handed == 0 {
+            let header = if *submitted == 0 {
                 Header::Write { number: access, at: *at, length, data: *data }
             } else {
-                Header::Rest { number: access, offset: *handed }
+                Header::Rest { number: access, offset: *submitted }
             };
             let mut head = [0; HEAD_MAX];
             let head_bytes = header.encode(&mut head);
-            let (head, rest) = (&head[..head_bytes], length - *handed);
-            let part = origin.contiguous(*handed);
+            let (head, rest) = (&head[..head_bytes], length - *submitted);
+            let part = origin.contiguous(*submitted);
             let copied_max = self.endpoint.copied_max() - head_bytes;
             let is_lent = part.len() > copied_max.min(self.endpoint.copied_best());
             let (sent, bytes) = if is_lent {
-                let part = &part[..part.len().min(self.state.config.cut_bytes as usize)];
-                // SAFETY: whoever posted the write promised that its memory stays until it is completed; it is not
-                // before the endpoint has told of all its messages.
+                let part = &part[..part.len().min(self.state.config.write_chunk_bytes as usize)];
+                // SAFETY: the caller promised that the memory stays valid until the write completes, which it does not
+                // before the endpoint has reported all its messages.
                 let sent = unsafe {
-                    self.endpoint.send_lent(channel, head, part, OF_ACCESS | access, Acknowledge::Eventually)
+                    self.endpoint.send_lent(channel, head, part, ACCESS_CONTEXT | access, Acknowledge::Eventually)
                 };
                 (sent, part.len())
             } else {
-                self.packed.resize(copied_max.min(rest.try_into().unwrap_or(usize::MAX)), 0);
-                let bytes = origin.copy(*handed, &mut self.packed);
-                (self.endpoint.send(channel, head, &self.packed[..bytes], of_no_send(to)), bytes)
+                self.scratch.resize(copied_max.min(rest.try_into().unwrap_or(usize::MAX)), 0);
+                let bytes = origin.copy(*submitted, &mut self.scratch);
+                (self.endpoint.send(channel, head, &self.scratch[..bytes], peer_context(to)), bytes)
             };
             if sent.is_err() {
                 return false;
             }
-            *handed += bytes as u64;
-            *under_way += u32::from(is_lent);
-            let is_done = *handed == length;
-            self.state.peers.at(to).under_way[USUAL] += 1;
+            *submitted += bytes as u64;
+            *in_flight += u32::from(is_lent);
+            let is_done = *submitted == length;
+            self.state.peers.at(to).in_flight[FOREGROUND] += 1;
             if is_done {
                 self.state.peers.at(to).has_backlog = false;
                 return true;
@@ -345,34 +352,35 @@ impl<L: Link> Messenger<L> {
 }
 
 impl State {
-    fn has_begun(&mut self, access: Key) -> bool {
-        let content = self.accesses.get(access).map(|access| &access.content);
-        matches!(content, Some(Content::Write { handed: 1.., .. }))
+    fn is_started(&mut self, access: Key) -> bool {
+        let transfer = self.accesses.get(access).map(|access| &access.transfer);
+        matches!(transfer, Some(Transfer::Write { submitted: 1.., .. }))
     }
 
-    /// An access was not begun after all.
-    fn forget(&mut self, to: PeerId, access: Key) {
+    /// Drops an access that could not be sent.
+    fn drop_access(&mut self, to: PeerId, access: Key) {
         self.accesses.remove(access);
         self.peers.at(to).accesses -= 1;
     }
 
-    /// The endpoint has done with a message of an access.
-    pub(super) fn access_handed_over(&mut self, key: Key) {
+    /// The endpoint has reported a message of an access.
+    pub(super) fn access_message_done(&mut self, key: Key) {
         let Some(access) = self.accesses.get(key) else { return };
-        access.under_way -= 1;
+        access.in_flight -= 1;
         let peer = access.peer;
-        self.peers.at(peer).under_way[USUAL] -= 1;
+        self.peers.at(peer).in_flight[FOREGROUND] -= 1;
         self.complete_access_if_done(key);
     }
 
-    /// The peer says that an access has ended. False: there is none, or it cannot have.
-    pub(super) fn access_done(&mut self, from: PeerId, number: Key, result: Result<(), Refusal>) -> bool {
+    /// Handles the peer's answer that ends an access. False if that is a violation: no such access, or it cannot have
+    /// ended.
+    pub(super) fn access_answered(&mut self, from: PeerId, number: Key, result: Result<(), Refusal>) -> bool {
         let Some(access) = self.accesses.get(number).filter(|access| access.peer == from) else { return false };
-        let is_possible = match &access.content {
-            Content::Write { origin, handed, .. } => *handed == origin.bytes(),
-            // What was asked for comes back by itself, unless it is nothing.
-            Content::Fetch { target, .. } => result.is_err() || target.bytes() == 0,
-            Content::Nothing => true,
+        let is_possible = match &access.transfer {
+            Transfer::Write { origin, submitted, .. } => *submitted == origin.bytes(),
+            // Returned data ends the access itself, unless it is empty.
+            Transfer::Fetch { target, .. } => result.is_err() || target.bytes() == 0,
+            Transfer::Empty => true,
         };
         if !is_possible || access.result.is_some() {
             return false;
@@ -382,30 +390,30 @@ impl State {
         true
     }
 
-    /// Bytes come back to an access: where in its memory they begin must be told. False: it does not wait for them.
-    pub(super) fn returned(&mut self, from: PeerId, number: Key, offset: u64, length: u64) -> bool {
+    /// Accounts for returned data, which must continue at `offset`. False if that is a violation.
+    pub(super) fn accept_returned(&mut self, from: PeerId, number: Key, offset: u64, length: u64) -> bool {
         let Some(access) = self.accesses.get(number).filter(|access| access.peer == from) else { return false };
-        let Content::Fetch { target, placed } = &mut access.content else { return false };
-        let is_awaited =
-            access.result.is_none() && offset == *placed && length > 0 && length <= target.bytes() - *placed;
-        if is_awaited {
-            *placed += length;
+        let Transfer::Fetch { target, received } = &mut access.transfer else { return false };
+        let is_expected =
+            access.result.is_none() && offset == *received && length > 0 && length <= target.bytes() - *received;
+        if is_expected {
+            *received += length;
         }
-        is_awaited
+        is_expected
     }
 
     #[inline]
-    pub(super) fn place_returned(&mut self, access: Key, offset: u64, bytes: &[u8]) {
-        if let Some(Accessing { content: Content::Fetch { target, .. }, .. }) = self.accesses.get(access) {
+    pub(super) fn store_returned(&mut self, access: Key, offset: u64, bytes: &[u8]) {
+        if let Some(PendingAccess { transfer: Transfer::Fetch { target, .. }, .. }) = self.accesses.get(access) {
             target.write(offset, bytes);
         }
     }
 
-    /// A message of what comes back is all there.
-    pub(super) fn returned_wholly(&mut self, key: Key) {
+    /// A message of returned data is complete.
+    pub(super) fn returned_message_done(&mut self, key: Key) {
         if let Some(access) = self.accesses.get(key)
-            && let Content::Fetch { target, placed } = &access.content
-            && *placed == target.bytes()
+            && let Transfer::Fetch { target, received } = &access.transfer
+            && *received == target.bytes()
         {
             access.result = Some(Ok(()));
             self.complete_access_if_done(key);
@@ -413,7 +421,7 @@ impl State {
     }
 
     fn complete_access_if_done(&mut self, key: Key) {
-        let Some(Accessing { under_way: 0, result: Some(result), .. }) = self.accesses.get(key) else { return };
+        let Some(PendingAccess { in_flight: 0, result: Some(result), .. }) = self.accesses.get(key) else { return };
         let result = *result;
         let Some(access) = self.accesses.remove(key) else { return };
         self.peers.at(access.peer).accesses -= 1;
@@ -428,11 +436,11 @@ impl State {
         self.complete(access.options.context, access.options.note, outcome, access.options.is_silent);
     }
 
-    /// The way to a peer has ended.
+    /// Fails the accesses to a peer whose channel has ended.
     pub(super) fn fail_accesses(&mut self, peer: PeerId, failure: Failure) {
         for key in self.accesses.keys_where(|access| access.peer == peer) {
             let Some(access) = self.accesses.remove(key) else { continue };
-            debug_assert_eq!(access.under_way, 0, "the endpoint tells of messages before their channel");
+            debug_assert_eq!(access.in_flight, 0, "the endpoint reports messages before their channel's end");
             self.fail(access.options.context, access.options.note, access.operation, failure);
         }
     }

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Long messages between processes of one host: the receiver fetches them from where they lie, in one copy.
+//! Long messages between processes of one host: the receiver copies them once, straight from the sender's memory.
 //!
-//! The sender announces where its message lies, and leaves it alone until it is answered. The receiver copies it from
-//! there once it is matched, and answers that it wants no bytes. Where the system does not let it (another user, a
-//! hardened kernel, a container without the right), it asks for the bytes as it would over the wire, and the sender
-//! lends that peer no more.
+//! The request carries the message's address, and the sender leaves the memory alone until it is answered. Once the
+//! message is matched, the receiver copies it and answers that it wants no bytes. Where the system forbids that
+//! (another user, a hardened kernel, a container without the privilege), the receiver asks for the bytes as it would
+//! over the wire, and the sender lends to that peer no more.
 
 use std::slice;
 
 use barewire_endpoint::ChannelId;
 use barewire_link::Link;
 
-use super::receive::{Receive, Requested, Stage};
+use super::receive::{Receive, RendezvousRequest, Stage};
 use super::{Messenger, State};
 use crate::header::Header;
-use crate::peers::{Out, PeerId};
+use crate::peers::{Outgoing, PeerId};
 use crate::slab::Key;
 
-/// Bytes that are fetched before others have their turn: some 100 µs.
-const BYTES_AT_ONCE: u64 = 1 << 20;
+/// Bytes to fetch before yielding to other work: some 100 µs.
+const FETCH_BYTES: u64 = 1 << 20;
 
 impl<L: Link> Messenger<L> {
     /// Whether a peer fetches long messages itself.
@@ -29,40 +29,40 @@ impl<L: Link> Messenger<L> {
             && self.endpoint.is_local_channel(channel)
     }
 
-    /// Fetches some of a receive's message. False if something is left.
-    pub(super) fn fetch(&mut self, from: PeerId, receive: Key, request: Requested) -> bool {
+    /// Fetches some of a receive's message. False if some is left.
+    pub(super) fn fetch(&mut self, from: PeerId, receive: Key, request: RendezvousRequest) -> bool {
         let Self { endpoint, state, .. } = self;
         let State { peers, sends, receives, .. } = state;
         let (Some(address), number) = (request.address, request.number) else { return true };
         let Some(channel) = peers.at(from).channel else { return true };
         let Some(Receive { target, stage: Stage::Matched(matched), .. }) = receives.get(receive) else { return true };
-        // What this endpoint sends to itself it knows where to find.
+        // Messages to itself are copied directly.
         let own = if peers.at(from).address == endpoint.address() { sends.get(number) } else { None };
-        let end = matched.wanted.min(matched.placed + BYTES_AT_ONCE);
-        while matched.placed < end {
-            let Some(part) = target.part_at(matched.placed) else { break };
-            let bytes = part.bytes.min((end - matched.placed) as usize);
+        let end = matched.wanted.min(matched.received + FETCH_BYTES);
+        while matched.received < end {
+            let Some(part) = target.part_at(matched.received) else { break };
+            let bytes = part.bytes.min((end - matched.received) as usize);
             let is_fetched = match &own {
-                // SAFETY: inside a part of the target, which whoever posted the receive lent us until it is completed.
-                Some(send) => send.copy(matched.placed, unsafe { slice::from_raw_parts_mut(part.address, bytes) }),
+                // SAFETY: inside a part of the target, which the receive's caller lent until it completes.
+                Some(send) => send.copy(matched.received, unsafe { slice::from_raw_parts_mut(part.address, bytes) }),
                 // SAFETY: as above.
-                None => unsafe { endpoint.fetch(channel, address.wrapping_add(matched.placed), part.address, bytes) },
+                None => unsafe { endpoint.fetch(channel, address.wrapping_add(matched.received), part.address, bytes) },
             };
             if !is_fetched {
-                // All of it as over the wire. If the peer is gone, the end of its channel follows.
-                matched.placed = 0;
+                // Asks for all of it as over the wire. If the peer is gone, the end of its channel follows.
+                matched.received = 0;
                 let answer = Header::Answer { number, receive, wanted: matched.wanted };
-                state.enqueue(from, Out::Control(answer));
+                state.enqueue(from, Outgoing::Control(answer));
                 return true;
             }
-            matched.placed += bytes as u64;
+            matched.received += bytes as u64;
         }
-        if matched.placed < matched.wanted {
+        if matched.received < matched.wanted {
             return false;
         }
-        // The sender has its memory again.
-        state.enqueue(from, Out::Control(Header::Answer { number, receive: 0, wanted: 0 }));
-        state.received(receive);
+        // Returns the memory to the sender.
+        state.enqueue(from, Outgoing::Control(Header::Answer { number, receive: 0, wanted: 0 }));
+        state.finish_receive(receive);
         true
     }
 }

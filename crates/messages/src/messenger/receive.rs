@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Receives: posted, matched, completed; and messages that are held until one is.
+//! Receives, and unexpected messages.
 
 use barewire_endpoint::{ChannelId, Ending};
 use barewire_link::Link;
@@ -10,34 +10,34 @@ use crate::header::{Header, Label};
 use crate::matching::{Matcher, Pattern, Ticket};
 use crate::memory::{Part, Target};
 use crate::mutant::mutant;
-use crate::peers::{Arriving, Out, Peer, PeerId};
+use crate::peers::{Outgoing, Peer, PeerId, Reassembly};
 use crate::slab::Key;
 
-/// Which messages a receive accepts.
+/// Selects the messages that a receive accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// Tagged ones that fit.
+pub enum Selector {
+    /// Tagged messages that match the pattern.
     Tagged(Pattern),
-    /// Untagged ones: of one peer, or of any.
+    /// Untagged messages from one peer, or from any.
     Untagged(Option<PeerId>),
 }
 
-/// How a receive is posted.
+/// Options of a receive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiveOptions {
-    /// What the completion names.
+    /// Returned by the completion.
     pub context: u64,
-    /// What it says besides: the caller's own.
+    /// Returned likewise, for the caller's own use.
     pub note: u32,
-    /// Only a failure is told.
+    /// Only a failure is reported.
     pub is_silent: bool,
 }
 
-/// A message that was taken out of matching, for a receive to come.
+/// A message claimed from matching, to be received later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim(Key);
 
-impl Wanted {
+impl Selector {
     pub(super) fn source(&self) -> Option<PeerId> {
         match self {
             Self::Tagged(pattern) => pattern.source,
@@ -57,7 +57,7 @@ impl Wanted {
     }
 }
 
-/// A receive that is not completed.
+/// An outstanding receive.
 pub(super) struct Receive {
     pub target: Target,
     pub options: ReceiveOptions,
@@ -65,138 +65,143 @@ pub(super) struct Receive {
 }
 
 pub(super) enum Stage {
-    /// It has no message.
-    Posted { wanted: Wanted, ticket: Ticket },
-    /// Takes messages one behind the other, until less than `least` bytes are free; then it has no ticket.
-    Many { wanted: Wanted, ticket: Option<Ticket>, used: u64, least: u64, under_way: u32 },
-    /// It has one.
+    /// Without a message.
+    Posted { selector: Selector, ticket: Ticket },
+    /// A multi-receive: stores messages one after the other until fewer than `min_free` bytes are free; then it has no
+    /// ticket.
+    Multi { selector: Selector, ticket: Option<Ticket>, used: u64, min_free: u64, in_flight: u32 },
+    /// Matched with a message.
     Matched(Matched),
 }
 
-/// What a receive knows of its message.
+/// State of a matched message.
 pub(super) struct Matched {
     pub envelope: Envelope,
-    /// How much of it is received: all, or what there is room for.
+    /// Bytes to receive: all, or as many as fit.
     pub wanted: u64,
-    /// Of an announced one, in order: how much of that is there.
-    pub placed: u64,
-    pub is_announced: bool,
-    /// Its sender's number for it, if the sender waits for it to be delivered.
+    /// Rendezvous: bytes received or requested so far, in order.
+    pub received: u64,
+    pub is_rendezvous: bool,
+    /// The sender's key, if the sender needs a delivery confirmation.
     confirm: Option<Key>,
-    /// The receive of many messages that this is one of, and where the message lies there.
-    of: Option<(Key, u64)>,
+    /// The multi-receive that it is part of, and its offset there.
+    multi: Option<(Key, u64)>,
 }
 
-/// A message that nobody has asked for yet.
-pub(super) struct Held {
+/// An unexpected message.
+pub(super) struct Unexpected {
     pub envelope: Envelope,
     pub content: Content,
-    /// `None`: it was claimed.
+    /// `None` once claimed.
     ticket: Option<Ticket>,
 }
 
-/// An announced message, as its sender names it.
+/// A rendezvous request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Requested {
+pub(crate) struct RendezvousRequest {
     pub number: Key,
-    /// Where it lies in the memory of the sender's process, if that lends it.
+    /// Address in the sender's process, if the sender lends the memory.
     pub address: Option<u64>,
 }
 
 pub(super) enum Content {
-    /// What has come of it.
+    /// The bytes received so far.
     Eager { bytes: Vec<u8>, confirm: Option<Key> },
-    /// It was announced.
-    Request { request: Requested, confirm: bool },
-    /// Its peer is gone, and it was claimed before.
+    /// A request; no data yet.
+    Request { request: RendezvousRequest, confirm: bool },
+    /// Claimed, but lost with the peer's channel.
     Lost(Ending),
 }
 
 impl<L: Link> Messenger<L> {
-    /// Receives one message into `parts`, one after the other. If it names a source, and that cannot be reached, it
-    /// fails.
+    /// Receives one message into `parts`, which are filled in order. Fails if it names a source that cannot be reached.
     ///
     /// # Errors
-    /// [`PostError`]; nothing was begun then.
+    /// [`PostError`]; then the call had no effect.
     ///
     /// # Safety
-    /// All parts must be valid to be written, disjoint, and used by nothing else until the receive is completed, as the
-    /// messenger's description says.
+    /// All parts must be valid for writes, disjoint, and used by nothing else until the receive completes, as
+    /// [`Messenger`] describes.
     #[inline]
-    pub unsafe fn receive(&mut self, wanted: Wanted, parts: &[Part], options: ReceiveOptions) -> Result<(), PostError> {
-        self.room_to_receive(&wanted)?;
-        // SAFETY: the caller's promise; the target is dropped when the receive is completed.
-        let target = unsafe { Target::new(parts) };
-        if let Some(held) = self.state.take_held(&wanted) {
-            self.state.serve(target, options, held);
-            return Ok(());
-        }
-        self.watch(&wanted)?;
-        let stage = Stage::Posted { wanted, ticket: 0 };
-        let key = self.state.receives.add(Receive { target, options, stage });
-        let posted_as = self.state.matcher(wanted.is_tagged()).post(wanted.pattern(), key);
-        if let Some(Receive { stage: Stage::Posted { ticket, .. }, .. }) = self.state.receives.get(key) {
-            *ticket = posted_as;
-        }
-        Ok(())
-    }
-
-    /// Receives messages into `parts`, one behind the other, until less than `least` bytes are free, but at least one.
-    /// Each has a completion with its offset.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing was begun then.
-    ///
-    /// # Safety
-    /// As of [`receive`](Self::receive), until the last completion.
-    pub unsafe fn receive_many(
+    pub unsafe fn receive(
         &mut self,
-        wanted: Wanted,
+        selector: Selector,
         parts: &[Part],
-        least: u64,
         options: ReceiveOptions,
     ) -> Result<(), PostError> {
-        self.room_to_receive(&wanted)?;
-        self.watch(&wanted)?;
-        // SAFETY: the caller's promise; the target is dropped when all its messages are there.
+        self.check_receive(&selector)?;
+        // SAFETY: the caller's promise; the target is dropped when the receive completes.
         let target = unsafe { Target::new(parts) };
-        // At least one message; and ones of no bytes not for ever.
-        let least = least.max(1);
-        let stage = Stage::Many { wanted, ticket: None, used: 0, least, under_way: 0 };
-        let key = self.state.receives.add(Receive { target, options, stage });
-        let posted_as = self.state.matcher(wanted.is_tagged()).post(wanted.pattern(), key);
-        if let Some(Receive { stage: Stage::Many { ticket, .. }, .. }) = self.state.receives.get(key) {
-            *ticket = Some(posted_as);
+        if let Some(unexpected) = self.state.take_unexpected(&selector) {
+            self.state.receive_unexpected(target, options, unexpected);
+            return Ok(());
         }
-        self.state.serve_many(key, &wanted);
+        self.connect_source(&selector)?;
+        let stage = Stage::Posted { selector, ticket: 0 };
+        let key = self.state.receives.add(Receive { target, options, stage });
+        let posted_ticket = self.state.matcher(selector.is_tagged()).post(selector.pattern(), key);
+        if let Some(Receive { stage: Stage::Posted { ticket, .. }, .. }) = self.state.receives.get(key) {
+            *ticket = posted_ticket;
+        }
         Ok(())
     }
 
-    /// The message that a receive would match now; it stays.
+    /// Multi-receive: stores at least one message into `parts`, one after the other, until fewer than `min_free` bytes
+    /// are free. Each message has a completion with its offset.
+    ///
+    /// # Errors
+    /// [`PostError`]; then the call had no effect.
+    ///
+    /// # Safety
+    /// As for [`receive`](Self::receive), until the last completion.
+    pub unsafe fn receive_multi(
+        &mut self,
+        selector: Selector,
+        parts: &[Part],
+        min_free: u64,
+        options: ReceiveOptions,
+    ) -> Result<(), PostError> {
+        self.check_receive(&selector)?;
+        self.connect_source(&selector)?;
+        // SAFETY: the caller's promise; the target is dropped after the last message.
+        let target = unsafe { Target::new(parts) };
+        // A full buffer ends it, so that it does not take messages of no bytes for ever.
+        let min_free = min_free.max(1);
+        let stage = Stage::Multi { selector, ticket: None, used: 0, min_free, in_flight: 0 };
+        let key = self.state.receives.add(Receive { target, options, stage });
+        let posted_ticket = self.state.matcher(selector.is_tagged()).post(selector.pattern(), key);
+        if let Some(Receive { stage: Stage::Multi { ticket, .. }, .. }) = self.state.receives.get(key) {
+            *ticket = Some(posted_ticket);
+        }
+        self.state.fill_multi(key, &selector);
+        Ok(())
+    }
+
+    /// The message that a receive would match now; it is not removed.
     #[must_use]
-    pub fn peek(&mut self, wanted: Wanted) -> Option<Envelope> {
-        let (_, key) = self.state.matcher(wanted.is_tagged()).message_for(wanted.pattern())?;
-        self.state.held.get(key).map(|held| held.envelope)
+    pub fn peek(&mut self, selector: Selector) -> Option<Envelope> {
+        let (_, key) = self.state.matcher(selector.is_tagged()).message_for(selector.pattern())?;
+        self.state.unexpected.get(key).map(|message| message.envelope)
     }
 
-    /// The message that a receive would match now; only [`receive_claimed`](Self::receive_claimed) and
-    /// [`discard`](Self::discard) find it from now on.
-    pub fn claim(&mut self, wanted: Wanted) -> Option<(Claim, Envelope)> {
-        let matcher = self.state.matcher(wanted.is_tagged());
-        let (ticket, key) = matcher.message_for(wanted.pattern())?;
+    /// Claims the message that a receive would match now: from then on, only [`receive_claimed`](Self::receive_claimed)
+    /// and [`discard`](Self::discard) find it.
+    pub fn claim(&mut self, selector: Selector) -> Option<(Claim, Envelope)> {
+        let matcher = self.state.matcher(selector.is_tagged());
+        let (ticket, key) = matcher.message_for(selector.pattern())?;
         matcher.remove_message(ticket);
-        let held = self.state.held.get(key)?;
-        held.ticket = None;
-        Some((Claim(key), held.envelope))
+        let message = self.state.unexpected.get(key)?;
+        message.ticket = None;
+        Some((Claim(key), message.envelope))
     }
 
-    /// Receives a message that was claimed.
+    /// Receives a claimed message.
     ///
     /// # Errors
     /// [`PostError::NoSuchClaim`].
     ///
     /// # Safety
-    /// As of [`receive`](Self::receive).
+    /// As for [`receive`](Self::receive).
     pub unsafe fn receive_claimed(
         &mut self,
         claim: Claim,
@@ -204,59 +209,60 @@ impl<L: Link> Messenger<L> {
         options: ReceiveOptions,
     ) -> Result<(), PostError> {
         let Claim(key) = claim;
-        self.state.held.get(key).filter(|held| held.ticket.is_none()).ok_or(PostError::NoSuchClaim)?;
-        // SAFETY: the caller's promise; the target is dropped when the receive is completed.
+        self.state.unexpected.get(key).filter(|message| message.ticket.is_none()).ok_or(PostError::NoSuchClaim)?;
+        // SAFETY: the caller's promise; the target is dropped when the receive completes.
         let target = unsafe { Target::new(parts) };
-        self.state.serve(target, options, key);
+        self.state.receive_unexpected(target, options, key);
         Ok(())
     }
 
-    /// Receives the next message of the only neighbour that spoke last, if all of it is here, and if there is nothing else to
-    /// tell of it than what is returned here. `None`: [`progress`](Self::progress) finds what there is, or is due.
+    /// Fast path: receives the next message of the only local peer that was active last, if all of it is here and it
+    /// completes one receive. `None` otherwise; then call [`progress`](Self::progress).
     #[inline]
     pub fn receive_next(&mut self) -> Option<ReceivedNext> {
         let Self { endpoint, state, .. } = self;
-        if !state.completions.is_empty() || !state.turns.is_empty() {
+        if !state.completions.is_empty() || !state.pending.is_empty() {
             return None;
         }
         endpoint.offer_next(|from, message| state.receive_next(from, message))
     }
 
-    /// Throws a claimed message away, and says which that was; for its sender it was received.
+    /// Discards a claimed message and returns its envelope; for the sender, it was received.
     ///
     /// # Errors
     /// [`PostError::NoSuchClaim`].
     pub fn discard(&mut self, claim: Claim) -> Result<Envelope, PostError> {
         let Claim(key) = claim;
-        let held = self.state.held.get(key).filter(|held| held.ticket.is_none()).ok_or(PostError::NoSuchClaim)?;
-        let envelope = held.envelope;
-        self.state.throw_away(key);
+        let message =
+            self.state.unexpected.get(key).filter(|message| message.ticket.is_none()).ok_or(PostError::NoSuchClaim)?;
+        let envelope = message.envelope;
+        self.state.discard_unexpected(key);
         Ok(envelope)
     }
 
-    /// Takes a receive back that has no message yet: then it fails as cancelled. False: there is none with this
-    /// context, or it has matched a message, and completes with that.
+    /// Cancels a receive that has no message yet; it fails as cancelled. False if there is none with this context, or
+    /// if it has matched a message: then it completes with that.
     pub fn cancel(&mut self, context: u64) -> bool {
-        let is_meant = |receive: &Receive| {
+        let is_match = |receive: &Receive| {
             receive.options.context == context
-                && matches!(receive.stage, Stage::Posted { .. } | Stage::Many { ticket: Some(_), .. })
+                && matches!(receive.stage, Stage::Posted { .. } | Stage::Multi { ticket: Some(_), .. })
         };
-        let Some(key) = self.state.receives.keys_where(is_meant).first().copied() else { return false };
-        self.state.take_back(key, Failure::Cancelled);
+        let Some(key) = self.state.receives.keys_where(is_match).first().copied() else { return false };
+        self.state.fail_posted(key, Failure::Cancelled);
         true
     }
 
-    fn room_to_receive(&mut self, wanted: &Wanted) -> Result<(), PostError> {
-        wanted.source().map_or(Ok(()), |source| self.state.known(source))?;
+    fn check_receive(&mut self, selector: &Selector) -> Result<(), PostError> {
+        selector.source().map_or(Ok(()), |source| self.state.check_known(source))?;
         if self.state.receives.len() < self.state.config.receives { Ok(()) } else { Err(PostError::Full) }
     }
 
-    /// Sees to it that a receive's only source is heard of if it is gone.
+    /// Connects to a receive's only source, so that the receive fails if the source does.
     #[inline]
-    fn watch(&mut self, wanted: &Wanted) -> Result<(), PostError> {
-        let Some(source) = wanted.source() else { return Ok(()) };
+    fn connect_source(&mut self, selector: &Selector) -> Result<(), PostError> {
+        let Some(source) = selector.source() else { return Ok(()) };
         let peer = self.state.peers.at(source);
-        peer.tell_of_loss()?;
+        peer.take_loss()?;
         if peer.channel.is_none() {
             self.connect(source)?;
         }
@@ -270,38 +276,38 @@ impl State {
         if is_tagged { &mut self.tagged } else { &mut self.untagged }
     }
 
-    /// The receive that a message matches which has just come.
+    /// The receive that a new message matches.
     #[inline]
     pub(super) fn receive_for(&mut self, envelope: &Envelope) -> Option<(Ticket, Key)> {
         let tag = envelope.label.tag;
         self.matcher(tag.is_some()).receive_for(envelope.source, tag.unwrap_or(0))
     }
 
-    /// Gives a receive its message: that, with its message.
+    /// Matches a message with a receive; returns the receive that holds the message.
     #[inline]
     pub(super) fn match_receive(
         &mut self,
         (ticket, key): (Ticket, Key),
         envelope: Envelope,
-        announced: bool,
+        is_rendezvous: bool,
         confirm: Option<Key>,
     ) -> Option<Key> {
         let receive = self.receives.get(key)?;
-        if matches!(receive.stage, Stage::Many { .. }) {
-            return self.one_of_many(key, envelope, announced, confirm);
+        if matches!(receive.stage, Stage::Multi { .. }) {
+            return self.add_multi_part(key, envelope, is_rendezvous, confirm);
         }
-        receive.stage = Stage::Matched(Matched::new(envelope, &receive.target, announced, confirm));
+        receive.stage = Stage::Matched(Matched::new(envelope, &receive.target, is_rendezvous, confirm));
         self.matcher(envelope.label.tag.is_some()).remove_receive(ticket);
         Some(key)
     }
 
-    /// Receives a message that is here as a whole. `None`, and nothing has changed: it takes more than that.
+    /// Receives a complete message on the fast path. `None`, without effect, if that is not possible.
     #[inline(always)]
     fn receive_next(&mut self, from: ChannelId, message: &[u8]) -> Option<ReceivedNext> {
         let peer = self.peers.of_channel(from)?;
-        let &mut Peer { is_broken, arriving, .. } = self.peers.at(peer);
+        let &mut Peer { is_broken, reassembly, .. } = self.peers.at(peer);
         let (Header::Eager { label, confirm: None }, body) = Header::decode(message).ok()? else { return None };
-        if is_broken || arriving != Arriving::Nothing {
+        if is_broken || reassembly != Reassembly::Idle {
             return None;
         }
         let envelope = Envelope { source: peer, label, length: body.len() as u64 };
@@ -312,9 +318,9 @@ impl State {
         Some(ReceivedNext { context: options.context, note: options.note, envelope })
     }
 
-    /// Completes a receive of one message with one that is here as a whole. False: it takes many.
+    /// Completes a receive with a complete message. False if it is a multi-receive.
     #[inline]
-    pub(super) fn receive_at_once(
+    pub(super) fn receive_whole(
         &mut self,
         found: (Ticket, Key),
         envelope: Envelope,
@@ -322,22 +328,22 @@ impl State {
         confirm: Option<Key>,
     ) -> bool {
         let Some((options, room)) = self.fill(found, envelope.label, body, |_, _| true) else { return false };
-        self.end_receive(options, Received { envelope, offset: 0, is_last: true }, room, confirm);
+        self.complete_receive(options, Received { envelope, offset: 0, is_last: true }, room, confirm);
         true
     }
 
-    /// Puts a message into the memory of a receive of one, which is no more: its options, and how much room there was.
+    /// Copies a message into a single receive and removes that; returns its options and the size of its buffer.
     #[inline(always)]
     fn fill(
         &mut self,
         (ticket, key): (Ticket, Key),
         label: Label,
         body: &[u8],
-        is_wanted: impl FnOnce(&ReceiveOptions, u64) -> bool,
+        accepts: impl FnOnce(&ReceiveOptions, u64) -> bool,
     ) -> Option<(ReceiveOptions, u64)> {
         let Receive { target, options, stage: Stage::Posted { .. } } = self.receives.get(key)? else { return None };
         let (options, room) = (*options, target.bytes());
-        if !is_wanted(&options, room) {
+        if !accepts(&options, room) {
             return None;
         }
         target.write(0, body);
@@ -346,135 +352,141 @@ impl State {
         Some((options, room))
     }
 
-    pub(super) fn takes_many(&mut self, receive: Key) -> bool {
-        matches!(self.receives.get(receive), Some(Receive { stage: Stage::Many { .. }, .. }))
+    pub(super) fn is_multi(&mut self, receive: Key) -> bool {
+        matches!(self.receives.get(receive), Some(Receive { stage: Stage::Multi { .. }, .. }))
     }
 
-    /// A receive for one message of those that `many` takes.
-    fn one_of_many(&mut self, many: Key, envelope: Envelope, announced: bool, confirm: Option<Key>) -> Option<Key> {
-        let Receive { target, options, stage } = self.receives.get(many)?;
-        let Stage::Many { wanted, ticket, used, least, under_way } = stage else { return None };
+    /// Adds a receive for one message of a multi-receive.
+    fn add_multi_part(
+        &mut self,
+        multi: Key,
+        envelope: Envelope,
+        is_rendezvous: bool,
+        confirm: Option<Key>,
+    ) -> Option<Key> {
+        let Receive { target, options, stage } = self.receives.get(multi)?;
+        let Stage::Multi { selector, ticket, used, min_free, in_flight } = stage else { return None };
         let offset = *used;
         let part = target.split(offset, envelope.length.min(target.bytes() - offset));
         *used += part.bytes();
-        *under_way += 1;
-        let is_full = target.bytes() - *used < *least;
+        *in_flight += 1;
+        let is_full = target.bytes() - *used < *min_free;
         let done = if is_full { ticket.take() } else { None };
-        let (is_tagged, options) = (wanted.is_tagged(), *options);
+        let (is_tagged, options) = (selector.is_tagged(), *options);
         if let Some(ticket) = done {
             self.matcher(is_tagged).remove_receive(ticket);
         }
-        let mut matched = Matched::new(envelope, &part, announced, confirm);
-        matched.of = Some((many, offset));
+        let mut matched = Matched::new(envelope, &part, is_rendezvous, confirm);
+        matched.multi = Some((multi, offset));
         Some(self.receives.add(Receive { target: part, options, stage: Stage::Matched(matched) }))
     }
 
-    /// Takes the message that a receive matches out of matching.
+    /// Removes the message that a receive matches from matching.
     #[inline]
-    fn take_held(&mut self, wanted: &Wanted) -> Option<Key> {
+    fn take_unexpected(&mut self, selector: &Selector) -> Option<Key> {
         #[cfg(feature = "mutants")]
         if mutant!(self, MatchesNewest) {
-            let matcher = self.matcher(wanted.is_tagged());
-            let (ticket, key) = matcher.newest_for(wanted.pattern())?;
+            let matcher = self.matcher(selector.is_tagged());
+            let (ticket, key) = matcher.newest_for(selector.pattern())?;
             matcher.remove_message(ticket);
             return Some(key);
         }
-        let matcher = self.matcher(wanted.is_tagged());
-        let (ticket, key) = matcher.message_for(wanted.pattern())?;
+        let matcher = self.matcher(selector.is_tagged());
+        let (ticket, key) = matcher.message_for(selector.pattern())?;
         matcher.remove_message(ticket);
         Some(key)
     }
 
-    /// Receives a message that is held and was taken out of matching.
-    fn serve(&mut self, target: Target, options: ReceiveOptions, held: Key) {
-        let Some(message) = self.held.get(held) else { return };
-        let (announced, confirm) = message.content.how();
-        let matched = Matched::new(message.envelope, &target, announced, confirm);
+    /// Receives an unexpected message that was removed from matching.
+    fn receive_unexpected(&mut self, target: Target, options: ReceiveOptions, key: Key) {
+        let Some(message) = self.unexpected.get(key) else { return };
+        let (is_rendezvous, confirm) = message.content.protocol();
+        let matched = Matched::new(message.envelope, &target, is_rendezvous, confirm);
         let receive = self.receives.add(Receive { target, options, stage: Stage::Matched(matched) });
-        self.bring(receive, held);
+        self.deliver(receive, key);
     }
 
-    /// Gives a receive of many messages those that are held.
-    fn serve_many(&mut self, many: Key, wanted: &Wanted) {
-        while let Some(Receive { stage: Stage::Many { ticket: Some(_), .. }, .. }) = self.receives.get(many)
-            && let Some(held) = self.take_held(wanted)
-            && let Some(message) = self.held.get(held)
+    /// Fills a multi-receive with unexpected messages.
+    fn fill_multi(&mut self, multi: Key, selector: &Selector) {
+        while let Some(Receive { stage: Stage::Multi { ticket: Some(_), .. }, .. }) = self.receives.get(multi)
+            && let Some(key) = self.take_unexpected(selector)
+            && let Some(message) = self.unexpected.get(key)
         {
-            let (envelope, (announced, confirm)) = (message.envelope, message.content.how());
-            if let Some(receive) = self.one_of_many(many, envelope, announced, confirm) {
-                self.bring(receive, held);
+            let (envelope, (is_rendezvous, confirm)) = (message.envelope, message.content.protocol());
+            if let Some(receive) = self.add_multi_part(multi, envelope, is_rendezvous, confirm) {
+                self.deliver(receive, key);
             }
         }
     }
 
-    /// Brings a held message into the memory of its receive.
-    fn bring(&mut self, receive: Key, held: Key) {
-        let Some(message) = self.release(held) else { return };
+    /// Moves an unexpected message into its receive.
+    fn deliver(&mut self, receive: Key, key: Key) {
+        let Some(message) = self.remove_unexpected(key) else { return };
         let source = message.envelope.source;
         match message.content {
             Content::Request { request, .. } => self.answer(receive, request),
             Content::Eager { bytes, .. } => {
-                self.place(receive, 0, &bytes);
+                self.store(receive, 0, &bytes);
                 if bytes.len() as u64 == message.envelope.length {
-                    self.received(receive);
-                } else if let Arriving::Hold { held: arriving, head } = self.peers.at(source).arriving
-                    && arriving == held
+                    self.finish_receive(receive);
+                } else if let Reassembly::Unexpected { message: incoming, head } = self.peers.at(source).reassembly
+                    && incoming == key
                 {
-                    self.peers.at(source).arriving = Arriving::Place { receive, head, base: 0 };
+                    self.peers.at(source).reassembly = Reassembly::Receive { receive, head, base: 0 };
                 }
             }
-            Content::Lost(ending) => self.receive_failed(receive, Failure::Peer { peer: source, ending }),
+            Content::Lost(ending) => self.fail_receive(receive, Failure::Peer { peer: source, ending }),
         }
     }
 
-    /// Receives a held message and tells nobody here.
-    fn throw_away(&mut self, held: Key) {
-        let Some(message) = self.release(held) else { return };
+    /// Discards an unexpected message; its sender is answered as if it was received.
+    fn discard_unexpected(&mut self, key: Key) {
+        let Some(message) = self.remove_unexpected(key) else { return };
         let source = message.envelope.source;
-        if let Content::Request { request: Requested { number, .. }, .. } = message.content {
-            // No byte is wanted, so that no receive is needed.
-            self.enqueue(source, Out::Control(Header::Answer { number, receive: 0, wanted: 0 }));
+        if let Content::Request { request: RendezvousRequest { number, .. }, .. } = message.content {
+            // 0 bytes wanted, so no receive is needed.
+            self.enqueue(source, Outgoing::Control(Header::Answer { number, receive: 0, wanted: 0 }));
         }
-        if let (_, Some(number)) = message.content.how() {
-            self.enqueue(source, Out::Control(Header::Delivered { number }));
+        if let (_, Some(number)) = message.content.protocol() {
+            self.enqueue(source, Outgoing::Control(Header::Delivered { number }));
         }
     }
 
-    /// Asks for the bytes of a message that was announced, or fetches them.
-    pub(super) fn answer(&mut self, receive: Key, request: Requested) {
+    /// Requests the data of a rendezvous message, or fetches it.
+    pub(super) fn answer(&mut self, receive: Key, request: RendezvousRequest) {
         let Some(Receive { stage: Stage::Matched(matched), .. }) = self.receives.get(receive) else { return };
         let (source, wanted) = (matched.envelope.source, matched.wanted);
         if request.address.is_some() && wanted > 0 {
-            self.enqueue(source, Out::Fetch { receive, request });
+            self.enqueue(source, Outgoing::Fetch { receive, request });
             return;
         }
-        self.enqueue(source, Out::Control(Header::Answer { number: request.number, receive, wanted }));
+        self.enqueue(source, Outgoing::Control(Header::Answer { number: request.number, receive, wanted }));
         if wanted == 0 {
-            self.received(receive);
+            self.finish_receive(receive);
         }
     }
 
     #[inline]
-    pub(super) fn place(&mut self, receive: Key, offset: u64, bytes: &[u8]) {
+    pub(super) fn store(&mut self, receive: Key, offset: u64, bytes: &[u8]) {
         if let Some(receive) = self.receives.get(receive) {
             receive.target.write(offset, bytes);
         }
     }
 
-    /// All of a receive's message has come.
+    /// All of a receive's message is here.
     #[inline]
-    pub(super) fn received(&mut self, key: Key) {
+    pub(super) fn finish_receive(&mut self, key: Key) {
         let Some(Receive { options, stage: Stage::Matched(matched), .. }) = self.receives.remove(key) else { return };
-        let message = self.release_memory(&matched);
-        self.end_receive(options, message, matched.wanted, matched.confirm);
+        let message = self.finish_part(&matched);
+        self.complete_receive(options, message, matched.wanted, matched.confirm);
     }
 
-    /// Tells that a receive has its message, as much of it as there was room for.
+    /// Completes a receive, as truncated if the buffer was too small.
     #[inline(always)]
-    fn end_receive(&mut self, options: ReceiveOptions, message: Received, room: u64, confirm: Option<Key>) {
+    fn complete_receive(&mut self, options: ReceiveOptions, message: Received, room: u64, confirm: Option<Key>) {
         let Envelope { source, length, .. } = message.envelope;
         if let Some(number) = confirm {
-            self.enqueue(source, Out::Control(Header::Delivered { number }));
+            self.enqueue(source, Outgoing::Control(Header::Delivered { number }));
         }
         let outcome = if length <= room {
             Outcome::Received(message)
@@ -485,115 +497,115 @@ impl State {
         self.complete(options.context, options.note, outcome, options.is_silent);
     }
 
-    /// A receive that had matched a message does not get it.
-    pub(super) fn receive_failed(&mut self, key: Key, failure: Failure) {
+    /// Fails a receive that had matched a message.
+    pub(super) fn fail_receive(&mut self, key: Key, failure: Failure) {
         let Some(Receive { options, stage: Stage::Matched(matched), .. }) = self.receives.remove(key) else { return };
-        let message = Some(self.release_memory(&matched));
+        let message = Some(self.finish_part(&matched));
         let outcome = Outcome::Failed { operation: Operation::Receive, failure, message };
         self.complete(options.context, options.note, outcome, false);
     }
 
-    /// Where a message lies; what takes many messages, and no more, is done with the last of them.
+    /// The location of a message; removes a multi-receive after its last one.
     #[inline]
-    fn release_memory(&mut self, matched: &Matched) -> Received {
+    fn finish_part(&mut self, matched: &Matched) -> Received {
         let envelope = matched.envelope;
-        let Some((many, offset)) = matched.of else { return Received { envelope, offset: 0, is_last: true } };
+        let Some((multi, offset)) = matched.multi else { return Received { envelope, offset: 0, is_last: true } };
         let mut is_last = false;
-        if let Some(Receive { stage: Stage::Many { ticket, under_way, .. }, .. }) = self.receives.get(many) {
-            *under_way -= 1;
-            is_last = ticket.is_none() && *under_way == 0;
+        if let Some(Receive { stage: Stage::Multi { ticket, in_flight, .. }, .. }) = self.receives.get(multi) {
+            *in_flight -= 1;
+            is_last = ticket.is_none() && *in_flight == 0;
         }
         if is_last {
-            self.receives.remove(many);
+            self.receives.remove(multi);
         }
         Received { envelope, offset, is_last }
     }
 
-    /// Ends a receive that waits for a message; one of many ends with the last that is under way.
-    pub(super) fn take_back(&mut self, key: Key, failure: Failure) {
+    /// Fails a receive that waits for a message; a multi-receive with messages in progress ends with the last of them.
+    pub(super) fn fail_posted(&mut self, key: Key, failure: Failure) {
         let Some(receive) = self.receives.get(key) else { return };
         let ReceiveOptions { context, note, .. } = receive.options;
-        let (wanted, ticket, is_over) = match &mut receive.stage {
-            Stage::Posted { wanted, ticket } => (*wanted, *ticket, true),
-            Stage::Many { wanted, ticket, under_way, .. } => {
+        let (selector, ticket, is_done) = match &mut receive.stage {
+            Stage::Posted { selector, ticket } => (*selector, *ticket, true),
+            Stage::Multi { selector, ticket, in_flight, .. } => {
                 let Some(ticket) = ticket.take() else { return };
-                (*wanted, ticket, *under_way == 0)
+                (*selector, ticket, *in_flight == 0)
             }
             Stage::Matched(_) => return,
         };
-        self.matcher(wanted.is_tagged()).remove_receive(ticket);
-        if is_over {
+        self.matcher(selector.is_tagged()).remove_receive(ticket);
+        if is_done {
             self.receives.remove(key);
             self.fail(context, note, Operation::Receive, failure);
         }
     }
 
-    /// Whether one more message of so many bytes can be held.
-    pub(super) fn has_room_to_hold(&self, bytes: u64) -> bool {
-        self.held.len() < self.config.unexpected_messages
-            && self.held_bytes as u64 + bytes <= self.config.unexpected_bytes as u64
+    /// Whether there is room for an unexpected message of this size.
+    pub(super) fn has_unexpected_room(&self, bytes: u64) -> bool {
+        self.unexpected.len() < self.config.unexpected_messages
+            && self.unexpected_bytes as u64 + bytes <= self.config.unexpected_bytes as u64
     }
 
-    /// Keeps a message until somebody asks for it.
-    pub(super) fn hold(&mut self, envelope: Envelope, content: Content) -> Key {
-        self.held_bytes += content.reserved(&envelope);
-        let key = self.held.add(Held { envelope, content, ticket: None });
+    /// Adds an unexpected message.
+    pub(super) fn add_unexpected(&mut self, envelope: Envelope, content: Content) -> Key {
+        self.unexpected_bytes += content.reserved_bytes(&envelope);
+        let key = self.unexpected.add(Unexpected { envelope, content, ticket: None });
         let Label { tag, .. } = envelope.label;
-        let ticket = self.matcher(tag.is_some()).hold(envelope.source, tag.unwrap_or(0), key);
-        if let Some(held) = self.held.get(key) {
-            held.ticket = Some(ticket);
+        let ticket = self.matcher(tag.is_some()).add_unexpected(envelope.source, tag.unwrap_or(0), key);
+        if let Some(message) = self.unexpected.get(key) {
+            message.ticket = Some(ticket);
         }
-        let runs_short =
-            self.held_bytes > self.config.unexpected_bytes / 2 || self.held.len() > self.config.unexpected_messages / 2;
-        if runs_short && !self.peers.at(envelope.source).was_asked_to_announce {
-            self.peers.at(envelope.source).was_asked_to_announce = true;
-            self.asked_to_announce.push(envelope.source);
-            self.enqueue(envelope.source, Out::Control(Header::Announce));
+        let is_short = self.unexpected_bytes > self.config.unexpected_bytes / 2
+            || self.unexpected.len() > self.config.unexpected_messages / 2;
+        if is_short && !self.peers.at(envelope.source).is_throttled {
+            self.peers.at(envelope.source).is_throttled = true;
+            self.throttled.push(envelope.source);
+            self.enqueue(envelope.source, Outgoing::Control(Header::Announce));
         }
         key
     }
 
-    /// A message is held no longer.
-    fn release(&mut self, key: Key) -> Option<Held> {
-        let held = self.held.remove(key)?;
-        let is_leaking = mutant!(self, LeaksHeld) && held.content.how().1.is_some();
-        self.held_bytes -= if is_leaking { 0 } else { held.content.reserved(&held.envelope) };
-        let has_plenty = self.held_bytes < self.config.unexpected_bytes / 4
-            && self.held.len() <= self.config.unexpected_messages / 4;
+    /// Removes an unexpected message.
+    fn remove_unexpected(&mut self, key: Key) -> Option<Unexpected> {
+        let message = self.unexpected.remove(key)?;
+        let is_leaking = mutant!(self, LeaksUnexpected) && message.content.protocol().1.is_some();
+        self.unexpected_bytes -= if is_leaking { 0 } else { message.content.reserved_bytes(&message.envelope) };
+        let has_plenty = self.unexpected_bytes < self.config.unexpected_bytes / 4
+            && self.unexpected.len() <= self.config.unexpected_messages / 4;
         if has_plenty {
-            while let Some(peer) = self.asked_to_announce.pop() {
-                self.peers.at(peer).was_asked_to_announce = false;
-                self.enqueue(peer, Out::Control(Header::Resume));
+            while let Some(peer) = self.throttled.pop() {
+                self.peers.at(peer).is_throttled = false;
+                self.enqueue(peer, Outgoing::Control(Header::Resume));
             }
         }
-        Some(held)
+        Some(message)
     }
 
-    /// A message's peer is gone before all of it has come.
-    pub(super) fn lose(&mut self, key: Key, ending: Ending) {
-        let Some(held) = self.held.get(key) else { return };
-        let Some(ticket) = held.ticket else {
-            self.held_bytes -= held.content.reserved(&held.envelope);
-            held.content = Content::Lost(ending);
+    /// The peer of an unexpected message is gone before all of the message arrived, or is being removed.
+    pub(super) fn lose_unexpected(&mut self, key: Key, ending: Ending) {
+        let Some(message) = self.unexpected.get(key) else { return };
+        let Some(ticket) = message.ticket else {
+            self.unexpected_bytes -= message.content.reserved_bytes(&message.envelope);
+            message.content = Content::Lost(ending);
             return;
         };
-        let is_tagged = held.envelope.label.tag.is_some();
+        let is_tagged = message.envelope.label.tag.is_some();
         self.matcher(is_tagged).remove_message(ticket);
-        self.release(key);
+        self.remove_unexpected(key);
     }
 }
 
 impl Matched {
     #[inline]
-    fn new(envelope: Envelope, target: &Target, is_announced: bool, confirm: Option<Key>) -> Self {
+    fn new(envelope: Envelope, target: &Target, is_rendezvous: bool, confirm: Option<Key>) -> Self {
         let wanted = envelope.length.min(target.bytes());
-        Self { envelope, wanted, placed: 0, is_announced, confirm, of: None }
+        Self { envelope, wanted, received: 0, is_rendezvous, confirm, multi: None }
     }
 }
 
 impl Content {
-    /// Whether it was announced, and whom to tell when it is delivered.
-    fn how(&self) -> (bool, Option<Key>) {
+    /// Whether it uses rendezvous, and the sender's key if it needs a delivery confirmation.
+    fn protocol(&self) -> (bool, Option<Key>) {
         match *self {
             Self::Eager { confirm, .. } => (false, confirm),
             Self::Request { request, confirm } => (true, confirm.then_some(request.number)),
@@ -601,8 +613,8 @@ impl Content {
         }
     }
 
-    /// Bytes of a message that count as held.
-    fn reserved(&self, envelope: &Envelope) -> usize {
+    /// Bytes that count as unexpected.
+    fn reserved_bytes(&self, envelope: &Envelope) -> usize {
         if matches!(self, Self::Eager { .. }) { envelope.length as usize } else { 0 }
     }
 }

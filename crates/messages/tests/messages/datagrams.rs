@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Datagrams: whole, cut, held as long as there is room, dropped after that.
+//! Datagrams: whole, truncated, kept while there is room, and dropped after that.
 
 use barewire_endpoint::{Config, Endpoint, Framing};
 use barewire_link::{Faults, MemoryLink};
 use barewire_llc::Lsap;
-use barewire_messages::{Datagrams, Failure, HELD_DATAGRAMS, Operation, Outcome, Part, PostError, ReceiveOptions};
+use barewire_messages::{
+    Datagrams, Failure, Operation, Outcome, Part, PostError, ReceiveOptions, UNEXPECTED_DATAGRAMS_MAX,
+};
 
 fn pair() -> [Datagrams<MemoryLink>; 2] {
     let (a, b) = MemoryLink::pair(1500, Faults::default(), 1);
@@ -17,7 +19,7 @@ fn pair() -> [Datagrams<MemoryLink>; 2] {
 
 fn receive(at: &mut Datagrams<MemoryLink>, memory: &mut [u8], context: u64) {
     let options = ReceiveOptions { context, ..ReceiveOptions::default() };
-    // SAFETY: each test leaves the memory alone until the receive is completed.
+    // SAFETY: each test leaves the memory alone until the receive completes.
     unsafe { at.receive(&[Part::into(memory)], options) }.unwrap();
 }
 
@@ -28,11 +30,11 @@ fn send(from: &mut Datagrams<MemoryLink>, to: &Datagrams<MemoryLink>, parts: &[P
 }
 
 #[test]
-fn a_datagram_arrives_whole_or_cut_and_one_that_fits_no_frame_is_refused() {
+fn datagrams_arrive_whole_or_truncated_and_oversized_ones_are_refused() {
     let [mut a, mut b] = pair();
-    let (mut whole, mut cut) = ([0; 8], [0; 2]);
+    let (mut whole, mut truncated_buffer) = ([0; 8], [0; 2]);
     receive(&mut b, &mut whole, 1);
-    receive(&mut b, &mut cut, 2);
+    receive(&mut b, &mut truncated_buffer, 2);
     for _ in 0..2 {
         send(&mut a, &b, &[Part::of(b"one"), Part::of(b""), Part::of(b"two")]).unwrap();
     }
@@ -46,19 +48,19 @@ fn a_datagram_arrives_whole_or_cut_and_one_that_fits_no_frame_is_refused() {
         matches!(second.outcome, Outcome::Failed { operation: Operation::Receive, failure, .. } if failure == truncated)
     );
     assert_eq!((first.context, second.context, b.poll()), (1, 2, None));
-    assert_eq!((&whole[..6], &cut), (&b"onetwo"[..], b"on"));
+    assert_eq!((&whole[..6], &truncated_buffer), (&b"onetwo"[..], b"on"));
     assert_eq!((a.counts().sent, b.counts().received, b.counts().receives_failed), (2, 1, 1));
 }
 
 #[test]
-fn what_nobody_awaits_is_held_in_order_and_dropped_once_there_is_no_room() {
+fn unexpected_datagrams_are_kept_in_order_up_to_the_limit() {
     let [mut a, mut b] = pair();
-    for number in 0..HELD_DATAGRAMS as u64 + 10 {
+    for number in 0..UNEXPECTED_DATAGRAMS_MAX as u64 + 10 {
         send(&mut a, &b, &[Part::of(&number.to_be_bytes())]).unwrap();
         b.progress().unwrap();
     }
     assert_eq!(b.dropped(), 10);
-    for number in 0..HELD_DATAGRAMS as u64 {
+    for number in 0..UNEXPECTED_DATAGRAMS_MAX as u64 {
         let mut memory = [0; 8];
         receive(&mut b, &mut memory, number);
         assert_eq!(b.poll().unwrap().context, number);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A peer whose endpoint is in order and whose messages are not.
+//! A peer whose endpoint is correct but whose messages are not.
 
 use barewire_endpoint::{Acknowledge, ConnectError, Ending, Endpoint, Event, Inbox, InboxConfig, SendError};
-use barewire_messages::{Access, Config, Failure, Label, Outcome, Part, Reaches, Remote, SendOptions, Wanted};
+use barewire_messages::{
+    Access, CompletionLevel, Config, Failure, Label, Outcome, Part, RemoteAddress, Selector, SendOptions,
+};
 
 use crate::common::*;
 
-/// A head: often one that could be right, with numbers that operations have.
+/// A header that is often valid, with keys that operations have.
 fn head(generator: &mut fastrand::Rng) -> Vec<u8> {
     let mut head = vec![if generator.u8(..8) == 0 { generator.u8(..) } else { generator.u8(..14) }];
     head[0] |= [0, 0x10, 0x20, 0x40, 0x80][generator.usize(..5)];
@@ -15,7 +17,7 @@ fn head(generator: &mut fastrand::Rng) -> Vec<u8> {
         head.extend(number[generator.usize(..5)].to_be_bytes());
     }
     if generator.bool() {
-        // As an atomic operation has, or a refusal.
+        // As in an atomic operation, or a refusal.
         let (operation, of) = (generator.u8(..20), generator.u8(..13));
         head.splice(head.len().min(25)..head.len().min(25), [operation, of]);
     }
@@ -23,10 +25,10 @@ fn head(generator: &mut fastrand::Rng) -> Vec<u8> {
     head
 }
 
-/// Proves that whatever a peer sends ends its channel at most: nothing panics, nothing else fails, and memory that was
-/// not given to a receive stays as it is.
+/// Proves that whatever a peer sends ends at most its own channel: nothing panics, nothing else fails, and memory
+/// outside of the receives' buffers is unchanged.
 #[test]
-fn what_a_peer_invents_ends_its_channel_and_nothing_else() {
+fn arbitrary_messages_end_only_their_channel() {
     let mut violations = 0;
     for seed in 0..100 {
         println!("seed {seed}");
@@ -37,30 +39,30 @@ fn what_a_peer_invents_ends_its_channel_and_nothing_else() {
         let addresses = [good[0].address(), good[1].address()];
         let mut hostile = open(on, 0x28);
         let mut inbox = Inbox::new(&InboxConfig::default());
-        let (its_friend, its_enemy) = (good[0].peer(addresses[1]), good[0].peer(hostile.address()));
-        // Operations for it to interfere with.
-        let (announced, guard) = (bytes(100_000, 1), bytes(300, 2));
+        let (friend, enemy) = (good[0].peer(addresses[1]), good[0].peer(hostile.address()));
+        // Operations that it can interfere with.
+        let (long, guard) = (bytes(100_000, 1), bytes(300, 2));
         let mut memory = [guard.clone(), guard.clone(), guard.clone()];
         let (mut open, mut result) = (guard.clone(), [0; 64]);
-        // SAFETY: looked at only when all is over.
+        // SAFETY: accessed only when all is done.
         unsafe { good[0].register(&[Part::into(&mut open[100..200])], Access::ALL, Some(2)) }.unwrap();
-        for (context, wanted) in [(1, any_tagged()), (2, Wanted::Untagged(None)), (3, exactly(its_enemy, 7))] {
-            receive(&mut good[0], wanted, &mut memory[context - 1][100..200], context as u64);
+        for (context, selector) in [(1, any_tagged()), (2, Selector::Untagged(None)), (3, exactly(enemy, 7))] {
+            receive(&mut good[0], selector, &mut memory[context - 1][100..200], context as u64);
         }
-        for reaches in [Reaches::Nowhere, Reaches::Receive] {
-            let options = SendOptions { context: 4, reaches, ..SendOptions::default() };
-            // SAFETY: the message stays until the end.
-            unsafe { good[0].send(its_enemy, tagged(1), &[Part::of(&announced)], options) }.unwrap();
+        for level in [CompletionLevel::Inject, CompletionLevel::Delivery] {
+            let options = SendOptions { context: 4, level, ..SendOptions::default() };
+            // SAFETY: the message lives until the end.
+            unsafe { good[0].send(enemy, tagged(1), &[Part::of(&long)], options) }.unwrap();
         }
-        let at = Remote { key: 1, offset: 0 };
-        // SAFETY: all of it stays until the end.
+        let at = RemoteAddress { key: 1, offset: 0 };
+        // SAFETY: all memory lives until the end.
         unsafe {
-            good[0].write(its_enemy, at, &[Part::of(&announced)], None, SendOptions::default()).unwrap();
-            // One more than a peer that is not there yet may have under way may be refused.
-            let _ = good[0].read(its_enemy, at, &[Part::into(&mut result[8..16])], SendOptions::default());
+            good[0].write(enemy, at, &[Part::of(&long)], None, SendOptions::default()).unwrap();
+            // Refused if it exceeds what an unconnected peer may have in flight.
+            let _ = good[0].read(enemy, at, &[Part::into(&mut result[8..16])], SendOptions::default());
         }
         for _ in 0..40 {
-            // Of the channel before it may have something to take still.
+            // The previous channel may still have messages to take.
             let channel = loop {
                 match hostile.connect(addresses[0]) {
                     Ok(channel) => break channel,
@@ -75,7 +77,7 @@ fn what_a_peer_invents_ends_its_channel_and_nothing_else() {
                 }
             };
             let body = bytes([0, 1, 200, 3000][generator.usize(..4)], 3);
-            // SAFETY: both sides are driven until it is sent or failed, before `body` is dropped.
+            // SAFETY: both sides make progress until it is sent or failed, before `body` is dropped.
             let sent = unsafe { hostile.send_lent(channel, &head(&mut generator), &body, 0, Acknowledge::Eventually) };
             let mut is_under_way = sent != Err(SendError::Ended);
             for round in 0..1000 {
@@ -92,15 +94,15 @@ fn what_a_peer_invents_ends_its_channel_and_nothing_else() {
                 }
             }
             if is_under_way {
-                // It waits for memory.
+                // Blocked: the receiver has no memory for it.
                 break;
             }
         }
-        // A channel to a neighbour ends at the next look round.
+        // A local peer's channel ends at the next periodic check.
         idle(&mut good);
         while let Some(completion) = good[0].poll() {
             let Outcome::Failed { failure: Failure::Peer { peer, ending }, .. } = completion.outcome else { continue };
-            assert_eq!((peer, ending), (its_enemy, Ending::Violation));
+            assert_eq!((peer, ending), (enemy, Ending::Violation));
             violations += 1;
         }
         for memory in &memory {
@@ -108,10 +110,10 @@ fn what_a_peer_invents_ends_its_channel_and_nothing_else() {
         }
         assert!(open[..100] == guard[..100] && open[200..] == guard[200..]);
         assert!(result[..8] == [0; 8] && result[16..] == [0; 48]);
-        // Who is no part of it does not notice.
+        // Other peers are unaffected.
         let mut answer = [0; 8];
         good[0].cancel(2);
-        receive(&mut good[0], Wanted::Untagged(Some(its_friend)), &mut answer, 9);
+        receive(&mut good[0], Selector::Untagged(Some(friend)), &mut answer, 9);
         let back = good[1].peer(addresses[0]);
         send(&mut good, 1, back, Label::default(), b"unharmed", SendOptions::default());
         while completion(&mut good, 0).context != 9 {}
@@ -125,21 +127,21 @@ fn open(on: barewire_link::MacAddress, number: u8) -> Endpoint<TestLink> {
     Endpoint::open(link_on(on), endpoint_config(number), None).unwrap()
 }
 
-/// Proves that a neighbour that breaks the protocol and takes nothing any more is cut off at once, with all that waits
-/// for it, and does not keep what was posted for it.
+/// Proves that a local peer that violates the protocol and receives nothing is disconnected at once, and that all
+/// operations with it end.
 #[test]
-fn a_neighbour_that_breaks_the_protocol_and_takes_nothing_is_cut_off() {
+fn a_stalled_local_peer_that_violates_the_protocol_is_disconnected() {
     let on = new_host();
     let mut good = vec![on_host(on, 0x20, Config::default())];
     let mut hostile = open(on, 0x28);
-    let its_enemy = good[0].peer(hostile.address());
+    let enemy = good[0].peer(hostile.address());
     let (message, mut inbox) = (bytes(10_000, 1), Inbox::new(&InboxConfig::default()));
     let mut posted = 0;
     let began = std::time::Instant::now();
-    // More than the pipe takes: some of it waits.
+    // More than the pipe takes, so that some messages wait.
     while began.elapsed() < std::time::Duration::from_secs(2) && posted < 60 {
-        // SAFETY: the message stays to the end.
-        let sent = unsafe { good[0].send(its_enemy, tagged(1), &[Part::of(&message)], SendOptions::default()) };
+        // SAFETY: the message lives until the end.
+        let sent = unsafe { good[0].send(enemy, tagged(1), &[Part::of(&message)], SendOptions::default()) };
         posted += u32::from(sent.is_ok());
         good[0].progress().unwrap();
         if posted < 3 {
@@ -155,21 +157,22 @@ fn a_neighbour_that_breaks_the_protocol_and_takes_nothing_is_cut_off() {
         let completion = completion(&mut good, 0);
         outcomes += 1;
         if let Outcome::Failed { failure, .. } = completion.outcome {
-            assert_eq!(failure, Failure::Peer { peer: its_enemy, ending: Ending::Violation });
+            assert_eq!(failure, Failure::Peer { peer: enemy, ending: Ending::Violation });
             failed += 1;
         }
     }
-    assert!(failed > 0, "something waited");
+    assert!(failed > 0, "some messages waited");
     assert!(good[0].settle().unwrap());
 }
 
-/// Proves that who asks for more than a peer may have unanswered, and takes no answer, is cut off before it costs more.
+/// Proves that a peer that exceeds the limit of unanswered accesses, and receives no answers, is disconnected before it
+/// costs more.
 #[test]
-fn who_reads_without_end_and_takes_no_answer_is_cut_off() {
+fn a_peer_with_too_many_unanswered_reads_is_disconnected() {
     let on = new_host();
     let mut good = vec![on_host(on, 0x20, Config::default())];
     let mut memory = bytes(60_000, 1);
-    // SAFETY: nobody else touches it.
+    // SAFETY: nothing else accesses it.
     unsafe { good[0].register(&[Part::into(&mut memory)], Access::ALL, Some(2)) }.unwrap();
     let mut hostile = open(on, 0x28);
     let channel = hostile.connect(good[0].address()).unwrap();
@@ -179,7 +182,7 @@ fn who_reads_without_end_and_takes_no_answer_is_cut_off() {
     }
     idle(&mut good);
     let served = good[0].counts().read_by_peers;
-    // Besides those of which the endpoint has the answer.
+    // The limit, plus those whose answer the endpoint has.
     assert!((128..210).contains(&served), "{served} reads were begun");
     let mut inbox = Inbox::new(&InboxConfig::default());
     let began = std::time::Instant::now();
@@ -193,5 +196,5 @@ fn who_reads_without_end_and_takes_no_answer_is_cut_off() {
         }
         assert!(began.elapsed().as_secs() < 5);
     }
-    assert!(good[0].settle().unwrap(), "nothing of it is left");
+    assert!(good[0].settle().unwrap(), "nothing is left");
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Messengers through what users can call. One program: each one more takes seconds to link.
+//! Tests of the public API. One program, because each further one takes seconds to link.
 
 mod access;
 mod common;
 mod datagrams;
+mod fast_path;
 mod fetched;
 mod hostile;
-mod leaving;
 mod messages;
 mod order;
 mod reconnecting;
-mod short;
+mod removal;
 mod unknown_peers;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Random schedules of both sides against MPI's rule of matching.
+//! Random schedules of both sides against MPI's matching rule.
 //!
-//! Messages of one sender are in order, and so are the receives of one process: then who gets what does not depend on
-//! time. Each message in its turn gets the oldest receive that fits and has none, and that is the whole model.
+//! Messages of one sender are ordered, and so are the receives of one process, so matching does not depend on time. The
+//! model: each message in order gets the oldest receive that fits and has none.
 
 use std::collections::HashMap;
 
 use barewire_link::Faults;
 use barewire_llc::ConnectionConfig;
 use barewire_messages::{
-    Config, Failure, Label, Outcome, Part, Pattern, PeerId, PostError, Reaches, ReceiveOptions, ReceivedNext,
-    SendOptions, Wanted,
+    CompletionLevel, Config, Failure, Label, Outcome, Part, Pattern, PeerId, PostError, ReceiveOptions, ReceivedNext,
+    Selector, SendOptions,
 };
 
 use crate::common::*;
@@ -22,83 +22,83 @@ const LENGTHS: [usize; 9] = [0, 1, 8, 100, 1400, 1500, 4000, 4001, 30_000];
 struct Sent {
     label: Label,
     message: Vec<u8>,
-    reaches: Reaches,
-    in_parts: bool,
+    level: CompletionLevel,
+    is_split: bool,
 }
 
 struct Posted {
-    wanted: Wanted,
-    /// Stays where it is when this moves.
+    selector: Selector,
+    /// Heap memory: its address is stable when this moves.
     memory: Vec<u8>,
-    /// Of a receive that takes many: less free memory ends it.
-    least: Option<usize>,
+    /// For multi-receives: ends when less memory than this is free.
+    min_free: Option<usize>,
     is_cancelled: bool,
 }
 
-/// What one side sends and receives.
+/// State of one side.
 #[derive(Default)]
 struct Side {
     sent: Vec<Sent>,
-    /// Of `sent`, those that were taken: a peer whose memory is full lets us wait.
+    /// Number of `sent` that were accepted: a peer without memory makes us wait.
     sends_posted: usize,
     sends_completed: usize,
     posted: Vec<Posted>,
-    /// By receive: offset, length, whether it was cut, tag and data, in the order of completion.
+    /// By receive: offset, length, whether it was truncated, and label, in order of completion.
     received: HashMap<usize, Vec<(usize, usize, bool, Label)>>,
     cancelled: usize,
 }
 
-fn fits(wanted: &Wanted, label: Label) -> bool {
-    match (wanted, label.tag) {
-        (Wanted::Tagged(pattern), Some(tag)) => (pattern.tag ^ tag) & !pattern.ignore == 0,
-        (Wanted::Untagged(_), None) => true,
+fn fits(selector: &Selector, label: Label) -> bool {
+    match (selector, label.tag) {
+        (Selector::Tagged(pattern), Some(tag)) => (pattern.tag ^ tag) & !pattern.ignore == 0,
+        (Selector::Untagged(_), None) => true,
         _ => false,
     }
 }
 
-/// The rule: of each receive, its messages with their offsets; and how many messages have none.
+/// The rule: each receive's messages with their offsets, and the number of messages without a receive.
 fn model(sent: &[Sent], posted: &[Posted]) -> (HashMap<usize, Vec<(usize, usize)>>, usize) {
     let mut used = vec![0; posted.len()];
     let mut is_open: Vec<bool> = posted.iter().map(|receive| !receive.is_cancelled).collect();
-    let (mut matched, mut left): (HashMap<usize, Vec<_>>, _) = (HashMap::new(), 0);
+    let (mut matched, mut unmatched): (HashMap<usize, Vec<_>>, _) = (HashMap::new(), 0);
     for (number, Sent { label, message, .. }) in sent.iter().enumerate() {
-        let Some(receive) = (0..posted.len()).find(|r| is_open[*r] && fits(&posted[*r].wanted, *label)) else {
-            left += 1;
+        let Some(receive) = (0..posted.len()).find(|r| is_open[*r] && fits(&posted[*r].selector, *label)) else {
+            unmatched += 1;
             continue;
         };
         matched.entry(receive).or_default().push((number, used[receive]));
         let room = posted[receive].memory.len();
         used[receive] += message.len().min(room - used[receive]);
-        is_open[receive] = posted[receive].least.is_some_and(|least| room - used[receive] >= least);
+        is_open[receive] = posted[receive].min_free.is_some_and(|min_free| room - used[receive] >= min_free);
     }
-    (matched, left)
+    (matched, unmatched)
 }
 
 impl Side {
-    fn take(&mut self, one: &mut Tested, generator: &mut fastrand::Rng) {
+    fn take(&mut self, messenger: &mut Tested, generator: &mut fastrand::Rng) {
         while generator.bool()
-            && let Some(ReceivedNext { context, envelope, .. }) = one.receive_next()
+            && let Some(ReceivedNext { context, envelope, .. }) = messenger.receive_next()
         {
-            let told = (0, envelope.length as usize, false, envelope.label);
-            self.received.entry(context as usize).or_default().push(told);
+            let reported = (0, envelope.length as usize, false, envelope.label);
+            self.received.entry(context as usize).or_default().push(reported);
         }
-        while let Some(completion) = one.poll() {
+        while let Some(completion) = messenger.poll() {
             let receive = completion.context as usize;
             match completion.outcome {
                 Outcome::Sent => self.sends_completed += 1,
                 Outcome::Received(m) | Outcome::Failed { failure: Failure::Truncated { .. }, message: Some(m), .. } => {
-                    let is_cut = !matches!(completion.outcome, Outcome::Received(_));
-                    let told = (m.offset as usize, m.envelope.length as usize, is_cut, m.envelope.label);
-                    self.received.entry(receive).or_default().push(told);
+                    let is_truncated = !matches!(completion.outcome, Outcome::Received(_));
+                    let reported = (m.offset as usize, m.envelope.length as usize, is_truncated, m.envelope.label);
+                    self.received.entry(receive).or_default().push(reported);
                 }
                 Outcome::Failed { failure: Failure::Cancelled, .. } => self.cancelled += 1,
                 Outcome::Failed { failure, .. } => panic!("{failure}"),
-                Outcome::Done(_) | Outcome::Written(_) => panic!("nobody accesses memory"),
+                Outcome::Done(_) | Outcome::Written(_) => panic!("no remote accesses"),
             }
         }
     }
 
-    fn post(&mut self, one: &mut Tested, wanted: Wanted, bytes: usize, least: Option<usize>) {
+    fn post(&mut self, messenger: &mut Tested, selector: Selector, bytes: usize, min_free: Option<usize>) {
         let mut memory = vec![0; bytes];
         let context = self.posted.len() as u64;
         // Sometimes in two parts.
@@ -106,26 +106,26 @@ impl Side {
         let parts = [Part::into(a), Part::into(b)];
         let parts = if context.is_multiple_of(2) { &parts[..] } else { &[Part::into(&mut memory)][..] };
         let options = ReceiveOptions { context, ..ReceiveOptions::default() };
-        let posted = if let Some(least) = least {
-            // SAFETY: the vector's bytes stay until the end, and nobody looks at them before.
-            unsafe { one.receive_many(wanted, parts, least as u64, options) }
+        let posted = if let Some(min_free) = min_free {
+            // SAFETY: the vector's bytes live until the end, and are not accessed before.
+            unsafe { messenger.receive_multi(selector, parts, min_free as u64, options) }
         } else {
             // SAFETY: as above.
-            unsafe { one.receive(wanted, parts, options) }
+            unsafe { messenger.receive(selector, parts, options) }
         };
         posted.unwrap();
-        self.posted.push(Posted { wanted, memory, least, is_cancelled: false });
+        self.posted.push(Posted { selector, memory, min_free, is_cancelled: false });
     }
 
-    /// Posts the sends that are not, in their order, as far as they are taken.
-    fn send(&mut self, one: &mut Tested, to: PeerId) {
-        while let Some(Sent { label, message, reaches, in_parts }) = self.sent.get(self.sends_posted) {
+    /// Posts the remaining sends in order, as far as they are accepted.
+    fn send(&mut self, messenger: &mut Tested, to: PeerId) {
+        while let Some(Sent { label, message, level, is_split }) = self.sent.get(self.sends_posted) {
             let (first, second) = message.split_at(message.len() / 2);
             let parts = [Part::of(first), Part::of(second)];
-            let parts = if *in_parts { &parts[..] } else { &[Part::of(message)][..] };
-            let options = SendOptions { reaches: *reaches, ..SendOptions::default() };
-            // SAFETY: messages stay where they are until the end.
-            match unsafe { one.send(to, *label, parts, options) } {
+            let parts = if *is_split { &parts[..] } else { &[Part::of(message)][..] };
+            let options = SendOptions { level: *level, ..SendOptions::default() };
+            // SAFETY: messages keep their addresses until the end.
+            match unsafe { messenger.send(to, *label, parts, options) } {
                 Ok(()) => self.sends_posted += 1,
                 Err(PostError::Full) => break,
                 Err(error) => panic!("{error}"),
@@ -133,56 +133,56 @@ impl Side {
         }
     }
 
-    fn cancel(&mut self, one: &mut Tested, generator: &mut fastrand::Rng) {
+    fn cancel(&mut self, messenger: &mut Tested, generator: &mut fastrand::Rng) {
         if let Some(last) = self.posted.len().checked_sub(1) {
             let receive = generator.usize(last.saturating_sub(5)..=last);
-            // One of many may have messages already, which the model does not divide.
-            if self.posted[receive].least.is_none() {
-                self.posted[receive].is_cancelled |= one.cancel(receive as u64);
+            // A multi-receive may have messages already, which the model does not split.
+            if self.posted[receive].min_free.is_none() {
+                self.posted[receive].is_cancelled |= messenger.cancel(receive as u64);
             }
         }
     }
 
-    /// Compares what came from `sent` with the rule.
+    /// Compares the messages received from `sent` with the rule.
     fn check(&mut self, sent: &[Sent]) {
-        let (matched, left) = model(sent, &self.posted);
-        assert_eq!(left, 0, "receives for all were posted");
-        let (told, expected): (usize, usize) =
+        let (matched, unmatched) = model(sent, &self.posted);
+        assert_eq!(unmatched, 0, "receives for all messages were posted");
+        let (reported, expected): (usize, usize) =
             (self.received.values().map(Vec::len).sum(), matched.values().map(Vec::len).sum());
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
         for (receive, messages) in matched {
-            let mut told = self.received.remove(&receive).expect("the receive is completed");
-            // What is announced may be overtaken by what is not.
-            told.sort_unstable_by_key(|(offset, length, _, label)| (*offset, *length, label.tag, label.data));
+            let mut reported = self.received.remove(&receive).expect("the receive is completed");
+            // Eager messages may overtake rendezvous ones.
+            reported.sort_unstable_by_key(|(offset, length, _, label)| (*offset, *length, label.tag, label.data));
             let mut expected = messages;
             expected.sort_unstable_by_key(|(number, offset)| {
                 let Sent { label, message, .. } = &sent[*number];
                 (*offset, message.len(), label.tag, label.data)
             });
-            for ((number, offset), told) in expected.iter().zip(told) {
+            for ((number, offset), reported) in expected.iter().zip(reported) {
                 let Sent { label, message, .. } = &sent[*number];
                 let memory = &self.posted[receive].memory[*offset..];
                 let kept = message.len().min(memory.len());
-                assert_eq!(told.3, *label);
-                assert_eq!((told.0, told.1, told.2), (*offset, message.len(), kept < message.len()));
+                assert_eq!(reported.3, *label);
+                assert_eq!((reported.0, reported.1, reported.2), (*offset, message.len(), kept < message.len()));
                 assert!(memory[..kept] == message[..kept], "receive {receive} has message {number}");
             }
         }
     }
 }
 
-fn random_wanted(generator: &mut fastrand::Rng, peer: PeerId) -> Wanted {
+fn random_selector(generator: &mut fastrand::Rng, peer: PeerId) -> Selector {
     let source = generator.bool().then_some(peer);
     if generator.u8(..6) == 0 {
-        return Wanted::Untagged(source);
+        return Selector::Untagged(source);
     }
     let ignore = [0, 0, 0, 1, u64::MAX][generator.usize(..5)];
-    Wanted::Tagged(Pattern { source, tag: generator.u64(..4), ignore })
+    Selector::Tagged(Pattern { source, tag: generator.u64(..4), ignore })
 }
 
 fn run(mut pair: [Tested; 2], seed: u64) {
     let mut generator = fastrand::Rng::with_seed(seed);
-    let peers = introduce(&mut pair);
+    let peers = add_peers(&mut pair);
     let mut sides = [Side::default(), Side::default()];
     for step in 0..STEPS {
         let at = generator.usize(..2);
@@ -191,15 +191,16 @@ fn run(mut pair: [Tested; 2], seed: u64) {
                 let tag = (generator.u8(..6) > 0).then(|| generator.u64(..4));
                 let label = Label { tag, data: generator.bool().then_some(step as u64) };
                 let message = bytes(LENGTHS[generator.usize(..LENGTHS.len())], generator.u64(..));
-                let reaches = [Reaches::Nowhere, Reaches::Endpoint, Reaches::Receive][generator.usize(..3)];
-                sides[at].sent.push(Sent { label, message, reaches, in_parts: generator.bool() });
+                let level = [CompletionLevel::Inject, CompletionLevel::Transmit, CompletionLevel::Delivery]
+                    [generator.usize(..3)];
+                sides[at].sent.push(Sent { label, message, level, is_split: generator.bool() });
                 sides[at].send(&mut pair[at], peers[at]);
             }
             4..8 => {
-                let wanted = random_wanted(&mut generator, peers[at]);
+                let selector = random_selector(&mut generator, peers[at]);
                 let room = LENGTHS[generator.usize(..LENGTHS.len())] + generator.usize(..2);
-                let least = (generator.u8(..4) == 0 && room > 100).then(|| generator.usize(1..100));
-                sides[at].post(&mut pair[at], wanted, room, least);
+                let min_free = (generator.u8(..4) == 0 && room > 100).then(|| generator.usize(1..100));
+                sides[at].post(&mut pair[at], selector, room, min_free);
             }
             8 if generator.bool() => sides[at].take(&mut pair[at], &mut generator),
             8 => sides[at].cancel(&mut pair[at], &mut generator),
@@ -216,12 +217,12 @@ fn run(mut pair: [Tested; 2], seed: u64) {
             }
         }
     }
-    // Receives for all that has none.
+    // Receives for all messages without one.
     for at in 0..2 {
         let sent = sides[1 - at].sent.clone();
         while model(&sent, &sides[at].posted).1 > 0 {
-            let wanted = if sides[at].posted.len() % 2 == 0 { any_tagged() } else { Wanted::Untagged(None) };
-            sides[at].post(&mut pair[at], wanted, 30_000, None);
+            let selector = if sides[at].posted.len() % 2 == 0 { any_tagged() } else { Selector::Untagged(None) };
+            sides[at].post(&mut pair[at], selector, 30_000, None);
             let [a, b] = &mut sides;
             a.take(&mut pair[0], &mut generator);
             b.take(&mut pair[1], &mut generator);
@@ -244,45 +245,45 @@ fn run(mut pair: [Tested; 2], seed: u64) {
     assert_eq!(pair.iter().map(Tested::unexpected_bytes).sum::<usize>(), 0);
 }
 
-/// Small bounds, so that all of them are met: two eager messages more than are unexpected at once make peers announce.
+/// Small bounds, so that all are reached: with two eager messages more than that unexpected, peers must use rendezvous.
 fn config(generator: &mut fastrand::Rng) -> Config {
     Config {
         eager_bytes: 4000,
         unexpected_bytes: [5_000, 50_000, 1 << 20][generator.usize(..3)],
-        cut_frames: generator.usize(1..8),
+        rendezvous_chunk_frames: generator.usize(1..8),
         descriptors_per_peer: [2, 64][generator.usize(..2)],
         ..Config::default()
     }
 }
 
-/// Two messages of one tag, and two receives.
-fn two_of_a_tag(got: [usize; 2]) {
+/// Two messages with one tag, and two receives.
+fn check_two_of_a_tag(got: [usize; 2]) {
     let sent = [1, 2].map(|seed| Sent {
         label: tagged(1),
         message: bytes(10, seed),
-        reaches: Reaches::Nowhere,
-        in_parts: false,
+        level: CompletionLevel::Inject,
+        is_split: false,
     });
     let memory = got.map(|number| sent[number].message.clone());
-    let posted = |memory| Posted { wanted: any_tagged(), memory, least: None, is_cancelled: false };
+    let posted = |memory| Posted { selector: any_tagged(), memory, min_free: None, is_cancelled: false };
     let received = (0..2).map(|receive| (receive, vec![(0, 10, false, tagged(1))])).collect();
     let mut side = Side { posted: memory.map(posted).into(), received, ..Side::default() };
     side.check(&sent);
 }
 
 #[test]
-fn the_check_takes_the_right_order() {
-    two_of_a_tag([0, 1]);
+fn the_checker_accepts_the_right_order() {
+    check_two_of_a_tag([0, 1]);
 }
 
 #[test]
 #[should_panic(expected = "receive 0 has message 0")]
-fn the_check_notices_a_wrong_order() {
-    two_of_a_tag([1, 1]);
+fn the_checker_rejects_a_wrong_order() {
+    check_two_of_a_tag([1, 1]);
 }
 
 #[test]
-fn on_a_wire_with_faults_messages_match_in_the_order_of_mpi() {
+fn messages_match_in_mpi_order_on_a_faulty_wire() {
     for seed in 0..150 {
         println!("seed {seed}");
         let faults = Faults { loss: 0.01, duplication: 0.01, reordering: 0.02, ..Faults::default() };
@@ -292,7 +293,7 @@ fn on_a_wire_with_faults_messages_match_in_the_order_of_mpi() {
 }
 
 #[test]
-fn on_one_host_messages_match_in_the_order_of_mpi() {
+fn messages_match_in_mpi_order_on_one_host() {
     for seed in 0..150 {
         println!("seed {seed}");
         run(host(config(&mut fastrand::Rng::with_seed(seed))), seed);

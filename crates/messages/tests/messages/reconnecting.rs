@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A peer's next channel while not all that came through the last one was taken.
+//! A new channel to a peer while messages of the previous one are still unreceived.
 
 use barewire_link::Faults;
 use barewire_llc::ConnectionConfig;
-use barewire_messages::{Config, Label, Outcome, Part, Pattern, PeerId, Reaches, Removal, Wanted};
+use barewire_messages::{CompletionLevel, Config, Label, Outcome, Part, Pattern, PeerId, Removal, Selector};
 
 use crate::common::*;
 
@@ -11,11 +11,11 @@ use crate::common::*;
 #[derive(Clone, Copy, Debug)]
 enum End {
     Close,
-    Forget,
+    Remove,
     Restart,
 }
 
-/// Messages through the first channel: short ones, the second half longer than a frame.
+/// Messages through the first channel: short ones, then ones longer than a frame.
 const FIRST: u64 = 12;
 /// Messages through the second.
 const SECOND: u64 = 8;
@@ -28,39 +28,39 @@ fn length(tag: u64) -> usize {
     }
 }
 
-/// Tries to send a message. One of the second channel is told of when it is there, or lost.
-fn post(one: &mut Tested, to: PeerId, tag: u64, message: &[u8]) -> bool {
+/// Tries to send a message. On the second channel, the send completes when the peer has the message, or fails.
+fn post(messenger: &mut Tested, to: PeerId, tag: u64, message: &[u8]) -> bool {
     let label = Label { tag: Some(tag), data: None };
-    let reaches = if tag < FIRST { Reaches::Nowhere } else { Reaches::Endpoint };
+    let level = if tag < FIRST { CompletionLevel::Inject } else { CompletionLevel::Transmit };
     // SAFETY: the tests keep all messages until the end.
-    unsafe { one.send(to, label, &[Part::of(message)], options(tag, reaches)) }.is_ok()
+    unsafe { messenger.send(to, label, &[Part::of(message)], options(tag, level)) }.is_ok()
 }
 
-/// A receiver that has little memory keeps some of the first messages waiting; the sender ends its channel, or begins
-/// anew, and sends into another one. Receives for both are posted in a random order. What is received is what was sent,
-/// each message once; the others fail, and nothing waits for ever.
-fn messages_of_two_channels(end: End, on_wire: bool, seed: u64) {
+/// A receiver with little memory blocks some of the first messages. The sender ends its channel, or restarts, and sends
+/// through a new one. Receives for both are posted in random order. Checks that received messages are intact and arrive
+/// once, that the others fail, and that nothing waits for ever.
+fn messages_of_two_channels(end: End, is_wire: bool, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let config = Config { unexpected_messages: 3, fetched_bytes: 0, ..Config::default() };
     let on = new_host();
-    let mut pair = if on_wire {
+    let mut pair = if is_wire {
         wire(config, &ConnectionConfig::default(), Faults::default(), seed)
     } else {
         [on_host(on, 0x20, config), on_host(on, 0x24, config)]
     };
-    let [mut to, _] = introduce(&mut pair);
+    let [mut to, _] = add_peers(&mut pair);
     let messages: Vec<Vec<u8>> = (0..FIRST + SECOND).map(|tag| bytes(length(tag), seed * 100 + tag)).collect();
     let mut memory: Vec<Vec<u8>> = messages.iter().map(|message| vec![0; message.len()]).collect();
     // As many as go without a receive.
     let mut posted = 0;
     for _ in 0..200 {
         posted += u64::from(posted < FIRST && post(&mut pair[0], to, posted, &messages[posted as usize]));
-        pair.iter_mut().for_each(|one| _ = one.progress().unwrap());
+        pair.iter_mut().for_each(|messenger| _ = messenger.progress().unwrap());
     }
     match end {
         End::Close => pair[0].close(to),
-        End::Forget => {
-            pair[0].remove_peer(to, Removal::AtOnce).unwrap();
+        End::Remove => {
+            pair[0].remove_peer(to, Removal::Abort).unwrap();
             for _ in 0..20 {
                 pair[0].progress().unwrap();
             }
@@ -76,7 +76,7 @@ fn messages_of_two_channels(end: End, on_wire: bool, seed: u64) {
             to = pair[0].peer(address);
         }
     }
-    // Those that are to be sent into the second channel; again, if they were posted for the first one, which then ended.
+    // Messages to send through the second channel; posted again if they went to the first one, which then ended.
     let mut unsent: Vec<u64> = (FIRST..FIRST + SECOND).rev().collect();
     let mut unposted: Vec<u64> = (0..FIRST + SECOND).collect();
     random.shuffle(&mut unposted);
@@ -97,8 +97,8 @@ fn messages_of_two_channels(end: End, on_wire: bool, seed: u64) {
         if random.u8(..8) == 0
             && let Some(tag) = unposted.pop()
         {
-            let wanted = Wanted::Tagged(Pattern { source: None, tag, ignore: 0 });
-            receive(&mut pair[1], wanted, &mut memory[tag as usize], tag);
+            let selector = Selector::Tagged(Pattern { source: None, tag, ignore: 0 });
+            receive(&mut pair[1], selector, &mut memory[tag as usize], tag);
         }
         while let Some(completion) = pair[0].poll() {
             let is_lost = matches!(completion.outcome, Outcome::Failed { .. });
@@ -111,34 +111,34 @@ fn messages_of_two_channels(end: End, on_wire: bool, seed: u64) {
                 Outcome::Received(received) => received.envelope.length == length(completion.context) as u64,
                 _ => false,
             };
-            assert!(ended[completion.context as usize].replace(is_whole).is_none(), "twice");
+            assert!(ended[completion.context as usize].replace(is_whole).is_none(), "ended twice");
         }
         assert!(
             began.elapsed() < PATIENCE,
-            "{end:?}, on the wire {on_wire}, seed {seed}: {posted} of the first, left {unsent:?} and {unposted:?}; {ended:?}"
+            "{end:?}, wire {is_wire}, seed {seed}: {posted} posted first, unsent {unsent:?}, unposted {unposted:?}; {ended:?}"
         );
     }
     for (tag, is_whole) in ended.iter().enumerate() {
         if *is_whole == Some(true) {
-            assert!(memory[tag] == messages[tag], "{end:?}, seed {seed}: message {tag} is another");
+            assert!(memory[tag] == messages[tag], "{end:?}, seed {seed}: message {tag} differs");
         }
     }
-    assert!(ended[FIRST as usize..].iter().all(|one| *one == Some(true)), "{end:?}, seed {seed}: {ended:?}");
+    assert!(ended[FIRST as usize..].iter().all(|is_whole| *is_whole == Some(true)), "{end:?}, seed {seed}: {ended:?}");
 }
 
 #[test]
-fn messages_of_a_closed_channel_and_of_the_next_stay_apart() {
+fn messages_of_consecutive_channels_stay_apart() {
     for seed in 0..40 {
         println!("seed {seed}");
-        for on_wire in [true, false] {
-            messages_of_two_channels(End::Close, on_wire, seed);
-            messages_of_two_channels(End::Forget, on_wire, seed);
+        for is_wire in [true, false] {
+            messages_of_two_channels(End::Close, is_wire, seed);
+            messages_of_two_channels(End::Remove, is_wire, seed);
         }
     }
 }
 
 #[test]
-fn messages_of_a_process_and_of_the_next_at_its_address_stay_apart() {
+fn messages_of_consecutive_processes_stay_apart() {
     for seed in 0..40 {
         println!("seed {seed}");
         messages_of_two_channels(End::Restart, false, seed);

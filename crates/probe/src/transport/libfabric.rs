@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use barewire_libfabric::{Done, FabricError, Posted, Wishes};
+use barewire_libfabric::{Completions, FabricError, Hints, SendStatus};
 
 use super::{Counters, Endpoint, Place, Transport, borrowed_messages, sleep_of};
 use crate::protocol::Session;
@@ -36,13 +36,13 @@ impl Listening {
         if is_own {
             tell_provider(session, place);
         }
-        let wishes = Wishes {
+        let hints = Hints {
             provider,
             domain: if is_own { place.interface.as_deref() } else { None },
             source: if is_own { None } else { place.ip },
-            sleeps: sleep_of(session.wait).is_some(),
+            has_wait_object: sleep_of(session.wait).is_some(),
         };
-        let endpoint = barewire_libfabric::Endpoint::open(&wishes).map_err(launch_error)?;
+        let endpoint = barewire_libfabric::Endpoint::open(&hints).map_err(launch_error)?;
         let name = endpoint.address().map_err(launch_error)?;
         Ok((Self { endpoint }, Endpoint::Fabric { name }))
     }
@@ -105,7 +105,7 @@ pub struct Fabric {
 
 impl Fabric {
     #[inline]
-    fn take(&mut self, done: Done) {
+    fn take(&mut self, done: Completions) {
         self.under_way -= done.sent;
         if done.received.is_some() || done.cancelled {
             (self.is_posted, self.received) = (false, done.received);
@@ -146,7 +146,7 @@ impl Fabric {
 
     fn say_hello(&mut self, deadline_ns: u64) -> Result<(), LaunchError> {
         // SAFETY: a constant stays in place and unchanged.
-        while unsafe { self.endpoint.send(const { &HELLO }) }.map_err(launch_error)? == Posted::Busy {
+        while unsafe { self.endpoint.send(const { &HELLO }) }.map_err(launch_error)? == SendStatus::Busy {
             self.before(deadline_ns)?;
         }
         Ok(())
@@ -186,12 +186,12 @@ impl Transport for Fabric {
                 message.len() <= self.endpoint.inject_bytes() || self.under_way < borrowed_messages(message.len());
             // SAFETY: the caller keeps the message as it is until `under_way`, which the completions bring down, has made
             // room for so many others.
-            let posted = if has_room { unsafe { self.endpoint.send(message) } } else { Ok(Posted::Busy) };
+            let posted = if has_room { unsafe { self.endpoint.send(message) } } else { Ok(SendStatus::Busy) };
             match posted.map_err(launch_error)? {
-                Posted::Busy if attempt == 0 => self.go_on()?,
-                Posted::Busy => {}
+                SendStatus::Busy if attempt == 0 => self.go_on()?,
+                SendStatus::Busy => {}
                 posted => {
-                    self.under_way += usize::from(posted == Posted::UnderWay);
+                    self.under_way += usize::from(posted == SendStatus::InFlight);
                     *done = message.len();
                     return Ok(true);
                 }

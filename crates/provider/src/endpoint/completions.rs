@@ -59,7 +59,7 @@ impl Endpoint {
         let (Some(bound), Some(Wire::Reliable(messenger))) = (self.receive, &mut self.wire) else { return };
         let is_flooded = queues[bound.queue].len() >= UNREAD_MAX;
         if std::mem::replace(&mut self.is_flooded, is_flooded) != is_flooded {
-            messenger.refuse_unasked(is_flooded);
+            messenger.refuse_unsolicited(is_flooded);
         }
     }
 

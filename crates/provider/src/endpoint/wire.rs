@@ -4,7 +4,7 @@
 use barewire_endpoint::{Address, EndpointError};
 
 use barewire_messages::{
-    Completion, Counts, Datagrams, Label, Messenger, Part, PeerId, ReceiveOptions, Removal, SendOptions, Wanted,
+    Completion, Counts, Datagrams, Label, Messenger, Part, PeerId, ReceiveOptions, Removal, Selector, SendOptions,
 };
 
 use crate::bindings::FI_EOPNOTSUPP;
@@ -63,7 +63,7 @@ impl Wire {
     pub fn remove_peer(&mut self, peer: PeerId) {
         match self {
             // Who is not known any more was never sent to.
-            Self::Reliable(messenger) => drop(messenger.remove_peer(peer, Removal::WhenDone)),
+            Self::Reliable(messenger) => drop(messenger.remove_peer(peer, Removal::Drain)),
             Self::Unreliable(datagrams) => datagrams.remove_peer(peer),
         }
     }
@@ -86,8 +86,8 @@ impl Wire {
     #[inline]
     pub fn owes_nothing(&self) -> bool {
         match self {
-            Self::Reliable(messenger) => messenger.owes_nothing() && !messenger.has_completions(),
-            Self::Unreliable(datagrams) => datagrams.owes_nothing() && !datagrams.has_completions(),
+            Self::Reliable(messenger) => messenger.has_nothing_to_send() && !messenger.has_completions(),
+            Self::Unreliable(datagrams) => datagrams.has_nothing_to_send() && !datagrams.has_completions(),
         }
     }
 
@@ -103,7 +103,7 @@ impl Wire {
     #[inline]
     pub fn is_held_up(&self) -> bool {
         match self {
-            Self::Reliable(messenger) => messenger.is_held_up(),
+            Self::Reliable(messenger) => messenger.is_blocked(),
             Self::Unreliable(_) => false,
         }
     }
@@ -166,12 +166,12 @@ impl Wire {
     /// # Safety
     /// The parts must be valid, and used by nothing else, until the operation has ended.
     #[inline]
-    pub unsafe fn receive(&mut self, wanted: Wanted, parts: &[Part], options: ReceiveOptions) -> Result<()> {
+    pub unsafe fn receive(&mut self, wanted: Selector, parts: &[Part], options: ReceiveOptions) -> Result<()> {
         match self {
             // SAFETY: the caller's promise.
             Self::Reliable(messenger) => unsafe { messenger.receive(wanted, parts, options) }?,
             Self::Unreliable(datagrams) => {
-                let Wanted::Untagged(None) = wanted else { return Err(Errno(FI_EOPNOTSUPP)) };
+                let Selector::Untagged(None) = wanted else { return Err(Errno(FI_EOPNOTSUPP)) };
                 // SAFETY: the caller's promise.
                 unsafe { datagrams.receive(parts, options) }?;
             }

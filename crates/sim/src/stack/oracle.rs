@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use barewire_messages::{Failure, Label, Reaches};
+use barewire_messages::{CompletionLevel, Failure, Label};
 
 use super::scenario::{CONSTANT_BYTES, COUNTERS, SLOTS, Wants};
 
@@ -64,7 +64,7 @@ pub struct Message {
     done_life: usize,
     pub label: Label,
     pub bytes: usize,
-    pub reaches: Reaches,
+    pub reaches: CompletionLevel,
     pub state: State,
     /// Whether the process that got it is told of it here: its life, and the receive there.
     received: Option<(usize, usize)>,
@@ -213,7 +213,7 @@ impl Oracle {
         self.messages.len() as u64
     }
 
-    pub fn posted(&mut self, from: usize, to: usize, label: Label, bytes: usize, reaches: Reaches) -> usize {
+    pub fn posted(&mut self, from: usize, to: usize, label: Label, bytes: usize, reaches: CompletionLevel) -> usize {
         let writes = std::array::from_fn(|slot| self.writes[self.slot(from, to, slot)].len());
         self.messages.push(Message {
             from,
@@ -236,7 +236,7 @@ impl Oracle {
         let message = &mut self.messages[number];
         (message.state, message.done_life) = (state, self.lives[message.to]);
         let is_delivered = message.received.is_some();
-        if state == State::Completed && message.reaches == Reaches::Receive {
+        if state == State::Completed && message.reaches == CompletionLevel::Delivery {
             self.require(is_delivered, Promise::Delivery, || format!("message {number} is not where its send says"));
         }
     }
@@ -503,7 +503,7 @@ impl Oracle {
         }
         let is_lost = if !self.is_disturbed(from, to) {
             true
-        } else if reaches == Reaches::Endpoint {
+        } else if reaches == CompletionLevel::Transmit {
             // The peer's endpoint had it.
             message.done_life == self.lives[to] && message.to_life == self.lives[to] && !self.has_left(to, from)
         } else {

@@ -9,8 +9,9 @@ use std::time::Duration;
 use barewire_endpoint::{Address, Endpoint};
 use barewire_link::MacAddress;
 use barewire_messages::{
-    Access, AtomicOperation, AtomicParts, AtomicType, Claim, Completion, Envelope, Failure, Label, Messenger, Outcome,
-    Part, Pattern, PeerId, PostError, Reaches, ReceiveOptions, Received, Refusal, Remote, SendOptions, Wanted,
+    Access, AtomicOperation, AtomicParts, AtomicType, Claim, Completion, CompletionLevel, Envelope, Failure, Label,
+    Messenger, Outcome, Part, Pattern, PeerId, PostError, ReceiveOptions, Received, Refusal, RemoteAddress, Selector,
+    SendOptions,
 };
 use fastrand::Rng;
 
@@ -82,7 +83,8 @@ enum Kind {
     Add { to: usize, life: usize, counter: usize, value: u64, least: Option<u64> },
 }
 
-const ANY: [Wanted; 2] = [Wanted::Tagged(Pattern { source: None, tag: 0, ignore: u64::MAX }), Wanted::Untagged(None)];
+const ANY: [Selector; 2] =
+    [Selector::Tagged(Pattern { source: None, tag: 0, ignore: u64::MAX }), Selector::Untagged(None)];
 
 /// When a process is to be run next.
 pub enum Next {
@@ -309,7 +311,7 @@ impl Process {
                 let bytes = if bytes == usize::MAX { world.longest } else { bytes };
                 self.receive(wants, bytes, parts, None, world)
             }
-            Action::ReceiveMany { wants, bytes, least } => self.receive_many(wants, bytes, least, world),
+            Action::ReceiveMany { wants, bytes, least } => self.receive_multi(wants, bytes, least, world),
             Action::Claim { wants, discards } => {
                 self.claim(wants, discards, world);
                 Ok(())
@@ -330,10 +332,16 @@ impl Process {
             Action::WriteVolatile { to, bytes } => {
                 let (peer, context) = (self.peer(to), self.next_context);
                 let buffer = vec![0xee; bytes];
-                let at = Remote { key: VOLATILE, offset: 0 };
+                let at = RemoteAddress { key: VOLATILE, offset: 0 };
                 // SAFETY: the buffer is kept until the write is completed, or the messenger dropped.
                 unsafe {
-                    self.messenger.write(peer, at, &[Part::of(&buffer)], None, options(context, Reaches::Nowhere))?
+                    self.messenger.write(
+                        peer,
+                        at,
+                        &[Part::of(&buffer)],
+                        None,
+                        options(context, CompletionLevel::Inject),
+                    )?
                 };
                 self.began(Kind::WriteVolatile { to }, vec![buffer]);
                 Ok(())
@@ -391,11 +399,11 @@ impl Process {
         self.next_context += 1;
     }
 
-    fn wanted(&mut self, wants: Wants) -> Wanted {
+    fn wanted(&mut self, wants: Wants) -> Selector {
         let source = wants.source.map(|rank| self.peer(rank));
         match wants.tag {
-            Some((tag, ignore)) => Wanted::Tagged(Pattern { source, tag, ignore }),
-            None => Wanted::Untagged(source),
+            Some((tag, ignore)) => Selector::Tagged(Pattern { source, tag, ignore }),
+            None => Selector::Untagged(source),
         }
     }
 
@@ -406,7 +414,7 @@ impl Process {
         tag: Option<u64>,
         has_data: bool,
         bytes: usize,
-        reaches: Reaches,
+        reaches: CompletionLevel,
         how: How,
         world: &mut Shared<'_>,
     ) -> Result<(), PostError> {
@@ -432,7 +440,7 @@ impl Process {
             }
             How::Injected => {
                 self.messenger.inject(peer, label, &body)?;
-                Reaches::Nowhere
+                CompletionLevel::Inject
             }
         };
         let message = world.oracle.posted(self.rank, to, label, bytes, reaches);
@@ -463,7 +471,7 @@ impl Process {
         Ok(())
     }
 
-    fn receive_many(
+    fn receive_multi(
         &mut self,
         wants: Wants,
         bytes: usize,
@@ -476,7 +484,7 @@ impl Process {
         // A message must have room for its number.
         let least = least.clamp(8, bytes as u64);
         // SAFETY: as of `receive`.
-        unsafe { self.messenger.receive_many(wanted, &[Part::into(&mut buffer)], least, options)? };
+        unsafe { self.messenger.receive_multi(wanted, &[Part::into(&mut buffer)], least, options)? };
         let number = world.oracle.wants(self.rank, wants, true);
         self.began(Kind::Receive { number, takes_many: true, of_drain: None }, vec![buffer]);
         Ok(())
@@ -556,10 +564,10 @@ impl Process {
         let place = (self.rank, to, slot);
         let number = world.oracle.writes_to(self.rank, to, slot);
         let data = has_data.then_some((slot as u64) << 32 | number as u64);
-        let at = Remote { key: LASTING, offset: (self.layout.slot(self.rank, slot) + offset) as u64 };
+        let at = RemoteAddress { key: LASTING, offset: (self.layout.slot(self.rank, slot) + offset) as u64 };
         // Something else than the writes before.
         let body = content(world.writes, bytes);
-        let options = options(context, Reaches::Nowhere);
+        let options = options(context, CompletionLevel::Inject);
         let mut buffers = Vec::new();
         if let How::Lent(parts) = how {
             buffers = split(body.clone(), parts);
@@ -581,10 +589,12 @@ impl Process {
             Readable::Constant => (0, 0),
             Readable::Slot(slot) => (self.layout.slot(self.rank, slot), world.oracle.writes_to(self.rank, from, slot)),
         };
-        let at = Remote { key: LASTING, offset: offset as u64 };
+        let at = RemoteAddress { key: LASTING, offset: offset as u64 };
         let mut buffer = vec![0xaa; bytes];
         // SAFETY: the buffer is kept until the read is completed, or the messenger dropped.
-        unsafe { self.messenger.read(peer, at, &[Part::into(&mut buffer)], options(context, Reaches::Nowhere))? };
+        unsafe {
+            self.messenger.read(peer, at, &[Part::into(&mut buffer)], options(context, CompletionLevel::Inject))?
+        };
         self.began(Kind::Read { from, what, before }, vec![buffer]);
         Ok(())
     }
@@ -598,7 +608,7 @@ impl Process {
         world: &mut Shared<'_>,
     ) -> Result<(), PostError> {
         let (peer, context) = (self.peer(to), self.next_context);
-        let at = Remote { key: LASTING, offset: self.layout.counter(counter) as u64 };
+        let at = RemoteAddress { key: LASTING, offset: self.layout.counter(counter) as u64 };
         let operand = value.to_le_bytes();
         let mut result = vec![0; 8];
         let parts = AtomicParts {
@@ -606,7 +616,7 @@ impl Process {
             compare: &[],
             result: if fetches { &[Part::into(&mut result)] } else { &[] },
         };
-        let options = options(context, Reaches::Nowhere);
+        let options = options(context, CompletionLevel::Inject);
         // SAFETY: the result is kept until the operation is completed, or the messenger dropped.
         unsafe { self.messenger.atomic(peer, at, AtomicOperation::Sum, AtomicType::U64, parts, options)? };
         let least = world.oracle.adds(to, counter, value);
@@ -862,8 +872,8 @@ pub struct Shared<'a> {
     pub unexpected_bytes: usize,
 }
 
-fn options(context: u64, reaches: Reaches) -> SendOptions {
-    SendOptions { context, reaches, ..SendOptions::default() }
+fn options(context: u64, reaches: CompletionLevel) -> SendOptions {
+    SendOptions { context, level: reaches, ..SendOptions::default() }
 }
 
 /// Cuts bytes into buffers of their own.

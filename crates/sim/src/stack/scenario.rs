@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use barewire_endpoint::{Authentication, Encapsulation, Framing, JobToken, Secret, Tuning};
 use barewire_llc::{AfterLoss, Lsap};
-use barewire_messages::{Config, Reaches, Removal};
+use barewire_messages::{CompletionLevel, Config, Removal};
 use fastrand::Rng;
 
 use crate::scenario::{MS, US, choose};
@@ -106,7 +106,7 @@ pub enum Action {
         tag: Option<u64>,
         has_data: bool,
         bytes: usize,
-        reaches: Reaches,
+        reaches: CompletionLevel,
         how: How,
     },
     Receive {
@@ -311,8 +311,8 @@ fn messages(rng: &mut Rng, mtu: usize) -> Config {
         unexpected_bytes: least.max(*choose(rng, &[200, 4000, 65_536, 1 << 20])),
         unexpected_messages: *choose(rng, &[2, 8, 4096]),
         descriptors_per_peer: *choose(rng, &[4, 4, 16, 64]),
-        cut_bytes: *choose(rng, &[500, 5000, 1 << 30]),
-        cut_frames: *choose(rng, &[1, 3, 64]),
+        write_chunk_bytes: *choose(rng, &[500, 5000, 1 << 30]),
+        rendezvous_chunk_frames: *choose(rng, &[1, 3, 64]),
         inject_bytes,
         ..Config::default()
     }
@@ -405,8 +405,8 @@ impl Style {
         let peer = (rank + rng.usize(1..self.ranks)) % self.ranks;
         if self.has_leaving && rng.u8(..12) == 0 {
             return match rng.u8(..3) {
-                0 => Action::Remove { peer, when: Removal::WhenDone },
-                1 => Action::Remove { peer, when: Removal::AtOnce },
+                0 => Action::Remove { peer, when: Removal::Drain },
+                1 => Action::Remove { peer, when: Removal::Abort },
                 _ => Action::Close { peer },
             };
         }
@@ -422,7 +422,15 @@ impl Style {
                     tag: (rng.u8(..4) > 0).then(|| rng.u64(..self.tags)),
                     has_data: rng.bool(),
                     bytes: self.length(rng),
-                    reaches: *choose(rng, &[Reaches::Nowhere, Reaches::Nowhere, Reaches::Endpoint, Reaches::Receive]),
+                    reaches: *choose(
+                        rng,
+                        &[
+                            CompletionLevel::Inject,
+                            CompletionLevel::Inject,
+                            CompletionLevel::Transmit,
+                            CompletionLevel::Delivery,
+                        ],
+                    ),
                     how: *choose(rng, &how),
                 }
             }

@@ -9,15 +9,15 @@ use barewire_endpoint::{Address, Endpoint, Framing};
 use barewire_link::{Counters, Faults, Incoming, Link, LinkError, MacAddress, MemoryLink, Outgoing};
 use barewire_llc::{ConnectionConfig, Lsap};
 use barewire_messages::{
-    Completion, Config, Label, Messenger, Part, Pattern, PeerId, PostError, Reaches, ReceiveOptions, SendOptions,
-    Wanted,
+    Completion, CompletionLevel, Config, Label, Messenger, Part, Pattern, PeerId, PostError, ReceiveOptions, Selector,
+    SendOptions,
 };
 
 pub const MTU: usize = 1500;
-/// Longer than anything here takes.
+/// Longer than any test waits.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An end of a wire under an address of its own; what is sent to nobody is lost in the other end.
+/// One end of a wire, with an address of its own. With `_other`, frames go nowhere.
 pub struct TestLink {
     inner: MemoryLink,
     address: MacAddress,
@@ -60,13 +60,14 @@ impl Link for TestLink {
 
 pub type Tested = Messenger<TestLink>;
 
-pub const REACHES: [Reaches; 3] = [Reaches::Nowhere, Reaches::Endpoint, Reaches::Receive];
+pub const LEVELS: [CompletionLevel; 3] =
+    [CompletionLevel::Inject, CompletionLevel::Transmit, CompletionLevel::Delivery];
 
-pub const fn options(context: u64, reaches: Reaches) -> SendOptions {
-    SendOptions { context, note: 0, reaches, is_silent: false }
+pub const fn options(context: u64, level: CompletionLevel) -> SendOptions {
+    SendOptions { context, note: 0, level, is_silent: false }
 }
 
-/// A connection that gives up soon.
+/// A connection configuration with short timeouts.
 pub fn impatient() -> ConnectionConfig {
     ConnectionConfig {
         t1_initial: Duration::from_millis(2),
@@ -88,18 +89,18 @@ pub fn endpoint_config(number: u8) -> barewire_endpoint::Config {
     config
 }
 
-/// Two on a wire.
+/// Two processes on a wire.
 pub fn wire(config: Config, connection: &ConnectionConfig, faults: Faults, seed: u64) -> [Tested; 2] {
     let (a, b) = MemoryLink::pair(MTU, faults, seed);
     [a, b].map(|inner| {
         let link = TestLink { address: inner.address(), inner, _other: None };
-        let mut under = endpoint_config(0x20);
-        (under.local, under.connection) = (None, connection.clone());
-        Messenger::new(Endpoint::open(link, under, None).unwrap(), config)
+        let mut endpoint_config = endpoint_config(0x20);
+        (endpoint_config.local, endpoint_config.connection) = (None, connection.clone());
+        Messenger::new(Endpoint::open(link, endpoint_config, None).unwrap(), config)
     })
 }
 
-/// A host of its own.
+/// A new host's address.
 pub fn new_host() -> MacAddress {
     let mut mac = [0x06, 0, 0, 0, 0, 0];
     fastrand::fill(&mut mac[1..]);
@@ -112,20 +113,20 @@ pub fn link_on(host: MacAddress) -> TestLink {
     TestLink { inner, address: host, _other: Some(other) }
 }
 
-/// One process of a host.
+/// A process on a host.
 pub fn on_host(host: MacAddress, number: u8, config: Config) -> Tested {
-    let mut under = endpoint_config(number);
-    under.connection = impatient();
-    Messenger::new(Endpoint::open(link_on(host), under, None).unwrap(), config)
+    let mut endpoint_config = endpoint_config(number);
+    endpoint_config.connection = impatient();
+    Messenger::new(Endpoint::open(link_on(host), endpoint_config, None).unwrap(), config)
 }
 
-/// Two on one host.
+/// Two processes on one host.
 pub fn host(config: Config) -> [Tested; 2] {
     let host = new_host();
     [on_host(host, 0x20, config), on_host(host, 0x24, config)]
 }
 
-/// A pair over each carrier, with what to call it.
+/// A pair over each carrier, with the carrier's name.
 pub fn carriers(config: Config) -> [(&'static str, [Tested; 2]); 3] {
     [
         ("wire", wire(config, &ConnectionConfig::default(), Faults::default(), 1)),
@@ -134,38 +135,38 @@ pub fn carriers(config: Config) -> [(&'static str, [Tested; 2]); 3] {
     ]
 }
 
-/// What each calls the other.
-pub fn introduce(pair: &mut [Tested; 2]) -> [PeerId; 2] {
+/// Adds each as the other's peer.
+pub fn add_peers(pair: &mut [Tested; 2]) -> [PeerId; 2] {
     let [a, b] = pair;
-    let (of_a, of_b): (Address, Address) = (a.address(), b.address());
-    [a.peer(of_b), b.peer(of_a)]
+    let (address_a, address_b): (Address, Address) = (a.address(), b.address());
+    [a.peer(address_b), b.peer(address_a)]
 }
 
-/// Drives all until `done`.
+/// Makes progress with all until `done`.
 #[track_caller]
 pub fn drive(all: &mut [Tested], mut done: impl FnMut(&mut [Tested]) -> bool) {
     let began = Instant::now();
     while !done(all) {
-        assert!(began.elapsed() < PATIENCE, "nothing happens any more");
-        for one in &mut *all {
-            one.progress().unwrap();
+        assert!(began.elapsed() < PATIENCE, "no progress");
+        for messenger in &mut *all {
+            messenger.progress().unwrap();
         }
     }
 }
 
-/// The next completion of number `of`.
+/// The next completion of messenger `index`.
 #[track_caller]
-pub fn completion(all: &mut [Tested], of: usize) -> Completion {
+pub fn completion(all: &mut [Tested], index: usize) -> Completion {
     let mut found = None;
     drive(all, |all| {
-        found = all[of].poll();
+        found = all[index].poll();
         found.is_some()
     });
     found.unwrap()
 }
 
-/// For a while that is long enough for anything to happen, however busy the machine is: in it there are many turns that are
-/// apart enough for the endpoint to look round.
+/// Makes progress for long enough for anything to happen, however busy the machine is: many rounds, far enough apart
+/// for the endpoint's periodic work.
 pub fn idle(all: &mut [Tested]) {
     for _ in 0..20 {
         let began = Instant::now();
@@ -177,15 +178,15 @@ pub const fn tagged(tag: u64) -> Label {
     Label { tag: Some(tag), data: None }
 }
 
-pub const fn exactly(source: PeerId, tag: u64) -> Wanted {
-    Wanted::Tagged(Pattern::exact(source, tag))
+pub const fn exactly(source: PeerId, tag: u64) -> Selector {
+    Selector::Tagged(Pattern::exact(source, tag))
 }
 
-pub const fn any_tagged() -> Wanted {
-    Wanted::Tagged(Pattern { source: None, tag: 0, ignore: u64::MAX })
+pub const fn any_tagged() -> Selector {
+    Selector::Tagged(Pattern { source: None, tag: 0, ignore: u64::MAX })
 }
 
-/// Bytes that differ at every place and from message to message.
+/// Random bytes, different for each seed.
 pub fn bytes(length: usize, seed: u64) -> Vec<u8> {
     let mut generator = fastrand::Rng::with_seed(seed);
     let mut bytes = vec![0; length];
@@ -193,14 +194,14 @@ pub fn bytes(length: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Posts a send, however often it takes.
+/// Posts a send, retrying while resources are short.
 pub fn send(all: &mut [Tested], from: usize, to: PeerId, label: Label, message: &[u8], options: SendOptions) {
     send_parts(all, from, to, label, &[Part::of(message)], options);
 }
 
 pub fn send_parts(all: &mut [Tested], from: usize, to: PeerId, label: Label, parts: &[Part], options: SendOptions) {
     drive(all, |all| {
-        // SAFETY: the tests keep what they send until it is completed.
+        // SAFETY: the tests keep messages until they complete.
         match unsafe { all[from].send(to, label, parts, options) } {
             Ok(()) => true,
             Err(PostError::Full) => false,
@@ -209,8 +210,8 @@ pub fn send_parts(all: &mut [Tested], from: usize, to: PeerId, label: Label, par
     });
 }
 
-pub fn receive(one: &mut Tested, wanted: Wanted, into: &mut [u8], context: u64) {
+pub fn receive(messenger: &mut Tested, selector: Selector, into: &mut [u8], context: u64) {
     let options = ReceiveOptions { context, ..ReceiveOptions::default() };
-    // SAFETY: the tests leave the memory alone until the receive is completed.
-    unsafe { one.receive(wanted, &[Part::into(into)], options) }.unwrap();
+    // SAFETY: the tests do not access the memory until the receive completes.
+    unsafe { messenger.receive(selector, &[Part::into(into)], options) }.unwrap();
 }

@@ -7,7 +7,7 @@ use barewire_endpoint::Address;
 use barewire_link::Link;
 use barewire_llc::message::FIRST_HEADER;
 use barewire_messages::{
-    Failure, Label, Messenger, Outcome, Part, Pattern, PeerId, PostError, ReceiveOptions, SendOptions, Wanted,
+    Failure, Label, Messenger, Outcome, Part, Pattern, PeerId, PostError, ReceiveOptions, Selector, SendOptions,
 };
 
 use super::{CONNECT_PATIENCE_NS, FRAME_HEADER_BYTES, Role, counters_of, failed};
@@ -71,7 +71,7 @@ impl<L: Link> Messages<L> {
         if self.is_posted || self.received.is_some() {
             return Ok(());
         }
-        let wanted = Wanted::Tagged(Pattern::exact(self.peer, LABEL.tag.unwrap_or_default()));
+        let wanted = Selector::Tagged(Pattern::exact(self.peer, LABEL.tag.unwrap_or_default()));
         let options = ReceiveOptions { context: RECEIVE, ..ReceiveOptions::default() };
         // SAFETY: the caller's promise.
         match unsafe { self.messenger.receive(wanted, &[Part::into(message)], options) } {

@@ -3,7 +3,7 @@
 
 use std::ffi::c_void;
 
-use barewire_messages::{PeerId, Remote, SendOptions};
+use barewire_messages::{PeerId, RemoteAddress, SendOptions};
 
 use super::EndpointFid;
 use super::messages::Flags;
@@ -15,11 +15,11 @@ use crate::endpoint::{Reliable, reliable};
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub peer: fi_addr_t,
-    pub at: Remote,
+    pub at: RemoteAddress,
 }
 
 pub(super) fn place(peer: fi_addr_t, offset: u64, key: u64) -> Place {
-    Place { peer, at: Remote { key, offset } }
+    Place { peer, at: RemoteAddress { key, offset } }
 }
 
 impl EndpointFid {

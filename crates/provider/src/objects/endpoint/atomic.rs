@@ -42,7 +42,7 @@ impl Atomic {
         let (Some(of), Some(operation)) = (type_of(datatype), operation_of(op)) else {
             return Err(Errno(FI_EOPNOTSUPP));
         };
-        if of.has(operation) { Ok(Self { operation, of }) } else { Err(Errno(FI_EOPNOTSUPP)) }
+        if of.supports(operation) { Ok(Self { operation, of }) } else { Err(Errno(FI_EOPNOTSUPP)) }
     }
 }
 

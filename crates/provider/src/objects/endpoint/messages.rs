@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::slice;
 
-use barewire_messages::{Label, Part, Pattern, Reaches, ReceiveOptions, SendOptions, Wanted};
+use barewire_messages::{CompletionLevel, Label, Part, Pattern, ReceiveOptions, Selector, SendOptions};
 
 use super::{EndpointFid, of};
 use crate::bindings::*;
@@ -88,10 +88,10 @@ impl EndpointFid {
         let options = SendOptions {
             context: message.context as u64,
             note: kind as u32,
-            reaches: match flags {
-                _ if flags & FI_DELIVERY_COMPLETE != 0 => Reaches::Receive,
-                _ if flags & FI_TRANSMIT_COMPLETE != 0 => Reaches::Endpoint,
-                _ => Reaches::Nowhere,
+            level: match flags {
+                _ if flags & FI_DELIVERY_COMPLETE != 0 => CompletionLevel::Delivery,
+                _ if flags & FI_TRANSMIT_COMPLETE != 0 => CompletionLevel::Transmit,
+                _ => CompletionLevel::Inject,
             },
             is_silent: flags & FI_COMPLETION == 0,
         };
@@ -136,8 +136,8 @@ impl EndpointFid {
             _ => None,
         };
         let (wanted, kind) = match receive.tag {
-            Some((tag, ignore)) => (Wanted::Tagged(Pattern { source, tag, ignore }), FI_RECV | FI_TAGGED),
-            None => (Wanted::Untagged(source), FI_RECV | FI_MSG),
+            Some((tag, ignore)) => (Selector::Tagged(Pattern { source, tag, ignore }), FI_RECV | FI_TAGGED),
+            None => (Selector::Untagged(source), FI_RECV | FI_MSG),
         };
         let flags = endpoint.flags_to_receive(flags);
         let options = ReceiveOptions {
@@ -168,7 +168,7 @@ impl EndpointFid {
         let options = ReceiveOptions { context: number, note, ..options };
         let least = endpoint.least as u64;
         // SAFETY: the caller's promise.
-        unsafe { reliable(&mut endpoint.wire)?.receive_many(wanted, receive.parts, least, options) }?;
+        unsafe { reliable(&mut endpoint.wire)?.receive_multi(wanted, receive.parts, least, options) }?;
         endpoint.many.push(Many { number, context: receive.context, base: part.address });
         state.posted(self.number, Ok(()))
     }
@@ -198,7 +198,7 @@ impl Endpoint {
     /// As of [`EndpointFid::receive`].
     unsafe fn look_ahead(
         &mut self,
-        wanted: Wanted,
+        wanted: Selector,
         receive: &Incoming<'_>,
         flags: u64,
         options: ReceiveOptions,

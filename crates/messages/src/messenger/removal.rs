@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Peers that are forgotten.
+//! Removal of peers.
 
 use std::collections::VecDeque;
 
@@ -9,73 +9,73 @@ use super::{Messenger, State};
 use crate::completion::PostError;
 use crate::peers::PeerId;
 
-/// When a peer is forgotten.
+/// When a peer is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// As soon as what was posted for it has ended; posted receives that name it do not count.
-    WhenDone,
-    /// At once: what is under way fails.
-    AtOnce,
+    /// Once all operations posted to it have ended, except for receives that name it.
+    Drain,
+    /// At once: outstanding operations fail.
+    Abort,
 }
 
 impl<L: Link> Messenger<L> {
-    /// Forgets a peer: nothing can be posted for its number from now on, and no other peer ever gets that. Its channel
-    /// ends when `when` says, and with it all operations that still concern it; its messages that nobody has received
-    /// are thrown away. At its address there is another peer from then on.
+    /// Removes a peer. Its number becomes invalid at once and is never reused; its address can get a new peer. Its
+    /// channel ends as `when` says. Then operations with it that are still outstanding fail, and its unexpected
+    /// messages are discarded.
     ///
     /// # Errors
     /// [`PostError::NoSuchPeer`].
     pub fn remove_peer(&mut self, peer: PeerId, when: Removal) -> Result<(), PostError> {
-        self.state.known(peer)?;
-        self.state.peers.at(peer).is_leaving = true;
+        self.state.check_known(peer)?;
+        self.state.peers.at(peer).is_removing = true;
         self.state.peers.forget_address(peer);
-        self.state.leaving.push(peer);
-        if when == Removal::AtOnce
+        self.state.removing.push(peer);
+        if when == Removal::Abort
             && let Some(channel) = self.state.peers.at(peer).channel
         {
             let entry = self.state.peers.at(peer);
-            entry.forget_answers();
-            // Nothing of it is looked at any more.
+            entry.discard_answers();
+            // Ignores its further messages.
             entry.is_broken = true;
             self.endpoint.abort(channel, barewire_endpoint::Ending::Closed);
         }
-        self.see_off();
+        self.finish_removals();
         Ok(())
     }
 
-    /// Goes on with those who are leaving.
+    /// Completes removals whose peers are idle or disconnected.
     #[cold]
-    pub(super) fn see_off(&mut self) {
-        for place in (0..self.state.leaving.len()).rev() {
-            let peer = self.state.leaving[place];
+    pub(super) fn finish_removals(&mut self) {
+        for index in (0..self.state.removing.len()).rev() {
+            let peer = self.state.removing[index];
             if let Some(channel) = self.state.peers.at(peer).channel {
                 if self.state.is_idle(peer) {
                     self.endpoint.close(channel);
                 }
                 continue;
             }
-            self.state.leaving.swap_remove(place);
+            self.state.removing.swap_remove(index);
             self.state.remove(peer);
         }
     }
 }
 
 impl State {
-    /// Nothing that was posted for a peer is under way, nor an answer to it.
+    /// Whether no operation posted to a peer, and no answer to it, is outstanding.
     fn is_idle(&self, peer: PeerId) -> bool {
         let has_none =
             self.peers.get(peer).is_some_and(|peer| peer.outgoing.iter().all(VecDeque::is_empty) && peer.accesses == 0);
         has_none && self.sends.keys_where(|send| send.peer == peer).is_empty()
     }
 
-    /// Its channel has ended, or there never was one.
+    /// Removes a peer without a channel.
     fn remove(&mut self, peer: PeerId) {
         self.fail_queued(peer, barewire_endpoint::Ending::Closed);
         self.fail_receives(peer, barewire_endpoint::Ending::Closed);
-        for key in self.held.keys_where(|held| held.envelope.source == peer) {
-            self.lose(key, barewire_endpoint::Ending::Closed);
+        for key in self.unexpected.keys_where(|message| message.envelope.source == peer) {
+            self.lose_unexpected(key, barewire_endpoint::Ending::Closed);
         }
-        self.turns.retain(|turn| *turn != peer);
+        self.pending.retain(|pending| *pending != peer);
         self.broken.retain(|broken| *broken != peer);
         self.peers.remove(peer);
     }

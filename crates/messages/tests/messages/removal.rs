@@ -1,40 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Peers that are forgotten, and sends that are taken back.
+//! Removal of peers, and cancellation of sends.
 
 use barewire_endpoint::{Address, Ending};
 use barewire_messages::{
-    Completion, Config, Failure, Operation, Outcome, Part, PostError, Reaches, Removal, SendOptions,
+    Completion, CompletionLevel, Config, Failure, Operation, Outcome, Part, PostError, Removal, SendOptions,
 };
 
 use crate::common::*;
 
-fn options(context: u64, reaches: Reaches) -> SendOptions {
-    SendOptions { context, reaches, ..SendOptions::default() }
+fn options(context: u64, level: CompletionLevel) -> SendOptions {
+    SendOptions { context, level, ..SendOptions::default() }
 }
 
 fn failed(context: u64, operation: Operation, failure: Failure) -> Completion {
     Completion { context, note: 0, outcome: Outcome::Failed { operation, failure, message: None } }
 }
 
-/// Proves that a peer that is forgotten at once leaves nothing behind: what is under way fails, its number is nobody's
-/// any more, and its address leads to another peer, with whom all is new.
+/// Proves that an aborted peer leaves nothing behind: outstanding operations fail, its number stays unused, and its
+/// address gets a new peer without its state.
 #[test]
-fn a_peer_is_forgotten_at_once_and_its_number_stays_its_own() {
+fn abort_removes_a_peer_at_once_and_retires_its_number() {
     for (carrier, mut pair) in carriers(Config::default()) {
-        let [mut to, mut from] = introduce(&mut pair);
+        let [mut to, mut from] = add_peers(&mut pair);
         for round in 0..5 {
             let (message, mut memory) = (bytes(100_000, 1), vec![[0; 8]; 2]);
             let [first, second] = &mut memory[..] else { unreachable!() };
-            send(&mut pair, 0, to, tagged(3), b"held", options(0, Reaches::Nowhere));
+            send(&mut pair, 0, to, tagged(3), b"kept", options(0, CompletionLevel::Inject));
             assert_eq!(completion(&mut pair, 0).context, 0);
-            // A message is held of it, another announced; a receive waits for it, and one for anybody.
-            send(&mut pair, 1, from, tagged(9), b"nobody's", options(0, Reaches::Nowhere));
-            send(&mut pair, 0, to, tagged(1), &message, options(1, Reaches::Nowhere));
+            // One message of the peer is unexpected, another is a rendezvous; one receive names the peer, and another
+            // accepts any source.
+            send(&mut pair, 1, from, tagged(9), b"unread", options(0, CompletionLevel::Inject));
+            send(&mut pair, 0, to, tagged(1), &message, options(1, CompletionLevel::Inject));
             idle(&mut pair);
             assert_eq!(completion(&mut pair, 1).context, 0);
             receive(&mut pair[0], exactly(to, 2), first, 2);
-            pair[0].remove_peer(to, Removal::AtOnce).unwrap();
-            assert_eq!(pair[0].remove_peer(to, Removal::AtOnce), Err(PostError::NoSuchPeer));
+            pair[0].remove_peer(to, Removal::Abort).unwrap();
+            assert_eq!(pair[0].remove_peer(to, Removal::Abort), Err(PostError::NoSuchPeer));
             assert_eq!(pair[0].inject(to, tagged(1), b""), Err(PostError::NoSuchPeer));
             let ended = Failure::Peer { peer: to, ending: Ending::Closed };
             let mut ends = [completion(&mut pair, 0), completion(&mut pair, 0)];
@@ -43,51 +44,52 @@ fn a_peer_is_forgotten_at_once_and_its_number_stays_its_own() {
             assert_eq!(ends[1], failed(2, Operation::Receive, ended), "{carrier} {round}");
             idle(&mut pair);
             assert_eq!((pair[0].address_of(to), pair[0].unexpected_bytes()), (None, 0));
-            // The other side keeps what it had received before, and has a new channel.
+            // The other side keeps what it had received, and has a new channel.
             receive(&mut pair[1], exactly(from, 3), second, 4);
             assert_eq!(completion(&mut pair, 1).context, 4);
-            assert_eq!(second[..4], *b"held");
-            let [to_again, from_again] = introduce(&mut pair);
+            assert_eq!(second[..4], *b"kept");
+            let [to_again, from_again] = add_peers(&mut pair);
             assert!(to_again > to && from_again == from);
             (to, from) = (to_again, from_again);
             receive(&mut pair[1], exactly(from, 5), second, 6);
-            send(&mut pair, 0, to, tagged(5), b"anew", options(7, Reaches::Receive));
+            send(&mut pair, 0, to, tagged(5), b"anew", options(7, CompletionLevel::Delivery));
             assert_eq!((completion(&mut pair, 1).context, completion(&mut pair, 0).context), (6, 7));
         }
     }
 }
 
-/// Proves that a peer that was never there is forgotten at once, too.
+/// Proves that an absent peer is removed at once, too.
 #[test]
-fn a_peer_that_never_came_is_forgotten() {
-    for (carrier, [one, silent]) in carriers(Config::default()) {
-        let (mut one, message) = ([one], bytes(10_000, 1));
-        let nobody = one[0].peer(Address { sap: sap(0x60), ..one[0].address() });
-        let elsewhere = one[0].peer(silent.address());
-        for to in [nobody, elsewhere] {
-            // SAFETY: the message stays to the end.
-            unsafe { one[0].send(to, tagged(1), &[Part::of(&message)], options(1, Reaches::Receive)) }.unwrap();
-            one[0].remove_peer(to, Removal::AtOnce).unwrap();
+fn an_absent_peer_is_removed() {
+    for (carrier, [alive, silent]) in carriers(Config::default()) {
+        let (mut alive, message) = ([alive], bytes(10_000, 1));
+        let absent = alive[0].peer(Address { sap: sap(0x60), ..alive[0].address() });
+        let silent_peer = alive[0].peer(silent.address());
+        for to in [absent, silent_peer] {
+            // SAFETY: the message lives until the end.
+            unsafe { alive[0].send(to, tagged(1), &[Part::of(&message)], options(1, CompletionLevel::Delivery)) }
+                .unwrap();
+            alive[0].remove_peer(to, Removal::Abort).unwrap();
             let failure = Failure::Peer { peer: to, ending: Ending::Closed };
-            assert_eq!(completion(&mut one, 0), failed(1, Operation::Send, failure), "{carrier}");
-            assert_eq!(one[0].address_of(to), None);
+            assert_eq!(completion(&mut alive, 0), failed(1, Operation::Send, failure), "{carrier}");
+            assert_eq!(alive[0].address_of(to), None);
         }
-        assert!(one[0].settle().unwrap());
+        assert!(alive[0].settle().unwrap());
     }
 }
 
-/// Proves that a peer that is forgotten when all is done gets all that was posted for it.
+/// Proves that a drained peer gets everything that was posted to it.
 #[test]
-fn a_peer_is_forgotten_when_all_is_done() {
+fn drain_removes_a_peer_after_its_operations() {
     for (carrier, mut pair) in carriers(Config::default()) {
-        let [to, from] = introduce(&mut pair);
+        let [to, from] = add_peers(&mut pair);
         let (message, mut memory) = (bytes(200_000, 1), vec![0; 200_000]);
-        send(&mut pair, 0, to, tagged(1), &message, options(1, Reaches::Receive));
-        send(&mut pair, 0, to, tagged(2), &message[..100], options(2, Reaches::Nowhere));
-        pair[0].remove_peer(to, Removal::WhenDone).unwrap();
+        send(&mut pair, 0, to, tagged(1), &message, options(1, CompletionLevel::Delivery));
+        send(&mut pair, 0, to, tagged(2), &message[..100], options(2, CompletionLevel::Inject));
+        pair[0].remove_peer(to, Removal::Drain).unwrap();
         assert_eq!(pair[0].inject(to, tagged(1), b""), Err(PostError::NoSuchPeer));
         idle(&mut pair);
-        assert!(pair[0].address_of(to).is_some(), "{carrier}: it waits for the receive");
+        assert!(pair[0].address_of(to).is_some(), "{carrier}: waits for the receive");
         receive(&mut pair[1], exactly(from, 1), &mut memory, 3);
         let mut contexts = [completion(&mut pair, 0).context, completion(&mut pair, 0).context];
         contexts.sort_unstable();
@@ -99,9 +101,9 @@ fn a_peer_is_forgotten_when_all_is_done() {
     }
 }
 
-/// Proves that peers that come and go without end leave room for others.
+/// Proves that peers that keep coming and going leave room for others.
 #[test]
-fn forgotten_peers_make_room() {
+fn removed_peers_make_room() {
     let on = new_host();
     let config = Config { peers: 2, ..Config::default() };
     let mut all = vec![on_host(on, 0x20, config)];
@@ -109,30 +111,31 @@ fn forgotten_peers_make_room() {
     for round in 0..20 {
         all.push(on_host(on, 0x24, Config::default()));
         let back = all[1].peer(address);
-        send(&mut all, 1, back, tagged(1), b"hello", options(0, Reaches::Nowhere));
+        send(&mut all, 1, back, tagged(1), b"hello", options(0, CompletionLevel::Inject));
         let mut memory = [0; 8];
         receive(&mut all[0], any_tagged(), &mut memory, 1);
         let Outcome::Received(message) = completion(&mut all, 0).outcome else { panic!("round {round}") };
-        all[0].remove_peer(message.envelope.source, Removal::WhenDone).unwrap();
+        all[0].remove_peer(message.envelope.source, Removal::Drain).unwrap();
         drop(all.pop());
         drive(&mut all, |all| all[0].address_of(message.envelope.source).is_none());
     }
 }
 
-/// Proves that what nobody has got yet can be taken back, eager or announced, and that the peer never hears of it; and
-/// that what is under way cannot.
+/// Proves that unsent messages, eager or rendezvous, can be cancelled without the peer seeing them, and that messages
+/// in flight cannot.
 #[test]
-fn sends_are_taken_back_before_they_are_handed_on() {
+fn unsent_messages_can_be_cancelled() {
     let on = new_host();
     let mut all = vec![on_host(on, 0x20, Config::default())];
     let there = Address { sap: sap(0x24), ..all[0].address() };
     let to = all[0].peer(there);
     for length in [100, 5000, 100_000] {
         let (kept, taken, mut memory) = (bytes(length, 1), bytes(length, 2), vec![0; length]);
-        // Nobody is there: two may wait.
+        // No peer yet: two may wait.
         for (context, message) in [(1, &kept), (2, &taken)] {
-            // SAFETY: both stay to the end.
-            unsafe { all[0].send(to, tagged(1), &[Part::of(message)], options(context, Reaches::Endpoint)) }.unwrap();
+            // SAFETY: both live until the end.
+            unsafe { all[0].send(to, tagged(1), &[Part::of(message)], options(context, CompletionLevel::Transmit)) }
+                .unwrap();
         }
         assert!(all[0].cancel_send(2) && !all[0].cancel_send(2) && !all[0].cancel_send(9));
         assert_eq!(all[0].poll(), Some(failed(2, Operation::Send, Failure::Cancelled)));
@@ -142,7 +145,7 @@ fn sends_are_taken_back_before_they_are_handed_on() {
         receive(&mut all[1], exactly(from, 1), &mut memory, 3);
         assert_eq!((completion(&mut all, 1).context, completion(&mut all, 0).context), (3, 1));
         assert!(memory == kept);
-        send(&mut all, 0, to, tagged(1), &kept, options(4, Reaches::Receive));
+        send(&mut all, 0, to, tagged(1), &kept, options(4, CompletionLevel::Delivery));
         idle(&mut all);
         assert!(!all[0].cancel_send(4));
         receive(&mut all[1], exactly(from, 1), &mut memory, 5);
