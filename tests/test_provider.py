@@ -99,8 +99,8 @@ def test_case(program: str, name: str, links: str) -> None:
     else:
         # Both ends are in one process: who closes first is not answered any more, and gives up after its patience.
         done = in_a_namespace(WIRE, [program, name], WIRE="va,vb", FI_BAREWIRE_PATIENCE="3")
-    assert done.returncode == 0 and f"{name}: right" in done.stdout, done.stdout[-1000:] + done.stderr[-2000:]
-    assert "fault of our own" not in done.stderr
+    assert done.returncode == 0 and f"{name}: passed" in done.stdout, done.stdout[-1000:] + done.stderr[-2000:]
+    assert "internal error" not in done.stderr
 
 
 # Of these groups each, in turns authenticated and encrypted.
@@ -115,9 +115,9 @@ def test_case_with_authenticated_frames(program: str, name: str, auth: str) -> N
     """The same on the wire, where frames carry less."""
     settings = {"FI_BAREWIRE_AUTH": auth, "FI_BAREWIRE_SECRET": "5e" * 32}
     done = in_a_namespace(WIRE, [program, name], WIRE="va,vb", FI_BAREWIRE_PATIENCE="3", **settings)
-    assert done.returncode == 0 and f"{name}: right" in done.stdout, done.stdout[-1000:] + done.stderr[-2000:]
+    assert done.returncode == 0 and f"{name}: passed" in done.stdout, done.stdout[-1000:] + done.stderr[-2000:]
     assert f"frames are protected: {auth}, secret from FI_BAREWIRE_SECRET" in done.stderr
-    assert "fault of our own" not in done.stderr and "5e5e5e" not in done.stderr
+    assert "internal error" not in done.stderr and "5e5e5e" not in done.stderr
 
 
 PARAMETERS = """INTERFACE MTU TOKEN WAIT BROKER YIELD PATIENCE PEERS LINK PROGRESS EAGER COPY RING WINDOW
@@ -160,7 +160,7 @@ def test_no_secret_is_in_a_log(program: str) -> None:
     """Neither the provider nor libfabric, which logs the values of parameters, shows token or secret."""
     hidden = {"FI_BAREWIRE_TOKEN": "70ce70ce70ce70ce", "FI_BAREWIRE_SECRET": "5ec4e75ec4e7" * 4}
     settings = {"FI_BAREWIRE_AUTH": "job", "FI_LOG_LEVEL": "debug", **hidden}
-    done = in_a_namespace(LOOPBACK, [program, "with_itself_and_another"], **settings)
+    done = in_a_namespace(LOOPBACK, [program, "messages_to_self_and_peer"], **settings)
     assert done.returncode == 0 and "barewire" in done.stderr
     shown = (done.stdout + done.stderr).lower()
     assert not any(value in shown for value in hidden.values())
@@ -184,7 +184,7 @@ def test_fi_info_shows_each_parameter_with_its_help() -> None:
     ("links", "settings", "said"),
     [
         (LOOPBACK, {"FI_BAREWIRE_INTERFACE": "nope0"}, ["barewire: there is no interface 'nope0' here"]),
-        (LOOPBACK, {"FI_BAREWIRE_WAIT": "spni"}, ["barewire: FI_BAREWIRE_WAIT=spni: say spin, adaptive or block"]),
+        (LOOPBACK, {"FI_BAREWIRE_WAIT": "spni"}, ["barewire: FI_BAREWIRE_WAIT=spni: expected spin, adaptive or block"]),
         ("true", {}, ["barewire: no Ethernet interface of this host is up"]),
         (LOOPBACK, {"FI_BAREWIRE_AUTH": "job"}, ["barewire: FI_BAREWIRE_AUTH=job, and this process has no secret"]),
         (LOOPBACK, {"FI_BAREWIRE_WAIT": "spni", "MPI_LOCALRANKID": "0"}, ["barewire: FI_BAREWIRE_WAIT=spni"]),
@@ -204,8 +204,8 @@ def test_why_there_is_nothing_to_offer_is_said_once_to_who_asked(
 
 
 def test_who_has_no_descriptor_for_a_peer_of_its_host_is_told_and_can_go_on(program: str) -> None:
-    done = in_a_namespace(LOOPBACK, [program, "meeting_with_few_descriptors"], FI_BAREWIRE_PATIENCE="1")
-    assert done.returncode == 0 and ": right" in done.stdout, done.stdout[-1000:] + done.stderr[-2000:]
+    done = in_a_namespace(LOOPBACK, [program, "first_contact_with_few_descriptors"], FI_BAREWIRE_PATIENCE="1")
+    assert done.returncode == 0 and ": passed" in done.stdout, done.stdout[-1000:] + done.stderr[-2000:]
 
 
 def test_libfabric_is_closed_and_loaded_again(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def await_line(process: "subprocess.Popen[str]", pattern: str, seconds: float = 
 
 def ended_well(process: "subprocess.Popen[str]", seconds: float = 60) -> str:
     output, _ = process.communicate(timeout=seconds)
-    assert process.returncode == 0 and ": right" in output, output[-2000:]
+    assert process.returncode == 0 and ": passed" in output, output[-2000:]
     return output
 
 
@@ -268,7 +268,7 @@ def test_a_server_that_is_started_again_is_heard_again(program: str, lab: Lab, h
         return in_lab(lab, host, [*alone, program, "serve", door], FI_BAREWIRE_PATIENCE="2")
 
     first = serving(doors[0])
-    client = in_lab(lab, "h1", [program, "a_peer_that_is_started_again", *doors], FI_BAREWIRE_PATIENCE="2")
+    client = in_lab(lab, "h1", [program, "a_restarted_peer", *doors], FI_BAREWIRE_PATIENCE="2")
     await_line(client, "over")
     first.communicate(timeout=10)
     second = serving(doors[1])
@@ -337,7 +337,7 @@ def test_an_ordinary_user_exchanges_messages_through_the_broker(program: str, no
     case = shutil.copy(program, site.directory)
 
     def started(host: str, user: int, role: str) -> "subprocess.Popen[str]":
-        command = site.as_user(user, case, "there_and_back", str(control / "door"), role)
+        command = site.as_user(user, case, "messages_both_ways", str(control / "door"), role)
         places = {"FI_PROVIDER_PATH": str(provider), "FI_BAREWIRE_BROKER": site.path(host)}
         return in_lab(site.lab, host, command, **places)
 
@@ -356,9 +356,9 @@ def test_a_user_who_holds_all_names_keeps_no_other_from_its_peers(program: str, 
     """Without any right: neither from a service access point, nor from a process of the same host."""
     door = str(lab.directory / "door")
     with names_taken(lab, "h1"):
-        answering = in_lab(lab, "h1", [program, "there_and_back", door, "answer"])
+        answering = in_lab(lab, "h1", [program, "messages_both_ways", door, "answer"])
         await_line(answering, r"at fi_barewire://.*")
-        ended_well(in_lab(lab, "h1", [program, "there_and_back", door, "call"]))
+        ended_well(in_lab(lab, "h1", [program, "messages_both_ways", door, "call"]))
         ended_well(answering)
 
 
@@ -386,7 +386,7 @@ def test_users_of_one_host_never_have_the_same_service_access_point(
     with contextlib.ExitStack() as until_then:
         for user in order:
             command = ["unshare", "--pid", "--fork", "--kill-child", *users[user]]
-            command += [case, "there_and_back", str(control / user), "answer"]
+            command += [case, "messages_both_ways", str(control / user), "answer"]
             places = {"FI_PROVIDER_PATH": str(provider)}
             places |= {"FI_BAREWIRE_BROKER": site.path("h1")} if user == "broker" else {}
             process = in_lab(site.lab, "h1", command, **places)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// FI_EP_DGRAM: a frame each, which may be lost.
+// FI_EP_DGRAM: one frame per message, without retransmission.
 #include <errno.h>
 
 #include "node.h"
@@ -7,13 +7,13 @@
 static struct node a, b;
 static fi_addr_t to_b, to_a;
 
-static void open_both(struct wish wish) {
-  wish.type = FI_EP_DGRAM;
-  wish.caps = FI_MSG | FI_SOURCE;
-  node_open(&a, wish);
-  node_open(&b, wish);
-  to_b = node_know(&a, &b);
-  to_a = node_know(&b, &a);
+static void open_both(struct options options) {
+  options.type = FI_EP_DGRAM;
+  options.caps = FI_MSG | FI_SOURCE;
+  node_open(&a, options);
+  node_open(&b, options);
+  to_b = node_add_peer(&a, &b);
+  to_a = node_add_peer(&b, &a);
 }
 
 static void close_both(void) {
@@ -23,106 +23,107 @@ static void close_both(void) {
 
 static void datagrams_of_any_length(char **arguments) {
   (void)arguments;
-  open_both((struct wish){.has_counters = 1});
-  size_t most = a.info->ep_attr->max_msg_size;
-  CHECK(most > 1000 && most < 10000, "%zu", most);
+  open_both((struct options){.has_counters = 1});
+  size_t max_bytes = a.info->ep_attr->max_msg_size;
+  CHECK(max_bytes > 1000 && max_bytes < 10000, "%zu", max_bytes);
   static char out[10000], in[10000];
-  const size_t lengths[] = {0, 1, 20, 45, 46, 1000, most};
-  for (int place = 0; place < 7; place++) {
-    size_t length = lengths[place];
-    fill(out, length, place);
+  const size_t lengths[] = {0, 1, 20, 45, 46, 1000, max_bytes};
+  for (int i = 0; i < 7; i++) {
+    size_t length = lengths[i];
+    fill(out, length, i);
     memset(in, 0x55, sizeof in);
-    WORKS(fi_recv(b.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, in));
-    WORKS(fi_send(a.ep, out, length, NULL, to_b, out));
-    CHECK(next(&a).entry.op_context == out);
-    struct ended ended = next(&b);
-    CHECK(ended.entry.len == length && ended.source == to_a && ended.entry.op_context == in, "%zu", ended.entry.len);
-    CHECK(is_filled(in, length, place) && in[length] == 0x55);
+    OK(fi_recv(b.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, in));
+    OK(fi_send(a.ep, out, length, NULL, to_b, out));
+    CHECK(next_success(&a).entry.op_context == out);
+    struct completion completion = next_success(&b);
+    CHECK(completion.entry.len == length && completion.source == to_a && completion.entry.op_context == in, "%zu",
+          completion.entry.len);
+    CHECK(is_filled(in, length, i) && in[length] == 0x55);
   }
-  // In parts, and injected.
+  // From an I/O vector, and injected.
   struct iovec parts[] = {{out, 100}, {out + 100, 0}, {out + 100, 200}};
-  WORKS(fi_recv(b.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, in));
-  WORKS(fi_sendv(a.ep, parts, NULL, 3, to_b, out));
-  next(&a);
-  CHECK(next(&b).entry.len == 300 && !memcmp(in, out, 300));
-  WORKS(fi_recv(b.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, in));
-  WORKS(fi_inject(a.ep, out, 50, to_b));
-  CHECK(next(&b).entry.len == 50);
-  nothing(&a, 0.02);
+  OK(fi_recv(b.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, in));
+  OK(fi_sendv(a.ep, parts, NULL, 3, to_b, out));
+  next_success(&a);
+  CHECK(next_success(&b).entry.len == 300 && !memcmp(in, out, 300));
+  OK(fi_recv(b.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, in));
+  OK(fi_inject(a.ep, out, 50, to_b));
+  CHECK(next_success(&b).entry.len == 50);
+  expect_idle(&a, 0.02);
   CHECK(fi_cntr_read(a.sent) == 9 && fi_cntr_read(b.received) == 9);
-  GIVES(-EMSGSIZE, fi_send(a.ep, out, most + 100, NULL, to_b, out));
-  GIVES(-FI_EOPNOTSUPP, fi_tsend(a.ep, out, 8, NULL, to_b, 1, out));
-  GIVES(-FI_EOPNOTSUPP, fi_senddata(a.ep, out, 8, NULL, 1, to_b, out));
-  GIVES(-FI_EOPNOTSUPP, fi_write(a.ep, out, 8, NULL, to_b, 0, 0, out));
-  // Cut, cancelled.
-  WORKS(fi_recv(b.ep, in, 10, NULL, FI_ADDR_UNSPEC, in));
-  WORKS(fi_inject(a.ep, out, 50, to_b));
-  struct ended ended = next_error(&b, FI_ETRUNC);
-  CHECK(ended.entry.len == 10 && ended.lost == 40);
-  WORKS(fi_recv(b.ep, in, 10, NULL, FI_ADDR_UNSPEC, in));
-  WORKS(fi_cancel(&b.ep->fid, in));
+  EXPECT(-EMSGSIZE, fi_send(a.ep, out, max_bytes + 100, NULL, to_b, out));
+  EXPECT(-FI_EOPNOTSUPP, fi_tsend(a.ep, out, 8, NULL, to_b, 1, out));
+  EXPECT(-FI_EOPNOTSUPP, fi_senddata(a.ep, out, 8, NULL, 1, to_b, out));
+  EXPECT(-FI_EOPNOTSUPP, fi_write(a.ep, out, 8, NULL, to_b, 0, 0, out));
+  // Truncated, cancelled.
+  OK(fi_recv(b.ep, in, 10, NULL, FI_ADDR_UNSPEC, in));
+  OK(fi_inject(a.ep, out, 50, to_b));
+  struct completion completion = next_error(&b, FI_ETRUNC);
+  CHECK(completion.entry.len == 10 && completion.overflow == 40);
+  OK(fi_recv(b.ep, in, 10, NULL, FI_ADDR_UNSPEC, in));
+  OK(fi_cancel(&b.ep->fid, in));
   next_error(&b, FI_ECANCELED);
   close_both();
 }
 
-// Who posts no receive loses what comes, and stops nobody: neither the sender nor its own process.
-static void datagrams_that_nobody_awaits(char **arguments) {
+// Without a receive, datagrams are dropped; neither the sender nor the receiving process blocks.
+static void datagrams_without_a_receive(char **arguments) {
   (void)arguments;
-  open_both((struct wish){0});
+  open_both((struct options){0});
   enum {
     SENT = 5000
   };
   uint64_t number;
-  for (number = 0; number < SENT; number++) POSTS(fi_inject(a.ep, &number, sizeof number, to_b));
-  nothing(&b, 0.05);
-  // Some were held, the oldest; they come in order, and then there is no more.
+  for (number = 0; number < SENT; number++) POST(fi_inject(a.ep, &number, sizeof number, to_b));
+  expect_idle(&b, 0.05);
+  // The oldest were held, and arrive in order.
   uint64_t in[SENT], last = 0;
   size_t received = 0;
-  for (size_t place = 0; place < SENT; place++) WORKS(fi_recv(b.ep, &in[place], 8, NULL, FI_ADDR_UNSPEC, &in[place]));
-  for (double until = now_s() + 0.2; now_s() < until; turn())
+  for (size_t i = 0; i < SENT; i++) OK(fi_recv(b.ep, &in[i], 8, NULL, FI_ADDR_UNSPEC, &in[i]));
+  for (double until = now_s() + 0.2; now_s() < until; make_progress())
     while (b.count) {
-      uint64_t *got = next(&b).entry.op_context;
+      uint64_t *got = next_success(&b).entry.op_context;
       CHECK(received == 0 || *got > last);
       last = *got;
       received++;
     }
   CHECK(received > 0 && received < SENT, "%zu", received);
-  // And now again every one.
+  // With a receive posted, the next one arrives.
   number = SENT;
-  WORKS(fi_inject(a.ep, &number, sizeof number, to_b));
-  CHECK(*(uint64_t *)next(&b).entry.op_context == SENT);
+  OK(fi_inject(a.ep, &number, sizeof number, to_b));
+  CHECK(*(uint64_t *)next_success(&b).entry.op_context == SENT);
   close_both();
 }
 
-// Nobody is there, or somebody with another token: the sender is not told, and not stopped.
-static void datagrams_to_nobody(char **arguments) {
+// To a closed endpoint, or to one with another token: the sender gets no error and does not block.
+static void datagrams_to_unreachable_endpoints(char **arguments) {
   (void)arguments;
   setenv("FI_BAREWIRE_TOKEN", "1234", 1);
-  open_both((struct wish){0});
+  open_both((struct options){0});
   setenv("FI_BAREWIRE_TOKEN", "4321", 1);
-  struct node stranger;
-  node_open(&stranger, (struct wish){.type = FI_EP_DGRAM});
-  fi_addr_t victim = node_know(&stranger, &b);
+  struct node intruder;
+  node_open(&intruder, (struct options){.type = FI_EP_DGRAM});
+  fi_addr_t victim = node_add_peer(&intruder, &b);
   uint64_t in;
-  WORKS(fi_recv(b.ep, &in, sizeof in, NULL, FI_ADDR_UNSPEC, &in));
-  for (int turns = 0; turns < 10; turns++) {
-    POSTS(fi_inject(stranger.ep, "stranger", 8, victim));
-    nothing(&b, 0.01);
+  OK(fi_recv(b.ep, &in, sizeof in, NULL, FI_ADDR_UNSPEC, &in));
+  for (int round = 0; round < 10; round++) {
+    POST(fi_inject(intruder.ep, "intruder", 8, victim));
+    expect_idle(&b, 0.01);
   }
-  node_close(&stranger);
+  node_close(&intruder);
   uint64_t number = 7;
-  WORKS(fi_inject(a.ep, &number, sizeof number, to_b));
-  next(&b);
+  OK(fi_inject(a.ep, &number, sizeof number, to_b));
+  next_success(&b);
   CHECK(in == 7);
-  WORKS(fi_close(&b.ep->fid));
-  for (int turns = 0; turns < 1000; turns++) POSTS(fi_inject(a.ep, &number, sizeof number, to_b));
-  WORKS(fi_endpoint(b.domain, b.info, &b.ep, NULL));
+  OK(fi_close(&b.ep->fid));
+  for (int round = 0; round < 1000; round++) POST(fi_inject(a.ep, &number, sizeof number, to_b));
+  OK(fi_endpoint(b.domain, b.info, &b.ep, NULL));
   close_both();
 }
 
 const struct test datagram_cases[] = {
     {"datagrams_of_any_length", datagrams_of_any_length},
-    {"datagrams_that_nobody_awaits", datagrams_that_nobody_awaits},
-    {"datagrams_to_nobody", datagrams_to_nobody},
+    {"datagrams_without_a_receive", datagrams_without_a_receive},
+    {"datagrams_to_unreachable_endpoints", datagrams_to_unreachable_endpoints},
     {NULL, NULL},
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Processes and libraries that come and go around endpoints.
+// Forks, exhausted descriptors, and repeated opening and closing.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -13,13 +13,13 @@
 #include "node.h"
 
 static void exchange(struct node *from, struct node *to) {
-  fi_addr_t number = node_know(from, to);
+  fi_addr_t number = node_add_peer(from, to);
   static char out[100000], in[100000];
   fill(out, sizeof out, 5);
-  WORKS(fi_trecv(to->ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, 1, 0, in));
-  WORKS(fi_tsend(from->ep, out, sizeof out, NULL, number, 1, out));
-  next(from);
-  next(to);
+  OK(fi_trecv(to->ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, 1, 0, in));
+  OK(fi_tsend(from->ep, out, sizeof out, NULL, number, 1, out));
+  next_success(from);
+  next_success(to);
   CHECK(is_filled(in, sizeof in, 5));
 }
 
@@ -37,28 +37,28 @@ static int descriptors(void) {
   return count;
 }
 
-// A child that ends, with or without closing what it inherited, or becomes another program leaves its parent in peace.
-static void a_child_leaves_its_parent_in_peace(char **arguments) {
+// A child that exits, with or without closing what it inherited, or that executes another program.
+static void a_child_does_not_disturb_its_parent(char **arguments) {
   (void)arguments;
   static const enum fi_progress kinds[] = {FI_PROGRESS_MANUAL, FI_PROGRESS_AUTO};
   for (int kind = 0; kind < 2; kind++) {
     struct node a, b;
-    node_open(&a, (struct wish){.progress = kinds[kind], .threading = FI_THREAD_SAFE});
-    node_open(&b, (struct wish){.progress = kinds[kind], .threading = FI_THREAD_SAFE});
-    for (int way = 0; way < 4; way++) {
+    node_open(&a, (struct options){.progress = kinds[kind], .threading = FI_THREAD_SAFE});
+    node_open(&b, (struct options){.progress = kinds[kind], .threading = FI_THREAD_SAFE});
+    for (int end = 0; end < 4; end++) {
       exchange(&a, &b);
       fflush(stdout);
       pid_t child = fork();
       CHECK(child >= 0);
-      if (child == 0 && way == 0) _exit(0);
-      if (child == 0 && way == 1) exit(0);
-      if (child == 0 && way == 2) {
+      if (child == 0 && end == 0) _exit(0);
+      if (child == 0 && end == 1) exit(0);
+      if (child == 0 && end == 2) {
         node_close(&a);
         node_close(&b);
         _exit(0);
       }
       if (child == 0) {
-        // No descriptor of an endpoint's is left to the new program: 0, 1, 2 and the folder's own.
+        // The new program inherits no descriptor of an endpoint.
         execl("/bin/sh", "sh", "-c",
               "for fd in /proc/$$/fd/*; do case $(readlink $fd) in socket:*|anon_inode:*|*memfd*) exit 1; esac; done",
               NULL);
@@ -72,23 +72,22 @@ static void a_child_leaves_its_parent_in_peace(char **arguments) {
   }
 }
 
-// With endpoints of its own, too.
-static void a_child_has_endpoints_of_its_own(char **arguments) {
+static void a_child_opens_its_own_endpoints(char **arguments) {
   (void)arguments;
   struct node a, b;
-  node_open(&a, (struct wish){0});
-  node_open(&b, (struct wish){0});
+  node_open(&a, (struct options){0});
+  node_open(&b, (struct options){0});
   exchange(&a, &b);
   fflush(stdout);
   pid_t child = fork();
   CHECK(child >= 0);
   if (child == 0) {
-    // Those of the parent are closed first, as an orderly program does.
+    // Closes its parent's endpoints first, as a well-behaved program does.
     node_close(&a);
     node_close(&b);
     struct node c, d;
-    node_open(&c, (struct wish){0});
-    node_open(&d, (struct wish){0});
+    node_open(&c, (struct options){0});
+    node_open(&d, (struct options){0});
     exchange(&c, &d);
     node_close(&c);
     node_close(&d);
@@ -100,16 +99,16 @@ static void a_child_has_endpoints_of_its_own(char **arguments) {
   node_close(&b);
 }
 
-// A child must not use what it has of its parent's, and the parent does not notice that it tries.
-static void a_child_that_uses_its_parents_objects_is_refused(char **arguments) {
+// Attempts to use them do not disturb the parent.
+static void inherited_objects_fail_in_a_child(char **arguments) {
   (void)arguments;
   static const enum fi_progress kinds[] = {FI_PROGRESS_MANUAL, FI_PROGRESS_AUTO};
   for (int kind = 0; kind < 2; kind++) {
     struct node a, b;
-    node_open(&a, (struct wish){.progress = kinds[kind], .threading = FI_THREAD_SAFE, .has_counters = 1});
-    node_open(&b, (struct wish){.progress = kinds[kind], .threading = FI_THREAD_SAFE});
+    node_open(&a, (struct options){.progress = kinds[kind], .threading = FI_THREAD_SAFE, .has_counters = 1});
+    node_open(&b, (struct options){.progress = kinds[kind], .threading = FI_THREAD_SAFE});
     exchange(&a, &b);
-    fi_addr_t number = node_know(&a, &b);
+    fi_addr_t number = node_add_peer(&a, &b);
     uint64_t sent = fi_cntr_read(a.sent);
     fflush(stdout);
     pid_t child = fork();
@@ -117,32 +116,32 @@ static void a_child_that_uses_its_parents_objects_is_refused(char **arguments) {
     if (child == 0) {
       struct fi_cq_tagged_entry entry;
       static char out[64];
-      for (int turns = 0; turns < 1000; turns++) {
-        GIVES(-FI_EOPBADSTATE, fi_cq_read(a.cq, &entry, 1));
-        GIVES(-FI_EOPBADSTATE, fi_cq_read(b.cq, &entry, 1));
-        GIVES(-FI_EOPBADSTATE, fi_tsend(a.ep, out, sizeof out, NULL, number, 9, NULL));
-        GIVES(-FI_EOPBADSTATE, fi_tinject(a.ep, out, sizeof out, number, 9));
+      for (int round = 0; round < 1000; round++) {
+        EXPECT(-FI_EOPBADSTATE, fi_cq_read(a.cq, &entry, 1));
+        EXPECT(-FI_EOPBADSTATE, fi_cq_read(b.cq, &entry, 1));
+        EXPECT(-FI_EOPBADSTATE, fi_tsend(a.ep, out, sizeof out, NULL, number, 9, NULL));
+        EXPECT(-FI_EOPBADSTATE, fi_tinject(a.ep, out, sizeof out, number, 9));
       }
-      GIVES(-FI_EOPBADSTATE, fi_cq_sread(a.cq, &entry, 1, NULL, -1));
-      GIVES(-FI_EOPBADSTATE, fi_cntr_wait(a.sent, 1000, -1));
+      EXPECT(-FI_EOPBADSTATE, fi_cq_sread(a.cq, &entry, 1, NULL, -1));
+      EXPECT(-FI_EOPBADSTATE, fi_cntr_wait(a.sent, 1000, -1));
       CHECK(fi_cntr_read(a.sent) == sent && fi_cntr_readerr(a.sent) == 1);
       _exit(0);
     }
-    for (int turns = 0; turns < 50; turns++) exchange(&a, &b);
+    for (int round = 0; round < 50; round++) exchange(&a, &b);
     await_child(child);
     exchange(&a, &b);
-    nothing(&b, 0.02);
+    expect_idle(&b, 0.02);
     node_close(&a);
     node_close(&b);
   }
 }
 
-// The child has its sockets still, and its process lives.
-static void a_closed_endpoint_is_gone_though_a_child_lives(char **arguments) {
+// The child still has its sockets, and stays alive.
+static void a_closed_endpoint_is_gone_despite_a_living_child(char **arguments) {
   (void)arguments;
   struct node a, b;
-  node_open(&a, (struct wish){.progress = FI_PROGRESS_AUTO, .threading = FI_THREAD_SAFE});
-  node_open(&b, (struct wish){.progress = FI_PROGRESS_AUTO, .threading = FI_THREAD_SAFE});
+  node_open(&a, (struct options){.progress = FI_PROGRESS_AUTO, .threading = FI_THREAD_SAFE});
+  node_open(&b, (struct options){.progress = FI_PROGRESS_AUTO, .threading = FI_THREAD_SAFE});
   exchange(&a, &b);
   exchange(&b, &a);
   fflush(stdout);
@@ -153,9 +152,9 @@ static void a_closed_endpoint_is_gone_though_a_child_lives(char **arguments) {
     while (getppid() == parent) pause();
     _exit(0);
   }
-  // Too long to be sent before it is received, which nobody does.
+  // A rendezvous, for which no receive is posted.
   static char out[4 << 20];
-  WORKS(fi_tsend(b.ep, out, sizeof out, NULL, node_know(&b, &a), 1, out));
+  OK(fi_tsend(b.ep, out, sizeof out, NULL, node_add_peer(&b, &a), 1, out));
   double began = now_s();
   node_close(&a);
   next_error(&b, FI_ECONNRESET);
@@ -164,7 +163,7 @@ static void a_closed_endpoint_is_gone_though_a_child_lives(char **arguments) {
   CHECK(!kill(child, SIGKILL) && waitpid(child, NULL, 0) == child);
 }
 
-// What opening an endpoint of its own ends with; everything is closed again.
+// Opens a domain with an endpoint, and closes all; the first error, or 0.
 static long another_endpoint(const struct node *like) {
   struct node made = {0};
   struct fi_av_attr av = {.type = FI_AV_TABLE};
@@ -176,21 +175,21 @@ static long another_endpoint(const struct node *like) {
   if (!status) status = fi_ep_bind(made.ep, &made.av->fid, 0);
   if (!status) status = fi_ep_bind(made.ep, &made.cq->fid, FI_TRANSMIT | FI_RECV);
   if (!status) status = fi_enable(made.ep);
-  if (made.ep) WORKS(fi_close(&made.ep->fid));
-  if (made.cq) WORKS(fi_close(&made.cq->fid));
-  if (made.av) WORKS(fi_close(&made.av->fid));
-  if (made.domain) WORKS(fi_close(&made.domain->fid));
+  if (made.ep) OK(fi_close(&made.ep->fid));
+  if (made.cq) OK(fi_close(&made.cq->fid));
+  if (made.av) OK(fi_close(&made.av->fid));
+  if (made.domain) OK(fi_close(&made.domain->fid));
   return status;
 }
 
-// At each of the places where one is needed.
-static void descriptors_that_are_used_up_are_told(char **arguments) {
+// At each point where one is needed.
+static void exhausted_descriptors_are_reported(char **arguments) {
   (void)arguments;
   struct node a;
-  node_open(&a, (struct wish){0});
-  WORKS(another_endpoint(&a));
+  node_open(&a, (struct options){0});
+  OK(another_endpoint(&a));
   struct rlimit limit;
-  WORKS(getrlimit(RLIMIT_NOFILE, &limit));
+  OK(getrlimit(RLIMIT_NOFILE, &limit));
   int first = dup(0), before = descriptors();
   close(first);
   long status;
@@ -198,9 +197,9 @@ static void descriptors_that_are_used_up_are_told(char **arguments) {
   do {
     struct rlimit few = {(rlim_t)(first + left), limit.rlim_max};
     double began = now_s();
-    WORKS(setrlimit(RLIMIT_NOFILE, &few));
+    OK(setrlimit(RLIMIT_NOFILE, &few));
     status = another_endpoint(&a);
-    WORKS(setrlimit(RLIMIT_NOFILE, &limit));
+    OK(setrlimit(RLIMIT_NOFILE, &limit));
     CHECK(status == 0 || status == -EMFILE, "%d left: %ld %s", left, status, fi_strerror((int)-status));
     CHECK(now_s() - began < 10, "%d left: after %.1f s", left, now_s() - began);
     left++;
@@ -218,20 +217,20 @@ static size_t resident(void) {
   return pages * 4096;
 }
 
-static void opened_and_closed_often_nothing_is_left(char **arguments) {
+static void opening_and_closing_leaks_nothing(char **arguments) {
   (void)arguments;
   size_t memory = 0;
   int before = 0;
-  for (int turns = 0; turns < 40; turns++) {
+  for (int round = 0; round < 40; round++) {
     struct node a, b;
-    struct wish wish = {
-        .wait = FI_WAIT_FD, .has_counters = 1, .progress = turns % 4 ? FI_PROGRESS_MANUAL : FI_PROGRESS_AUTO};
-    node_open(&a, wish);
-    node_open(&b, wish);
+    struct options options = {
+        .wait = FI_WAIT_FD, .has_counters = 1, .progress = round % 4 ? FI_PROGRESS_MANUAL : FI_PROGRESS_AUTO};
+    node_open(&a, options);
+    node_open(&b, options);
     exchange(&a, &b);
     node_close(&a);
     node_close(&b);
-    if (turns == 10) {
+    if (round == 10) {
       malloc_trim(0);
       memory = resident();
       before = descriptors();
@@ -243,11 +242,11 @@ static void opened_and_closed_often_nothing_is_left(char **arguments) {
 }
 
 const struct test life_cases[] = {
-    {"a_child_leaves_its_parent_in_peace", a_child_leaves_its_parent_in_peace},
-    {"a_child_has_endpoints_of_its_own", a_child_has_endpoints_of_its_own},
-    {"a_child_that_uses_its_parents_objects_is_refused", a_child_that_uses_its_parents_objects_is_refused},
-    {"a_closed_endpoint_is_gone_though_a_child_lives", a_closed_endpoint_is_gone_though_a_child_lives},
-    {"descriptors_that_are_used_up_are_told", descriptors_that_are_used_up_are_told},
-    {"opened_and_closed_often_nothing_is_left", opened_and_closed_often_nothing_is_left},
+    {"a_child_does_not_disturb_its_parent", a_child_does_not_disturb_its_parent},
+    {"a_child_opens_its_own_endpoints", a_child_opens_its_own_endpoints},
+    {"inherited_objects_fail_in_a_child", inherited_objects_fail_in_a_child},
+    {"a_closed_endpoint_is_gone_despite_a_living_child", a_closed_endpoint_is_gone_despite_a_living_child},
+    {"exhausted_descriptors_are_reported", exhausted_descriptors_are_reported},
+    {"opening_and_closing_leaks_nothing", opening_and_closing_leaks_nothing},
     {NULL, NULL},
 };

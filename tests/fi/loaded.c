@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// A program that is not linked to libfabric: it loads it, has an endpoint with automatic progress, sends itself a
-// message, closes everything, unloads libfabric, forks, and does it all again. Says which of the libraries are mapped
-// afterwards.
+// A program that is not linked to libfabric. It loads the library, opens an endpoint with automatic progress, sends
+// itself a message, closes everything, unloads libfabric, forks, and repeats all this. Prints which of the libraries
+// are still mapped.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -17,12 +17,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHECK(is_right)                                     \
-  do {                                                      \
-    if (!(is_right)) {                                      \
-      printf("%s:%d: %s\n", __FILE__, __LINE__, #is_right); \
-      exit(1);                                              \
-    }                                                       \
+#define CHECK(condition)                                     \
+  do {                                                       \
+    if (!(condition)) {                                      \
+      printf("%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+      exit(1);                                               \
+    }                                                        \
   } while (0)
 
 static int is_mapped(const char *library) {
@@ -81,7 +81,7 @@ static void message_to_itself(void *library) {
   CHECK(!fi_ep_bind(ep, &av->fid, 0));
   CHECK(!fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV));
   CHECK(!fi_enable(ep));
-  // The thread of automatic progress: `.`, `..`, this one and it.
+  // `.`, `..`, this thread and the progress thread.
   CHECK(entries("/proc/self/task") == 4);
   char name[64], in[8];
   size_t bytes = sizeof name;
@@ -92,7 +92,7 @@ static void message_to_itself(void *library) {
   CHECK(!fi_tsend(ep, "message", sizeof in, NULL, itself, 1, NULL));
   struct fi_cq_tagged_entry entry;
   time_t until = time(NULL) + 10;
-  for (int ended = 0; ended < 2; ended += fi_cq_read(cq, &entry, 1) == 1) CHECK(time(NULL) < until);
+  for (int completed = 0; completed < 2; completed += fi_cq_read(cq, &entry, 1) == 1) CHECK(time(NULL) < until);
   CHECK(!strcmp(in, "message"));
   CHECK(!fi_close(&ep->fid) && !fi_close(&cq->fid) && !fi_close(&av->fid));
   CHECK(!fi_close(&domain->fid) && !fi_close(&fabric->fid));
@@ -102,20 +102,20 @@ static void message_to_itself(void *library) {
 
 int main(void) {
   int descriptors = 0;
-  for (int turns = 0; turns < 4; turns++) {
+  for (int round = 0; round < 4; round++) {
     void *library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
     CHECK(library);
     message_to_itself(library);
     CHECK(is_mapped("libbarewire-fi.so"));
     CHECK(!dlclose(library));
-    // Nobody makes progress any more.
+    // The progress thread has ended.
     CHECK(entries("/proc/self/task") == 3);
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) _exit(0);
     int status;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
-    if (turns == 0) descriptors = entries("/proc/self/fd");
+    if (round == 0) descriptors = entries("/proc/self/fd");
     CHECK(entries("/proc/self/fd") == descriptors);
   }
   int libfabric = !!dlopen("libfabric.so.1", RTLD_NOW | RTLD_NOLOAD);

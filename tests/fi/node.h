@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// What the cases share: an endpoint with all it needs, completions in the order in which they came, and checks that end
-// the program with the line that failed.
+// Shared by the test cases: an endpoint with its objects, its completions in order, and checks that exit with the line
+// that failed.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -18,36 +18,36 @@
 
 #define API FI_VERSION(1, 17)
 
-// Where it failed, and what was there instead.
-#define CHECK(is_right, ...)                               \
-  do {                                                     \
-    if (!(is_right)) {                                     \
-      printf("%s:%d: %s:", __FILE__, __LINE__, #is_right); \
-      printf(" " __VA_ARGS__);                             \
-      printf("\n");                                        \
-      exit(1);                                             \
-    }                                                      \
+// Exits with the line, the condition and the actual values.
+#define CHECK(condition, ...)                               \
+  do {                                                      \
+    if (!(condition)) {                                     \
+      printf("%s:%d: %s:", __FILE__, __LINE__, #condition); \
+      printf(" " __VA_ARGS__);                              \
+      printf("\n");                                         \
+      exit(1);                                              \
+    }                                                       \
   } while (0)
-#define WORKS(call)                                                                \
+#define OK(call)                                                                   \
   do {                                                                             \
     long status_ = (long)(call);                                                   \
     CHECK(status_ == 0, "%s: %ld %s", #call, status_, fi_strerror((int)-status_)); \
   } while (0)
-#define GIVES(expected, call)                                                                     \
+#define EXPECT(expected, call)                                                                    \
   do {                                                                                            \
     long status_ = (long)(call);                                                                  \
     CHECK(status_ == (long)(expected), "%s: %ld %s", #call, status_, fi_strerror((int)-status_)); \
   } while (0)
 
-// Posts it, as soon as there is room: a peer that has not answered yet may have few messages under way.
-#define POSTS(call)                                        \
-  do {                                                     \
-    long posted_;                                          \
-    while ((posted_ = (long)(call)) == -FI_EAGAIN) turn(); \
-    GIVES(0, posted_);                                     \
+// Retries a post until there is room: few messages may be under way to a peer before its first answer.
+#define POST(call)                                                  \
+  do {                                                              \
+    long posted_;                                                   \
+    while ((posted_ = (long)(call)) == -FI_EAGAIN) make_progress(); \
+    EXPECT(0, posted_);                                             \
   } while (0)
 
-struct wish {
+struct options {
   enum fi_ep_type type;         // FI_EP_RDM if unset
   uint64_t caps;                // messages, tagged or not, if 0
   enum fi_threading threading;  // as offered if 0
@@ -59,12 +59,12 @@ struct wish {
   int has_counters;             // one for sends, one for receives
 };
 
-// An operation that has ended.
-struct ended {
+// A completion.
+struct completion {
   struct fi_cq_tagged_entry entry;
   fi_addr_t source;
-  int error;    // 0: it worked
-  size_t lost;  // bytes that were cut off
+  int error;        // 0 on success
+  size_t overflow;  // bytes beyond the buffer
 };
 
 struct node {
@@ -77,30 +77,31 @@ struct node {
   struct fid_cntr *sent, *received;
   uint8_t name[64];
   size_t name_bytes;
-  struct ended *ended;
+  struct completion *completions;
   size_t first, count, room;
 };
 
-struct fi_info *hints_of(const struct wish *wish);
-void node_open(struct node *node, struct wish wish);
+struct fi_info *hints_of(const struct options *options);
+void node_open(struct node *node, struct options options);
 void node_close(struct node *node);
-fi_addr_t node_know(struct node *node, const struct node *peer);
-// Makes progress with every node that is open and takes what has ended.
-void turn(void);
-// The next operation of a node that has ended; of one that has not worked only if `error` says which.
-struct ended next(struct node *node);
-// Whether it has worked or not.
-struct ended any(struct node *node);
-struct ended next_error(struct node *node, int error);
-// Nothing has ended for so long.
-void nothing(struct node *node, double seconds);
+fi_addr_t node_add_peer(struct node *node, const struct node *peer);
+// Makes progress on all open nodes and reads their completions.
+void make_progress(void);
+// The next completion of a node, which must be a success.
+struct completion next_success(struct node *node);
+// The next completion, of either kind.
+struct completion next_completion(struct node *node);
+// The next completion, which must have this error.
+struct completion next_error(struct node *node, int error);
+// Checks that no completion arrives for a time.
+void expect_idle(struct node *node, double seconds);
 
 double now_s(void);
 double cpu_s(void);
 void fill(void *to, size_t bytes, uint64_t seed);
 int is_filled(const void *from, size_t bytes, uint64_t seed);
 
-// Standard error since `log_begin`, to look for a line in.
+// Capture standard error.
 void log_begin(void);
 const char *log_end(void);
 

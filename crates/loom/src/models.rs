@@ -153,7 +153,7 @@ pub fn serial_lock(mutant: Option<Mutant>) {
         let keeper = thread::spawn(move || {
             let mut kept = 0;
             for _ in 0..2 {
-                if let Some(mut value) = shared.keep() {
+                if let Some(mut value) = shared.try_lock() {
                     value.step();
                     kept += 1;
                 }
@@ -173,7 +173,7 @@ pub fn shared_lock(mutant: Option<Mutant>) {
     check(mutant, 3, || {
         let lock = Arc::new(Lock::shared(Seen::default()));
         let [one, two] = [lock.clone(), lock.clone()];
-        let keeper = thread::spawn(move || one.keep().map(|mut value| value.step()).is_some());
+        let keeper = thread::spawn(move || one.try_lock().map(|mut value| value.step()).is_some());
         let forks = thread::spawn(move || {
             two.hold();
             // SAFETY: held just now.
@@ -203,7 +203,7 @@ fn notified(mutant: Option<Mutant>, awaited: &'static [u32]) {
                         if value.get() >= *least {
                             return;
                         }
-                        let sleeper = notifier.await_it();
+                        let sleeper = notifier.register();
                         drop(value);
                         notifier.sleep(sleeper, &[], None);
                     }

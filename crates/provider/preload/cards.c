@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Stands in for the libraries of InfiniPath's and Omni-Path's cards in a job that uses Ethernet. Debian's libfabric is
-// linked with both, and each holds every process on the first core for 100 ms, when it is loaded, to measure that
-// core's clock. `barewire run` preloads this file under both names (tools/build.sh) into ranks of Open MPI over
-// Barewire, so that the loader has these libraries already: with all of their functions, for a libfabric that lacks one
-// of those that it calls does not load at all, and without a card.
+// Stubs for the InfiniPath and Omni-Path libraries (PSM, PSM2) in a job that uses Ethernet. Debian's libfabric is
+// linked with both, and each of them, when loaded, pins the process to the first core for 100 ms to measure that core's
+// clock. `barewire run` preloads this file under both names (tools/build.sh) into ranks of Open MPI over Barewire, so
+// that the loader does not load the real ones. The stubs report no card. They define all functions, since libfabric
+// does not load if one that it calls is missing.
 #define PUBLIC __attribute__((visibility("default")))
 #define NO_CARD(name) \
   PUBLIC int name(void) { return 3; /* PSM_PARAM_ERR, PSM2_PARAM_ERR */ }
 #define ERRORS_NAME(name)              \
   PUBLIC const char *name(int error) { \
     (void)error;                       \
-    return "left out by barewire run"; \
+    return "disabled by barewire run"; \
   }
 
 ERRORS_NAME(psm_error_get_string)
@@ -57,8 +57,8 @@ NO_CARD(psm_uuid_generate)
 
 ERRORS_NAME(psm2_error_get_string)
 
-PUBLIC unsigned long psm2_get_capability_mask(unsigned long asked) {
-  (void)asked;
+PUBLIC unsigned long psm2_get_capability_mask(unsigned long requested) {
+  (void)requested;
   return 0;
 }
 

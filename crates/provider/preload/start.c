@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Leaves out what Open MPI and libfabric wait for at a job's start and end on behalf of other fabrics. `barewire run`
-// preloads this into ranks of Open MPI over Barewire:
+// Skips delays of Open MPI and libfabric at a job's start and end that only other fabrics need. `barewire run` preloads
+// this into ranks of Open MPI over Barewire:
 //
-// - libfabric's verbs provider reads all of the kernel's symbols, twice, to learn whether InfiniBand cards may read the
-//   memory of graphics cards: a quarter of a second each time. Here it finds none.
+// - libfabric's verbs provider reads all of the kernel's symbols, twice, to find out whether InfiniBand cards may
+// access
+//   GPU memory: a quarter of a second each time. Here opening the file fails.
 // - Open MPI 5's byte transfer layer over libfabric sleeps for a second when it is closed, for libfabric's sockets
-//   provider. Ours has told its peers by then.
-// - Our locks register the process for memory barriers (membarrier), which takes the kernel some 20 ms once there are
-//   several threads. Here, before `main`, there is one.
+//   provider. Barewire has closed its connections by then.
+// - The provider's locks register the process for membarrier(2), which takes the kernel some 20 ms if there are several
+//   threads. Here, before `main`, there is one.
 //
-// The program itself sees none of it.
+// Calls by the program itself are not affected.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -22,16 +23,16 @@
 #define PUBLIC __attribute__((visibility("default")))
 #define CALLER __builtin_return_address(0)
 
-// Where the kernel has none of it, the locks find that out themselves.
+// If the kernel lacks membarrier, the locks detect that themselves.
 __attribute__((constructor)) static void register_barriers(void) {
   syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
 }
 
-// Whether an address lies in a library, and not in the function of that name.
-static int is_in(void *address, const char *library, const char *but) {
+// Whether an address lies in a library, except in the function `excluded`.
+static int is_in(void *address, const char *library, const char *excluded) {
   Dl_info found;
   if (!dladdr(address, &found) || !found.dli_fname || !strstr(found.dli_fname, library)) return 0;
-  return !found.dli_sname || strcmp(found.dli_sname, but) != 0;
+  return !found.dli_sname || strcmp(found.dli_sname, excluded) != 0;
 }
 
 static FILE *open_file(const char *name, const char *path, const char *mode, void *caller) {
@@ -48,7 +49,7 @@ PUBLIC FILE *fopen(const char *path, const char *mode) { return open_file("fopen
 PUBLIC FILE *fopen64(const char *path, const char *mode) { return open_file("fopen64", path, mode, CALLER); }
 
 PUBLIC unsigned sleep(unsigned seconds) {
-  // A delay before an abort, which a user asked for, stays.
+  // Keep the delay before an abort, which the user has requested.
   if (seconds == 1 && is_in(CALLER, "libopen-pal.so", "opal_delay_abort")) return 0;
   unsigned (*next)(unsigned) = (unsigned (*)(unsigned))dlsym(RTLD_NEXT, "sleep");
   return next(seconds);

@@ -1,174 +1,173 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a thread that waits does between polls that find nothing: it polls on, yields its core, or sleeps.
+//! What a waiting thread does after a poll that found nothing: it continues to poll, yields its core, or sleeps.
 //!
-//! Where ranks outnumber cores, the launcher says so: then it yields, and sleeps after some hundred polls. Otherwise the
-//! thread finds out by itself whether others compete for its core: if it was preempted, it sleeps soon for a while, so that
-//! they run while it waits and it is due when its message comes.
+//! If ranks outnumber cores, the launcher says so: then the thread yields, and sleeps after some hundred polls.
+//! Otherwise the thread detects whether others compete for its core: if it was preempted, it sleeps early for a while,
+//! so that they run while it waits and the scheduler runs it at once when its message arrives.
 
 use std::fs::File;
 use std::io::Read;
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-/// Polls in vain between two looks at the clock, or between two yields.
-const STRETCH: u32 = 8;
-/// A program that uses its core for longer in a stretch computes in between, and would have to wait for the core.
-const POLLS_ONLY: Duration = Duration::from_micros(20);
-/// Stretches of nothing but polls after which a crowded thread sleeps.
-const STRETCHES: u32 = 32;
-/// Without its core for so long in a stretch, a thread gave it to somebody who computes. From then on it sleeps for a while
-/// instead: whoever yields waits for a slice of the scheduler's each time, and who wakes goes first. Not for long at first, as
-/// where all take turns with yielding, that is several times as fast; twice as long each time that it happens again.
-const GIVEN_AWAY: Duration = Duration::from_millis(1);
-const GIVEN_AWAY_FOR: Duration = Duration::from_millis(25);
-/// The longest sleep: the program may have other things to make progress with, of which the provider does not know.
-const SLEEP: Duration = Duration::from_millis(1);
-/// The first sleep of a crowded thread, which is likely to have such things: MPICH's ranks of one host speak past the provider.
-/// Each one that nothing ends is followed by one of twice the time.
-const NAP_MIN: Duration = Duration::from_micros(50);
+/// Empty polls in a batch: between two readings of the clock, or between two yields.
+const BATCH: u32 = 8;
+/// A program that uses more processor time in a batch computes between polls; after a sleep it would wait for its core.
+const BATCH_CPU_MAX: Duration = Duration::from_micros(20);
+/// Batches without computation after which a thread on an oversubscribed host sleeps.
+const IDLE_BATCHES_MAX: u32 = 32;
+/// A thread that was without its core for this long in a batch has yielded it to one that computes. It then sleeps for
+/// a while instead: each yield costs a timeslice, while a thread that wakes preempts. The time is short at first,
+/// because where all threads yield, yielding is several times as fast; it doubles each time this happens again.
+const DESCHEDULED_MIN: Duration = Duration::from_millis(1);
+const YIELD_CONTENTION_MIN: Duration = Duration::from_millis(25);
+/// The longest sleep: the program may have to make progress elsewhere, unknown to the provider.
+const SLEEP_MAX: Duration = Duration::from_millis(1);
+/// The first sleep on an oversubscribed host, where other progress is likely: MPICH's ranks of one host bypass the
+/// provider. Each sleep that ends by its timeout doubles the next.
+const SLEEP_MIN: Duration = Duration::from_micros(50);
 
-/// Polls in vain between two looks for competitors, so that a look costs nothing that can be measured.
-const LOOK_EVERY: u32 = 64;
-/// A thread finds out for so long, at least, how much of the time it has its core: some slices of the scheduler's.
+/// Empty polls between two samples of the run delay, so that a sample has no measurable cost.
+const POLLS_PER_SAMPLE: u32 = 64;
+/// Shortest time over which the share of the run delay is measured: several timeslices.
 const WINDOW: Duration = Duration::from_millis(25);
-/// The core is contended if the thread waited for it for more than one part in so many of two windows in a row, and got it
-/// back as often in each as it takes to be no accident. One competitor takes half. The kernel's own work on frames that come,
-/// for which sleeping makes no room, takes a fifth of a core where messages are long; and what runs once and for long, such as
-/// the start of the job's other processes, takes one window.
-const WAITED_PART: u32 = 3;
-const TURNS: u64 = 2;
-/// For how long the core is taken for contended then: a thread that sleeps while it waits is not preempted any more. Not for
-/// long at first; twice as long each time that it happens again before a window is found in which the thread has its core.
-const CONTENDED_FOR_MIN: Duration = Duration::from_millis(50);
-const CONTENDED_FOR_MAX: Duration = Duration::from_secs(1);
-/// How long it polls on a contended core before it sleeps: about what sleeping and waking costs. A program that computes a
-/// little between its polls loses by each sleep that nothing ends, so the next comes after twice the time, up to a limit.
+/// The core is contended if in two consecutive windows the thread waited for it for more than the window divided by
+/// `WAITED_DIVISOR`, and got it back at least `TIMESLICES_MIN` times. One competitor takes half of the core. The
+/// kernel's own processing of received frames takes a fifth of it if messages are long, and sleeping does not help
+/// there. A single long activity, such as the start of the job's other processes, takes one window.
+const WAITED_DIVISOR: u32 = 3;
+const TIMESLICES_MIN: u64 = 2;
+/// How long the core then counts as contended, since a thread that sleeps while it waits is no longer preempted. The
+/// time doubles each time contention is found again before a window in which the thread has its core.
+const CONTENTION_MIN: Duration = Duration::from_millis(50);
+const CONTENTION_MAX: Duration = Duration::from_secs(1);
+/// How long a thread polls on a contended core before it sleeps: about the cost of sleeping and waking. A program that
+/// computes a little between its polls loses by each sleep that ends by its timeout, so the polling time then doubles.
 const POLLING_MIN: Duration = Duration::from_micros(20);
 const POLLING_MAX: Duration = Duration::from_millis(50);
 
-/// Whether others want the core.
+/// Whether other threads compete for the core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Competition {
-    /// To be found out.
+pub(crate) enum CoreSharing {
+    /// To be detected.
     #[default]
     Unknown,
     /// More ranks than cores.
-    Crowded,
-    /// Nobody else is there, or nobody else matters.
-    None,
+    Oversubscribed,
+    /// No competitors, or none that matter.
+    Exclusive,
 }
 
-/// The polls in vain since one that was not, and what is known of the core.
+/// Empty polls since the last one that found something, and what is known about the core.
 #[derive(Default)]
 pub(crate) struct Backoff {
     polls: u32,
-    began: Option<Instant>,
-    /// When the last stretch of a crowded thread ended, and what it had used of its core by then.
-    stretch_end: Option<(Instant, Duration)>,
-    /// Stretches in a row in which the program did nothing else.
-    stretches: u32,
-    /// Of a crowded thread, sleeps in a row that nothing ended.
-    naps: u32,
-    /// Of a crowded thread, how long its core was taken for contended the last time, if it has not had it for all of a wait
-    /// since.
-    given_away_for: Duration,
-    watch: Watch,
+    polling_since: Option<Instant>,
+    /// Oversubscribed: end of the last batch, and the thread's processor time by then.
+    batch_end: Option<(Instant, Duration)>,
+    /// Consecutive batches in which the program did nothing but poll.
+    idle_batches: u32,
+    /// Oversubscribed: consecutive sleeps that ended by their timeout.
+    idle_sleeps: u32,
+    /// Oversubscribed: how long the core last counted as contended; zero once the thread had it for all of a wait.
+    yield_contention: Duration,
+    detector: ContentionDetector,
 }
 
-/// Looks for competitors.
+/// Detects competitors by the thread's run delay.
 #[derive(Default)]
-struct Watch {
+struct ContentionDetector {
     polls: u32,
-    /// When the window began, and what the thread had waited until then.
-    began: Option<(Instant, Queue)>,
-    /// Whose it is: a program's threads may take turns with polling, and each has a core of its own.
+    /// Start of the window, and the thread's run delay by then.
+    began: Option<(Instant, RunDelay)>,
+    /// The sampled thread: a program's threads may alternate in polling, each on its own core.
     thread: Option<ThreadId>,
-    /// In the window before this one others had the core.
-    suspected: bool,
+    /// The core was contended in the previous window.
+    is_suspected: bool,
     contended_until: Option<Instant>,
-    /// How long that lasts, or lasted the last time; zero once the thread had its core for a window.
-    contended_for: Duration,
-    /// How long it polls before the next sleep, beyond the least.
-    polling: Duration,
+    /// Length of the current or last contention; zero once the thread had its core for a window.
+    contention: Duration,
+    /// Polling time before the next sleep, in addition to [`POLLING_MIN`].
+    extra_polling: Duration,
 }
 
-/// What a thread has waited for a core so far while others had it. Not what it slept, whoever asked for that.
+/// How long a thread has been runnable without running, in total. Excludes sleep, voluntary or not.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Queue {
+pub(crate) struct RunDelay {
     waited: Duration,
-    /// How often it got a core.
-    turns: u64,
+    /// Number of times it got a core.
+    timeslices: u64,
 }
 
-/// What is to be done now.
+/// What to do after an empty poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
     Nothing,
     Yield,
-    /// Until something comes, or for so long.
+    /// Sleep until something arrives, at most for this long.
     Sleep(Duration),
 }
 
 impl Backoff {
     /// A poll found something.
     #[inline]
-    pub fn end(&mut self) {
-        (self.polls, self.stretches, self.naps) = (0, 0, 0);
-        self.stretch_end = None;
+    pub fn reset(&mut self) {
+        (self.polls, self.idle_batches, self.idle_sleeps) = (0, 0, 0);
+        self.batch_end = None;
     }
 
-    /// It slept for so long, of `longest` at most.
+    /// Reports a sleep of `time` with timeout `longest`.
     pub fn slept(&mut self, time: Duration, longest: Duration) {
-        let watch = &mut self.watch;
+        let detector = &mut self.detector;
         if time < longest {
-            (watch.polling, self.naps) = (Duration::ZERO, 0);
+            (detector.extra_polling, self.idle_sleeps) = (Duration::ZERO, 0);
         } else {
-            watch.polling = (2 * watch.polling).max(POLLING_MIN).min(POLLING_MAX);
-            self.naps = self.naps.saturating_add(1);
+            detector.extra_polling = (2 * detector.extra_polling).max(POLLING_MIN).min(POLLING_MAX);
+            self.idle_sleeps = self.idle_sleeps.saturating_add(1);
         }
-        (self.polls, self.stretches) = (0, 0);
-        self.stretch_end = None;
+        (self.polls, self.idle_batches) = (0, 0);
+        self.batch_end = None;
     }
 
-    /// A poll found nothing. `used` tells what the thread has used of its core, `queue` what it has waited for one.
+    /// A poll found nothing. `cpu_time` and `run_delay` read the calling thread's totals.
     #[inline(always)]
     pub fn pause(
         &mut self,
-        competition: Competition,
+        core_sharing: CoreSharing,
         now: impl Fn() -> Instant,
-        used: impl Fn() -> Duration,
-        queue: impl Fn() -> Queue,
+        cpu_time: impl Fn() -> Duration,
+        run_delay: impl Fn() -> RunDelay,
     ) -> Pause {
-        match competition {
-            Competition::None => Pause::Nothing,
-            Competition::Crowded => self.pause_crowded(now, used),
-            Competition::Unknown => {
-                self.watch.polls += 1;
-                if self.watch.polls < LOOK_EVERY && self.watch.contended_until.is_none() {
+        match core_sharing {
+            CoreSharing::Exclusive => Pause::Nothing,
+            CoreSharing::Oversubscribed => self.pause_oversubscribed(now, cpu_time),
+            CoreSharing::Unknown => {
+                self.detector.polls += 1;
+                if self.detector.polls < POLLS_PER_SAMPLE && self.detector.contended_until.is_none() {
                     return Pause::Nothing;
                 }
-                self.pause_watching(now, queue)
+                self.pause_detecting(now, run_delay)
             }
         }
     }
 
-    /// On a core that others may want.
+    /// Pauses on a core that may have competitors.
     #[cold]
-    fn pause_watching(&mut self, now: impl Fn() -> Instant, queue: impl Fn() -> Queue) -> Pause {
-        if self.watch.polls >= LOOK_EVERY {
-            self.watch.polls = 0;
-            self.watch.look(now(), queue);
+    fn pause_detecting(&mut self, now: impl Fn() -> Instant, run_delay: impl Fn() -> RunDelay) -> Pause {
+        if self.detector.polls >= POLLS_PER_SAMPLE {
+            self.detector.polls = 0;
+            self.detector.sample(now(), run_delay);
         }
-        if self.watch.contended_until.is_none() {
+        if self.detector.contended_until.is_none() {
             return Pause::Nothing;
         }
         self.polls += 1;
         match self.polls {
-            1 => self.began = Some(now()),
-            polls if polls.is_multiple_of(STRETCH) => {
-                let polling = self.began.map_or(Duration::ZERO, |began| now().duration_since(began));
-                if polling >= POLLING_MIN + self.watch.polling {
-                    return Pause::Sleep(SLEEP);
+            1 => self.polling_since = Some(now()),
+            polls if polls.is_multiple_of(BATCH) => {
+                let polling = self.polling_since.map_or(Duration::ZERO, |began| now().duration_since(began));
+                if polling >= POLLING_MIN + self.detector.extra_polling {
+                    return Pause::Sleep(SLEEP_MAX);
                 }
             }
             _ => {}
@@ -176,91 +175,92 @@ impl Backoff {
         Pause::Nothing
     }
 
-    /// On a core that others certainly want.
-    fn pause_crowded(&mut self, now: impl Fn() -> Instant, used: impl Fn() -> Duration) -> Pause {
+    /// Pauses on a core that has competitors.
+    fn pause_oversubscribed(&mut self, now: impl Fn() -> Instant, cpu_time: impl Fn() -> Duration) -> Pause {
         self.polls += 1;
-        if self.polls < STRETCH {
+        if self.polls < BATCH {
             return Pause::Nothing;
         }
         self.polls = 0;
-        let end = (now(), used());
-        let is_contended = self.watch.contended_until.is_some_and(|until| end.0 < until);
-        let Some((time_before, cpu_before)) = self.stretch_end.replace(end) else {
+        let end = (now(), cpu_time());
+        let is_contended = self.detector.contended_until.is_some_and(|until| end.0 < until);
+        let Some((time_before, cpu_before)) = self.batch_end.replace(end) else {
             return if is_contended { Pause::Nothing } else { Pause::Yield };
         };
         let (time, cpu) = (end.0.duration_since(time_before), end.1.saturating_sub(cpu_before));
-        let nap = Pause::Sleep(SLEEP.min(NAP_MIN * 2_u32.pow(self.naps.min(10))));
-        if cpu >= POLLS_ONLY {
-            (self.stretches, self.naps) = (0, 0);
+        let sleep = Pause::Sleep(SLEEP_MAX.min(SLEEP_MIN * 2_u32.pow(self.idle_sleeps.min(10))));
+        if cpu >= BATCH_CPU_MAX {
+            (self.idle_batches, self.idle_sleeps) = (0, 0);
             return Pause::Yield;
         }
-        if time >= cpu + GIVEN_AWAY {
-            self.given_away_for = (2 * self.given_away_for).clamp(GIVEN_AWAY_FOR, CONTENDED_FOR_MAX);
-            self.watch.contended_until = Some(end.0 + self.given_away_for);
-            return nap;
+        if time >= cpu + DESCHEDULED_MIN {
+            self.yield_contention = (2 * self.yield_contention).clamp(YIELD_CONTENTION_MIN, CONTENTION_MAX);
+            self.detector.contended_until = Some(end.0 + self.yield_contention);
+            return sleep;
         }
-        self.stretches += 1;
+        self.idle_batches += 1;
         if is_contended {
-            return nap;
+            return sleep;
         }
-        if self.stretches < STRETCHES {
+        if self.idle_batches < IDLE_BATCHES_MAX {
             return Pause::Yield;
         }
-        self.given_away_for = Duration::ZERO;
-        nap
+        self.yield_contention = Duration::ZERO;
+        sleep
     }
 }
 
-impl Watch {
-    fn look(&mut self, now: Instant, queue: impl Fn() -> Queue) {
+impl ContentionDetector {
+    fn sample(&mut self, now: Instant, run_delay: impl Fn() -> RunDelay) {
         let thread = thread::current().id();
         let (Some((began, before)), true) = (self.began, self.thread == Some(thread)) else {
-            *self = Self { began: Some((now, queue())), thread: Some(thread), ..Self::default() };
+            *self = Self { began: Some((now, run_delay())), thread: Some(thread), ..Self::default() };
             return;
         };
         if self.contended_until.is_some_and(|until| now >= until) {
-            // A window in which it slept would say nothing.
-            (self.contended_until, self.began) = (None, Some((now, queue())));
+            // A window in which the thread slept shows nothing.
+            (self.contended_until, self.began) = (None, Some((now, run_delay())));
             return;
         }
         let time = now.duration_since(began);
         if time < WINDOW {
             return;
         }
-        let queue = queue();
-        let waited = queue.waited.saturating_sub(before.waited);
-        if queue.turns.saturating_sub(before.turns) >= TURNS && waited * WAITED_PART > time {
-            if self.suspected {
-                self.contended_for = (2 * self.contended_for).clamp(CONTENDED_FOR_MIN, CONTENDED_FOR_MAX);
-                self.contended_until = Some(now + self.contended_for);
+        let run_delay = run_delay();
+        let waited = run_delay.waited.saturating_sub(before.waited);
+        if run_delay.timeslices.saturating_sub(before.timeslices) >= TIMESLICES_MIN && waited * WAITED_DIVISOR > time {
+            if self.is_suspected {
+                self.contention = (2 * self.contention).clamp(CONTENTION_MIN, CONTENTION_MAX);
+                self.contended_until = Some(now + self.contention);
             }
-            self.suspected = true;
+            self.is_suspected = true;
         } else if self.contended_until.is_none() {
-            (self.suspected, self.contended_for) = (false, Duration::ZERO);
+            (self.is_suspected, self.contention) = (false, Duration::ZERO);
         }
-        self.began = Some((now, queue));
+        self.began = Some((now, run_delay));
     }
 }
 
-/// What this thread has used of its core so far, exact to this moment.
-pub(crate) fn used() -> Duration {
+/// The processor time of this thread, up to this moment.
+pub(crate) fn cpu_time() -> Duration {
     let mut cpu = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `cpu` is valid to be written to.
+    // SAFETY: `cpu` is valid for writes.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut cpu) };
     Duration::from_secs(cpu.tv_sec.unsigned_abs()) + Duration::from_nanos(cpu.tv_nsec.unsigned_abs())
 }
 
-/// What this thread has waited for a core so far. Nothing where the kernel does not tell: then no core is contended.
-pub(crate) fn queue() -> Queue {
-    read_queue().unwrap_or_default()
+/// The run delay of this thread; zero, so that no core is contended, if the kernel does not account for it.
+pub(crate) fn run_delay() -> RunDelay {
+    read_run_delay().unwrap_or_default()
 }
 
-/// Nanoseconds that it ran, nanoseconds that it waited to, and how often it got a core: sched-stats.rst of the kernel.
-fn read_queue() -> Option<Queue> {
+/// Reads schedstat: nanoseconds running, nanoseconds waiting to run, number of timeslices (sched-stats.rst of the
+/// kernel).
+fn read_run_delay() -> Option<RunDelay> {
     let mut text = [0; 96];
     let length = File::open("/proc/thread-self/schedstat").ok()?.read(&mut text).ok()?;
     let mut numbers = str::from_utf8(&text[..length]).ok()?.split_ascii_whitespace().skip(1).map(str::parse);
-    Some(Queue { waited: Duration::from_nanos(numbers.next()?.ok()?), turns: numbers.next()?.ok()? })
+    Some(RunDelay { waited: Duration::from_nanos(numbers.next()?.ok()?), timeslices: numbers.next()?.ok()? })
 }
 
 #[cfg(test)]
@@ -269,20 +269,25 @@ mod tests {
 
     use super::*;
 
-    /// Pauses of so many polls that are so far apart, on a thread that is preempted at each n-th of them for so long.
-    fn pauses(competition: Competition, polls: u32, apart: Duration, (each, preempted): (u32, Duration)) -> Vec<Pause> {
-        let (clock, used) = (Cell::new(Instant::now()), Cell::new(Duration::ZERO));
-        let queue = Cell::new(Queue { waited: Duration::from_secs(3), turns: 7 });
+    /// The pauses of `polls` polls, one each `interval`, in a thread that is preempted for a time at every n-th poll.
+    fn pauses(
+        core_sharing: CoreSharing,
+        polls: u32,
+        interval: Duration,
+        (each, preempted): (u32, Duration),
+    ) -> Vec<Pause> {
+        let (clock, cpu_time) = (Cell::new(Instant::now()), Cell::new(Duration::ZERO));
+        let run_delay = Cell::new(RunDelay { waited: Duration::from_secs(3), timeslices: 7 });
         let mut backoff = Backoff::default();
         let poll = |number: u32| {
-            clock.set(clock.get() + apart);
-            used.set(used.get() + apart);
+            clock.set(clock.get() + interval);
+            cpu_time.set(cpu_time.get() + interval);
             if number.is_multiple_of(each) {
                 clock.set(clock.get() + preempted);
-                let Queue { waited, turns } = queue.get();
-                queue.set(Queue { waited: waited + preempted, turns: turns + 1 });
+                let RunDelay { waited, timeslices } = run_delay.get();
+                run_delay.set(RunDelay { waited: waited + preempted, timeslices: timeslices + 1 });
             }
-            backoff.pause(competition, || clock.get(), || used.get(), || queue.get())
+            backoff.pause(core_sharing, || clock.get(), || cpu_time.get(), || run_delay.get())
         };
         (1..=polls).map(poll).filter(|pause| *pause != Pause::Nothing).collect()
     }
@@ -293,167 +298,176 @@ mod tests {
     const SHORT: Duration = Duration::from_nanos(300);
 
     #[test]
-    fn a_crowded_thread_that_only_polls_yields_for_a_while_and_then_sleeps() {
-        let pauses = pauses(Competition::Crowded, STRETCH * (STRETCHES + 10), SHORT, NEVER);
+    fn an_oversubscribed_thread_that_only_polls_first_yields_then_sleeps() {
+        let pauses = pauses(CoreSharing::Oversubscribed, BATCH * (IDLE_BATCHES_MAX + 10), SHORT, NEVER);
         let yields = pauses.iter().take_while(|pause| **pause == Pause::Yield).count();
-        assert_eq!(yields, STRETCHES as usize);
-        assert!(pauses[yields..].iter().all(|pause| *pause == Pause::Sleep(NAP_MIN)) && pauses.len() > yields);
+        assert_eq!(yields, IDLE_BATCHES_MAX as usize);
+        assert!(pauses[yields..].iter().all(|pause| *pause == Pause::Sleep(SLEEP_MIN)) && pauses.len() > yields);
     }
 
     #[test]
-    fn a_crowded_threads_sleeps_that_nothing_ends_grow_and_news_begins_anew() {
+    fn oversubscribed_sleeps_double_on_timeout_and_reset_on_events() {
         let start = Instant::now();
         let mut backoff = Backoff::default();
-        backoff.watch.contended_until = Some(start + CONTENDED_FOR_MAX);
-        let mut nap = |is_ended: bool| {
-            let mut pause = || backoff.pause(Competition::Crowded, || start, Duration::default, Queue::default);
-            let slept = (0..4 * STRETCH).map(|_| pause()).find_map(|pause| match pause {
+        backoff.detector.contended_until = Some(start + CONTENTION_MAX);
+        let mut sleep = |is_woken: bool| {
+            let mut pause =
+                || backoff.pause(CoreSharing::Oversubscribed, || start, Duration::default, RunDelay::default);
+            let slept = (0..4 * BATCH).map(|_| pause()).find_map(|pause| match pause {
                 Pause::Sleep(longest) => Some(longest),
                 _ => None,
             });
             let longest = slept.expect("it sleeps");
-            backoff.slept(if is_ended { Duration::ZERO } else { longest }, longest);
+            backoff.slept(if is_woken { Duration::ZERO } else { longest }, longest);
             longest.as_micros()
         };
-        let naps: Vec<u128> = (0..8).map(|_| nap(false)).collect();
-        assert_eq!(naps, [50, 100, 200, 400, 800, 1000, 1000, 1000]);
-        assert_eq!((nap(true), nap(false)), (1000, 50));
-        nap(false);
-        backoff.end();
-        assert_eq!(backoff.naps, 0);
+        let idle_sleeps: Vec<u128> = (0..8).map(|_| sleep(false)).collect();
+        assert_eq!(idle_sleeps, [50, 100, 200, 400, 800, 1000, 1000, 1000]);
+        assert_eq!((sleep(true), sleep(false)), (1000, 50));
+        sleep(false);
+        backoff.reset();
+        assert_eq!(backoff.idle_sleeps, 0);
     }
 
     #[test]
-    fn a_crowded_thread_that_computes_between_polls_never_sleeps() {
-        let pauses = pauses(Competition::Crowded, STRETCH * STRETCHES * 10, Duration::from_micros(10), NEVER);
+    fn an_oversubscribed_thread_that_computes_between_polls_never_sleeps() {
+        let pauses =
+            pauses(CoreSharing::Oversubscribed, BATCH * IDLE_BATCHES_MAX * 10, Duration::from_micros(10), NEVER);
         assert!(pauses.iter().all(|pause| *pause == Pause::Yield));
     }
 
-    /// Each yield, the program's own or ours, gives the core to a competitor for a slice.
+    /// Each yield, by the program or by the provider, gives a competitor the core for a timeslice.
     #[test]
-    fn a_crowded_thread_whose_yields_are_taken_sleeps_at_once() {
-        let pauses = pauses(Competition::Crowded, 10 * STRETCH, SHORT, (STRETCH, Duration::from_millis(3)));
-        assert_eq!((pauses[0], &pauses[1..]), (Pause::Yield, &[Pause::Sleep(NAP_MIN); 9][..]));
+    fn an_oversubscribed_thread_that_loses_its_core_by_yielding_sleeps_at_once() {
+        let pauses = pauses(CoreSharing::Oversubscribed, 10 * BATCH, SHORT, (BATCH, Duration::from_millis(3)));
+        assert_eq!((pauses[0], &pauses[1..]), (Pause::Yield, &[Pause::Sleep(SLEEP_MIN); 9][..]));
         let start = Instant::now();
         let mut backoff = Backoff::default();
-        backoff.watch.contended_until = Some(start + CONTENDED_FOR_MAX);
-        let mut pause = || backoff.pause(Competition::Crowded, || start, Duration::default, Queue::default);
-        let pauses: Vec<Pause> = (0..2 * STRETCH).map(|_| pause()).filter(|pause| *pause != Pause::Nothing).collect();
-        assert_eq!(pauses, [Pause::Sleep(NAP_MIN)], "also after news, and without a yield before");
+        backoff.detector.contended_until = Some(start + CONTENTION_MAX);
+        let mut pause = || backoff.pause(CoreSharing::Oversubscribed, || start, Duration::default, RunDelay::default);
+        let pauses: Vec<Pause> = (0..2 * BATCH).map(|_| pause()).filter(|pause| *pause != Pause::Nothing).collect();
+        assert_eq!(pauses, [Pause::Sleep(SLEEP_MIN)], "also after an event, and without a preceding yield");
     }
 
     #[test]
-    fn a_crowded_core_is_contended_for_twice_as_long_each_time_until_yields_are_given_back() {
+    fn oversubscribed_contention_doubles_until_a_wait_keeps_its_core() {
         let (clock, cpu) = (Cell::new(Instant::now()), Cell::new(Duration::ZERO));
-        // A stretch in which it is without its core for so long; for how many ms the core is contended then.
-        let stretch = |backoff: &mut Backoff, without: Duration| {
-            clock.set(clock.get() + SHORT + without);
+        // A batch with `descheduled` time without the core; the resulting milliseconds of contention.
+        let batch = |backoff: &mut Backoff, descheduled: Duration| {
+            clock.set(clock.get() + SHORT + descheduled);
             cpu.set(cpu.get() + SHORT);
-            for _ in 0..STRETCH {
-                backoff.pause(Competition::Crowded, || clock.get(), || cpu.get(), Queue::default);
+            for _ in 0..BATCH {
+                backoff.pause(CoreSharing::Oversubscribed, || clock.get(), || cpu.get(), RunDelay::default);
             }
-            let until = backoff.watch.contended_until.filter(|until| clock.get() < *until);
+            let until = backoff.detector.contended_until.filter(|until| clock.get() < *until);
             until.map(|until| until.duration_since(clock.get()).as_millis())
         };
         let mut backoff = Backoff::default();
-        stretch(&mut backoff, Duration::ZERO);
-        let contended: Vec<u128> = (0..8).filter_map(|_| stretch(&mut backoff, Duration::from_secs(2))).collect();
+        batch(&mut backoff, Duration::ZERO);
+        let contended: Vec<u128> = (0..8).filter_map(|_| batch(&mut backoff, Duration::from_secs(2))).collect();
         assert_eq!(contended, [25, 50, 100, 200, 400, 800, 1000, 1000]);
-        clock.set(clock.get() + CONTENDED_FOR_MAX);
-        backoff.slept(Duration::ZERO, SLEEP);
-        (0..=STRETCHES).for_each(|_| _ = stretch(&mut backoff, Duration::ZERO));
-        assert_eq!(stretch(&mut backoff, GIVEN_AWAY * 2), Some(25), "a whole wait had its core");
+        clock.set(clock.get() + CONTENTION_MAX);
+        backoff.slept(Duration::ZERO, SLEEP_MAX);
+        (0..=IDLE_BATCHES_MAX).for_each(|_| _ = batch(&mut backoff, Duration::ZERO));
+        assert_eq!(batch(&mut backoff, DESCHEDULED_MIN * 2), Some(25), "the thread had its core for a whole wait");
     }
 
     #[test]
-    fn news_begins_anew() {
+    fn an_event_restarts_the_backoff() {
         let now = Instant::now();
-        let mut backoff = Backoff { stretches: STRETCHES, ..Backoff::default() };
-        backoff.end();
-        let pauses: Vec<Pause> = (0..STRETCH)
-            .map(|_| backoff.pause(Competition::Crowded, || now, Duration::default, Queue::default))
+        let mut backoff = Backoff { idle_batches: IDLE_BATCHES_MAX, ..Backoff::default() };
+        backoff.reset();
+        let pauses: Vec<Pause> = (0..BATCH)
+            .map(|_| backoff.pause(CoreSharing::Oversubscribed, || now, Duration::default, RunDelay::default))
             .collect();
         assert_eq!(pauses.last(), Some(&Pause::Yield));
     }
 
     #[test]
-    fn a_thread_that_has_its_core_polls_on() {
-        assert!(pauses(Competition::Unknown, 1_000_000, SHORT, NEVER).is_empty());
-        assert!(pauses(Competition::None, 1_000_000, SHORT, HALF).is_empty());
+    fn a_thread_with_its_own_core_keeps_polling() {
+        assert!(pauses(CoreSharing::Unknown, 1_000_000, SHORT, NEVER).is_empty());
+        assert!(pauses(CoreSharing::Exclusive, 1_000_000, SHORT, HALF).is_empty());
     }
 
     #[test]
-    fn a_thread_that_is_preempted_for_moments_or_seldom_polls_on() {
-        let moments = (1000, Duration::from_micros(20));
-        assert!(pauses(Competition::Unknown, 1_000_000, SHORT, moments).is_empty());
-        let seldom = (200_000, Duration::from_millis(3));
-        assert!(pauses(Competition::Unknown, 10_000_000, SHORT, seldom).is_empty());
+    fn a_thread_that_is_preempted_briefly_or_rarely_keeps_polling() {
+        let briefly = (1000, Duration::from_micros(20));
+        assert!(pauses(CoreSharing::Unknown, 1_000_000, SHORT, briefly).is_empty());
+        let rarely = (200_000, Duration::from_millis(3));
+        assert!(pauses(CoreSharing::Unknown, 10_000_000, SHORT, rarely).is_empty());
     }
 
     #[test]
-    fn a_thread_that_computes_between_polls_is_not_taken_for_preempted() {
-        assert!(pauses(Competition::Unknown, 10_000, Duration::from_millis(1), NEVER).is_empty());
+    fn computing_between_polls_does_not_count_as_preemption() {
+        assert!(pauses(CoreSharing::Unknown, 10_000, Duration::from_millis(1), NEVER).is_empty());
     }
 
     #[test]
-    fn a_preempted_thread_sleeps_when_it_has_polled_for_a_while_and_forgets_it_after_a_while() {
-        let pauses = pauses(Competition::Unknown, 5_000_000, SHORT, HALF);
-        assert!(pauses.len() > 1000 && pauses.iter().all(|pause| *pause == Pause::Sleep(SLEEP)));
+    fn a_preempted_thread_sleeps_after_polling_for_a_while() {
+        let pauses = pauses(CoreSharing::Unknown, 5_000_000, SHORT, HALF);
+        assert!(pauses.len() > 1000 && pauses.iter().all(|pause| *pause == Pause::Sleep(SLEEP_MAX)));
     }
 
     #[test]
-    fn a_core_is_contended_for_twice_as_long_each_time_until_the_thread_has_it() {
-        let mut watch = Watch::default();
-        let (mut now, mut queue) = (Instant::now(), Queue::default());
-        // For how many ms the core is contended after a window of which the thread had its core for half, or for all.
+    fn detected_contention_doubles_until_the_thread_has_its_core() {
+        let mut detector = ContentionDetector::default();
+        let (mut now, mut run_delay) = (Instant::now(), RunDelay::default());
+        // The milliseconds of contention after a window in which the thread had its core for all, or for half, of the
+        // time.
         let mut window = |has_core: bool| {
-            now = watch.contended_until.unwrap_or(now);
-            watch.look(now, || queue);
+            now = detector.contended_until.unwrap_or(now);
+            detector.sample(now, || run_delay);
             now += WINDOW;
-            queue.waited += if has_core { Duration::ZERO } else { WINDOW / 2 };
-            queue.turns += TURNS;
-            watch.look(now, || queue);
-            watch.contended_until.map(|until| until.duration_since(now).as_millis())
+            run_delay.waited += if has_core { Duration::ZERO } else { WINDOW / 2 };
+            run_delay.timeslices += TIMESLICES_MIN;
+            detector.sample(now, || run_delay);
+            detector.contended_until.map(|until| until.duration_since(now).as_millis())
         };
         let contended: Vec<Option<u128>> = (0..8).map(|_| window(false)).collect();
         let expected = [50, 100, 200, 400, 800, 1000, 1000].map(Some);
-        assert_eq!((contended[0], &contended[1..]), (None, &expected[..]), "one window is no sign yet");
+        assert_eq!((contended[0], &contended[1..]), (None, &expected[..]), "one window is not enough");
         let again = [window(true), window(false), window(true), window(false), window(false), window(false)];
         assert_eq!(again, [None, None, None, None, Some(50), Some(100)]);
     }
 
     #[test]
-    fn threads_that_take_turns_are_not_taken_for_one() {
+    fn threads_that_poll_alternately_are_told_apart() {
         let start = Instant::now();
-        let mut watch = Watch::default();
-        let waited = |windows: u32| move || Queue { waited: windows * WINDOW, turns: u64::from(windows) * TURNS };
-        watch.look(start, waited(100));
+        let mut detector = ContentionDetector::default();
+        let waited = |windows: u32| {
+            move || RunDelay { waited: windows * WINDOW, timeslices: u64::from(windows) * TIMESLICES_MIN }
+        };
+        detector.sample(start, waited(100));
         thread::scope(|scope| {
-            scope.spawn(|| watch.look(start + 2 * WINDOW, waited(1000)));
+            scope.spawn(|| detector.sample(start + 2 * WINDOW, waited(1000)));
         });
-        watch.look(start + 4 * WINDOW, waited(100));
-        watch.look(start + 6 * WINDOW, waited(90));
-        assert!(watch.contended_until.is_none() && !watch.suspected);
-        watch.look(start + 8 * WINDOW, waited(92));
-        watch.look(start + 10 * WINDOW, waited(94));
-        assert!(watch.contended_until.is_some());
+        detector.sample(start + 4 * WINDOW, waited(100));
+        detector.sample(start + 6 * WINDOW, waited(90));
+        assert!(detector.contended_until.is_none() && !detector.is_suspected);
+        detector.sample(start + 8 * WINDOW, waited(92));
+        detector.sample(start + 10 * WINDOW, waited(94));
+        assert!(detector.contended_until.is_some());
     }
 
     #[test]
-    fn what_a_thread_waits_for_a_core_is_told_and_what_it_sleeps_is_not() {
-        let before = read_queue().expect("a kernel with CONFIG_SCHED_INFO, as distributions have it");
+    fn the_run_delay_excludes_sleep() {
+        let before = read_run_delay().expect("needs a kernel with CONFIG_SCHED_INFO");
         let sleep = Duration::from_millis(200);
         thread::sleep(sleep);
-        let after = read_queue().expect("as before");
-        assert!(after.turns > before.turns && after.waited >= before.waited && after.waited < before.waited + sleep);
+        let after = read_run_delay().expect("as before");
+        assert!(
+            after.timeslices > before.timeslices
+                && after.waited >= before.waited
+                && after.waited < before.waited + sleep
+        );
     }
 
     #[test]
-    fn sleeps_that_nothing_ends_become_rare() {
+    fn sleeps_that_time_out_become_rare() {
         let mut backoff = Backoff::default();
-        (0..20).for_each(|_| backoff.slept(SLEEP, SLEEP));
-        assert_eq!(backoff.watch.polling, POLLING_MAX);
-        backoff.slept(SLEEP / 2, SLEEP);
-        assert_eq!(backoff.watch.polling, Duration::ZERO);
+        (0..20).for_each(|_| backoff.slept(SLEEP_MAX, SLEEP_MAX));
+        assert_eq!(backoff.detector.extra_polling, POLLING_MAX);
+        backoff.slept(SLEEP_MAX / 2, SLEEP_MAX);
+        assert_eq!(backoff.detector.extra_polling, Duration::ZERO);
     }
 }

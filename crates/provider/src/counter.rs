@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is counted of operations that have ended.
+//! Completion counters.
 
 use barewire_endpoint::Patience;
 
 use crate::notifier::Notifier;
 use crate::wait_set::WaitSet;
 
-/// What it counts is kept by the endpoints; here is what was added by hand.
+/// A completion counter. The counts themselves are kept by the endpoints.
 pub(crate) struct Counter {
+    /// Added by the program, and by endpoints that were closed.
     pub value: u64,
     pub errors: u64,
-    /// Endpoints that it is bound to, and what of theirs it counts.
+    /// The endpoints that it is bound to, each with the binding's flags.
     pub bound: Vec<(usize, u64)>,
     pub notifier: Notifier,
-    /// The descriptor that a program sleeps on, if it asked for one.
+    /// The descriptor that the program sleeps on, if it requested one.
     pub set: Option<WaitSet>,
-    /// Perhaps it does now.
+    /// A waiter may be blocked on `set`.
     pub is_armed: bool,
     pub patience: Patience,
 }
@@ -25,17 +26,17 @@ impl Counter {
         Self { value: 0, errors: 0, bound: Vec::new(), notifier, set, is_armed: false, patience }
     }
 
-    /// An endpoint is closed; what it counted stays.
-    pub fn unbind(&mut self, endpoint: usize, ended: impl Fn(u64) -> (u64, u64)) {
-        for (_, what) in self.bound.extract_if(.., |(number, _)| *number == endpoint) {
-            let (worked, failed) = ended(what);
-            self.value = self.value.wrapping_add(worked);
+    /// Unbinds an endpoint that is closed, and keeps its counts.
+    pub fn unbind(&mut self, endpoint: usize, completed: impl Fn(u64) -> (u64, u64)) {
+        for (_, flags) in self.bound.extract_if(.., |(number, _)| *number == endpoint) {
+            let (succeeded, failed) = completed(flags);
+            self.value = self.value.wrapping_add(succeeded);
             self.errors = self.errors.wrapping_add(failed);
         }
     }
 
-    /// Something that it counts has changed.
-    pub fn changed(&mut self) {
+    /// Wakes all threads that wait for a change.
+    pub fn wake(&mut self) {
         if std::mem::take(&mut self.is_armed) {
             self.notifier.notify();
         }

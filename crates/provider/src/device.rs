@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Interfaces, and endpoints on them: each takes a service access point that no other process of this host has.
+//! Interfaces, and opening of endpoints on them, each with a service access point that no other process of the host
+//! uses.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +20,7 @@ use crate::edge::Errno;
 use crate::link::AnyLink;
 use crate::parameters::{LinkKind, Parameters};
 
-/// Why there is no endpoint.
+/// Why an endpoint cannot be opened.
 #[derive(Debug, Error)]
 pub(crate) enum DeviceError {
     #[error(transparent)]
@@ -32,18 +33,16 @@ pub(crate) enum DeviceError {
     Endpoint(#[from] EndpointError),
     #[error(transparent)]
     Tuning(#[from] TuningError),
-    #[error(
-        "FI_BAREWIRE_LINK=xdp and FI_BAREWIRE_BROKER: the broker hands out packet sockets only; leave one of them out"
-    )]
+    #[error("FI_BAREWIRE_LINK=xdp and FI_BAREWIRE_BROKER: the broker provides only packet sockets; unset one of them")]
     XdpByBroker,
-    #[error("FI_BAREWIRE_MTU={mtu}: frames would have no room for a message's head; say {least} or more")]
-    Mtu { mtu: usize, least: usize },
+    #[error("FI_BAREWIRE_MTU={mtu}: frames would have no room for a message header; expected {min} or more")]
+    Mtu { mtu: usize, min: usize },
     #[error("all {} service access points of {interface} are taken on this host", saps().count())]
     NoSap { interface: String },
 }
 
 impl DeviceError {
-    /// The system's reason, if it is that something of this process or host is used up.
+    /// The system's errno, if a resource of this process or host is exhausted.
     pub fn exhausted(&self) -> Option<Errno> {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
         while let Some(error) = cause {
@@ -57,15 +56,15 @@ impl DeviceError {
     }
 }
 
-/// The loopback interface's frames are as long as a pipe's messages may be.
+/// MTU used on the loopback interface: the longest message of a pipe.
 const LOOPBACK_MTU: usize = 9000;
 
-/// Interfaces that endpoints can be on: the one that was chosen, or all Ethernet ones that are up, or the loopback
-/// interface of a host that has none.
+/// The interfaces to offer: the selected one, or all Ethernet interfaces that are up, or the loopback interface if
+/// there are none.
 pub(crate) fn interfaces(parameters: &Parameters) -> Result<Vec<Interface>, DeviceError> {
-    let least = mtu_min(parameters.guard());
-    if let Some(mtu) = parameters.mtu.filter(|mtu| *mtu < least) {
-        return Err(DeviceError::Mtu { mtu, least });
+    let min = mtu_min(parameters.guard());
+    if let Some(mtu) = parameters.mtu.filter(|mtu| *mtu < min) {
+        return Err(DeviceError::Mtu { mtu, min });
     }
     let found = match &parameters.interface {
         Some(name) => vec![Interface::by_name(name)?],
@@ -76,8 +75,8 @@ pub(crate) fn interfaces(parameters: &Parameters) -> Result<Vec<Interface>, Devi
         }
     };
     let limited = |interface: Interface| {
-        let most = parameters.mtu.unwrap_or(if is_loopback(&interface) { LOOPBACK_MTU } else { usize::MAX });
-        Interface { mtu: interface.mtu.min(most), ..interface }
+        let max = parameters.mtu.unwrap_or(if is_loopback(&interface) { LOOPBACK_MTU } else { usize::MAX });
+        Interface { mtu: interface.mtu.min(max), ..interface }
     };
     Ok(found.into_iter().map(limited).collect())
 }
@@ -86,21 +85,21 @@ fn is_loopback(interface: &Interface) -> bool {
     interface.address.0 == [0; 6]
 }
 
-/// MPI knows no time after which a message must be received; the peer's memory may be full for as long.
+/// MPI sets no time limit on receiving a message, and the peer's buffers may be full until then.
 const STALL_LIMIT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Whether this process may use an interface, by itself or through the broker.
+/// Whether this process may use an interface, directly or through the broker.
 pub(crate) fn is_permitted(parameters: &Parameters) -> bool {
-    /// MPI libraries ask a dozen times.
+    /// MPI libraries call `fi_getinfo` a dozen times.
     static HAS_RIGHT: AtomicBool = AtomicBool::new(false);
     if HAS_RIGHT.load(Ordering::Relaxed) {
         return true;
     }
-    // A raw socket of IP's takes the same right as one of an interface's, which the kernel needs 30 ms to close.
+    // A raw IP socket needs the same capability as a packet socket, which takes the kernel 30 ms to close.
     // SAFETY: takes no pointers.
     let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::IPPROTO_RAW) };
     if socket >= 0 {
-        // SAFETY: made here, and known to nobody else.
+        // SAFETY: opened above, and not shared.
         unsafe { libc::close(socket) };
         HAS_RIGHT.store(true, Ordering::Relaxed);
         return true;
@@ -108,8 +107,8 @@ pub(crate) fn is_permitted(parameters: &Parameters) -> bool {
     parameters.broker.is_some() || Path::new(DEFAULT_SOCKET).exists()
 }
 
-/// An endpoint with the first service access point that is free, from one on that depends on the process, so that
-/// those of a job seldom try the same.
+/// Opens an endpoint at the first free service access point. The search starts at one that depends on the process
+/// number, so that the processes of a job seldom collide.
 pub(crate) fn open(interface: &Interface, parameters: &Parameters) -> Result<Endpoint<AnyLink>, DeviceError> {
     let tuning = Tuning::load()?.with(&parameters.tuned).map_err(TuningError::from)?;
     let first = std::process::id() as usize % saps().count();
@@ -122,10 +121,10 @@ pub(crate) fn open(interface: &Interface, parameters: &Parameters) -> Result<End
             Err(ClaimError::Taken(_)) => continue,
             claim => claim?,
         };
-        let Some(mut link) = link_of(interface, sap, parameters, &tuning)? else { continue };
+        let Some(mut link) = link_at(interface, sap, parameters, &tuning)? else { continue };
         let framing = Framing { encapsulation: Encapsulation::EtherType, token: parameters.token };
         let mut config = Config { waiting: parameters.waiting, ..Config::new(sap, framing) };
-        // Whoever has the endpoint's address may talk to it, and nobody else.
+        // Without a token, only processes that have the endpoint's address may communicate with it.
         config.cookie = if parameters.token.is_none() { link.random_bits().max(1) } else { 0 };
         config.checks_all = parameters.checks_all;
         config.authentication = parameters.authentication();
@@ -135,7 +134,7 @@ pub(crate) fn open(interface: &Interface, parameters: &Parameters) -> Result<End
             config.local_patience = patience;
         }
         config.channels = parameters.peers.unwrap_or(config.channels);
-        // Who answers is alive, however long its program computes and takes nothing.
+        // A peer that answers is alive, however long its program computes and receives nothing.
         config.connection.stall_limit = STALL_LIMIT;
         match Endpoint::open(link, config, Some(interface.mtu)) {
             Err(EndpointError::Shm(ShmError::NameTaken(_))) => {}
@@ -149,8 +148,8 @@ pub(crate) fn open(interface: &Interface, parameters: &Parameters) -> Result<End
     Err(DeviceError::NoSap { interface: interface.name.clone() })
 }
 
-/// A link for a service access point; `None` if somebody else has that.
-fn link_of(
+/// Opens a link at a service access point; `None` if that is in use.
+fn link_at(
     interface: &Interface,
     sap: Lsap,
     parameters: &Parameters,
@@ -171,16 +170,16 @@ fn link_of(
     }
 }
 
-/// Service access points for programs: first those that IEEE 802 leaves to each network, then the rest; without those
-/// that other protocols are known to use.
+/// Service access points for programs: first the locally administered ones of IEEE 802, then the rest; except those
+/// used by known protocols.
 fn saps() -> impl Iterator<Item = Lsap> + Clone {
     /// SNA, XNS, ARP, VINES, IPX, NetBIOS, LAN management (2), remote program load.
-    const LOCAL_ELSEWHERE: [u8; 9] = [0x04, 0x80, 0x98, 0xbc, 0xe0, 0xf0, 0xf4, 0xf8, 0xfc];
+    const LOCAL_USED: [u8; 9] = [0x04, 0x80, 0x98, 0xbc, 0xe0, 0xf0, 0xf4, 0xf8, 0xfc];
     /// LLC management, IP, PROWAY (2), spanning tree, EIA RS-511, ISI IP, X.25, SNAP, ISO network layer.
     const STANDARD: [u8; 10] = [0x02, 0x06, 0x0e, 0x8e, 0x42, 0x4e, 0x5e, 0x7e, 0xaa, 0xfe];
-    let of = |low: u8| (0..64_u8).map(move |high| high << 2 | low);
-    let local = of(0).filter(|sap| !LOCAL_ELSEWHERE.contains(sap));
-    local.chain(of(2).filter(|sap| !STANDARD.contains(sap))).filter_map(Lsap::new)
+    let with_low_bits = |low: u8| (0..64_u8).map(move |high| high << 2 | low);
+    let local = with_low_bits(0).filter(|sap| !LOCAL_USED.contains(sap));
+    local.chain(with_low_bits(2).filter(|sap| !STANDARD.contains(sap))).filter_map(Lsap::new)
 }
 
 #[cfg(test)]
@@ -190,15 +189,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_has_service_access_points_for_a_hundred_processes_and_none_twice() {
+    fn there_are_at_least_a_hundred_distinct_service_access_points() {
         let all: HashSet<Lsap> = saps().collect();
         assert_eq!(all.len(), saps().count());
         assert!(all.len() >= 100 && !all.contains(&Lsap::SNAP), "{}", all.len());
     }
 
     #[test]
-    fn other_protocols_keep_their_service_access_points() {
-        // Each list leaves out of its own half only.
+    fn service_access_points_of_other_protocols_are_not_used() {
+        // Each list applies to its own half only.
         let known = [0x02, 0x04, 0x06, 0x0e, 0x42, 0x4e, 0x5e, 0x7e, 0x80, 0x8e, 0x98, 0xaa, 0xbc, 0xe0, 0xf0, 0xf4];
         for number in known.into_iter().chain([0xf8, 0xfc, 0xfe]) {
             let sap = Lsap::new(number).unwrap();

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! All domains of the process.
 //!
-//! A program forks while another of its threads, such as the one of automatic progress, is busy with a domain: the child
-//! would have that domain locked for ever, by a thread that it does not have, and could not even close what it has of
-//! its parent's. So the thread that forks holds all domains meanwhile.
+//! If the program forked while another thread, such as the progress thread, holds a domain's lock, the domain would
+//! stay locked in the child for ever, and the child could not even close the objects it inherited. So the thread that
+//! forks holds all domains during the fork.
 //!
-//! And a program may poll several of them in turn, as Open MPI 5 does: a pause in one must hear what comes to the others.
+//! A program may also poll several domains round-robin, as Open MPI 5 does: a sleep in one must end by events of the
+//! others.
 
 use std::mem::{forget, take};
 use std::os::fd::RawFd;
@@ -18,18 +19,18 @@ use crate::state::Shared;
 
 struct Domains {
     all: Vec<Weak<Shared>>,
-    /// Between the two ends of a fork.
+    /// The domains held during a fork.
     held: Vec<Arc<Shared>>,
 }
 
 static DOMAINS: LazyLock<Lock<Domains>> = LazyLock::new(|| Lock::shared(Domains { all: Vec::new(), held: Vec::new() }));
 
-/// From now on a child finds this domain open, and pauses hear it.
-pub(crate) fn watch(domain: &Arc<Shared>) -> Result<()> {
-    static ASKED: Once = Once::new();
+/// Registers a domain, so that it is unlocked in a forked child and its events end sleeps in other domains.
+pub(crate) fn register(domain: &Arc<Shared>) -> Result<()> {
+    static HANDLERS: Once = Once::new();
     let mut status = 0;
-    // SAFETY: the functions are there as long as this library: the C library forgets them when it is closed.
-    ASKED.call_once(|| status = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) });
+    // SAFETY: the handlers live as long as this library: the C library removes them when it is unloaded.
+    HANDLERS.call_once(|| status = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) });
     if status != 0 {
         return Err(Errno(status as u32));
     }
@@ -39,17 +40,22 @@ pub(crate) fn watch(domain: &Arc<Shared>) -> Result<()> {
     Ok(())
 }
 
-/// Makes all domains but one, which the caller has locked, ready for a sleep of the caller's: what else to sleep on, and for
-/// how long at most. `None`: one of them has something to do. Whoever is busy with one now looks after it.
-pub(crate) fn prepare_others_to_sleep(but: &Shared, patience: Duration, others: &mut Vec<RawFd>) -> Option<Duration> {
+/// Prepares all domains except `own`, which the caller has locked, for a sleep of the caller. Adds to `descriptors`
+/// what to sleep on; returns the longest sleep, or `None` if a domain has work to do. Skips domains locked by another
+/// thread, which makes their progress.
+pub(crate) fn prepare_others_to_sleep(
+    own: &Shared,
+    patience: Duration,
+    descriptors: &mut Vec<RawFd>,
+) -> Option<Duration> {
     let mut left = patience;
-    // Never waiting: a thread that forks waits for the caller's.
-    let Some(domains) = DOMAINS.keep() else { return Some(left) };
-    for domain in domains.all.iter().filter_map(Weak::upgrade).filter(|domain| !std::ptr::eq(&raw const **domain, but))
+    // Must not wait: a thread that forks holds this lock and waits for the caller's domain.
+    let Some(domains) = DOMAINS.try_lock() else { return Some(left) };
+    for domain in domains.all.iter().filter_map(Weak::upgrade).filter(|domain| !std::ptr::eq(&raw const **domain, own))
     {
-        let Some(mut state) = domain.keep() else { continue };
-        // What is broken is told by its own polls.
-        if let Ok(prepared) = state.prepare_to_sleep(Some(left), others) {
+        let Some(mut state) = domain.try_lock() else { continue };
+        // Errors are reported by the domain's own polls.
+        if let Ok(prepared) = state.prepare_to_sleep(Some(left), descriptors) {
             left = prepared?.map_or(left, |due| left.min(due));
         }
     }
@@ -64,10 +70,10 @@ extern "C" fn before() {
 }
 
 extern "C" fn in_parent() {
-    // SAFETY: `before` has forgotten it, in this thread.
-    let mut domains = unsafe { DOMAINS.resume() };
+    // SAFETY: `before` has forgotten the guard, in this thread.
+    let mut domains = unsafe { DOMAINS.make_guard() };
     let held = take(&mut domains.held);
-    // The list last: another thread that forks takes it first, and then waits for domains.
+    // Release the list last: another thread that forks locks it first, and then waits for domains.
     for domain in &held {
         // SAFETY: as above.
         unsafe { domain.state.release() };
@@ -76,12 +82,12 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    // SAFETY: a child has one thread, that which forked, and it had the lock by `before`.
-    unsafe { DOMAINS.open_in_child() };
+    // SAFETY: the only thread of a child is the one that forked, and `before` has taken the lock in it.
+    unsafe { DOMAINS.reset_in_child() };
     let held = take(&mut DOMAINS.lock().held);
     for domain in &held {
         // SAFETY: as above.
-        unsafe { domain.state.open_in_child() };
+        unsafe { domain.state.reset_in_child() };
         domain.poison.in_child();
     }
 }

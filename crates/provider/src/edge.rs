@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The C edge: errors become negative numbers, and no panic crosses it.
+//! The C boundary: errors become negative numbers, and no panic crosses it.
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +24,7 @@ impl Errno {
     pub const NO_DATA: Self = Self(FI_ENODATA);
     pub const NOT_SUPPORTED: Self = Self(FI_ENOSYS);
     pub const OTHER: Self = Self(FI_EOTHER);
-    /// There is an error to be read.
+    /// An error entry is available.
     pub const AVAILABLE: Self = Self(FI_EAVAIL);
     pub const TOO_SMALL: Self = Self(FI_ETOOSMALL);
     pub const BAD_STATE: Self = Self(FI_EOPBADSTATE);
@@ -46,7 +46,7 @@ impl From<PostError> for Errno {
                 warning!(FI_LOG_EP_DATA, "{error} (FI_BAREWIRE_PEERS)");
                 Self::NO_MEMORY
             }
-            PostError::Lost(ending) => of_ending(ending),
+            PostError::Lost(ending) => ending_errno(ending),
             PostError::TooLong { .. } => Self(libc::EMSGSIZE as u32),
             PostError::NoSuchPeer | PostError::NoSuchClaim | PostError::UnsupportedAtomic => Self::INVALID,
             PostError::KeyTaken(_) | PostError::NoSuchKey(_) => Self(FI_ENOKEY),
@@ -54,8 +54,8 @@ impl From<PostError> for Errno {
     }
 }
 
-/// What a completion that failed says.
-pub(crate) fn of_failure(failure: Failure) -> Errno {
+/// The error of a failed completion.
+pub(crate) fn failure_errno(failure: Failure) -> Errno {
     match failure {
         Failure::Truncated { .. } => Errno(FI_ETRUNC),
         Failure::Cancelled => Errno(FI_ECANCELED),
@@ -65,12 +65,12 @@ pub(crate) fn of_failure(failure: Failure) -> Errno {
             Refusal::Range => libc::ERANGE as u32,
             Refusal::Operation => FI_EOPNOTSUPP,
         }),
-        Failure::Peer { ending, .. } => of_ending(ending),
+        Failure::Peer { ending, .. } => ending_errno(ending),
     }
 }
 
-/// Why there is no way to a peer any more.
-fn of_ending(ending: Ending) -> Errno {
+/// The error of a channel that has ended.
+fn ending_errno(ending: Ending) -> Errno {
     Errno(match ending {
         Ending::Refused => FI_ECONNREFUSED,
         Ending::NoAnswer => libc::EHOSTUNREACH as u32,
@@ -82,31 +82,31 @@ fn of_ending(ending: Ending) -> Errno {
     })
 }
 
-/// Runs what a C function does and makes its result one for C.
+/// Runs the body of a C function and converts its result for C.
 #[inline]
-pub(crate) fn guard(what: &str, run: impl FnOnce() -> Result<isize>) -> isize {
+pub(crate) fn guard(call: &str, run: impl FnOnce() -> Result<isize>) -> isize {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(value)) => value,
         Ok(Err(error)) => error.negative(),
         Err(panic) => {
-            let said = panic.downcast_ref::<&str>().copied();
-            let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason");
+            let message = panic.downcast_ref::<&str>().copied();
+            let message = message.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason");
             warning!(
                 FI_LOG_CORE,
-                "{what}: a fault of our own: {said}; its domain refuses everything from now on; please report it"
+                "{call}: internal error: {message}; all further calls on this domain fail; please report it"
             );
             Errno::OTHER.negative()
         }
     }
 }
 
-/// As [`guard`], of functions whose result is an `int` and that have nothing to say but success.
+/// As [`guard`], for functions that return an `int` status.
 #[inline]
-pub(crate) fn guard_status(what: &str, run: impl FnOnce() -> Result<()>) -> c_int {
-    guard(what, || run().map(|()| 0)) as c_int
+pub(crate) fn guard_status(call: &str, run: impl FnOnce() -> Result<()>) -> c_int {
+    guard(call, || run().map(|()| 0)) as c_int
 }
 
-/// Functions of a table that we do not have: each says so.
+/// Defines unsupported functions of a table, which return `-FI_ENOSYS`.
 macro_rules! unsupported {
     ($($name:ident($($type:ty),*) -> $result:ty;)*) => { $(
         pub(crate) unsafe extern "C" fn $name($(_: $type),*) -> $result {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Endpoints: unconnected, and either reliable (`FI_EP_RDM`), a messenger each, or not (`FI_EP_DGRAM`).
+//! Endpoints: reliable (`FI_EP_RDM`), each with a messenger, or unreliable (`FI_EP_DGRAM`).
 
 mod completions;
 mod wire;
@@ -25,74 +25,74 @@ pub(crate) use wire::{Reliable, Wire, reliable};
 
 /// An endpoint's part of its domain's state.
 pub(crate) struct Endpoint {
-    /// From `fi_enable` on.
+    /// Present once enabled.
     pub wire: Option<Wire>,
-    /// It is `FI_EP_DGRAM`.
+    /// Whether it is `FI_EP_DGRAM`.
     is_unreliable: bool,
     pub vector: Option<usize>,
     pub transmit: Option<Bound>,
     pub receive: Option<Bound>,
-    /// Flags of the calls that have none.
+    /// Default flags of calls without a flags argument.
     pub transmit_flags: u64,
     pub receive_flags: u64,
-    /// Receives heed the source that they name (`FI_DIRECTED_RECV`).
+    /// Whether receives match the source that they name (`FI_DIRECTED_RECV`).
     pub is_directed: bool,
-    /// Peers may access memory that the address vector does not have.
+    /// Whether peers outside the address vector may access memory.
     serves_unknown_peers: bool,
-    /// Bytes of the longest message that is injected.
+    /// Maximum bytes of an injected message.
     pub inject_size: usize,
-    /// By the peer's number in the address vector; [`NOBODY`] where nothing was sent to it yet.
+    /// The messenger's peer numbers, by number in the address vector; [`NO_PEER`] before the first contact.
     peers: Vec<u32>,
-    /// By the messenger's number of a peer: its number in the address vector.
+    /// The peers' numbers in the address vector, by the messenger's peer number.
     sources: Vec<fi_addr_t>,
-    /// Receives of many messages.
-    pub many: Vec<Many>,
-    /// How many there were.
-    pub many_numbered: u64,
-    /// A receive of many messages ends when less is left (`FI_OPT_MIN_MULTI_RECV`).
-    pub least: usize,
-    /// Messages that were claimed, by the context of the call.
+    /// Active multi-receives (`FI_MULTI_RECV`).
+    pub multi_receives: Vec<MultiReceive>,
+    /// Number of multi-receives posted so far.
+    pub multi_receives_posted: u64,
+    /// A multi-receive ends when fewer bytes are left (`FI_OPT_MIN_MULTI_RECV`).
+    pub min_multi_recv: usize,
+    /// Claimed messages, by the context of the call.
     pub claims: Vec<(usize, Claim)>,
-    /// It is bound to counters, which have heard of so much.
-    pub counted: Option<Counts>,
-    /// The queue of what is received has so many entries that peers wait.
+    /// If bound to counters: the counts that these were last notified of.
+    pub reported_counts: Option<Counts>,
+    /// The receive queue has so many unread entries that peers are held back.
     is_flooded: bool,
-    /// Somebody was told that the link does not work any more.
+    /// A link failure was logged.
     is_broken: bool,
-    /// The log was told last that the way to this peer ended.
-    lost: Option<PeerId>,
+    /// The lost peer that was logged last.
+    last_lost: Option<PeerId>,
 }
 
-/// Where completions go.
+/// A binding to a completion queue.
 #[derive(Clone, Copy)]
 pub(crate) struct Bound {
     pub queue: usize,
-    /// Only those that ask for it (`FI_SELECTIVE_COMPLETION`).
+    /// Whether only operations that request it produce completions (`FI_SELECTIVE_COMPLETION`).
     pub is_selective: bool,
 }
 
-/// A receive of many messages.
-pub(crate) struct Many {
-    /// The messenger's context for it.
+/// A receive buffer for several messages.
+pub(crate) struct MultiReceive {
+    /// The messenger's context of the receive.
     pub number: u64,
     pub context: *mut c_void,
     pub base: *mut u8,
 }
 
-// SAFETY: the pointers in it are the program's, and only handed back to it.
-unsafe impl Send for Many {}
+// SAFETY: the pointers are the program's, and only returned to it.
+unsafe impl Send for MultiReceive {}
 
-/// Set in the numbers of receives of many messages: no pointer of a program's has it.
-pub(crate) const OF_MANY: u64 = 1 << 63;
-const NOBODY: u32 = u32::MAX;
-/// Of the smallest memory for many messages that is left, as long as nobody says.
-const LEAST: usize = 64;
-/// Endpoints of one thread that have had so many turns, for so long, and sent nothing have nothing more for each other.
-const STILL_TURNS: u32 = 1000;
-const STILL: Duration = Duration::from_millis(50);
+/// Set in the numbers of multi-receives: no pointer of a program has this bit, so they differ from contexts.
+pub(crate) const MULTI_RECEIVE_BIT: u64 = 1 << 63;
+const NO_PEER: u32 = u32::MAX;
+/// Default of `FI_OPT_MIN_MULTI_RECV`.
+const MIN_MULTI_RECV_DEFAULT: usize = 64;
+/// Endpoints of one thread that were idle for this many turns and this long have nothing more to send to each other.
+const IDLE_TURNS: u32 = 1000;
+const IDLE_TIME: Duration = Duration::from_millis(50);
 
 impl Endpoint {
-    /// One that is bound to nothing.
+    /// An endpoint without bindings.
     pub fn new(is_unreliable: bool) -> Self {
         Self {
             wire: None,
@@ -107,31 +107,31 @@ impl Endpoint {
             inject_size: usize::MAX,
             peers: Vec::new(),
             sources: Vec::new(),
-            many: Vec::new(),
-            many_numbered: 0,
-            least: LEAST,
+            multi_receives: Vec::new(),
+            multi_receives_posted: 0,
+            min_multi_recv: MIN_MULTI_RECV_DEFAULT,
             claims: Vec::new(),
-            counted: None,
+            reported_counts: None,
             is_flooded: false,
             is_broken: false,
-            lost: None,
+            last_lost: None,
         }
     }
 
-    /// Opens the way to the network.
+    /// Opens the endpoint on the network (`fi_enable`).
     pub fn enable(&mut self, interface: &Interface, parameters: &Parameters, vectors: &Table<Vector>) -> Result<()> {
         if self.wire.is_some() {
             return Err(Errno::BAD_STATE);
         }
         let vector = self.vector.ok_or(Errno::NO_VECTOR)?;
-        if self.transmit.is_none() && self.receive.is_none() && self.counted.is_none() {
+        if self.transmit.is_none() && self.receive.is_none() && self.reported_counts.is_none() {
             return Err(Errno::NO_QUEUE);
         }
         let endpoint = device::open(interface, parameters).map_err(|error| {
             warning!(FI_LOG_EP_CTRL, "{}: {error}", interface.name);
             error.exhausted().unwrap_or(Errno::LINK_IS_DOWN)
         })?;
-        // Frames with the job's token come from the job.
+        // With a token, all accepted frames come from the job.
         self.serves_unknown_peers = parameters.token.is_some();
         let config = Config {
             inject_bytes: Config::INJECT_BYTES,
@@ -150,30 +150,29 @@ impl Endpoint {
         }
         self.wire = Some(wire);
         if !self.serves_unknown_peers {
-            (0..vectors[vector].addresses.len()).for_each(|number| self.name(vectors, number));
+            (0..vectors[vector].addresses.len()).for_each(|number| self.admit(vectors, number));
         }
         Ok(())
     }
 
-    /// The program has put a peer into its address vector: that may access memory, without a token, too, until it is
-    /// taken out.
-    pub fn name(&mut self, vectors: &Table<Vector>, number: usize) {
+    /// Admits a peer that was inserted into the address vector: without a token, only peers in it may access memory.
+    pub fn admit(&mut self, vectors: &Table<Vector>, number: usize) {
         if self.serves_unknown_peers || self.wire.is_none() {
             return;
         }
         let addresses = self.vector.map_or(&[][..], |vector| &vectors[vector].addresses);
-        // Under its first number only: with that it goes.
+        // Only under its first number, whose removal then removes the peer.
         if addresses.get(number).is_some_and(|address| !addresses[..number].contains(address)) {
-            // One of the vector's: there is nothing to fail but an endpoint that is not reliable.
+            // Fails only if the address was removed.
             let _ = self.peer(vectors, number as fi_addr_t);
         }
     }
 
-    /// Sends what there is to send and takes leave of all peers, for `patience` at most.
+    /// Completes all sends and closes the channels to all peers, within `patience`.
     ///
-    /// The domain's other endpoints, at the addresses `siblings`, get on meanwhile by `progress`, which says whether they
-    /// have nothing to send. What is still under way to one of them or to this one itself when nothing moves any more
-    /// waits for the program, which waits for this call: it is given up.
+    /// `progress` makes progress on the domain's other endpoints, at the addresses `siblings`, and returns whether they
+    /// are idle. Once all are idle, a message still under way to a sibling or to this endpoint itself waits for the
+    /// program, which is in this call: it is abandoned.
     pub fn finish(&mut self, patience: Duration, siblings: &[Address], mut progress: impl FnMut() -> bool) {
         let mut messenger = match self.wire.take() {
             Some(Wire::Reliable(messenger)) => messenger,
@@ -186,35 +185,35 @@ impl Endpoint {
             None => return,
         };
         let until = Instant::now() + patience;
-        let (mut still_since, mut still_turns) = (Instant::now(), 0);
+        let (mut idle_since, mut idle_turns) = (Instant::now(), 0);
         while Instant::now() < until {
             match messenger.settle() {
                 Ok(true) => break,
                 Ok(false) => std::thread::yield_now(),
                 Err(_) => return,
             }
-            // Nobody is told any more.
+            // Completions of a closed endpoint are discarded.
             while messenger.poll().is_some() {}
             if !progress() || !messenger.has_nothing_to_send() {
-                (still_since, still_turns) = (Instant::now(), 0);
+                (idle_since, idle_turns) = (Instant::now(), 0);
             }
-            still_turns += 1;
-            if still_turns > STILL_TURNS && still_since.elapsed() > STILL {
+            idle_turns += 1;
+            if idle_turns > IDLE_TURNS && idle_since.elapsed() > IDLE_TIME {
                 let own = messenger.address();
-                leave(&mut messenger, |address| address == own || siblings.contains(&address));
+                close_channels(&mut messenger, |address| address == own || siblings.contains(&address));
             }
         }
-        leave(&mut messenger, |_| true);
-        // What is said last is said in the next steps; an answer is not waited for.
+        close_channels(&mut messenger, |_| true);
+        // Sends the final frames; answers are not awaited.
         for _ in 0..3 {
             let _ = messenger.settle();
         }
     }
 
-    /// Makes progress; what has ended goes to its queue. True if a counter shows something else now.
+    /// Makes progress and queues completions. True if a counter has changed.
     ///
     /// # Errors
-    /// When the interface no longer works.
+    /// The interface no longer works.
     #[inline]
     pub fn progress(&mut self, queues: &mut Table<Queue>, vectors: &Table<Vector>) -> Result<bool> {
         if self.is_flooded {
@@ -225,65 +224,66 @@ impl Endpoint {
             if !std::mem::replace(&mut self.is_broken, true) {
                 warning!(FI_LOG_EP_DATA, "{error}");
             }
-            // What had ended before is still told.
+            // Earlier completions are still reported.
             self.collect(queues, vectors);
             return Err(Errno::LINK_IS_DOWN);
         }
-        let has_counted = self.counted.as_mut().is_some_and(|counted| {
+        let has_counted = self.reported_counts.as_mut().is_some_and(|reported_counts| {
             let counts = wire.counts();
-            std::mem::replace(counted, counts) != counts
+            std::mem::replace(reported_counts, counts) != counts
         });
         self.collect(queues, vectors);
         Ok(has_counted)
     }
 
-    /// Whether nothing can be sent or told now.
+    /// Whether nothing can be sent or reported now.
     #[inline]
     pub fn owes_nothing(&self) -> bool {
         self.wire.as_ref().is_none_or(Wire::owes_nothing)
     }
 
-    /// Whether a message waits, or is not acknowledged.
+    /// Whether a message waits to be sent, or is not acknowledged.
     #[inline]
     pub fn has_messages(&self) -> bool {
         self.wire.as_ref().is_some_and(Wire::has_messages)
     }
 
-    /// Whether what was posted last, or something that waits for room or for the peer's answer, could not be sent yet.
+    /// Whether the last post, or anything that waits for room or for the peer's answer, could not be sent yet.
     #[inline]
     pub fn is_held_up(&self) -> bool {
         self.wire.as_ref().is_some_and(Wire::is_held_up)
     }
 
-    /// Whether something that was posted waits for room that progress may make.
+    /// Whether a posted operation waits for room that progress may free.
     #[inline]
     pub fn waits_for_room(&self) -> bool {
         matches!(&self.wire, Some(Wire::Reliable(messenger)) if messenger.is_waiting_for_room())
     }
 
-    /// As of the messenger's: what to sleep on, and for how long at most; `None`: there is something to do.
-    pub fn prepare_to_sleep(&mut self, patience: Duration, others: &mut Vec<RawFd>) -> Result<Option<Duration>> {
+    /// Prepares for a sleep: adds to `descriptors` what to sleep on, and returns the longest sleep, or `None` if there
+    /// is work.
+    pub fn prepare_to_sleep(&mut self, patience: Duration, descriptors: &mut Vec<RawFd>) -> Result<Option<Duration>> {
         let Some(wire) = &mut self.wire else { return Ok(Some(patience)) };
         let endpoint = wire.endpoint();
         let Ok(patience) = endpoint.prepare_to_sleep(patience) else { return Err(Errno::LINK_IS_DOWN) };
-        others.extend(endpoint.awaited().map(|descriptor| descriptor.as_raw_fd()));
-        others.push(endpoint.link().as_fd().as_raw_fd());
+        descriptors.extend(endpoint.awaited().map(|descriptor| descriptor.as_raw_fd()));
+        descriptors.push(endpoint.link().as_fd().as_raw_fd());
         Ok(patience)
     }
 
-    /// Operations that have ended, of those that `what` names: those that worked, and those that did not.
-    pub fn ended(&self, what: u64) -> (u64, u64) {
+    /// Numbers of successful and failed operations, of the kinds in a counter binding's `flags`.
+    pub fn completed(&self, flags: u64) -> (u64, u64) {
         let counts = self.wire.as_ref().map(Wire::counts).unwrap_or_default();
-        let of = |flag: u64, (worked, failed): (u64, u64)| if what & flag != 0 { (worked, failed) } else { (0, 0) };
         let all = [
-            of(FI_SEND, (counts.sent, counts.sends_failed)),
-            of(FI_RECV, (counts.received, counts.receives_failed)),
-            of(FI_WRITE, (counts.written, counts.writes_failed)),
-            of(FI_READ, (counts.read, counts.reads_failed)),
-            of(FI_REMOTE_WRITE, (counts.written_by_peers, 0)),
-            of(FI_REMOTE_READ, (counts.read_by_peers, 0)),
+            (FI_SEND, counts.sent, counts.sends_failed),
+            (FI_RECV, counts.received, counts.receives_failed),
+            (FI_WRITE, counts.written, counts.writes_failed),
+            (FI_READ, counts.read, counts.reads_failed),
+            (FI_REMOTE_WRITE, counts.written_by_peers, 0),
+            (FI_REMOTE_READ, counts.read_by_peers, 0),
         ];
-        all.into_iter().fold((0, 0), |sum, (worked, failed)| (sum.0 + worked, sum.1 + failed))
+        let selected = all.into_iter().filter(|(kind, ..)| flags & kind != 0);
+        selected.fold((0, 0), |sum, (_, succeeded, failed)| (sum.0 + succeeded, sum.1 + failed))
     }
 
     pub fn address(&self) -> Option<Address> {
@@ -294,22 +294,22 @@ impl Endpoint {
         self.vector == Some(vector)
     }
 
-    /// A number in the address vector means nothing any more.
-    pub fn forget(&mut self, number: usize) {
+    /// Removes the peer of a number that was removed from the address vector.
+    pub fn remove_peer(&mut self, number: usize) {
         let Some(peer) = self.peers.get_mut(number) else { return };
-        let peer = std::mem::replace(peer, NOBODY);
+        let peer = std::mem::replace(peer, NO_PEER);
         if let Some(source) = self.sources.get_mut(peer as usize) {
             *source = FI_ADDR_NOTAVAIL;
         }
-        if let (Some(wire), true) = (&mut self.wire, peer != NOBODY) {
+        if let (Some(wire), true) = (&mut self.wire, peer != NO_PEER) {
             wire.remove_peer(PeerId::from_number(peer));
         }
     }
 
-    /// Lets peers access memory from now on, if there is a way for them.
+    /// Registers memory for access by peers, if the endpoint is reliable and enabled.
     ///
     /// # Safety
-    /// As of [`Messenger::register`].
+    /// As for [`Messenger::register`].
     pub unsafe fn register(&mut self, region: &Region) -> Result<()> {
         let Some(Wire::Reliable(messenger)) = &mut self.wire else { return Ok(()) };
         // SAFETY: the caller's promise.
@@ -322,7 +322,7 @@ impl Endpoint {
 
     pub fn deregister(&mut self, key: u64) {
         if let Some(Wire::Reliable(messenger)) = &mut self.wire {
-            // It was enabled later than the region was closed, or knows it.
+            // Fails only if the region is not registered here.
             let _ = messenger.deregister(key);
         }
     }
@@ -332,11 +332,11 @@ impl Endpoint {
         self.wire.as_mut().ok_or(Errno::BAD_STATE)
     }
 
-    /// Whom a number in the address vector means.
+    /// The peer with a number in the address vector.
     #[inline]
     pub fn peer(&mut self, vectors: &Table<Vector>, number: fi_addr_t) -> Result<PeerId> {
         match self.peers.get(number as usize) {
-            Some(&peer) if peer != NOBODY => Ok(PeerId::from_number(peer)),
+            Some(&peer) if peer != NO_PEER => Ok(PeerId::from_number(peer)),
             _ => self.new_peer(vectors, number),
         }
     }
@@ -344,40 +344,40 @@ impl Endpoint {
     #[cold]
     fn new_peer(&mut self, vectors: &Table<Vector>, number: fi_addr_t) -> Result<PeerId> {
         let vector = &vectors[self.vector.ok_or(Errno::NO_VECTOR)?].addresses;
-        let place = usize::try_from(number).ok().filter(|place| *place < vector.len()).ok_or(Errno::INVALID)?;
-        let address = vector[place].ok_or(Errno::INVALID)?;
+        let index = usize::try_from(number).ok().filter(|index| *index < vector.len()).ok_or(Errno::INVALID)?;
+        let address = vector[index].ok_or(Errno::INVALID)?;
         let peer = self.wire()?.peer(address);
         if self.peers.len() < vector.len() {
-            self.peers.resize(vector.len(), NOBODY);
+            self.peers.resize(vector.len(), NO_PEER);
         }
-        self.peers[place] = peer.number();
-        self.remember_source(peer, number);
+        self.peers[index] = peer.number();
+        self.set_source(peer, number);
         Ok(peer)
     }
 
-    fn remember_source(&mut self, peer: PeerId, number: fi_addr_t) {
-        let place = peer.number() as usize;
-        if self.sources.len() <= place {
-            self.sources.resize(place + 1, FI_ADDR_NOTAVAIL);
+    fn set_source(&mut self, peer: PeerId, number: fi_addr_t) {
+        let index = peer.number() as usize;
+        if self.sources.len() <= index {
+            self.sources.resize(index + 1, FI_ADDR_NOTAVAIL);
         }
-        self.sources[place] = number;
+        self.sources[index] = number;
     }
 
-    /// The first number that a peer's address has in the vector, which is asked once for each peer.
+    /// Looks up the first number of a peer's address in the vector, once for each peer.
     #[cold]
     fn find_source(&mut self, vectors: &Table<Vector>, peer: PeerId) -> fi_addr_t {
         let address: Option<Address> = self.wire.as_ref().and_then(|wire| wire.address_of(peer));
         let Some(vector) = self.vector else { return FI_ADDR_NOTAVAIL };
-        let place = vectors[vector].addresses.iter().position(|known| known.is_some() && *known == address);
-        let Some(place) = place else { return FI_ADDR_NOTAVAIL };
-        self.remember_source(peer, place as fi_addr_t);
-        place as fi_addr_t
+        let index = vectors[vector].addresses.iter().position(|known| known.is_some() && *known == address);
+        let Some(index) = index else { return FI_ADDR_NOTAVAIL };
+        self.set_source(peer, index as fi_addr_t);
+        index as fi_addr_t
     }
 }
 
-/// Ends the channels to peers at these addresses.
-fn leave(messenger: &mut Reliable, is_meant: impl Fn(Address) -> bool) {
-    let meant = messenger.peers().filter(|(_, address)| is_meant(*address));
-    let meant: Vec<PeerId> = meant.map(|(peer, _)| peer).collect();
-    meant.into_iter().for_each(|peer| messenger.close(peer));
+/// Closes the channels to the selected addresses.
+fn close_channels(messenger: &mut Reliable, is_selected: impl Fn(Address) -> bool) {
+    let selected = messenger.peers().filter(|(_, address)| is_selected(*address));
+    let selected: Vec<PeerId> = selected.map(|(peer, _)| peer).collect();
+    selected.into_iter().for_each(|peer| messenger.close(peer));
 }

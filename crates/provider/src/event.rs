@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A flag that a thread can sleep on, together with other descriptors.
+//! An event that a thread can wait for together with other descriptors.
 
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::time::Duration;
@@ -12,34 +12,35 @@ use crate::edge::{Errno, Result};
 
 pub(crate) struct Event(EventFd);
 
-pub(crate) fn of_system(error: nix::Error) -> Errno {
+pub(crate) fn nix_errno(error: nix::Error) -> Errno {
     Errno(error as i32 as u32)
 }
 
 impl Event {
     pub fn new() -> Result<Self> {
-        EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map_err(of_system).map(Self)
+        EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map_err(nix_errno).map(Self)
     }
 
     pub fn set(&self) {
-        // Only a counter at its end refuses, and that one is set.
+        // Fails only if the counter is at its maximum, and then it is set.
         let _ = self.0.write(1);
     }
 
-    /// Takes it back.
+    /// Clears it.
     pub fn take(&self) {
-        // An error says that it was not set.
+        // Fails if it is not set.
         let _ = self.0.read();
     }
 
-    /// Sleeps until it is set, which is true, one of `others` can be read, or `patience` has passed. It may return early.
-    pub fn wait(&self, others: &[RawFd], patience: Option<Duration>) -> bool {
+    /// Sleeps until it is set, until one of `descriptors` is readable, or for `patience`. True if set. May return
+    /// early.
+    pub fn wait(&self, descriptors: &[RawFd], patience: Option<Duration>) -> bool {
         // SAFETY: the descriptors belong to endpoints of this domain, which the program does not close while it sleeps
         // in a call on one of its objects.
-        let others = others.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) });
+        let descriptors = descriptors.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) });
         let mut all: Vec<PollFd<'_>> =
-            others.chain([self.0.as_fd()]).map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-        // Whatever it says, progress is made next.
+            descriptors.chain([self.0.as_fd()]).map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        // The caller makes progress in any case, also after an error.
         let _ = ppoll(&mut all, patience.map(TimeSpec::from_duration), None);
         all.last().and_then(PollFd::any).unwrap_or(false)
     }

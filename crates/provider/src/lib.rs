@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `libbarewire-fi.so`: a libfabric provider that carries messages over Ethernet frames.
 //!
-//! libfabric loads it from a folder that `FI_PROVIDER_PATH` names, and calls [`fi_prov_ini`]. From then on everything
-//! goes through the tables of functions that its `objects` carry: fabric → domain → endpoint, queue, counter, address
-//! vector, region; event queue. What they do is done to a domain's `state`, behind one lock: the endpoints, each a
-//! messenger (`barewire-messages`), and what has ended, in queues and counters.
+//! libfabric loads it from a folder in `FI_PROVIDER_PATH` and calls [`fi_prov_ini`]. All further calls arrive through
+//! the function tables of its `objects`: fabric → domain → endpoint, completion queue, counter, address vector, memory
+//! region; event queue. They operate on a domain's `state`, behind one lock: the endpoints, each with a messenger
+//! (`barewire-messages`), and the completions in queues and counters.
 
 mod address;
-mod attention;
 mod backoff;
 mod counter;
-mod dead_end;
 mod device;
+mod diagnostics;
 mod domains;
 mod edge;
 mod endpoint;
@@ -27,6 +26,7 @@ mod objects;
 mod parameters;
 mod poison;
 mod progress;
+mod progress_request;
 mod queue;
 mod region;
 mod state;
@@ -40,33 +40,33 @@ use std::sync::OnceLock;
 use barewire_libfabric::bindings;
 use bindings::{fi_context, fi_provider};
 
-/// Version 0.1, as libfabric writes it.
+/// Version 0.1 in libfabric's encoding.
 const PROVIDER_VERSION: u32 = 1;
 
-/// libfabric writes into it (its `context`), and nobody else does.
+/// Only libfabric writes to it: to its `context`.
 struct Provider(std::cell::UnsafeCell<fi_provider>);
 
-// SAFETY: we write it once, before libfabric knows it; its pointers are to constants.
+// SAFETY: written once, before libfabric sees it; its pointers point to constants.
 unsafe impl Send for Provider {}
 // SAFETY: as above.
 unsafe impl Sync for Provider {}
 
 static PROVIDER: OnceLock<Provider> = OnceLock::new();
 
-/// What we are, for calls of libfabric's.
+/// This provider, as an argument for libfabric's functions.
 fn provider() -> *const fi_provider {
     PROVIDER.get().map_or(std::ptr::null(), |provider| provider.0.get())
 }
 
-/// libfabric's way in: called once after it has loaded the library.
+/// The entry point, which libfabric calls once after it has loaded the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
-    let found = std::panic::catch_unwind(libfabric::find);
-    let (Ok(true), Some(libfabric)) = (found, libfabric::libfabric()) else { return std::ptr::null_mut() };
+    let is_found = std::panic::catch_unwind(libfabric::find);
+    let (Ok(true), Some(libfabric)) = (is_found, libfabric::libfabric()) else { return std::ptr::null_mut() };
     let provider = PROVIDER.get_or_init(|| {
         Provider(std::cell::UnsafeCell::new(fi_provider {
             version: PROVIDER_VERSION,
-            // Whoever asks for more than 1.17 refuses a provider that was made for less. We use what 1.17 has.
+            // libfabric rejects providers older than the API version that a program requests. We need only 1.17.
             fi_version: libfabric.version(),
             context: fi_context::default(),
             name: c"barewire".as_ptr(),
@@ -79,7 +79,7 @@ pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
     provider.0.get()
 }
 
-/// libfabric's last call, before it unloads the library.
+/// libfabric's last call before it unloads the library.
 extern "C" fn cleanup() {
     progress::end_all();
 }

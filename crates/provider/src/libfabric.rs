@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The libfabric that has loaded us. A process may have several, under names that no linker knows, so its functions are
-//! asked of the very library that calls; and only it knows how long its structures are.
+//! The libfabric that has loaded this provider. A process may have several copies, under names unknown to the linker,
+//! so its functions are looked up in the calling library itself; and only that library knows the size of its
+//! structures.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem;
@@ -11,7 +12,7 @@ use crate::bindings::{fi_info, fi_log_level, fi_log_subsys, fi_param_type, fi_pr
 
 type Provider = *const fi_provider;
 
-/// What we need of it.
+/// The functions used here.
 pub(crate) struct Libfabric {
     duplicate_info: unsafe extern "C" fn(*const fi_info) -> *mut fi_info,
     version: unsafe extern "C" fn() -> u32,
@@ -23,65 +24,66 @@ pub(crate) struct Libfabric {
 
 static FOUND: OnceLock<Libfabric> = OnceLock::new();
 
-/// The one that has loaded us; `None` before [`find`] has found it.
+/// The library that has loaded this provider; `None` before [`find`] has found it.
 #[inline]
 pub(crate) fn libfabric() -> Option<&'static Libfabric> {
     FOUND.get()
 }
 
-/// Looks for it among those who are calling. Called by `fi_prov_ini` only, which it calls.
+/// Finds libfabric on the call stack. Call it from `fi_prov_ini` only, whose caller is libfabric.
 pub(crate) fn find() -> bool {
     FOUND.get().is_some() || caller().is_some_and(|found| FOUND.set(found).is_ok() || FOUND.get().is_some())
 }
 
 impl Libfabric {
-    /// A structure of its own making, of zeros, with all attributes.
+    /// A zeroed structure with all attributes, allocated by libfabric.
     pub fn new_info(&self) -> Option<NonNull<fi_info>> {
-        // SAFETY: a null pointer asks for a new structure.
+        // SAFETY: a null pointer requests a new structure.
         NonNull::new(unsafe { (self.duplicate_info)(ptr::null()) })
     }
 
-    /// Its version, which is also what we say that we were made for.
+    /// Its version, which the provider also claims as its own API version.
     pub fn version(&self) -> u32 {
-        // SAFETY: takes nothing.
+        // SAFETY: takes no arguments.
         unsafe { (self.version)() }
     }
 
-    /// Says which parameter there is, so that `fi_info -e` shows it.
+    /// Defines a parameter, which `fi_info -e` then lists.
     pub fn define_parameter(&self, name: &CStr, kind: fi_param_type, help: &str) {
         let Ok(help) = CString::new(help) else { return };
-        // SAFETY: our provider lives as long as the process; all strings end with a zero. `%s` takes the one string.
+        // SAFETY: the provider lives as long as the process; all strings are null-terminated. `%s` takes the one
+        // string.
         unsafe { (self.define_parameter)(crate::provider(), name.as_ptr(), kind, c"%s".as_ptr(), help.as_ptr()) };
     }
 
-    /// What a parameter of the kind string was set to.
+    /// The value of a string parameter, if it is set.
     pub fn parameter(&self, name: &CStr) -> Option<String> {
         let mut value: *mut c_char = ptr::null_mut();
-        // SAFETY: a parameter that was defined as a string is written as a pointer to one.
+        // SAFETY: the value of a parameter defined as a string is returned as a pointer to one.
         let status = unsafe { (self.get_parameter)(crate::provider(), name.as_ptr(), (&raw mut value).cast()) };
         if status != 0 || value.is_null() {
             return None;
         }
-        // SAFETY: libfabric's own string, which stays as long as the parameter.
+        // SAFETY: libfabric's own string, which lives as long as the parameter.
         Some(unsafe { CStr::from_ptr(value) }.to_string_lossy().into_owned())
     }
 
     pub fn is_log_enabled(&self, level: fi_log_level, subsystem: fi_log_subsys) -> bool {
-        // SAFETY: our provider lives as long as the process.
+        // SAFETY: the provider lives as long as the process.
         unsafe { (self.log_enabled)(crate::provider(), level, subsystem) != 0 }
     }
 
     pub fn log(&self, level: fi_log_level, subsystem: fi_log_subsys, function: &CStr, line: u32, text: &str) {
         let Ok(text) = CString::new(text) else { return };
         let (provider, line) = (crate::provider(), line as c_int);
-        // SAFETY: all strings end with a zero and outlive the call. `%s\n` takes the one string.
+        // SAFETY: all strings are null-terminated and outlive the call. `%s\n` takes the one string.
         unsafe { (self.log)(provider, level, subsystem, function.as_ptr(), line, c"%s\n".as_ptr(), text.as_ptr()) }
     }
 
-    /// Of a library that is loaded; `None` if it is no libfabric.
-    fn of(library: &CStr) -> Option<Self> {
-        // SAFETY: a library that is there already: nothing of it is run. The handle is kept, as its functions are: it
-        // is never unloaded, and neither are we.
+    /// Looks up the functions in a loaded library; `None` if it is no libfabric.
+    fn from_library(library: &CStr) -> Option<Self> {
+        // SAFETY: the library is already loaded, so no code of it runs. The handle is never closed, because its
+        // functions are kept: neither libfabric nor this library is unloaded.
         let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
         if handle.is_null() {
             return None;
@@ -101,27 +103,28 @@ impl Libfabric {
 }
 
 /// # Safety
-/// The handle must be one of `dlopen`'s, and `F` the type of the function of this name.
+/// The handle must come from `dlopen`, and `F` be the type of the function of this name.
 unsafe fn symbol<F: Copy>(handle: *mut c_void, name: &CStr) -> Option<F> {
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-    // SAFETY: the caller's promise; the name ends with a zero.
+    // SAFETY: the caller's promise; the name is null-terminated.
     let address = unsafe { libc::dlsym(handle, name.as_ptr()) };
-    // SAFETY: as above; a function pointer is as long as any.
+    // SAFETY: as above; all pointers have the same size.
     (!address.is_null()).then(|| unsafe { mem::transmute_copy::<*mut c_void, F>(&address) })
 }
 
 unsafe extern "C" {
-    /// Of the compiler's runtime, which Rust's own needs as well.
+    /// From the compiler's runtime, which Rust's own runtime also links.
     fn _Unwind_Backtrace(visit: extern "C" fn(*mut c_void, *mut c_void) -> c_int, found: *mut c_void) -> c_int;
     fn _Unwind_GetIP(context: *mut c_void) -> usize;
 }
 
-/// The innermost caller that is a libfabric.
+/// The innermost caller that belongs to a libfabric.
 fn caller() -> Option<Libfabric> {
     extern "C" fn visit(context: *mut c_void, found: *mut c_void) -> c_int {
-        const GO_ON: c_int = 0;
-        const END: c_int = 5;
-        // SAFETY: `found` is the option below, which nothing else uses meanwhile; `context` is the unwinder's.
+        /// `_URC_NO_REASON` and `_URC_END_OF_STACK` of the unwinder.
+        const CONTINUE: c_int = 0;
+        const STOP: c_int = 5;
+        // SAFETY: `found` is the option below, which nothing else uses during the call; `context` is the unwinder's.
         let (found, address) = unsafe { (&mut *found.cast::<Option<Libfabric>>(), _Unwind_GetIP(context)) };
         let mut library: libc::Dl_info = libc::Dl_info {
             dli_fname: ptr::null(),
@@ -129,16 +132,16 @@ fn caller() -> Option<Libfabric> {
             dli_sname: ptr::null(),
             dli_saddr: ptr::null_mut(),
         };
-        // SAFETY: any address may be asked for; the answer is written into `library`.
+        // SAFETY: accepts any address; the result is written to `library`.
         let is_known = unsafe { libc::dladdr(address as *const c_void, &raw mut library) } != 0;
         if is_known && !library.dli_fname.is_null() {
-            // SAFETY: the loader's string, which stays while the library is loaded; it is on the stack.
-            *found = Libfabric::of(unsafe { CStr::from_ptr(library.dli_fname) });
+            // SAFETY: the loader's string, which lives while the library is loaded; the library is on the call stack.
+            *found = Libfabric::from_library(unsafe { CStr::from_ptr(library.dli_fname) });
         }
-        if found.is_some() { END } else { GO_ON }
+        if found.is_some() { STOP } else { CONTINUE }
     }
     let mut found: Option<Libfabric> = None;
-    // SAFETY: `visit` takes what it is given here, and does not unwind.
+    // SAFETY: `visit` takes this option, and does not unwind.
     unsafe { _Unwind_Backtrace(visit, (&raw mut found).cast()) };
     found
 }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Either link, as users choose when the program runs.
+//! A packet or XDP link, chosen at run time.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use barewire_link::{Counters, Incoming, Link, LinkError, MacAddress, Outgoing, PacketLink, XdpLink};
 
-/// A link of one of the kinds. That it is asked which costs the packet link nothing measurable (`docs/performance.md`).
+/// A link of either kind. The dispatch has no measurable cost for the packet link (`docs/performance.md`).
 pub(crate) enum AnyLink {
     Packet(PacketLink),
     Xdp(Box<XdpLink>),
 }
 
 macro_rules! either {
-    ($link:expr, $of:ident => $call:expr) => {
-        match $link {
-            Self::Packet($of) => $call,
-            Self::Xdp($of) => $call,
+    ($self:expr, $link:ident => $call:expr) => {
+        match $self {
+            Self::Packet($link) => $call,
+            Self::Xdp($link) => $call,
         }
     };
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A domain's lock. Where the program has promised to come with one thread at a time (`FI_THREAD_DOMAIN`) it costs that
-//! thread two stores and a load; the keeper, a thread of our own that seldom comes, pays for both. A forked child finds it
-//! open.
+//! A domain's lock. If the program promises that one thread at a time uses the domain (`FI_THREAD_DOMAIN`), the lock
+//! costs that thread two stores and a load; a rare second thread, such as the progress thread, pays with a process-wide
+//! memory barrier. The lock is free in a forked child.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -9,33 +9,34 @@ use std::ops::{Deref, DerefMut};
 use crate::sync::{self, AtomicBool, Ordering, RawMutex};
 
 pub(crate) struct Lock<T> {
-    /// Of all who come, if many threads may; else of the keeper, and of the program when it must wait for the keeper.
+    /// In a shared lock taken by every thread; in a serial one by [`try_lock`](Self::try_lock), and by the program's
+    /// thread when it must wait for that.
     raw: UnsafeCell<RawMutex>,
     is_shared: bool,
-    /// The program's one thread is in.
-    is_inside: AtomicBool,
-    /// The keeper is in, or is finding out whether it may be.
-    is_kept: AtomicBool,
+    /// Serial lock: the program's thread holds it.
+    is_held_by_program: AtomicBool,
+    /// Serial lock: another thread holds it, or is about to find out whether it may.
+    is_held_by_other: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached by one thread at a time: by the mutex, or by the program's promise and the two flags.
+// SAFETY: one thread at a time accesses the value: ensured by the mutex, or by the program's promise and the two flags.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
-    /// For any number of threads.
+    /// A lock for any number of threads.
     pub fn shared(value: T) -> Self {
         Self {
             raw: UnsafeCell::new(RawMutex::new()),
             is_shared: true,
-            is_inside: AtomicBool::new(false),
-            is_kept: AtomicBool::new(false),
+            is_held_by_program: AtomicBool::new(false),
+            is_held_by_other: AtomicBool::new(false),
             value: UnsafeCell::new(value),
         }
     }
 
-    /// For a program with one thread at a time, and for one keeper. Where the system has no barriers for that, it is as
-    /// [`shared`](Self::shared).
+    /// A lock for one thread of the program at a time, and for threads that only [`try_lock`](Self::try_lock). A
+    /// [`shared`](Self::shared) lock where the system has no membarrier.
     ///
     /// # Safety
     /// No two threads may be between [`lock`](Self::lock) and the end of its guard at once.
@@ -57,100 +58,101 @@ impl<T> Lock<T> {
     #[inline]
     fn enter(&self) {
         loop {
-            self.is_inside.store(true, Ordering::Relaxed);
-            // The keeper's barrier makes this one of the processor's: either it sees that store, or this load its own.
+            self.is_held_by_program.store(true, Ordering::Relaxed);
+            // The other thread's heavy fence makes this a full fence: either it sees the store above, or the load below
+            // sees its store.
             sync::light_fence();
-            if !self.is_kept.load(Ordering::Acquire) {
+            if !self.is_held_by_other.load(Ordering::Acquire) {
                 return;
             }
-            self.give_way();
+            self.wait_for_other();
         }
     }
 
-    /// Sleeps until the keeper has done, which may need this core for it.
+    /// Sleeps until the other thread has released the lock; it may need this core for that.
     #[cold]
-    fn give_way(&self) {
-        self.is_inside.store(false, Ordering::Release);
+    fn wait_for_other(&self) {
+        self.is_held_by_program.store(false, Ordering::Release);
         self.hold();
-        // SAFETY: held just now.
+        // SAFETY: held since the line above.
         unsafe { self.release() };
     }
 
-    /// What the keeper takes; `None`: the program is in, and does by itself what there is to do.
-    pub fn keep(&self) -> Option<Kept<'_, T>> {
+    /// Takes the lock unless another thread holds it. The only way to take a serial lock besides the program's thread.
+    pub fn try_lock(&self) -> Option<TryGuard<'_, T>> {
         if !self.raw().try_lock() {
             return None;
         }
-        let kept = Kept(self);
+        let guard = TryGuard(self);
         if self.is_shared {
-            return Some(kept);
+            return Some(guard);
         }
-        self.is_kept.store(true, Ordering::Relaxed);
+        self.is_held_by_other.store(true, Ordering::Relaxed);
         let is_ordered = sync::heavy_fence();
-        (is_ordered && !self.is_inside.load(Ordering::Acquire)).then_some(kept)
+        (is_ordered && !self.is_held_by_program.load(Ordering::Acquire)).then_some(guard)
     }
 
-    /// Keeps all others out, but for a serial program's own thread, until [`release`](Self::release).
+    /// Locks out all other threads until [`release`](Self::release), except the program's thread of a serial lock.
     pub fn hold(&self) {
         self.raw().lock();
     }
 
-    /// Ends a hold.
+    /// Ends a [`hold`](Self::hold).
     ///
     /// # Safety
-    /// This thread must have it.
+    /// The calling thread must hold it.
     pub unsafe fn release(&self) {
         // SAFETY: the caller's promise.
         unsafe { self.raw().unlock() };
     }
 
-    /// The guard again that was forgotten, so that the lock stayed locked.
+    /// Recreates a guard that was forgotten with the lock still locked.
     ///
     /// # Safety
-    /// This thread must have forgotten it, once for each time.
-    pub unsafe fn resume(&self) -> Guard<'_, T> {
+    /// The calling thread must have forgotten one guard for each call.
+    pub unsafe fn make_guard(&self) -> Guard<'_, T> {
         Guard(self)
     }
 
-    /// Opens it in a child, whose copy may name waiting threads that the child does not have.
+    /// Unlocks it in a forked child, whose copy may list waiting threads that the child does not have.
     ///
     /// # Safety
-    /// The caller must be the only thread of its process, which was forked by one that had it locked or held.
-    pub unsafe fn open_in_child(&self) {
-        // SAFETY: no other thread looks at it; there is nothing to drop in it.
+    /// The caller must be the only thread of its process, forked by a thread that had it locked or held.
+    pub unsafe fn reset_in_child(&self) {
+        // SAFETY: no other thread accesses it; it has nothing to drop.
         unsafe { *self.raw.get() = RawMutex::new() };
     }
 
     #[inline]
     fn raw(&self) -> &RawMutex {
-        // SAFETY: it is written to only by `open_in_child`, when there is no other thread and no guard.
+        // SAFETY: only `reset_in_child` writes to it, when there is no other thread and no guard.
         unsafe { &*self.raw.get() }
     }
 }
 
-/// The keeper's guard.
-pub(crate) struct Kept<'a, T>(&'a Lock<T>);
+/// The guard of [`Lock::try_lock`].
+pub(crate) struct TryGuard<'a, T>(&'a Lock<T>);
 
-impl<T> Deref for Kept<'_, T> {
+impl<T> Deref for TryGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: as long as this guard lives, nobody else has one.
+        // SAFETY: no other guard exists while this one lives.
         unsafe { &*self.0.value.get() }
     }
 }
 
-impl<T> DerefMut for Kept<'_, T> {
+impl<T> DerefMut for TryGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as above.
         unsafe { &mut *self.0.value.get() }
     }
 }
 
-impl<T> Drop for Kept<'_, T> {
+impl<T> Drop for TryGuard<'_, T> {
     fn drop(&mut self) {
-        self.0.is_kept.store(false, Ordering::Release);
-        // SAFETY: `keep` has the hold.
+        self.0.is_held_by_other.store(false, Ordering::Release);
+        // SAFETY: `try_lock` has locked it.
         unsafe { self.0.release() };
     }
 }
@@ -162,7 +164,7 @@ impl<T> Deref for Guard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: as long as this guard lives, nobody else has one.
+        // SAFETY: no other guard exists while this one lives.
         unsafe { &*self.0.value.get() }
     }
 }
@@ -179,10 +181,10 @@ impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         if self.0.is_shared {
-            // SAFETY: `lock` has locked it, and the guard is the only one.
+            // SAFETY: `lock` has locked it, and this is the only guard.
             unsafe { self.0.raw().unlock() };
         } else {
-            self.0.is_inside.store(false, Ordering::Release);
+            self.0.is_held_by_program.store(false, Ordering::Release);
         }
     }
 }
@@ -194,13 +196,13 @@ mod tests {
 
     use super::*;
 
-    /// Two values that are equal whenever nobody is in.
+    /// Two values that are equal whenever the lock is free.
     #[derive(Default)]
-    struct Twins(u64, u64);
+    struct Pair(u64, u64);
 
-    impl Twins {
+    impl Pair {
         fn step(&mut self) {
-            assert_eq!(self.0, self.1, "somebody else is in");
+            assert_eq!(self.0, self.1, "another thread is in the lock");
             self.0 += 1;
             std::hint::black_box(&mut *self);
             self.1 += 1;
@@ -208,20 +210,20 @@ mod tests {
     }
 
     #[test]
-    fn a_serial_program_and_the_keeper_are_never_in_at_once() {
-        // SAFETY: one thread below locks it, the other keeps it.
-        let lock = Arc::new(unsafe { Lock::serial(Twins::default()) });
-        let (its, is_over) = (lock.clone(), Arc::new(AtomicBool::new(false)));
+    fn a_serial_lock_excludes_try_lock() {
+        // SAFETY: one thread below uses `lock`, the other `try_lock`.
+        let lock = Arc::new(unsafe { Lock::serial(Pair::default()) });
+        let (shared, is_over) = (lock.clone(), Arc::new(AtomicBool::new(false)));
         let ends = is_over.clone();
-        let keeper = thread::spawn(move || {
-            let mut kept = 0_u64;
+        let other = thread::spawn(move || {
+            let mut locked = 0_u64;
             while !ends.load(Ordering::Relaxed) {
-                if let Some(mut twins) = its.keep() {
-                    twins.step();
-                    kept += 1;
+                if let Some(mut pair) = shared.try_lock() {
+                    pair.step();
+                    locked += 1;
                 }
             }
-            kept
+            locked
         });
         let mut steps = 0_u64;
         let began = std::time::Instant::now();
@@ -232,25 +234,24 @@ mod tests {
             steps += 1000;
         }
         is_over.store(true, Ordering::Relaxed);
-        let kept = keeper.join().unwrap();
-        assert!(kept > 0, "the keeper was never in");
-        assert_eq!(lock.lock().deref().0, steps + kept);
+        let locked = other.join().unwrap();
+        assert!(locked > 0, "try_lock never succeeded");
+        assert_eq!(lock.lock().deref().0, steps + locked);
     }
 
     #[test]
-    fn the_keeper_is_refused_while_the_program_is_in_and_the_program_waits_for_the_keeper() {
+    fn try_lock_fails_while_a_serial_lock_is_held_and_lock_waits_for_its_guard() {
         // SAFETY: only one thread at a time locks it.
         let lock = Arc::new(unsafe { Lock::serial(0) });
-        let inside = lock.lock();
-        assert!(lock.keep().is_none());
-        drop(inside);
-        let kept = lock.keep().unwrap();
-        let its = lock.clone();
-        let program = thread::spawn(move || *its.lock());
+        let guard = lock.lock();
+        assert!(lock.try_lock().is_none());
+        drop(guard);
+        let mut guard = lock.try_lock().unwrap();
+        let shared = lock.clone();
+        let program = thread::spawn(move || *shared.lock());
         thread::sleep(std::time::Duration::from_millis(20));
-        let mut kept = kept;
-        *kept = 7;
-        drop(kept);
+        *guard = 7;
+        drop(guard);
         assert_eq!(program.join().unwrap(), 7);
     }
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Logging, through libfabric: `FI_LOG_LEVEL` and `FI_LOG_PROV` choose what is shown.
+//! Logging through libfabric: `FI_LOG_LEVEL` and `FI_LOG_PROV` select what is shown.
 
-/// A line for users at libfabric's level `warn`.
+/// Logs at libfabric's level `warn`, for users.
 macro_rules! warning {
     ($subsystem:ident, $($text:tt)*) => { $crate::log::log!(FI_LOG_WARN, $subsystem, $($text)*) };
 }
 
-/// A line at libfabric's level `info`.
+/// Logs at libfabric's level `info`.
 macro_rules! info {
     ($subsystem:ident, $($text:tt)*) => { $crate::log::log!(FI_LOG_INFO, $subsystem, $($text)*) };
 }
 
-/// Formats nothing that is not shown.
+/// Formats the message only if the level is enabled.
 macro_rules! log {
     ($level:ident, $subsystem:ident, $($text:tt)*) => {{
         use $crate::bindings::{$level, $subsystem};

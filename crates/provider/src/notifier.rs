@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Waking who sleeps: a descriptor that can be read once something has happened.
+//! Wakes sleeping threads by a descriptor that is readable once something has happened.
 
 use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
@@ -8,24 +8,25 @@ use crate::edge::Result;
 use crate::event::Event;
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 
-/// For those who sleep until something ends.
+/// Wakes threads that sleep until an operation has completed.
 pub(crate) struct Notifier {
     event: Event,
     sleepers: AtomicUsize,
-    /// The first of them is there, who sleeps for as long as it likes: nobody else stops the notifier before it has heard it.
-    has_first: AtomicBool,
-    /// The program has notified it, so that a wait ends without anything to tell.
+    /// The first sleeper, which sleeps for its full patience, is present: no other thread clears the event before it
+    /// has seen it.
+    has_first_sleeper: AtomicBool,
+    /// Set by `fi_cq_signal`: the wait ends without a completion.
     is_signalled: AtomicBool,
 }
 
-/// One of those who sleep at a notifier.
+/// A registration for one call of [`Notifier::sleep`].
 #[must_use]
 pub(crate) struct Sleeper {
     is_first: bool,
 }
 
-/// Whoever comes to a notifier at which another sleeps: that one may stop it before this one has heard it.
-const SHARED_SLEEP: Duration = Duration::from_millis(1);
+/// Longest sleep of all but the first sleeper: the first may clear the event before the others have seen it.
+const SHARED_SLEEP_MAX: Duration = Duration::from_millis(1);
 
 impl Notifier {
     pub fn new() -> Result<Self> {
@@ -33,23 +34,23 @@ impl Notifier {
         Ok(Self {
             event,
             sleepers: AtomicUsize::new(0),
-            has_first: AtomicBool::new(false),
+            has_first_sleeper: AtomicBool::new(false),
             is_signalled: AtomicBool::new(false),
         })
     }
 
-    /// Wakes who sleeps, and keeps the next from sleeping.
+    /// Wakes the sleepers; if there are none, the next sleep returns at once.
     pub fn notify(&self) {
         self.event.set();
     }
 
-    /// Ends a wait: that of who sleeps, or the next.
+    /// Ends the current wait, or the next one.
     pub fn signal(&self) {
         self.is_signalled.store(true, Ordering::Relaxed);
         self.notify();
     }
 
-    /// Whether it was signalled; true once for each.
+    /// Whether it was signalled; clears the signal.
     pub fn was_signalled(&self) -> bool {
         self.is_signalled.swap(false, Ordering::Relaxed)
     }
@@ -61,38 +62,39 @@ impl Notifier {
         }
     }
 
-    /// Whether somebody sleeps at it.
+    /// Whether a thread sleeps, or is about to.
     pub fn is_awaited(&self) -> bool {
         self.sleepers.load(Ordering::Relaxed) > 0
     }
 
-    /// From now on it is notified. Called with the domain's lock held, so that nothing ends unheard.
-    pub fn await_it(&self) -> Sleeper {
+    /// Announces a sleeper. Called with the domain's lock held, so that no completion is missed.
+    pub fn register(&self) -> Sleeper {
         let is_first = self.sleepers.fetch_add(1, Ordering::AcqRel) == 0;
         if is_first {
-            self.has_first.store(true, Ordering::Relaxed);
+            self.has_first_sleeper.store(true, Ordering::Relaxed);
         }
         Sleeper { is_first }
     }
 
-    /// Sleeps until it is notified, which is true, one of `others` can be read, or `patience` has passed.
-    pub fn sleep(&self, sleeper: Sleeper, others: &[RawFd], patience: Option<Duration>) -> bool {
+    /// Sleeps until notified, until one of `descriptors` is readable, or for `patience`. True if notified.
+    pub fn sleep(&self, sleeper: Sleeper, descriptors: &[RawFd], patience: Option<Duration>) -> bool {
         let Sleeper { is_first } = sleeper;
-        let patience = if is_first { patience } else { Some(patience.map_or(SHARED_SLEEP, |p| p.min(SHARED_SLEEP))) };
-        let is_notified = self.event.wait(others, patience);
-        // Nobody can become the first before this one has left.
-        if is_first || !self.has_first.load(Ordering::Acquire) {
+        let patience =
+            if is_first { patience } else { Some(patience.map_or(SHARED_SLEEP_MAX, |p| p.min(SHARED_SLEEP_MAX))) };
+        let is_notified = self.event.wait(descriptors, patience);
+        // No other thread becomes the first before this one has left.
+        if is_first || !self.has_first_sleeper.load(Ordering::Acquire) {
             self.event.take();
         }
         if is_first {
-            self.has_first.store(false, Ordering::Release);
+            self.has_first_sleeper.store(false, Ordering::Release);
         }
         self.sleepers.fetch_sub(1, Ordering::AcqRel);
         is_notified
     }
 
-    /// Makes it silent again, unless somebody sleeps at it.
-    pub fn stop(&self) {
+    /// Clears the event, unless a thread sleeps on it.
+    pub fn clear(&self) {
         if !self.is_awaited() {
             self.event.take();
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What programs hold of it: libfabric's objects, C structures with tables of functions. Here is what they have in common.
+//! libfabric's objects: C structures with function tables. This file holds what they have in common.
 
 mod counter;
 mod domain;
@@ -26,7 +26,7 @@ use crate::state::Shared;
 #[repr(C)]
 struct Fabric {
     fid: fid_fabric,
-    /// Each domain and event queue has a share of it.
+    /// Cloned by each domain and event queue.
     used: Arc<()>,
 }
 
@@ -39,7 +39,7 @@ struct Domain {
     _fabric: Arc<()>,
 }
 
-/// A program's hold on an object that others depend on.
+/// Whether other objects depend on the owner of `used`.
 fn is_used(used: &Arc<()>) -> bool {
     Arc::strong_count(used) > 1
 }
@@ -48,7 +48,7 @@ type Close = unsafe extern "C" fn(*mut fid) -> c_int;
 type Bind = unsafe extern "C" fn(*mut fid, *mut fid, u64) -> c_int;
 type Control = unsafe extern "C" fn(*mut fid, c_int, *mut c_void) -> c_int;
 
-/// What all kinds of objects can do.
+/// The common function table of all objects.
 const fn fid_ops(close: Close, bind: Bind, control: Control) -> fi_ops {
     fi_ops {
         size: size_of::<fi_ops>(),
@@ -61,7 +61,7 @@ const fn fid_ops(close: Close, bind: Bind, control: Control) -> fi_ops {
     }
 }
 
-/// What all kinds of objects begin with.
+/// The common header of all objects.
 fn new_fid(class: u32, context: *mut c_void, ops: &'static fi_ops) -> fid {
     fid { fclass: class as usize, context, ops: ptr::from_ref(ops).cast_mut() }
 }
@@ -72,19 +72,19 @@ unsupported! {
     no_ops_open(*mut fid, *const std::ffi::c_char, u64, *mut *mut c_void, *mut c_void) -> c_int;
 }
 
-/// What a fabric's children hold.
+/// The fabric's use count, for its children to clone.
 ///
 /// # Safety
-/// `fabric` must be one of ours that is open.
-unsafe fn share(fabric: *mut fid_fabric) -> Arc<()> {
+/// `fabric` must be an open fabric of ours.
+unsafe fn used_of(fabric: *mut fid_fabric) -> Arc<()> {
     // SAFETY: the caller's promise.
     unsafe { (*fabric.cast::<Fabric>()).used.clone() }
 }
 
-/// What a domain's objects share.
+/// What the domain's objects share.
 ///
 /// # Safety
-/// `domain` must be one of ours that is open.
+/// `domain` must be an open domain of ours.
 unsafe fn shared_of(domain: *mut fid_domain) -> Arc<Shared> {
     // SAFETY: the caller's promise.
     unsafe { (*domain.cast::<Domain>()).shared.clone() }

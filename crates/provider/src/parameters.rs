@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What users may set, as `FI_BAREWIRE_…` in the environment; `fi_info -e` lists it.
+//! The parameters that users set as `FI_BAREWIRE_…` in the environment; `fi_info -e` lists them.
 
 use std::env;
 use std::ffi::CStr;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use barewire_endpoint::{Authentication, JobToken, Secret, Waiting};
 use barewire_llc::extension::{CHECK as CHECK_BYTES, Guard};
 
-use crate::backoff::Competition;
+use crate::backoff::CoreSharing;
 use crate::bindings::FI_PARAM_STRING;
 use crate::job;
 use crate::libfabric::Libfabric;
@@ -27,112 +27,114 @@ const PROGRESS: &CStr = c"progress";
 const CHECK: &CStr = c"check";
 const AUTH: &CStr = c"auth";
 const SECRET: &CStr = c"secret";
-/// Whose values nobody may see.
-const HIDDEN: [&CStr; 2] = [TOKEN, SECRET];
+/// Parameters whose values are never shown.
+const SECRETS: [&CStr; 2] = [TOKEN, SECRET];
 
-/// Name and help of each, in the order in which they are shown.
+/// Name and description of each parameter, in the order shown.
 const ALL: [(&CStr, &str); 13] = [
-    (
-        INTERFACE,
-        "the Ethernet interface to use (default: each that is up, in the order of their numbers; without any, lo)",
-    ),
+    (INTERFACE, "the Ethernet interface to use (default: all that are up, by interface index; lo if there are none)"),
     (
         MTU,
-        "bytes of a frame's payload at most, where the network takes less than the interface (default: the interface's)",
+        "maximum bytes of a frame's payload, if the network carries less than the interface (default: the interface's)",
     ),
     (
         TOKEN,
         "the job's token, 1 to 16 hexadecimal digits, the same for all its processes: frames without it are dropped \
-             (default: from the launcher's own name for the job; `barewire run` draws one)",
+             (default: derived from the launcher's name for the job; `barewire run` draws a random one)",
     ),
-    (WAIT, "how a call that waits does: spin, adaptive (spin, then sleep) or block (default: adaptive)"),
+    (WAIT, "how blocking calls wait: spin, adaptive (spin, then sleep) or block (default: adaptive)"),
     (
         BROKER,
-        "the socket of barewire-broker to ask for access to the interface (default: open it ourselves, else ask \
-              the broker at its default place)",
+        "the socket of barewire-broker, which opens the interface (default: open it directly, else through the broker \
+             at its default path)",
     ),
     (
         YIELD,
-        "1: other processes want this core, so polls that find nothing yield it, and after some hundred of them \
-             sleep for a millisecond at most; 0: nobody else wants it (default: found out, by being preempted; \
-             `barewire run` says 1 where there are more ranks than cores)",
+        "1: the core is shared with other processes, so empty polls yield it, and after some hundred of them sleep for \
+             at most a millisecond; 0: the core is not shared (default: detected by preemption; `barewire run` sets 1 \
+             if there are more ranks than cores)",
     ),
     (
         PATIENCE,
-        "seconds after which a peer that does not answer is given up; one whose program computes answers (default: 32)",
+        "seconds after which a peer that does not answer is given up; a peer whose program computes still answers \
+             (default: 32)",
     ),
-    (PEERS, "processes that one can have connections to at once, 1 to 32768 (default: 1024)"),
+    (PEERS, "maximum number of processes to be connected to at once, 1 to 32768 (default: 1024)"),
     (
         LINK,
-        "what carries frames: packet, which shares the interface, or xdp, which takes its first receive queue for one \
-             process of the host (default: packet)",
+        "what carries frames: packet, which shares the interface, or xdp, which dedicates its first receive queue to \
+             one process of the host (default: packet)",
     ),
     (
         PROGRESS,
-        "who makes progress while the program computes: auto, a progress thread, or manual, nobody (default: what the \
-             program asks for, which is mostly manual)",
+        "progress while the program computes: auto, by a progress thread, or manual, none (default: as the program \
+             requests, usually manual)",
     ),
     (
         CHECK,
-        "what the CRC32C of a frame is over: headers, which includes short messages, or all, also long messages, which \
-             cost 4 to 6 % more time then; of who sends (default: headers)",
+        "what the CRC32C of sent frames covers: headers, including short messages, or all, including long messages, \
+             which then take 4 to 6 % more time (default: headers)",
     ),
     (
         AUTH,
-        "none; job: each frame is authenticated, so that whoever has not the job's secret can forge, change or replay \
-             none; encrypt: messages are also unreadable for others. The same for all processes of a job (default: none)",
+        "none; job: frames are authenticated, so that nobody without the job's secret can forge, modify or replay \
+             them; encrypt: messages are also encrypted. The same for all processes of a job (default: none)",
     ),
     (
         SECRET,
-        "the job's secret for that, 32 to 128 hexadecimal digits, the same for all its processes and known to nobody else \
-             (default: Open MPI 4's transport key; `barewire run --auth` draws one)",
+        "the job's secret for authentication, 32 to 128 hexadecimal digits, the same for all its processes (default: \
+             Open MPI 4's transport key; `barewire run --auth` draws a random one)",
     ),
 ];
-/// Each with the value of the tuning file that it goes before, and its help.
+/// Parameters that override a value of the tuning file: name, the value's key, description.
 const TUNED: [(&CStr, &str, &str); 10] = [
-    (c"eager", "eager_bytes", "bytes up to which a message is sent before its receive is known (default: as tuned)"),
-    (c"copy", "copy_crossover_bytes", "bytes up to which a message is copied behind its headers (default: as tuned)"),
+    (c"eager", "eager_bytes", "maximum bytes of a message that is sent eagerly (default: as tuned)"),
+    (
+        c"copy",
+        "copy_crossover_bytes",
+        "maximum bytes of a message that is copied behind its headers (default: as tuned)",
+    ),
     (c"ring", "ring_bytes", "bytes of the packet link's receive ring (default: as tuned)"),
-    (c"window", "window", "frames to a peer that are not acknowledged, at most (default: as tuned)"),
-    (c"acknowledge_every", "acknowledge_every", "frames that one acknowledgement covers, at most (default: as tuned)"),
+    (c"window", "window", "maximum number of unacknowledged frames to a peer (default: as tuned)"),
+    (c"acknowledge_every", "acknowledge_every", "maximum number of frames per acknowledgement (default: as tuned)"),
     (
         c"acknowledge_delay",
         "acknowledge_delay_us",
-        "microseconds that an acknowledgement waits for a frame to ride on, at most (default: as tuned)",
+        "maximum microseconds that an acknowledgement is delayed for piggybacking on a frame (default: as tuned)",
     ),
-    (c"slots", "slots", "frames to all peers that are under way, at most (default: as tuned)"),
-    (c"descriptors", "send_descriptors", "messages that are under way, at most (default: as tuned)"),
-    (c"pipe", "pipe_ring_bytes", "bytes of the ring to a process of this host, each way (default: as tuned)"),
+    (c"slots", "slots", "maximum number of frames under way to all peers (default: as tuned)"),
+    (c"descriptors", "send_descriptors", "maximum number of messages under way (default: as tuned)"),
+    (c"pipe", "pipe_ring_bytes", "bytes of the shared-memory ring to a local peer, per direction (default: as tuned)"),
     (
         c"fetch",
         "fetched_bytes",
-        "bytes from which on a process of this host copies a message out of its sender's memory, where the system lets \
-             it; 0: never (default: as tuned)",
+        "minimum bytes of a message that a local peer copies directly from its sender's memory, if the system permits; \
+             0: never (default: as tuned)",
     ),
 ];
 
-/// As set.
+/// The values set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parameters {
     pub interface: Option<String>,
     pub mtu: Option<usize>,
     pub token: Option<JobToken>,
-    /// Who told the token, for people.
+    /// Where the token comes from, for log messages.
     pub token_source: &'static str,
     pub waiting: Waiting,
     pub broker: Option<PathBuf>,
-    pub competition: Competition,
+    pub core_sharing: CoreSharing,
     pub patience: Option<Duration>,
     pub peers: Option<u16>,
     pub link: LinkKind,
     pub progress: Option<Progress>,
-    /// Whether the check of frames is over long messages, too.
+    /// Whether the CRC of frames also covers long messages.
     pub checks_all: bool,
     pub protection: Protection,
     pub secret: Option<Secret>,
-    /// Who told the secret, for people.
+    /// Where the secret comes from, for log messages.
     pub secret_source: &'static str,
-    /// Values of the tuning file, by their names in it.
+    /// Overrides of the tuning file, by their keys in it.
     pub tuned: Vec<(&'static str, usize)>,
 }
 
@@ -144,32 +146,32 @@ pub(crate) enum LinkKind {
     Xdp,
 }
 
-/// Who makes progress while the program computes.
+/// How progress is made while the program computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// A progress thread.
+    /// By a progress thread.
     Auto,
-    /// Nobody; a progress thread only keeps connections alive.
+    /// None; the progress thread only keeps connections alive and sends what was posted before.
     Manual,
 }
 
-/// What frames are protected from.
+/// How frames are protected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Protection {
-    /// Mistakes.
+    /// Against corruption only.
     #[default]
     None,
-    /// Whoever has not the job's secret and writes.
+    /// Also against forgery by anyone without the job's secret.
     Authenticated,
-    /// And reads.
+    /// Also against eavesdropping.
     Encrypted,
 }
 
 impl Protection {
-    /// In the order of their numbers.
+    /// All, in the order of their discriminants.
     pub const ALL: [Self; 3] = [Self::None, Self::Authenticated, Self::Encrypted];
 
-    /// As it is set.
+    /// The parameter's value.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -179,20 +181,20 @@ impl Protection {
     }
 }
 
-/// What is set cannot be meant.
+/// An invalid setting.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadParameter {
-    #[error("FI_BAREWIRE_{name}={value}: say {expected}")]
+    #[error("FI_BAREWIRE_{name}={value}: expected {expected}")]
     Value { name: String, value: String, expected: &'static str },
     #[error(
         "FI_BAREWIRE_AUTH={0}, and this process has no secret in common with its job: start the job by \
-         `barewire run --auth {0}`, or give all its processes the same FI_BAREWIRE_SECRET, 32 to 128 hexadecimal digits that \
-         nobody else knows (openssl rand -hex 32)"
+         `barewire run --auth {0}`, or set the same FI_BAREWIRE_SECRET for all its processes, 32 to 128 hexadecimal \
+         digits (openssl rand -hex 32)"
     )]
     NoSecret(&'static str),
 }
 
-/// Tells libfabric which parameters there are.
+/// Defines all parameters in libfabric.
 pub(crate) fn define(libfabric: &Libfabric) {
     for (name, help) in ALL {
         libfabric.define_parameter(name, FI_PARAM_STRING, help);
@@ -203,41 +205,42 @@ pub(crate) fn define(libfabric: &Libfabric) {
 }
 
 impl Parameters {
-    /// As they are set now.
+    /// Reads the current settings.
     pub fn load(libfabric: &Libfabric) -> Result<Self, BadParameter> {
-        // libfabric logs the values that it is asked for.
-        let hidden = |name: &CStr| env::var(format!("FI_BAREWIRE_{}", name.to_string_lossy().to_uppercase())).ok();
-        let value_of = |name: &CStr| if HIDDEN.contains(&name) { hidden(name) } else { libfabric.parameter(name) };
-        let mut parameters = Self::of(value_of)?;
+        // libfabric logs the values that it returns.
+        let secret = |name: &CStr| env::var(format!("FI_BAREWIRE_{}", name.to_string_lossy().to_uppercase())).ok();
+        let value_of = |name: &CStr| if SECRETS.contains(&name) { secret(name) } else { libfabric.parameter(name) };
+        let mut parameters = Self::from_values(value_of)?;
         (parameters.token, parameters.token_source) = match parameters.token {
             Some(token) => (Some(token), "FI_BAREWIRE_TOKEN"),
-            None => job::token().map_or((None, "nobody"), |(token, source)| (Some(token), source)),
+            None => job::token().map_or((None, "no source"), |(token, source)| (Some(token), source)),
         };
-        parameters.agree(job::transport_key)?;
+        parameters.resolve_secret(job::transport_key)?;
         Ok(parameters)
     }
 
-    /// Takes a launcher's secret where none is set, and keeps it from who sees what is sent of the token.
-    fn agree(&mut self, of_launcher: impl FnOnce() -> Option<Secret>) -> Result<(), BadParameter> {
+    /// Takes the launcher's secret if none is set, and derives the token from it, since frames carry the token in
+    /// clear.
+    fn resolve_secret(&mut self, launcher_secret: impl FnOnce() -> Option<Secret>) -> Result<(), BadParameter> {
         if self.protection == Protection::None {
             self.secret = None;
             return Ok(());
         }
         (self.secret, self.secret_source) = match self.secret.take() {
             Some(secret) => (Some(secret), "FI_BAREWIRE_SECRET"),
-            None => (of_launcher(), job::TRANSPORT_KEY),
+            None => (launcher_secret(), job::TRANSPORT_KEY),
         };
         let secret = self.secret.as_ref().ok_or(BadParameter::NoSecret(self.protection.name()))?;
         self.token = self.token.map(|token| secret.token(token));
         Ok(())
     }
 
-    /// What their frames begin their extension with.
+    /// The guard of frames under these parameters.
     pub fn guard(&self) -> Guard {
         if self.secret.is_some() { Guard::Seal } else { Guard::Check }
     }
 
-    /// The MTU at which frames without authentication carry as much as these do at `mtu`, in bytes.
+    /// The MTU at which unauthenticated frames carry as many bytes as frames under these parameters do at `mtu`.
     pub fn mtu_without_seal(&self, mtu: usize) -> usize {
         mtu.saturating_sub(self.guard().bytes() - CHECK_BYTES)
     }
@@ -248,7 +251,7 @@ impl Parameters {
         self.secret.clone().map(|secret| Authentication { secret, encrypts })
     }
 
-    fn of(value_of: impl Fn(&CStr) -> Option<String>) -> Result<Self, BadParameter> {
+    fn from_values(value_of: impl Fn(&CStr) -> Option<String>) -> Result<Self, BadParameter> {
         let read = |name: &CStr| value_of(name).filter(|value| !value.is_empty());
         let mut tuned = Vec::new();
         for (name, key, _) in TUNED {
@@ -262,7 +265,7 @@ impl Parameters {
             token_source: "",
             waiting: parse(WAIT, read(WAIT), "spin, adaptive or block", waiting)?.unwrap_or_default(),
             broker: read(BROKER).map(PathBuf::from),
-            competition: parse(YIELD, read(YIELD), "0 or 1", competition)?.unwrap_or_default(),
+            core_sharing: parse(YIELD, read(YIELD), "0 or 1", core_sharing)?.unwrap_or_default(),
             patience: parse(PATIENCE, read(PATIENCE), "a number of seconds, 0.001 to 3600", seconds)?,
             peers: parse(PEERS, read(PEERS), "a number from 1 to 32768", peers)?,
             link: parse(LINK, read(LINK), "packet or xdp", link)?.unwrap_or_default(),
@@ -284,7 +287,7 @@ fn parse<T>(
 ) -> Result<Option<T>, BadParameter> {
     let Some(value) = value else { return Ok(None) };
     let bad = || {
-        let value = if HIDDEN.contains(&name) { "…".to_owned() } else { value.clone() };
+        let value = if SECRETS.contains(&name) { "…".to_owned() } else { value.clone() };
         BadParameter::Value { name: name.to_string_lossy().to_uppercase(), value, expected }
     };
     read(&value).map(Some).ok_or_else(bad)
@@ -296,7 +299,7 @@ fn token(value: &str) -> Option<JobToken> {
 }
 
 fn protection(value: &str) -> Option<Protection> {
-    Protection::ALL.into_iter().find(|one| one.name() == value)
+    Protection::ALL.into_iter().find(|protection| protection.name() == value)
 }
 
 fn secret(value: &str) -> Option<Secret> {
@@ -322,10 +325,10 @@ fn waiting(value: &str) -> Option<Waiting> {
     }
 }
 
-fn competition(value: &str) -> Option<Competition> {
+fn core_sharing(value: &str) -> Option<CoreSharing> {
     match value {
-        "0" => Some(Competition::None),
-        "1" => Some(Competition::Crowded),
+        "0" => Some(CoreSharing::Exclusive),
+        "1" => Some(CoreSharing::Oversubscribed),
         _ => None,
     }
 }
@@ -359,75 +362,75 @@ fn peers(value: &str) -> Option<u16> {
 mod tests {
     use super::*;
 
-    fn one(name: &CStr, value: &str) -> Result<Parameters, BadParameter> {
-        Parameters::of(|asked| (asked == name).then(|| value.to_owned()))
+    fn with(name: &CStr, value: &str) -> Result<Parameters, BadParameter> {
+        Parameters::from_values(|parameter| (parameter == name).then(|| value.to_owned()))
     }
 
     #[test]
-    fn nothing_set_is_the_default_and_values_are_read() {
-        assert_eq!(Parameters::of(|_| None).unwrap(), Parameters::default());
-        assert_eq!(one(WAIT, "block").unwrap().waiting, Waiting::Block);
-        assert!(one(YIELD, "1").unwrap().competition == Competition::Crowded);
-        assert_eq!(one(TOKEN, "ff").unwrap().token, Some(JobToken::new(255)));
-        assert_eq!(one(PATIENCE, "0.5").unwrap().patience, Some(Duration::from_millis(500)));
-        assert_eq!(one(c"eager", "0").unwrap().tuned, [("eager_bytes", 0)]);
-        assert_eq!(one(LINK, "xdp").unwrap().link, LinkKind::Xdp);
-        assert_eq!(one(PROGRESS, "manual").unwrap().progress, Some(Progress::Manual));
+    fn unset_parameters_have_defaults_and_set_ones_are_parsed() {
+        assert_eq!(Parameters::from_values(|_| None).unwrap(), Parameters::default());
+        assert_eq!(with(WAIT, "block").unwrap().waiting, Waiting::Block);
+        assert!(with(YIELD, "1").unwrap().core_sharing == CoreSharing::Oversubscribed);
+        assert_eq!(with(TOKEN, "ff").unwrap().token, Some(JobToken::new(255)));
+        assert_eq!(with(PATIENCE, "0.5").unwrap().patience, Some(Duration::from_millis(500)));
+        assert_eq!(with(c"eager", "0").unwrap().tuned, [("eager_bytes", 0)]);
+        assert_eq!(with(LINK, "xdp").unwrap().link, LinkKind::Xdp);
+        assert_eq!(with(PROGRESS, "manual").unwrap().progress, Some(Progress::Manual));
         for (name, default) in [
             (PATIENCE, barewire_endpoint::Config::NOTICE_THE_DEAD_WITHIN.as_secs()),
             (PEERS, u64::from(barewire_endpoint::Config::CHANNELS)),
         ] {
-            let help = ALL.iter().find(|(of, _)| *of == name).unwrap().1;
+            let help = ALL.iter().find(|(known, _)| *known == name).unwrap().1;
             assert!(help.ends_with(&format!("(default: {default})")), "{help}");
         }
-        assert_eq!(one(PEERS, "4096").unwrap().peers, Some(4096));
+        assert_eq!(with(PEERS, "4096").unwrap().peers, Some(4096));
         for (name, key, _) in TUNED {
             assert!(barewire_endpoint::Tuning::default().get(key).is_some(), "{name:?}");
         }
     }
 
     #[test]
-    fn a_value_that_cannot_be_meant_is_named_with_what_to_say_and_a_token_is_not_shown() {
+    fn an_invalid_value_is_reported_with_what_is_expected_but_secrets_are_not_shown() {
         let wrong = [(WAIT, "spni"), (MTU, "-1"), (c"eager", "4k")].into_iter();
         let more =
             [(PATIENCE, "0"), (PATIENCE, "nan"), (PATIENCE, "1e9"), (PEERS, "0"), (LINK, "dpdk"), (PROGRESS, "yes")];
         for (name, value) in wrong.chain(more) {
-            let error = one(name, value).unwrap_err().to_string();
-            assert!(error.contains(value) && error.contains("say "), "{error}");
+            let error = with(name, value).unwrap_err().to_string();
+            assert!(error.contains(value) && error.contains("expected "), "{error}");
         }
         for secret in ["+ff", "0123456789abcdef0", "xyzzy"] {
-            assert!(!one(TOKEN, secret).unwrap_err().to_string().contains(secret));
+            assert!(!with(TOKEN, secret).unwrap_err().to_string().contains(secret));
         }
         let [short, odd, long] = ["0123456789abcde".repeat(2), "1".repeat(33), "1".repeat(130)];
         for secret in [&*short, &odd, &long, "xyzzy", "+123456789abcdef0123456789abcdef"] {
-            let error = one(SECRET, secret).unwrap_err().to_string();
+            let error = with(SECRET, secret).unwrap_err().to_string();
             assert!(!error.contains(secret) && error.contains("32 to 128"), "{error}");
         }
     }
 
-    /// Proves that whoever asks for authentication has a secret or is told what to do, that the one that is set goes before a
-    /// launcher's, and that neither is shown, nor the token as the launcher has it.
+    /// Proves that authentication without a secret is refused with a remedy, that a secret that is set takes precedence
+    /// over the launcher's, and that neither it nor the launcher's token is shown.
     #[test]
-    fn authentication_takes_a_secret_that_is_set_or_the_launchers_or_is_refused() {
+    fn authentication_needs_a_secret_from_the_user_or_the_launcher() {
         let digits = "0123456789abcdef".repeat(2);
-        let of_launcher = || Secret::new(b"what the launcher drew");
+        let launcher_secret = || Secret::new(b"what the launcher drew");
         let values = [(AUTH, "encrypt"), (SECRET, &*digits), (TOKEN, "ff")];
         let value_of =
-            |asked: &CStr| values.iter().find(|(name, _)| *name == asked).map(|(_, value)| (*value).to_owned());
-        let mut set = Parameters::of(value_of).unwrap();
-        set.agree(of_launcher).unwrap();
+            |parameter: &CStr| values.iter().find(|(name, _)| *name == parameter).map(|(_, value)| (*value).to_owned());
+        let mut set = Parameters::from_values(value_of).unwrap();
+        set.resolve_secret(launcher_secret).unwrap();
         assert_eq!((set.secret_source, set.authentication().unwrap().encrypts), ("FI_BAREWIRE_SECRET", true));
         let bytes = [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef].repeat(2);
         assert!(set.secret == Secret::new(&bytes) && set.token != Some(JobToken::new(255)));
         assert!(!format!("{set:?}").contains("0123456789"));
-        let mut told = one(AUTH, "job").unwrap();
-        told.agree(of_launcher).unwrap();
-        assert!(told.secret == of_launcher() && !told.authentication().unwrap().encrypts);
-        let refused = one(AUTH, "job").unwrap().agree(|| None).unwrap_err().to_string();
+        let mut unset = with(AUTH, "job").unwrap();
+        unset.resolve_secret(launcher_secret).unwrap();
+        assert!(unset.secret == launcher_secret() && !unset.authentication().unwrap().encrypts);
+        let refused = with(AUTH, "job").unwrap().resolve_secret(|| None).unwrap_err().to_string();
         assert!(refused.contains("FI_BAREWIRE_SECRET") && refused.contains("barewire run --auth job"), "{refused}");
-        let mut without = one(SECRET, &digits).unwrap();
-        without.agree(of_launcher).unwrap();
-        assert_eq!(without.authentication(), None);
-        assert!(one(AUTH, "yes").unwrap_err().to_string().contains("none, job or encrypt"));
+        let mut disabled = with(SECRET, &digits).unwrap();
+        disabled.resolve_secret(launcher_secret).unwrap();
+        assert_eq!(disabled.authentication(), None);
+        assert!(with(AUTH, "yes").unwrap_err().to_string().contains("none, job or encrypt"));
     }
 }

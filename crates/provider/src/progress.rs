@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A domain's progress thread. While the program computes it keeps the peers' connections alive and brings to its peers
-//! what was posted before; with automatic progress it does then all that there is to do. It stays out of the way of a
-//! program that asks by itself.
+//! A domain's progress thread. While the program computes, it keeps connections alive and delivers what was posted
+//! before; with automatic progress it makes all progress then. It does not interfere with a program that polls.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,58 +12,58 @@ use barewire_endpoint::Config;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use parking_lot::Mutex;
 
-use crate::attention::Attention;
 use crate::bindings::*;
 use crate::edge::{self, Errno, Result};
 use crate::log::warning;
 use crate::notifier::Notifier;
 use crate::parameters::Parameters;
+use crate::progress_request::ProgressRequest;
 use crate::state::Shared;
 
-/// The longest sleep while there is something to do, so that the thread sees that new endpoints came.
+/// The longest sleep while progress is requested, so that the thread notices new endpoints.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
-/// Peers are asked for a sign of life after a quarter of their patience, and twenty times in the rest.
-const LOOKS_IN_A_PATIENCE: u32 = 16;
-/// Between two looks that only keep alive; also a local peer's first message may wait for so long.
+/// A silent peer is polled after a quarter of its patience, and twenty times in the remainder.
+const KEEP_ALIVES_PER_PATIENCE: u32 = 16;
+/// The longest interval between checks that only keep connections alive; a local peer's first message may wait as long.
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(1);
-/// Of the thread: locked memory counts it in.
+/// The thread's stack, kept small because it counts as locked memory under mlockall(2).
 const STACK_BYTES: usize = 256 << 10;
 
-/// All that were started and may run, for [`end_all`].
-static ALL: Mutex<Vec<Weak<Control>>> = Mutex::new(Vec::new());
+/// All started threads that may still run, for [`end_all`].
+static THREADS: Mutex<Vec<Weak<Control>>> = Mutex::new(Vec::new());
 
-/// The thread; it ends when this is dropped.
+/// The thread; dropping this ends it.
 pub(crate) struct ProgressThread(Arc<Control>);
 
 struct Control {
     thread: Mutex<Option<JoinHandle<()>>>,
     is_over: AtomicBool,
     notifier: Notifier,
-    /// Which has the thread; a child of it has none.
+    /// The process of the thread; a forked child does not have the thread.
     process: u32,
 }
 
 impl ProgressThread {
-    pub fn start(shared: &Arc<Shared>, attention: Arc<Attention>) -> Result<Self> {
+    pub fn start(shared: &Arc<Shared>, progress_request: Arc<ProgressRequest>) -> Result<Self> {
         let control = Arc::new(Control {
             thread: Mutex::new(None),
             is_over: AtomicBool::new(false),
             notifier: Notifier::new()?,
             process: shared.process,
         });
-        let (its, domain) = (control.clone(), Arc::downgrade(shared));
-        let run = move || {
+        let (thread_control, domain) = (control.clone(), Arc::downgrade(shared));
+        let main = move || {
             edge::guard_status("the progress thread", || {
-                attend(&domain, &its, &attention);
+                run(&domain, &thread_control, &progress_request);
                 Ok(())
             });
         };
-        // The program's signals are for its own threads.
+        // Signals are for the program's own threads.
         let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK).map_err(|error| Errno(error as u32))?;
-        let thread = Builder::new().name("barewire".to_owned()).stack_size(STACK_BYTES).spawn(run);
+        let thread = Builder::new().name("barewire".to_owned()).stack_size(STACK_BYTES).spawn(main);
         mask.thread_set_mask().map_err(|error| Errno(error as u32))?;
         *control.thread.lock() = Some(thread.map_err(|_| Errno(FI_EAGAIN))?);
-        let mut all = ALL.lock();
+        let mut all = THREADS.lock();
         all.retain(|control| control.strong_count() > 0);
         all.push(Arc::downgrade(&control));
         Ok(Self(control))
@@ -84,10 +83,10 @@ impl Drop for ProgressThread {
     }
 }
 
-/// Ends all threads, before their code is unloaded: the program did not close its domains.
+/// Ends all threads before their code is unloaded, for a program that did not close its domains.
 pub(crate) fn end_all() {
-    // Locked in a child: by a thread that it does not have.
-    let Some(mut all) = ALL.try_lock() else { return };
+    // In a forked child it may be locked for ever, by a thread that the child does not have.
+    let Some(mut all) = THREADS.try_lock() else { return };
     let all = std::mem::take(&mut *all);
     all.iter().filter_map(Weak::upgrade).for_each(|control| control.end());
 }
@@ -96,13 +95,13 @@ impl Control {
     fn end(&self) {
         let Some(thread) = self.thread.lock().take() else { return };
         if self.process != std::process::id() {
-            // It is the parent's: here it could be waited for without end.
+            // The parent's thread: a child would join it for ever.
             std::mem::forget(thread);
             return;
         }
         self.is_over.store(true, Ordering::Relaxed);
         self.notifier.notify();
-        // It has said what went wrong.
+        // The thread has logged its own failure.
         let _ = thread.join();
     }
 
@@ -110,109 +109,117 @@ impl Control {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    fn sleep(&self, others: &[RawFd], patience: Duration) {
-        let sleeper = self.notifier.await_it();
-        self.notifier.sleep(sleeper, others, Some(patience));
+    fn sleep(&self, descriptors: &[RawFd], patience: Duration) {
+        let sleeper = self.notifier.register();
+        self.notifier.sleep(sleeper, descriptors, Some(patience));
     }
 }
 
-/// Makes progress whenever the program does not: as long as there is something under way, and else, now and then, so that
-/// peers do not take it for dead.
-fn attend(domain: &Weak<Shared>, control: &Control, attention: &Attention) {
-    outrank_the_program();
-    let mut others: Vec<RawFd> = Vec::new();
-    let mut is_well = true;
+/// Makes progress whenever the program does not: continuously while messages are under way, otherwise often enough to
+/// keep connections alive.
+fn run(domain: &Weak<Shared>, control: &Control, progress_request: &ProgressRequest) {
+    raise_priority();
+    let mut descriptors: Vec<RawFd> = Vec::new();
+    let mut has_worked = true;
     while !control.is_over() {
         let Some(shared) = domain.upgrade() else { return };
         if shared.poison.check().is_err() {
             return;
         }
-        attention.heard();
-        others.clear();
-        let patience = look(&shared, attention, &mut others, &mut is_well);
+        progress_request.disarm();
+        descriptors.clear();
+        let patience = step(&shared, progress_request, &mut descriptors, &mut has_worked);
         drop(shared);
         if !patience.is_zero() {
-            others.push(attention.descriptor());
-            control.sleep(&others, patience);
+            descriptors.push(progress_request.descriptor());
+            control.sleep(&descriptors, patience);
         }
     }
 }
 
-/// Does what the program does not; for how long to sleep then, and on what.
-fn look(shared: &Shared, attention: &Attention, others: &mut Vec<RawFd>, is_well: &mut bool) -> Duration {
-    let has_turned = attention.has_turned();
-    if !has_turned || attention.is_urgent() {
-        // Refused: the program is in a call, and does by itself what there is to do.
-        let Some(mut state) = shared.keep() else { return attention.watch() };
+/// Makes progress unless the program does. Returns how long to sleep; adds to `descriptors` what to sleep on.
+fn step(
+    shared: &Shared,
+    progress_request: &ProgressRequest,
+    descriptors: &mut Vec<RawFd>,
+    has_worked: &mut bool,
+) -> Duration {
+    let has_program_progressed = progress_request.has_program_progressed();
+    if !has_program_progressed || progress_request.is_urgent() {
+        // Locked: the program is in a call and makes progress itself.
+        let Some(mut state) = shared.try_lock() else { return progress_request.next_interval() };
         let is_asleep = state.is_asleep();
-        if has_turned || is_asleep {
+        if has_program_progressed || is_asleep {
             if !state.is_held_up() {
-                attention.calm_down();
-                if is_asleep && attention.is_asked_for() {
+                progress_request.clear_urgency();
+                if is_asleep && progress_request.is_requested() {
                     return SLEEP_MAX;
                 }
             }
         } else {
-            attention.take_over();
-            *is_well = has_worked(state.progress(), *is_well);
+            progress_request.reset_interval();
+            *has_worked = note_status(state.progress(), *has_worked);
             if !state.has_messages() {
-                attention.dismiss();
+                progress_request.cancel();
             }
-            if attention.is_asked_for() {
-                let prepared = state.prepare_to_sleep(Some(SLEEP_MAX), others);
-                if !*is_well {
-                    others.clear();
+            if progress_request.is_requested() {
+                let prepared = state.prepare_to_sleep(Some(SLEEP_MAX), descriptors);
+                if !*has_worked {
+                    descriptors.clear();
                 }
                 return match prepared {
-                    Ok(None) if *is_well => Duration::ZERO,
+                    Ok(None) if *has_worked => Duration::ZERO,
                     Ok(Some(Some(due))) => due.min(SLEEP_MAX),
                     _ => SLEEP_MAX,
                 };
             }
             if state.has_sleepers {
-                // What they sleep on may have been heard here.
+                // This thread may have consumed the event that they wait for.
                 state.wake_sleepers();
             }
         }
     }
-    let watched = attention.watch();
-    if attention.is_asked_for() { watched } else { keep_alive_after(&shared.parameters) }
+    let interval = progress_request.next_interval();
+    if progress_request.is_requested() { interval } else { keep_alive_interval(&shared.parameters) }
 }
 
-/// Peers are asked for a sign of life by then, and hear one from here.
-fn keep_alive_after(parameters: &Parameters) -> Duration {
+/// The interval at which connections are kept alive: peers are polled, and peers' polls are answered.
+fn keep_alive_interval(parameters: &Parameters) -> Duration {
     let patience = parameters.patience.unwrap_or(Config::NOTICE_THE_DEAD_WITHIN);
-    (patience.max(Config::NOTICE_THE_DEAD_WITHIN_MIN) / LOOKS_IN_A_PATIENCE).min(KEEP_ALIVE_MAX)
+    (patience.max(Config::NOTICE_THE_DEAD_WITHIN_MIN) / KEEP_ALIVES_PER_PATIENCE).min(KEEP_ALIVE_MAX)
 }
 
-/// Whether progress was made. A link that is down may come up again: that is said once, and tried again.
-fn has_worked(status: Result<()>, had_worked: bool) -> bool {
+/// Whether progress succeeded. A failure is logged once; a link that is down may come up again.
+fn note_status(status: Result<()>, had_worked: bool) -> bool {
     if let Err(Errno(error)) = status
         && had_worked
     {
-        warning!(FI_LOG_CORE, "no progress while the program computes: error {error}; trying on");
+        warning!(FI_LOG_CORE, "no progress while the program computes: error {error}; retrying");
     }
     status.is_ok()
 }
 
-/// A thread of a real-time class never gets the core from another of its own priority, and the program's, which
-/// computes, is one: so this one goes just above it. Others share the core by themselves.
-fn outrank_the_program() {
-    // SAFETY: takes no pointers; 0 is the calling thread.
+/// A real-time thread is not preempted by another of equal priority. If the program's threads are real-time, this one
+/// takes a priority just above theirs. Other scheduling classes share the core anyway.
+fn raise_priority() {
+    // SAFETY: takes no pointers; 0 means the calling thread.
     let policy = unsafe { libc::sched_getscheduler(0) };
     if ![libc::SCHED_FIFO, libc::SCHED_RR].contains(&(policy & !libc::SCHED_RESET_ON_FORK)) {
         return;
     }
     let mut parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: `parameters` is written to, and outlives both calls.
-    let is_done = unsafe {
+    let is_raised = unsafe {
         libc::sched_getparam(0, &raw mut parameters) == 0 && {
             parameters.sched_priority += 1;
             libc::sched_setscheduler(0, policy, &raw const parameters) == 0
         }
     };
-    if !is_done {
+    if !is_raised {
         let error = std::io::Error::last_os_error();
-        warning!(FI_LOG_CORE, "the progress thread has no priority above the program's, and may stand still: {error}");
+        warning!(
+            FI_LOG_CORE,
+            "cannot raise the progress thread's priority above the program's, which may starve it: {error}"
+        );
     }
 }

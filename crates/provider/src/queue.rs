@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What has ended and was not read, as completion queues tell it.
+//! Completion queues.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -11,55 +11,55 @@ use crate::edge::{Errno, Result};
 use crate::notifier::Notifier;
 use crate::wait_set::WaitSet;
 
-/// What has ended and was not read.
+/// A completion queue.
 pub(crate) struct Queue {
     entries: VecDeque<Entry>,
     format: fi_cq_format,
     pub notifier: Notifier,
-    /// The descriptor that a program sleeps on, if it asked for one.
+    /// The descriptor that the program sleeps on, if it requested one.
     pub set: Option<WaitSet>,
-    /// Perhaps it does now.
+    /// A waiter may be blocked on `set`.
     pub is_armed: bool,
     pub patience: Patience,
-    /// Endpoints that are bound to it.
-    pub users: usize,
-    /// The last question took all there was.
+    /// Number of endpoints bound to it.
+    pub bound_endpoints: usize,
+    /// The last read emptied the queue.
     is_drained: bool,
 }
 
-/// An operation that has ended.
+/// A completion.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub context: *mut c_void,
     pub flags: u64,
-    /// Of the message; of one that was cut, what there was room for.
+    /// Bytes of the message, or of the buffer if the message was truncated.
     pub length: usize,
     pub buffer: *mut c_void,
     pub data: u64,
     pub tag: u64,
     pub source: fi_addr_t,
-    /// 0: it worked.
+    /// 0 on success.
     pub error: u32,
-    /// Bytes that were cut off.
-    pub lost: usize,
+    /// Bytes of the message beyond the buffer.
+    pub truncated_bytes: usize,
 }
 
-// SAFETY: the pointers in it are the program's, and only handed back to it.
+// SAFETY: the pointers are the program's, and only returned to it.
 unsafe impl Send for Entry {}
 
 impl Queue {
     pub fn new(format: fi_cq_format, notifier: Notifier, set: Option<WaitSet>, patience: Patience) -> Self {
         let entries = VecDeque::with_capacity(64);
-        Self { entries, format, notifier, set, is_armed: false, patience, users: 0, is_drained: false }
+        Self { entries, format, notifier, set, is_armed: false, patience, bound_endpoints: 0, is_drained: false }
     }
 
-    /// The next entry, if it is an error.
+    /// Removes the next entry, if it is an error.
     pub fn take_error(&mut self) -> Option<Entry> {
         self.entries.front().filter(|entry| entry.error != 0)?;
         self.entries.pop_front()
     }
 
-    /// Whether nothing has ended since the last question took all there was; true once for each.
+    /// Whether the last read emptied the queue and nothing was added since. Resets itself.
     #[inline]
     pub fn was_drained(&mut self) -> bool {
         std::mem::take(&mut self.is_drained) && self.entries.is_empty()
@@ -71,7 +71,7 @@ impl Queue {
         self.wake();
     }
 
-    /// Wakes who sleeps until something has ended.
+    /// Wakes all threads that wait for a completion.
     #[inline]
     pub fn wake(&mut self) {
         if std::mem::take(&mut self.is_armed) {
@@ -89,12 +89,12 @@ impl Queue {
         self.entries.is_empty()
     }
 
-    /// Hands over one that never stood in the queue, which has nothing else.
+    /// Writes an entry that bypasses the queue, which must be empty.
     ///
     /// # Safety
-    /// As of [`take`](Self::take), with room for one.
+    /// As for [`take`](Self::take), with room for one entry.
     #[inline]
-    pub unsafe fn hand_over(&mut self, entry: &Entry, to: *mut u8, sources: *mut fi_addr_t) -> isize {
+    pub unsafe fn write_directly(&mut self, entry: &Entry, to: *mut u8, sources: *mut fi_addr_t) -> isize {
         // SAFETY: the caller's promise.
         unsafe {
             entry.write(self.format, to);
@@ -106,18 +106,18 @@ impl Queue {
         1
     }
 
-    /// Reads `most` entries at most.
+    /// Reads at most `max` entries.
     ///
     /// # Safety
-    /// `to` must have room for `most` entries of this queue's format, `sources` be null or have room for as many.
+    /// `to` must have room for `max` entries of this queue's format, `sources` be null or have room for as many.
     #[inline]
-    pub unsafe fn take(&mut self, mut to: *mut u8, most: usize, sources: *mut fi_addr_t) -> Result<isize> {
+    pub unsafe fn take(&mut self, mut to: *mut u8, max: usize, sources: *mut fi_addr_t) -> Result<isize> {
         let mut read = 0;
-        while read < most
+        while read < max
             && let Some(entry) = self.entries.front()
             && entry.error == 0
         {
-            // SAFETY: the caller's promise: room for one more.
+            // SAFETY: the caller's promise: room for another entry.
             unsafe {
                 to = to.add(entry.write(self.format, to));
                 if !sources.is_null() {
@@ -137,10 +137,10 @@ impl Queue {
 }
 
 impl Entry {
-    /// Writes it in a queue's format; how many bytes that has.
+    /// Writes the entry in a queue's format; returns its size.
     ///
     /// # Safety
-    /// `to` must have room for it.
+    /// `to` must have room for the entry.
     #[inline(always)]
     unsafe fn write(&self, format: fi_cq_format, to: *mut u8) -> usize {
         let &Self { context: op_context, flags, length: len, buffer: buf, data, tag, .. } = self;

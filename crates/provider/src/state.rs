@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a program has on one interface, behind one lock; and how it is waited for.
+//! The state of a domain, behind one lock; and waiting for its events.
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::RawFd;
@@ -9,31 +9,31 @@ use std::time::{Duration, Instant};
 use barewire_endpoint::Patience;
 use barewire_link::Interface;
 
-use crate::attention::Attention;
 use crate::backoff::{self, Backoff, Pause};
 use crate::counter::Counter;
 use crate::domains;
 use crate::edge::{Errno, Result};
 use crate::endpoint::Endpoint;
-use crate::lock::{Guard, Kept, Lock};
+use crate::lock::{Guard, Lock, TryGuard};
 use crate::notifier::Notifier;
 use crate::parameters::Parameters;
 use crate::poison::Poison;
+use crate::progress_request::ProgressRequest;
 use crate::queue::{Entry, Queue};
 use crate::region::Region;
 use crate::table::Table;
 use crate::vector::Vector;
 
-/// What the domain's objects have in common.
+/// What the objects of a domain share.
 pub(crate) struct Shared {
-    /// Entered through [`lock`](Self::lock) and [`keep`](Self::keep).
+    /// Locked through [`lock`](Self::lock) and [`try_lock`](Self::try_lock).
     pub state: Lock<State>,
     pub poison: Arc<Poison>,
     pub interface: Interface,
     pub parameters: Parameters,
-    /// Each object has a share of it.
+    /// Cloned by each object of the domain.
     pub used: Arc<()>,
-    /// The process that opened it: a child of it has no business with the peers.
+    /// The process that opened the domain; a forked child must not use its connections.
     pub process: u32,
 }
 
@@ -44,53 +44,53 @@ impl Shared {
     }
 }
 
-/// The domain's objects, each by its number.
+/// The domain's objects, by number.
 pub(crate) struct State {
     pub endpoints: Table<Endpoint>,
     pub queues: Table<Queue>,
     pub counters: Table<Counter>,
     pub vectors: Table<Vector>,
     pub regions: Table<Region>,
-    /// What the progress thread watches.
-    pub attention: Arc<Attention>,
-    /// Sleepers await it.
+    /// The request to the progress thread.
+    pub progress_request: Arc<ProgressRequest>,
+    /// Included in every sleep.
     poison: Arc<Poison>,
-    /// Since when polls find nothing.
+    /// State of empty polls.
     pub backoff: Backoff,
-    /// There was progress, or a local peer's message without, since the last question that was answered without a look.
-    has_looked: bool,
-    /// A thread of the program's has slept, or was told that it may.
+    /// Progress was attempted, or a local peer's message received, since the last poll that skipped progress.
+    has_progressed: bool,
+    /// A thread of the program has slept, or was permitted to by `fi_trywait`.
     pub has_sleepers: bool,
-    /// The next progress panics.
+    /// The next progress call panics.
     #[cfg(test)]
     pub panics: bool,
 }
 
 impl State {
-    pub fn new(attention: Arc<Attention>, poison: Arc<Poison>) -> Self {
+    pub fn new(progress_request: Arc<ProgressRequest>, poison: Arc<Poison>) -> Self {
         Self {
             endpoints: Table::new(),
             queues: Table::new(),
             counters: Table::new(),
             vectors: Table::new(),
             regions: Table::new(),
-            attention,
+            progress_request,
             poison,
             backoff: Backoff::default(),
-            has_looked: false,
+            has_progressed: false,
             has_sleepers: false,
             #[cfg(test)]
             panics: false,
         }
     }
 
-    /// Makes progress with all endpoints; what has ended goes to its queue.
+    /// Makes progress on all endpoints and queues their completions.
     ///
     /// # Errors
-    /// When an interface no longer works.
+    /// An interface no longer works.
     #[inline(never)]
     pub fn progress(&mut self) -> Result<()> {
-        self.has_looked = true;
+        self.has_progressed = true;
         #[cfg(test)]
         assert!(!std::mem::take(&mut self.panics), "a test's panic");
         let (mut has_counted, mut status) = (false, Ok(()));
@@ -101,20 +101,19 @@ impl State {
             }
         }
         if has_counted {
-            self.counters.iter_mut().for_each(Counter::changed);
+            self.counters.iter_mut().for_each(Counter::wake);
         }
-        self.ask_for_attention();
+        self.request_progress();
         status
     }
 
-    /// Has the progress thread look after what is under way, should the program not ask; soon, if something could not
-    /// be sent yet.
+    /// Requests the progress thread if messages are under way; urgently if something could not be sent yet.
     #[inline]
-    fn ask_for_attention(&self) {
-        if !self.attention.is_urgent() && self.has_messages() {
+    fn request_progress(&self) {
+        if !self.progress_request.is_urgent() && self.has_messages() {
             let is_urgent = self.is_held_up();
-            if is_urgent || !self.attention.is_asked_for() {
-                self.attention.ask_for(is_urgent);
+            if is_urgent || !self.progress_request.is_requested() {
+                self.progress_request.request(is_urgent);
             }
         }
     }
@@ -125,46 +124,46 @@ impl State {
         self.endpoints.iter().any(Endpoint::is_held_up)
     }
 
-    /// Whether a message waits, or is not acknowledged.
+    /// Whether a message waits to be sent, or is not acknowledged.
     #[inline]
     pub fn has_messages(&self) -> bool {
         self.endpoints.iter().any(Endpoint::has_messages)
     }
 
-    /// Receives a local peer's message for a queue that has nothing else to tell, without other progress.
+    /// Receives a local peer's message for an empty queue, without other progress.
     #[inline]
     pub fn receive_next(&mut self, queue: usize) -> Option<Entry> {
         let Self { endpoints, vectors, .. } = self;
         let received = endpoints.iter_mut().find_map(|endpoint| endpoint.receive_next(queue, vectors))?;
-        self.has_looked = true;
+        self.has_progressed = true;
         Some(received)
     }
 
-    /// What a call says that has posted an operation. If it was refused there is progress first: who asks again and again
-    /// gets on. So there is if it waits for room: a program that only sends never asks.
+    /// The result of a call that posts an operation. Makes progress if the operation was refused, so that retries
+    /// succeed, or waits for room, because a program that only sends never polls.
     ///
     /// # Errors
-    /// Why it was refused, or that the interface no longer works.
+    /// Why it was refused, or the interface no longer works.
     #[inline]
-    pub fn posted(&mut self, endpoint: usize, posted: Result<()>) -> Result<isize> {
+    pub fn finish_post(&mut self, endpoint: usize, posted: Result<()>) -> Result<isize> {
         let is_refused = posted == Err(Errno::AGAIN);
         if is_refused || self.endpoints[endpoint].waits_for_room() {
-            self.attention.not_needed_now();
+            self.progress_request.note_program_progress();
             let progress = self.progress_of(endpoint);
             if is_refused {
                 progress?;
             }
-            // Else the message is taken, and the next question tells what is wrong.
+            // Otherwise the message was accepted, and the next poll reports the error.
         }
-        self.ask_for_attention();
+        self.request_progress();
         if self.has_sleepers {
             self.wake_sleepers();
         }
-        self.backoff.end();
+        self.backoff.reset();
         posted.map(|()| 0)
     }
 
-    /// Whether the program sleeps in one of its calls: then it wakes up for whatever there is to do.
+    /// Whether a thread of the program sleeps in a call; it then wakes for every event.
     pub fn is_asleep(&self) -> bool {
         let mut notifiers = self
             .queues
@@ -174,35 +173,36 @@ impl State {
         notifiers.any(Notifier::is_awaited)
     }
 
-    /// What was posted may have ended at once, be due earlier than anything else, or have led to another peer.
+    /// Wakes all sleepers after a post: the operation may have completed at once, have an earlier deadline, or have
+    /// added a peer's descriptor.
     #[cold]
     pub fn wake_sleepers(&mut self) {
-        // Who sleeps again says so again.
+        // Set again by the next sleep.
         self.has_sleepers = false;
         self.collect();
         self.queues.iter_mut().for_each(Queue::wake);
-        self.counters.iter_mut().for_each(Counter::changed);
+        self.counters.iter_mut().for_each(Counter::wake);
     }
 
-    /// Makes progress with one endpoint.
+    /// Makes progress on one endpoint.
     ///
     /// # Errors
-    /// As of [`progress`](Self::progress).
+    /// As [`progress`](Self::progress).
     #[cold]
     pub fn progress_of(&mut self, endpoint: usize) -> Result<()> {
         if self.endpoints[endpoint].progress(&mut self.queues, &self.vectors)? {
-            self.counters.iter_mut().for_each(Counter::changed);
+            self.counters.iter_mut().for_each(Counter::wake);
         }
         Ok(())
     }
 
-    /// Whether a question may be answered without progress: nothing can be sent or told now, and the one before was not.
+    /// Whether a poll may skip progress: nothing can be sent or reported now, and the previous poll did not skip it.
     #[inline]
-    pub fn may_rest(&mut self) -> bool {
-        std::mem::take(&mut self.has_looked) && self.endpoints.iter().all(Endpoint::owes_nothing)
+    pub fn can_skip_progress(&mut self) -> bool {
+        std::mem::take(&mut self.has_progressed) && self.endpoints.iter().all(Endpoint::owes_nothing)
     }
 
-    /// Brings what has ended to its queue.
+    /// Queues all completions.
     #[inline]
     pub fn collect(&mut self) {
         for endpoint in self.endpoints.iter_mut() {
@@ -210,45 +210,45 @@ impl State {
         }
     }
 
-    /// Makes ready for a sleep: what to sleep on, and for how long at most (`None` in it: for ever). `None`: there is
-    /// something to do.
+    /// Prepares for a sleep: adds to `descriptors` what to sleep on, and returns the longest sleep (`Some(None)`:
+    /// unlimited), or `None` if there is work to do.
     pub fn prepare_to_sleep(
         &mut self,
         patience: Option<Duration>,
-        others: &mut Vec<RawFd>,
+        descriptors: &mut Vec<RawFd>,
     ) -> Result<Option<Option<Duration>>> {
-        /// Nothing is due later.
-        const LONG: Duration = Duration::from_secs(3600);
-        let mut left = patience.unwrap_or(LONG);
-        others.push(self.poison.descriptor());
+        /// Longer than any deadline.
+        const NO_DEADLINE: Duration = Duration::from_secs(3600);
+        let mut left = patience.unwrap_or(NO_DEADLINE);
+        descriptors.push(self.poison.descriptor());
         for endpoint in self.endpoints.iter_mut() {
-            match endpoint.prepare_to_sleep(left, others)? {
+            match endpoint.prepare_to_sleep(left, descriptors)? {
                 Some(endpoint) => left = left.min(endpoint),
                 None => return Ok(None),
             }
         }
-        Ok(Some((left < LONG).then_some(left)))
+        Ok(Some((left < NO_DEADLINE).then_some(left)))
     }
 }
 
 impl State {
-    /// What a counter shows: operations that worked, and those that did not.
-    pub fn count(&self, number: usize) -> (u64, u64) {
+    /// A counter's values: successful and failed operations.
+    pub fn counter_value(&self, number: usize) -> (u64, u64) {
         let counter = &self.counters[number];
-        counter.bound.iter().fold((counter.value, counter.errors), |(value, errors), (endpoint, what)| {
-            let (more, wrong) = self.endpoints[*endpoint].ended(*what);
-            (value.wrapping_add(more), errors.wrapping_add(wrong))
+        counter.bound.iter().fold((counter.value, counter.errors), |(value, errors), (endpoint, flags)| {
+            let (succeeded, failed) = self.endpoints[*endpoint].completed(*flags);
+            (value.wrapping_add(succeeded), errors.wrapping_add(failed))
         })
     }
 }
 
-/// The state, for whoever has its lock; a panic meanwhile puts the domain out of service.
-pub(crate) struct Held<'a, G = Guard<'a, State>> {
+/// The guard of the state's lock. A panic while it is held poisons the domain.
+pub(crate) struct StateGuard<'a, G = Guard<'a, State>> {
     guard: G,
     poison: &'a Poison,
 }
 
-impl<G: Deref<Target = State>> Deref for Held<'_, G> {
+impl<G: Deref<Target = State>> Deref for StateGuard<'_, G> {
     type Target = State;
 
     #[inline]
@@ -257,15 +257,15 @@ impl<G: Deref<Target = State>> Deref for Held<'_, G> {
     }
 }
 
-impl<G: DerefMut<Target = State>> DerefMut for Held<'_, G> {
+impl<G: DerefMut<Target = State>> DerefMut for StateGuard<'_, G> {
     #[inline]
     fn deref_mut(&mut self) -> &mut State {
         &mut self.guard
     }
 }
 
-impl<G> Drop for Held<'_, G> {
-    /// Before the lock is released, which is a field's.
+impl<G> Drop for StateGuard<'_, G> {
+    /// Runs before the field `guard` releases the lock.
     #[inline]
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -275,36 +275,36 @@ impl<G> Drop for Held<'_, G> {
 }
 
 impl Shared {
-    /// Enters the domain.
+    /// Locks the domain.
     ///
     /// # Errors
-    /// The domain is out of service.
+    /// The domain is poisoned.
     #[inline]
-    pub fn lock(&self) -> Result<Held<'_>> {
+    pub fn lock(&self) -> Result<StateGuard<'_>> {
         let guard = self.state.lock();
         self.poison.check()?;
-        Ok(Held { guard, poison: &self.poison })
+        Ok(StateGuard { guard, poison: &self.poison })
     }
 
-    /// As of [`Lock::keep`]; `None` as well if the domain is out of service.
-    pub fn keep(&self) -> Option<Held<'_, Kept<'_, State>>> {
-        let guard = self.state.keep()?;
+    /// As [`Lock::try_lock`]; also `None` if the domain is poisoned.
+    pub fn try_lock(&self) -> Option<StateGuard<'_, TryGuard<'_, State>>> {
+        let guard = self.state.try_lock()?;
         self.poison.check().ok()?;
-        Some(Held { guard, poison: &self.poison })
+        Some(StateGuard { guard, poison: &self.poison })
     }
 
-    /// A poll has found nothing: lets others have the core, if they want it and this happens again and again. Most
-    /// programs yield between two polls by themselves, but some never do.
+    /// Called after an empty poll: yields the core or sleeps if polls stay empty and the core is contended. Most
+    /// programs yield between polls themselves, but some never do.
     #[inline(always)]
-    pub fn give_way(&self, mut state: Held<'_>, notifier: impl Fn(&State) -> &Notifier) -> Result<()> {
-        match state.backoff.pause(self.parameters.competition, Instant::now, backoff::used, backoff::queue) {
+    pub fn back_off(&self, mut state: StateGuard<'_>, notifier: impl Fn(&State) -> &Notifier) -> Result<()> {
+        match state.backoff.pause(self.parameters.core_sharing, Instant::now, backoff::cpu_time, backoff::run_delay) {
             Pause::Nothing => Ok(()),
             pause => self.pause(state, pause, notifier),
         }
     }
 
     #[cold]
-    fn pause(&self, state: Held<'_>, pause: Pause, notifier: impl Fn(&State) -> &Notifier) -> Result<()> {
+    fn pause(&self, state: StateGuard<'_>, pause: Pause, notifier: impl Fn(&State) -> &Notifier) -> Result<()> {
         match pause {
             Pause::Nothing => {}
             Pause::Yield => {
@@ -312,10 +312,12 @@ impl Shared {
                 std::thread::yield_now();
             }
             Pause::Sleep(longest) => {
-                let mut others = Vec::new();
-                let Some(left) = domains::prepare_others_to_sleep(self, longest, &mut others) else { return Ok(()) };
+                let mut descriptors = Vec::new();
+                let Some(left) = domains::prepare_others_to_sleep(self, longest, &mut descriptors) else {
+                    return Ok(());
+                };
                 let began = Instant::now();
-                if self.sleep(state, Some(left), notifier, &mut others)?.is_some() {
+                if self.sleep(state, Some(left), notifier, &mut descriptors)?.is_some() {
                     self.lock()?.backoff.slept(began.elapsed(), longest);
                 }
             }
@@ -323,42 +325,41 @@ impl Shared {
         Ok(())
     }
 
-    /// Sleeps until there is something to do, one of `others` can be read, and at most for so long. Whether it was
-    /// notified;
-    /// `None`: there is something.
+    /// Sleeps until there is work to do, until one of `descriptors` is readable, or for `patience`. Returns whether it
+    /// was notified, or `None` if there is work already.
     fn sleep(
         &self,
-        mut state: Held<'_>,
+        mut state: StateGuard<'_>,
         patience: Option<Duration>,
         notifier: impl Fn(&State) -> &Notifier,
-        others: &mut Vec<RawFd>,
+        descriptors: &mut Vec<RawFd>,
     ) -> Result<Option<bool>> {
-        let Some(left) = state.prepare_to_sleep(patience, others)? else { return Ok(None) };
+        let Some(left) = state.prepare_to_sleep(patience, descriptors)? else { return Ok(None) };
         let notifier: *const Notifier = notifier(&state);
-        // SAFETY: the object stays open while the program sleeps in a call on it, and so does its notifier, which does
-        // not move.
+        // SAFETY: the object stays open while the program sleeps in a call on it, and its notifier does not move.
         let notifier = unsafe { &*notifier };
         state.has_sleepers = true;
-        let sleeper = notifier.await_it();
+        let sleeper = notifier.register();
         drop(state);
-        Ok(Some(notifier.sleep(sleeper, others, left)))
+        Ok(Some(notifier.sleep(sleeper, descriptors, left)))
     }
 
-    /// Makes progress until `is_over`, or until a time; waits meanwhile as users wish. `is_over` is told how the last
-    /// wait ended, if one did, and says how patient the next one is. True: woken by a signal, or too late.
+    /// Makes progress until `is_over` or a time, and waits in between as configured. `is_over` gets the outcome of the
+    /// last wait, if one has ended (true: by polling), and returns the patience of the next one. True if interrupted by
+    /// a signal or by the time.
     pub fn wait(
         &self,
         until: Option<Instant>,
         mut is_over: impl FnMut(&mut State, Option<bool>) -> (bool, Patience),
         notifier: impl Fn(&State) -> &Notifier,
     ) -> Result<bool> {
-        let mut others = Vec::new();
+        let mut descriptors = Vec::new();
         let mut ended = None;
         let mut asking_until: Option<Instant> = None;
-        let mut turns = 0_u32;
+        let mut polls = 0_u32;
         loop {
             let mut state = self.lock()?;
-            state.attention.not_needed_now();
+            state.progress_request.note_program_progress();
             state.collect();
             let (mut is_done, mut patience) = is_over(&mut state, ended.take());
             if !is_done {
@@ -369,9 +370,9 @@ impl Shared {
                 is_over(&mut state, asking_until.map(|_| true));
                 return Ok(false);
             }
-            turns = turns.wrapping_add(1);
+            polls = polls.wrapping_add(1);
             let began_asking = asking_until.is_some();
-            if patience.asks() && (!began_asking || !turns.is_multiple_of(TURNS_PER_CLOCK)) {
+            if patience.asks() && (!began_asking || !polls.is_multiple_of(POLLS_PER_CLOCK_READ)) {
                 asking_until.get_or_insert_with(|| Instant::now() + Patience::ASKING);
                 continue;
             }
@@ -383,8 +384,8 @@ impl Shared {
                 continue;
             }
             let left = until.map(|until| until - now);
-            others.clear();
-            let Some(is_notified) = self.sleep(state, left, &notifier, &mut others)? else { continue };
+            descriptors.clear();
+            let Some(is_notified) = self.sleep(state, left, &notifier, &mut descriptors)? else { continue };
             ended = Some(false);
             asking_until = None;
             if is_notified {
@@ -396,11 +397,11 @@ impl Shared {
                 if notifier(&state).was_signalled() {
                     return Ok(true);
                 }
-                // Somebody has posted something: what to sleep on, and for how long, may be different now.
+                // An operation was posted: descriptors and deadlines may have changed.
             }
         }
     }
 }
 
-/// Questions between two looks at the clock.
-const TURNS_PER_CLOCK: u32 = 32;
+/// Polls between two readings of the clock.
+const POLLS_PER_CLOCK_READ: u32 = 32;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What threads are ordered by. `crates/loom` puts loom's in its place.
+//! Atomics, fences and a raw mutex. `crates/loom` replaces this file with loom's versions.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -24,7 +24,7 @@ impl RawMutex {
     }
 
     /// # Safety
-    /// The caller must have it.
+    /// The caller must have locked it.
     #[inline]
     pub unsafe fn unlock(&self) {
         // SAFETY: the caller's promise.
@@ -32,18 +32,18 @@ impl RawMutex {
     }
 }
 
-/// With [`heavy_fence`] in another thread, as a sequentially consistent fence in each; for the processor it is nothing.
+/// Together with [`heavy_fence`] in another thread it acts as a sequentially consistent fence in both. No instruction.
 #[inline]
 pub(crate) fn light_fence() {
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
-/// A fence of all threads of this process; false: the system has none.
+/// A fence in all threads of this process; false if the system has none.
 pub(crate) fn heavy_fence() -> bool {
     membarrier(PRIVATE_EXPEDITED)
 }
 
-/// Whether there will be heavy fences.
+/// Registers the process for [`heavy_fence`]; false if the system has none.
 pub(crate) fn can_order_all_threads() -> bool {
     membarrier(REGISTER_PRIVATE_EXPEDITED)
 }
@@ -51,7 +51,7 @@ pub(crate) fn can_order_all_threads() -> bool {
 const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
 const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
-/// Runs one of the system's commands about barriers in other threads; whether it could.
+/// Runs a membarrier(2) command; whether it succeeded.
 fn membarrier(command: libc::c_int) -> bool {
     // SAFETY: takes no pointers.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }

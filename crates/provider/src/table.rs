@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Objects by number.
+//! A table of objects by number.
 
 use std::ops::{Index, IndexMut};
 
-/// Numbers are used again.
+/// The numbers of removed objects are reused.
 pub(crate) struct Table<T>(Vec<Option<Box<T>>>);
 
 impl<T> Table<T> {

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Peers by number.
+//! Address vectors.
 
 use barewire_endpoint::Address;
 
 use crate::bindings::fi_addr_t;
 
-/// The addresses; `None` where one was removed.
+/// An address vector.
 pub(crate) struct Vector {
+    /// The addresses by number; `None` where one was removed.
     pub addresses: Vec<Option<Address>>,
-    /// Endpoints that are bound to it.
-    pub users: usize,
+    /// Number of endpoints bound to it.
+    pub bound_endpoints: usize,
 }
 
-/// The number for "none", which the headers have as an expression.
+/// The number that means "none"; the C headers define it as an expression, which bindgen skips.
 pub(crate) const FI_ADDR_NOTAVAIL: fi_addr_t = u64::MAX;

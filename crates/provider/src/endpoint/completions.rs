@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What has ended, as libfabric tells it.
+//! Conversion of completions to libfabric's form.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -9,52 +9,62 @@ use barewire_messages::{Completion, Envelope, Failure, Operation, Outcome, PeerI
 
 use super::{Endpoint, Wire};
 use crate::bindings::*;
-use crate::edge::of_failure;
+use crate::edge::failure_errno;
 use crate::log::warning;
 use crate::queue::{Entry, Queue};
 use crate::table::Table;
 use crate::vector::{FI_ADDR_NOTAVAIL, Vector};
 
-/// Entries of a queue from which on peers wait: 5 MB. A program that reads at all never has as many.
+/// Number of unread entries, 5 MB, from which on peers are held back. A program that reads its queue never has as many.
 const UNREAD_MAX: usize = 1 << 16;
 
 impl Entry {
     pub fn new(context: *mut c_void, flags: u64) -> Self {
-        let (length, data, tag, error, lost) = (0, 0, 0, 0, 0);
-        Self { context, flags, length, buffer: ptr::null_mut(), data, tag, source: FI_ADDR_NOTAVAIL, error, lost }
+        let (length, data, tag, error, truncated_bytes) = (0, 0, 0, 0, 0);
+        Self {
+            context,
+            flags,
+            length,
+            buffer: ptr::null_mut(),
+            data,
+            tag,
+            source: FI_ADDR_NOTAVAIL,
+            error,
+            truncated_bytes,
+        }
     }
 }
 
 impl Endpoint {
-    /// Brings what has ended to its queue.
+    /// Queues all completions.
     #[inline]
     pub fn collect(&mut self, queues: &mut Table<Queue>, vectors: &Table<Vector>) {
         if self.wire.as_ref().is_some_and(Wire::has_completions) {
-            self.tell_all(queues, vectors);
+            self.report_all(queues, vectors);
         }
     }
 
-    /// Receives a local peer's message for a queue that has nothing else to tell, if that is all there is to do.
+    /// Receives a local peer's message for an empty queue, if there is nothing else to do.
     #[inline]
     pub fn receive_next(&mut self, queue: usize, vectors: &Table<Vector>) -> Option<Entry> {
         let is_of_queue = self.receive.is_some_and(|bound| bound.queue == queue);
-        let (true, None, Some(Wire::Reliable(messenger))) = (is_of_queue, self.counted, &mut self.wire) else {
+        let (true, None, Some(Wire::Reliable(messenger))) = (is_of_queue, self.reported_counts, &mut self.wire) else {
             return None;
         };
         let ReceivedNext { context, note, envelope } = messenger.receive_next()?;
         let mut entry = Entry::new(context as *mut c_void, u64::from(note));
-        self.describe(&mut entry, &envelope, vectors);
+        self.set_envelope(&mut entry, &envelope, vectors);
         Some(entry)
     }
 
-    fn tell_all(&mut self, queues: &mut Table<Queue>, vectors: &Table<Vector>) {
+    fn report_all(&mut self, queues: &mut Table<Queue>, vectors: &Table<Vector>) {
         while let Some(completion) = self.wire.as_mut().and_then(Wire::poll) {
-            self.tell(completion, queues, vectors);
+            self.report(completion, queues, vectors);
         }
         self.bound_unread(queues);
     }
 
-    /// Lets peers wait with what the program has not asked for, as long as it leaves too much unread.
+    /// Holds back peers' unsolicited operations while the program leaves too many completions unread.
     pub fn bound_unread(&mut self, queues: &Table<Queue>) {
         let (Some(bound), Some(Wire::Reliable(messenger))) = (self.receive, &mut self.wire) else { return };
         let is_flooded = queues[bound.queue].len() >= UNREAD_MAX;
@@ -64,14 +74,14 @@ impl Endpoint {
     }
 
     #[inline]
-    fn tell(&mut self, completion: Completion, queues: &mut Table<Queue>, vectors: &Table<Vector>) {
+    fn report(&mut self, completion: Completion, queues: &mut Table<Queue>, vectors: &Table<Vector>) {
         let Completion { context, note, outcome } = completion;
         let mut entry = Entry::new(context as *mut c_void, u64::from(note));
         let is_send = match outcome {
             Outcome::Sent => true,
             Outcome::Received(received) => {
-                self.describe(&mut entry, &received.envelope, vectors);
-                self.place(&mut entry, context, Some(received));
+                self.set_envelope(&mut entry, &received.envelope, vectors);
+                self.set_multi_receive(&mut entry, context, Some(received));
                 false
             }
             Outcome::Done(_) => true,
@@ -82,24 +92,24 @@ impl Endpoint {
                 false
             }
             Outcome::Failed { operation, failure, message } => {
-                entry.error = of_failure(failure).0;
+                entry.error = failure_errno(failure).0;
                 if let Failure::Peer { peer, ending } = failure {
-                    self.warn_of(peer, ending);
+                    self.warn_lost_peer(peer, ending);
                 }
                 if let Some(message) = message {
-                    self.describe(&mut entry, &message.envelope, vectors);
+                    self.set_envelope(&mut entry, &message.envelope, vectors);
                 }
                 if let Failure::Truncated { length, room } = failure {
                     entry.length = room as usize;
-                    entry.lost = (length - room) as usize;
+                    entry.truncated_bytes = (length - room) as usize;
                 }
-                // It was completed when it was copied; the next operation for this peer says so.
+                // Already completed when it was copied; the next operation for this peer fails.
                 if operation != Operation::Receive && note == 0 {
-                    warning!(FI_LOG_EP_DATA, "a message that was told to have been sent is lost: {failure}");
+                    warning!(FI_LOG_EP_DATA, "a message that was reported as sent is lost: {failure}");
                     return;
                 }
                 if operation == Operation::Receive {
-                    self.place(&mut entry, context, message);
+                    self.set_multi_receive(&mut entry, context, message);
                 }
                 operation != Operation::Receive
             }
@@ -109,9 +119,9 @@ impl Endpoint {
         }
     }
 
-    /// MPI libraries tell the number of an error and no more.
-    fn warn_of(&mut self, peer: PeerId, ending: Ending) {
-        if self.lost.replace(peer) != Some(peer)
+    /// Logs the reason, since MPI libraries show only the number of an error.
+    fn warn_lost_peer(&mut self, peer: PeerId, ending: Ending) {
+        if self.last_lost.replace(peer) != Some(peer)
             && let Some(address) = self.wire.as_ref().and_then(|wire| wire.address_of(peer))
         {
             warning!(FI_LOG_EP_DATA, "{address}: {ending}");
@@ -119,7 +129,7 @@ impl Endpoint {
     }
 
     #[inline]
-    pub fn describe(&mut self, entry: &mut Entry, envelope: &Envelope, vectors: &Table<Vector>) {
+    pub fn set_envelope(&mut self, entry: &mut Entry, envelope: &Envelope, vectors: &Table<Vector>) {
         let Envelope { source, label, length } = *envelope;
         entry.length = length as usize;
         if let Some(tag) = label.tag {
@@ -140,20 +150,20 @@ impl Endpoint {
         }
     }
 
-    /// Where a message lies in memory for many; and that this is done with, if it is.
+    /// Sets the context of a multi-receive, the message's position in its buffer, and whether the receive has ended.
     #[inline]
-    fn place(&mut self, entry: &mut Entry, context: u64, received: Option<Received>) {
+    fn set_multi_receive(&mut self, entry: &mut Entry, context: u64, received: Option<Received>) {
         if entry.flags & FI_MULTI_RECV == 0 {
             return;
         }
-        let Some(at) = self.many.iter().position(|many| many.number == context) else { return };
-        entry.context = self.many[at].context;
+        let Some(index) = self.multi_receives.iter().position(|receive| receive.number == context) else { return };
+        entry.context = self.multi_receives[index].context;
         let is_last = received.is_none_or(|received| received.is_last);
         if let Some(received) = received {
-            entry.buffer = self.many[at].base.wrapping_add(received.offset as usize).cast();
+            entry.buffer = self.multi_receives[index].base.wrapping_add(received.offset as usize).cast();
         }
         if is_last {
-            self.many.swap_remove(at);
+            self.multi_receives.swap_remove(index);
         } else {
             entry.flags &= !FI_MULTI_RECV;
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What carries an endpoint's messages: reliably, or not. What only one of them can do is asked of that one.
+//! The reliable or unreliable transport of an endpoint.
 
 use barewire_endpoint::{Address, EndpointError};
 
@@ -21,7 +21,7 @@ pub(crate) enum Wire {
     Unreliable(Box<Datagrams<AnyLink>>),
 }
 
-/// For what datagrams cannot do.
+/// The messenger, for operations that datagrams do not support.
 #[inline]
 pub(crate) fn reliable(wire: &mut Option<Wire>) -> Result<&mut Reliable> {
     match wire {
@@ -62,7 +62,7 @@ impl Wire {
 
     pub fn remove_peer(&mut self, peer: PeerId) {
         match self {
-            // Who is not known any more was never sent to.
+            // A peer that the messenger no longer knows needs no removal.
             Self::Reliable(messenger) => drop(messenger.remove_peer(peer, Removal::Drain)),
             Self::Unreliable(datagrams) => datagrams.remove_peer(peer),
         }
@@ -95,7 +95,7 @@ impl Wire {
     pub fn has_messages(&self) -> bool {
         match self {
             Self::Reliable(messenger) => messenger.has_messages(),
-            // Nobody says that it has come.
+            // Datagrams are not acknowledged.
             Self::Unreliable(_) => false,
         }
     }
@@ -139,25 +139,25 @@ impl Wire {
             // SAFETY: the caller's promise.
             Self::Reliable(messenger) => unsafe { messenger.send(to, label, parts, options) }?,
             Self::Unreliable(datagrams) => {
-                without_a_label(label)?;
-                let told = (!options.is_silent).then_some((options.context, options.note));
+                refuse_label(label)?;
+                let completion = (!options.is_silent).then_some((options.context, options.note));
                 // SAFETY: the caller's promise.
-                unsafe { datagrams.send(to, parts, told) }?;
+                unsafe { datagrams.send(to, parts, completion) }?;
             }
         }
         Ok(())
     }
 
-    /// The same of bytes that are the caller's again at once.
+    /// As [`send`](Self::send), but copies the bytes.
     #[inline(always)]
     pub fn send_copy(&mut self, to: PeerId, label: Label, bytes: &[u8], options: SendOptions) -> Result<()> {
         match self {
             Self::Reliable(messenger) => messenger.send_copy(to, label, bytes, options)?,
             Self::Unreliable(datagrams) => {
-                without_a_label(label)?;
-                let told = (!options.is_silent).then_some((options.context, options.note));
+                refuse_label(label)?;
+                let completion = (!options.is_silent).then_some((options.context, options.note));
                 // SAFETY: `bytes` is borrowed during the call.
-                unsafe { datagrams.send(to, &[Part::of(bytes)], told) }?;
+                unsafe { datagrams.send(to, &[Part::of(bytes)], completion) }?;
             }
         }
         Ok(())
@@ -180,7 +180,7 @@ impl Wire {
     }
 }
 
-/// A datagram has no room for a tag or for data beside its bytes.
-fn without_a_label(label: Label) -> Result<()> {
+/// Refuses a label, since datagrams carry neither tag nor data.
+fn refuse_label(label: Label) -> Result<()> {
     if label == (Label { tag: None, data: None }) { Ok(()) } else { Err(Errno(FI_EOPNOTSUPP)) }
 }

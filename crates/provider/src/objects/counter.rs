@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Counters of operations that have ended.
+//! `fid_cntr`: completion counters.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ struct CounterFid {
     fid: fid_cntr,
     shared: Arc<Shared>,
     number: usize,
-    /// What it showed last, value and errors; all that is left once the domain is out of service.
+    /// The value and errors read last, still reported once the domain is poisoned.
     shown: [AtomicU64; 2],
     _used: Arc<()>,
 }
@@ -60,34 +60,34 @@ pub(crate) unsafe extern "C" fn open(
         let number = shared.lock()?.counters.add(Counter::new(notifier, set, patience));
         let fid = new_fid(FI_CLASS_CNTR, context, &FID_OPS);
         let fid = fid_cntr { fid, ops: (&raw const OPS).cast_mut() };
-        let made = CounterFid { fid, number, shown: Default::default(), _used: shared.used.clone(), shared };
+        let counter = CounterFid { fid, number, shown: Default::default(), _used: shared.used.clone(), shared };
         // SAFETY: libfabric's promise.
-        unsafe { *cntr = Box::into_raw(Box::new(made)).cast() };
+        unsafe { *cntr = Box::into_raw(Box::new(counter)).cast() };
         Ok(())
     })
 }
 
 /// # Safety
-/// `cntr` must be one of ours that is open.
-unsafe fn of<'a>(cntr: *mut fid_cntr) -> &'a CounterFid {
+/// `cntr` must be an open counter of ours.
+unsafe fn counter_of<'a>(cntr: *mut fid_cntr) -> &'a CounterFid {
     // SAFETY: the caller's promise.
     unsafe { &*cntr.cast::<CounterFid>() }
 }
 
-/// Which counter of its domain this is.
+/// The counter's number in the domain, if it belongs to it.
 ///
 /// # Safety
-/// `cntr` must be one of ours that is open.
+/// `cntr` must be an open counter of ours.
 pub(crate) unsafe fn number_of(cntr: *mut fid, shared: &Arc<Shared>) -> Option<usize> {
     // SAFETY: the caller's promise.
-    let counter = unsafe { of(cntr.cast()) };
+    let counter = unsafe { counter_of(cntr.cast()) };
     Arc::ptr_eq(&counter.shared, shared).then_some(counter.number)
 }
 
-/// What it counts now; makes progress first.
+/// The counter's value, after making progress.
 ///
 /// # Safety
-/// `cntr` must be one of ours that is open.
+/// `cntr` must be an open counter of ours.
 pub(crate) unsafe fn value_now(cntr: *mut fid) -> u64 {
     // SAFETY: the caller's promise.
     unsafe { read(cntr.cast()) }
@@ -96,14 +96,14 @@ pub(crate) unsafe fn value_now(cntr: *mut fid) -> u64 {
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     guard_status("fi_close", || {
         // SAFETY: libfabric's promise.
-        let counter = unsafe { of(fid.cast()) };
+        let counter = unsafe { counter_of(fid.cast()) };
         if let Ok(mut state) = counter.shared.lock() {
             if !state.counters[counter.number].bound.is_empty() {
                 return Err(Errno::BUSY);
             }
             state.counters.remove(counter.number);
         }
-        // SAFETY: made by `open`; the program does not use it any more.
+        // SAFETY: allocated by `open`, and no longer used by the program.
         drop(unsafe { Box::from_raw(fid.cast::<CounterFid>()) });
         Ok(())
     })
@@ -112,24 +112,24 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_void) -> c_int {
     guard_status("fi_control", || {
         // SAFETY: libfabric's promise.
-        let counter = unsafe { of(fid.cast()) };
+        let counter = unsafe { counter_of(fid.cast()) };
         let state = counter.shared.lock()?;
         let set = state.counters[counter.number].set.as_ref();
         let (true, Some(set)) = (command == FI_GETWAIT as c_int, set) else { return Err(Errno::NOT_SUPPORTED) };
-        // SAFETY: libfabric's promise of this command: room for an `int`.
+        // SAFETY: libfabric's promise for this command: room for an `int`.
         unsafe { *argument.cast::<c_int>() = set.descriptor() };
         Ok(())
     })
 }
 
-/// What it counts, value and errors. A counter has no way to say that the link is down: `fi_cntr_wait` does. Once the
-/// domain is out of service it stays as it was, with one error more.
-fn counts(what: &str, counter: &CounterFid) -> [u64; 2] {
-    let status = guard(what, || {
+/// The counter's value and errors. A counter cannot report a link failure; `fi_cntr_wait` does. In a poisoned domain it
+/// keeps its values, plus one error.
+fn counts(call: &str, counter: &CounterFid) -> [u64; 2] {
+    let status = guard(call, || {
         let mut state = counter.shared.lock()?;
-        state.attention.not_needed_now();
+        state.progress_request.note_program_progress();
         let _ = state.progress();
-        let (value, errors) = state.count(counter.number);
+        let (value, errors) = state.counter_value(counter.number);
         counter.shown[0].store(value, Ordering::Relaxed);
         counter.shown[1].store(errors, Ordering::Relaxed);
         Ok(0)
@@ -140,27 +140,27 @@ fn counts(what: &str, counter: &CounterFid) -> [u64; 2] {
 
 unsafe extern "C" fn read(cntr: *mut fid_cntr) -> u64 {
     // SAFETY: libfabric's promise.
-    counts("fi_cntr_read", unsafe { of(cntr) })[0]
+    counts("fi_cntr_read", unsafe { counter_of(cntr) })[0]
 }
 
 unsafe extern "C" fn readerr(cntr: *mut fid_cntr) -> u64 {
     // SAFETY: libfabric's promise.
-    counts("fi_cntr_readerr", unsafe { of(cntr) })[1]
+    counts("fi_cntr_readerr", unsafe { counter_of(cntr) })[1]
 }
 
-/// Changes what a counter shows, and wakes who waits for it.
+/// Changes a counter and wakes its waiters.
 ///
 /// # Safety
-/// `cntr` must be one of ours that is open.
-unsafe fn change(cntr: *mut fid_cntr, how: impl FnOnce(&mut Counter, (u64, u64))) -> c_int {
+/// `cntr` must be an open counter of ours.
+unsafe fn change(cntr: *mut fid_cntr, apply: impl FnOnce(&mut Counter, (u64, u64))) -> c_int {
     guard_status("fi_cntr", || {
         // SAFETY: the caller's promise.
-        let counter = unsafe { of(cntr) };
+        let counter = unsafe { counter_of(cntr) };
         let mut state = counter.shared.lock()?;
-        let shown = state.count(counter.number);
+        let shown = state.counter_value(counter.number);
         let counter = &mut state.counters[counter.number];
-        how(counter, shown);
-        counter.changed();
+        apply(counter, shown);
+        counter.wake();
         Ok(())
     })
 }
@@ -190,12 +190,12 @@ unsafe extern "C" fn seterr(cntr: *mut fid_cntr, value: u64) -> c_int {
 unsafe extern "C" fn wait(cntr: *mut fid_cntr, threshold: u64, timeout_ms: c_int) -> c_int {
     guard_status("fi_cntr_wait", || {
         // SAFETY: libfabric's promise.
-        let counter = unsafe { of(cntr) };
+        let counter = unsafe { counter_of(cntr) };
         let until = u64::try_from(timeout_ms).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
         let number = counter.number;
-        let errors_before = counter.shared.lock()?.count(number).1;
+        let errors_before = counter.shared.lock()?.counter_value(number).1;
         let reached = |state: &State| {
-            let (value, errors) = state.count(number);
+            let (value, errors) = state.counter_value(number);
             (value >= threshold, errors != errors_before)
         };
         loop {
@@ -224,23 +224,23 @@ unsafe extern "C" fn wait(cntr: *mut fid_cntr, threshold: u64, timeout_ms: c_int
     })
 }
 
-/// Whether a program may sleep on the counter's descriptor now.
+/// `Ok` if the program may sleep on the counter's descriptor now.
 ///
 /// # Safety
-/// `cntr` must be one of ours that is open.
+/// `cntr` must be an open counter of ours.
 pub(crate) unsafe fn trywait(cntr: *mut fid_cntr) -> Result<()> {
     // SAFETY: the caller's promise.
-    let counter = unsafe { of(cntr) };
+    let counter = unsafe { counter_of(cntr) };
     let mut state = counter.shared.lock()?;
-    let before = state.count(counter.number);
+    let before = state.counter_value(counter.number);
     state.progress()?;
-    state.counters[counter.number].notifier.stop();
-    if state.count(counter.number) != before {
+    state.counters[counter.number].notifier.clear();
+    if state.counter_value(counter.number) != before {
         return Err(Errno::AGAIN);
     }
-    let mut others = Vec::new();
-    let Some(patience) = state.prepare_to_sleep(None, &mut others)? else { return Err(Errno::AGAIN) };
+    let mut descriptors = Vec::new();
+    let Some(patience) = state.prepare_to_sleep(None, &mut descriptors)? else { return Err(Errno::AGAIN) };
     state.has_sleepers = true;
     state.counters[counter.number].is_armed = true;
-    state.counters[counter.number].set.as_mut().ok_or(Errno::INVALID)?.arm(&others, patience)
+    state.counters[counter.number].set.as_mut().ok_or(Errno::INVALID)?.arm(&descriptors, patience)
 }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The domain: one interface, and all that a program has on it.
+//! `fid_domain`: a program's objects on one interface.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use super::{
-    Domain, counter, endpoint, fid_ops, is_used, new_fid, no_control, poll, queue, region, share, shared_of, vector,
+    Domain, counter, endpoint, fid_ops, is_used, new_fid, no_control, poll, queue, region, shared_of, used_of, vector,
 };
-use crate::attention::Attention;
 use crate::bindings::*;
 use crate::device::DeviceError;
 use crate::edge::{Errno, guard_status, unsupported};
@@ -18,6 +17,7 @@ use crate::log::{info, warning};
 use crate::parameters::{Parameters, Progress};
 use crate::poison::Poison;
 use crate::progress::ProgressThread;
+use crate::progress_request::ProgressRequest;
 use crate::state::{Shared, State};
 use crate::{device, domains};
 
@@ -51,15 +51,15 @@ unsafe extern "C" fn query_atomic(
     flags: u64,
 ) -> c_int {
     guard_status("fi_query_atomic", || {
-        let family = match flags {
-            0 => endpoint::Family::Plain,
-            FI_FETCH_ATOMIC => endpoint::Family::Fetching,
-            FI_COMPARE_ATOMIC => endpoint::Family::Comparing,
+        let class = match flags {
+            0 => endpoint::AtomicClass::Base,
+            FI_FETCH_ATOMIC => endpoint::AtomicClass::Fetch,
+            FI_COMPARE_ATOMIC => endpoint::AtomicClass::Compare,
             _ => return Err(Errno::NOT_SUPPORTED),
         };
         // SAFETY: libfabric's promise.
-        let (count, size) = endpoint::valid(family, datatype, op, unsafe { shared_of(domain) }.carried_mtu())?;
-        // SAFETY: as above: room for the answer.
+        let (count, size) = endpoint::atomic_limits(class, datatype, op, unsafe { shared_of(domain) }.carried_mtu())?;
+        // SAFETY: as above: room for the result.
         unsafe { *attr = fi_atomic_attr { count, size } };
         Ok(())
     })
@@ -68,15 +68,15 @@ unsafe extern "C" fn query_atomic(
 /// `fi_domain`.
 ///
 /// # Safety
-/// As libfabric's manual says: a fabric of ours, an `info` of ours, and a place for the result.
+/// As fi_domain(3) says: a fabric of ours, an `info` of ours, and a valid pointer for the result.
 pub(crate) unsafe fn open(
     fabric: *mut fid_fabric,
     info: *mut fi_info,
-    made: *mut *mut fid_domain,
+    result: *mut *mut fid_domain,
     context: *mut c_void,
 ) -> c_int {
     guard_status("fi_domain", || {
-        // SAFETY: the caller's promise; the attributes of an `info` of ours are there, and its name ends with a zero.
+        // SAFETY: the caller's promise; an `info` of ours has these attributes, and its name is null-terminated.
         let (attributes, name) = unsafe {
             let attributes = (*info).domain_attr.as_ref().ok_or(Errno::INVALID)?;
             if attributes.name.is_null() {
@@ -101,12 +101,12 @@ pub(crate) unsafe fn open(
             FI_PROGRESS_AUTO => Progress::Auto,
             _ => Progress::Manual,
         });
-        let attention = Arc::new(Attention::new(progress == Progress::Auto)?);
+        let progress_request = Arc::new(ProgressRequest::new(progress == Progress::Auto)?);
         let poison = Arc::new(Poison::new()?);
-        let state = State::new(attention.clone(), poison.clone());
+        let state = State::new(progress_request.clone(), poison.clone());
         let state = if attributes.threading == FI_THREAD_DOMAIN && progress == Progress::Manual {
-            // SAFETY: the program promises to have one thread here at a time, and the progress thread comes as a
-            // keeper.
+            // SAFETY: the program promises to use the domain from one thread at a time; all other threads use
+            // `try_lock`.
             unsafe { Lock::serial(state) }
         } else {
             Lock::shared(state)
@@ -115,33 +115,33 @@ pub(crate) unsafe fn open(
         info!(FI_LOG_DOMAIN, "{name}: MTU {mtu}, waiting {waiting:?}, progress {progress:?}");
         let shared =
             Arc::new(Shared { state, poison, interface, parameters, used: Arc::new(()), process: std::process::id() });
-        domains::watch(&shared)?;
-        let progress_thread = ProgressThread::start(&shared, attention)?;
+        domains::register(&shared)?;
+        let progress_thread = ProgressThread::start(&shared, progress_request)?;
         let fid = new_fid(FI_CLASS_DOMAIN, context, &FID_OPS);
         let fid = fid_domain { fid, ops: (&raw const OPS).cast_mut(), mr: (&raw const region::OPS).cast_mut() };
         // SAFETY: the caller's promise.
-        let held = unsafe { share(fabric) };
-        let domain = Box::into_raw(Box::new(Domain { fid, shared, _progress_thread: progress_thread, _fabric: held }));
+        let fabric = unsafe { used_of(fabric) };
+        let domain = Domain { fid, shared, _progress_thread: progress_thread, _fabric: fabric };
         // SAFETY: the caller's promise.
-        unsafe { *made = domain.cast() };
+        unsafe { *result = Box::into_raw(Box::new(domain)).cast() };
         Ok(())
     })
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     guard_status("fi_close", || {
-        // SAFETY: of a domain, the first field of what `open` made.
+        // SAFETY: `fid` is the first field of a domain allocated by `open`.
         let domain = unsafe { &*fid.cast::<Domain>() };
         if is_used(&domain.shared.used) {
             return Err(Errno::BUSY);
         }
         if domain.shared.process != std::process::id() {
-            // What a process has of its parent's is not its own to end.
+            // A forked child must not close its parent's connections.
             std::mem::forget(domain.shared.clone());
         }
-        // SAFETY: made by `open`; the program does not use it any more.
+        // SAFETY: allocated by `open`, and no longer used by the program.
         let domain = unsafe { Box::from_raw(fid.cast::<Domain>()) };
-        // State that a panic has left may panic once more: what is left of it then ends with the process.
+        // Dropping a poisoned state may panic again; the rest of it then lives until the process ends.
         let is_poisoned = domain.shared.poison.check().is_err();
         match catch_unwind(AssertUnwindSafe(|| drop(domain))) {
             Err(panic) if !is_poisoned => resume_unwind(panic),
@@ -150,7 +150,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     })
 }
 
-/// Of an event queue: memory registrations are done when their call returns, so nothing is ever told there.
+/// Binds an event queue, which gets no events: memory registrations complete before their call returns.
 unsafe extern "C" fn bind(_: *mut fid, _: *mut fid, _: u64) -> c_int {
     0
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `fid_ep`: opened, bound, enabled, asked for its name, closed.
+//! `fid_ep`: opening, binding, enabling, naming, closing.
 
 mod access;
 mod atomic;
@@ -16,7 +16,7 @@ use crate::bindings::*;
 use crate::edge::{Errno, Result, guard, guard_status, unsupported};
 use crate::endpoint::{Bound, Endpoint};
 use crate::state::{Shared, State};
-pub(super) use atomic::{Family, valid};
+pub(super) use atomic::{AtomicClass, atomic_limits};
 
 /// A `fid_ep`.
 #[repr(C)]
@@ -100,9 +100,9 @@ pub(crate) unsafe extern "C" fn open(
             atomic: (&raw const atomic::ATOMIC_OPS).cast_mut(),
             collective: std::ptr::null_mut(),
         };
-        let made = EndpointFid { fid, number, _used: shared.used.clone(), shared };
+        let endpoint = EndpointFid { fid, number, _used: shared.used.clone(), shared };
         // SAFETY: libfabric's promise.
-        unsafe { *ep = Box::into_raw(Box::new(made)).cast() };
+        unsafe { *ep = Box::into_raw(Box::new(endpoint)).cast() };
         Ok(())
     })
 }
@@ -123,36 +123,36 @@ pub(crate) unsafe extern "C" fn open2(
 }
 
 /// # Safety
-/// `ep` must be one of ours that is open.
+/// `ep` must be an open endpoint of ours.
 #[inline]
-unsafe fn of<'a>(ep: *mut fid_ep) -> &'a EndpointFid {
+unsafe fn endpoint_of<'a>(ep: *mut fid_ep) -> &'a EndpointFid {
     // SAFETY: the caller's promise.
     unsafe { &*ep.cast::<EndpointFid>() }
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    /// A peer that does not answer is given up earlier.
+    /// Limit for closing. An unreachable peer is given up earlier.
     const PATIENCE: Duration = Duration::from_secs(15);
     guard_status("fi_close", || {
         // SAFETY: libfabric's promise.
-        let ep = unsafe { of(fid.cast()) };
+        let ep = unsafe { endpoint_of(fid.cast()) };
         if let Ok(mut state) = ep.shared.lock()
             && let Some(mut endpoint) = state.endpoints.remove(ep.number)
         {
             for bound in [endpoint.transmit, endpoint.receive].into_iter().flatten() {
-                state.queues[bound.queue].users -= 1;
+                state.queues[bound.queue].bound_endpoints -= 1;
             }
             if let Some(vector) = endpoint.vector {
-                state.vectors[vector].users -= 1;
+                state.vectors[vector].bound_endpoints -= 1;
             }
             for counter in state.counters.iter_mut() {
-                counter.unbind(ep.number, |what| endpoint.ended(what));
+                counter.unbind(ep.number, |flags| endpoint.completed(flags));
             }
-            // What a process has of its parent's is not its own to end.
+            // A forked child must not close its parent's connections.
             if ep.shared.process == std::process::id() {
                 let siblings: Vec<_> = state.endpoints.iter().filter_map(Endpoint::address).collect();
                 endpoint.finish(PATIENCE, &siblings, || {
-                    // What is wrong with the link is said when their queues are read.
+                    // Link errors are reported when the siblings' queues are read.
                     let _ = state.progress();
                     state.endpoints.iter().all(Endpoint::owes_nothing)
                 });
@@ -160,7 +160,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
                 std::mem::forget(endpoint);
             }
         }
-        // SAFETY: made by `open`; the program does not use it any more.
+        // SAFETY: allocated by `open`, and no longer used by the program.
         drop(unsafe { Box::from_raw(fid.cast::<EndpointFid>()) });
         Ok(())
     })
@@ -169,7 +169,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
     guard_status("fi_ep_bind", || {
         // SAFETY: libfabric's promise: both are open.
-        let (ep, class) = unsafe { (of(fid.cast()), (*other).fclass) };
+        let (ep, class) = unsafe { (endpoint_of(fid.cast()), (*other).fclass) };
         let shared = &ep.shared;
         let mut state = shared.lock()?;
         let state = &mut *state;
@@ -178,17 +178,17 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
             return Err(Errno::BAD_STATE);
         }
         if class == FI_CLASS_CQ as usize {
-            // SAFETY: the class says what it is.
+            // SAFETY: the class determines the type.
             let queue = unsafe { queue::number_of(other, shared) }.ok_or(Errno::INVALID)?;
             let bound = Bound { queue, is_selective: flags & FI_SELECTIVE_COMPLETION != 0 };
-            let places = [(FI_TRANSMIT, &mut endpoint.transmit), (FI_RECV, &mut endpoint.receive)];
-            let mut wanted: Vec<_> = places.into_iter().filter(|(flag, _)| flags & flag != 0).collect();
-            if wanted.iter().any(|(_, place)| place.is_some()) {
+            let slots = [(FI_TRANSMIT, &mut endpoint.transmit), (FI_RECV, &mut endpoint.receive)];
+            let mut wanted: Vec<_> = slots.into_iter().filter(|(flag, _)| flags & flag != 0).collect();
+            if wanted.iter().any(|(_, slot)| slot.is_some()) {
                 return Err(Errno::INVALID);
             }
-            for (_, place) in &mut wanted {
-                **place = Some(bound);
-                state.queues[queue].users += 1;
+            for (_, slot) in &mut wanted {
+                **slot = Some(bound);
+                state.queues[queue].bound_endpoints += 1;
             }
         } else if class == FI_CLASS_AV as usize {
             // SAFETY: as above.
@@ -197,12 +197,12 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
                 return Err(Errno::INVALID);
             }
             endpoint.vector = Some(vector);
-            state.vectors[vector].users += 1;
+            state.vectors[vector].bound_endpoints += 1;
         } else if class == FI_CLASS_CNTR as usize {
             // SAFETY: as above.
             let counter = unsafe { counter::number_of(other, shared) }.ok_or(Errno::INVALID)?;
             state.counters[counter].bound.push((ep.number, flags));
-            endpoint.counted.get_or_insert_default();
+            endpoint.reported_counts.get_or_insert_default();
         } else if class != FI_CLASS_EQ as usize {
             return Err(Errno::INVALID);
         }
@@ -213,7 +213,7 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_void) -> c_int {
     guard_status("fi_control", || {
         // SAFETY: libfabric's promise.
-        let ep = unsafe { of(fid.cast()) };
+        let ep = unsafe { endpoint_of(fid.cast()) };
         let mut state = ep.shared.lock()?;
         let State { endpoints, vectors, regions, .. } = &mut *state;
         let endpoint = &mut endpoints[ep.number];
@@ -227,7 +227,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_voi
                 }
                 Ok(())
             }
-            // SAFETY: libfabric's promise of these commands: 64 bits.
+            // SAFETY: libfabric's promise for these commands: 64 bits.
             FI_GETOPSFLAG => unsafe {
                 let which = if *flags & FI_TRANSMIT != 0 { endpoint.transmit_flags } else { endpoint.receive_flags };
                 *flags = which;
@@ -251,7 +251,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_voi
 unsafe extern "C" fn getname(fid: fid_t, to: *mut c_void, length: *mut usize) -> c_int {
     guard_status("fi_getname", || {
         // SAFETY: libfabric's promise.
-        let ep = unsafe { of(fid.cast()) };
+        let ep = unsafe { endpoint_of(fid.cast()) };
         let state = ep.shared.lock()?;
         let wire = state.endpoints[ep.number].wire.as_ref().ok_or(Errno::BAD_STATE)?;
         // SAFETY: libfabric's promise: room for `*length` bytes.
@@ -265,27 +265,27 @@ unsafe extern "C" fn getname(fid: fid_t, to: *mut c_void, length: *mut usize) ->
 unsafe extern "C" fn cancel(fid: fid_t, context: *mut c_void) -> isize {
     guard("fi_cancel", || {
         // SAFETY: libfabric's promise.
-        let ep = unsafe { of(fid.cast()) };
+        let ep = unsafe { endpoint_of(fid.cast()) };
         let mut state = ep.shared.lock()?;
         let endpoint = &mut state.endpoints[ep.number];
-        let many = endpoint.many.iter().find(|many| many.context == context);
-        let context = many.map_or(context as u64, |many| many.number);
+        let multi_receive = endpoint.multi_receives.iter().find(|receive| receive.context == context);
+        let context = multi_receive.map_or(context as u64, |receive| receive.number);
         if endpoint.wire()?.cancel(context) { Ok(0) } else { Err(Errno(FI_ENOENT)) }
     })
 }
 
 unsafe extern "C" fn getopt(fid: fid_t, level: c_int, name: c_int, value: *mut c_void, length: *mut usize) -> c_int {
     guard_status("fi_getopt", || {
-        is_least(level, name)?;
+        check_option(level, name)?;
         // SAFETY: libfabric's promise.
-        let ep = unsafe { of(fid.cast()) };
-        let least = ep.shared.lock()?.endpoints[ep.number].least;
+        let ep = unsafe { endpoint_of(fid.cast()) };
+        let bytes = ep.shared.lock()?.endpoints[ep.number].min_multi_recv;
         // SAFETY: libfabric's promise: `*length` bytes of room.
         unsafe {
             if *length < size_of::<usize>() {
                 return Err(Errno::TOO_SMALL);
             }
-            *value.cast::<usize>() = least;
+            *value.cast::<usize>() = bytes;
             *length = size_of::<usize>();
         }
         Ok(())
@@ -294,18 +294,18 @@ unsafe extern "C" fn getopt(fid: fid_t, level: c_int, name: c_int, value: *mut c
 
 unsafe extern "C" fn setopt(fid: fid_t, level: c_int, name: c_int, value: *const c_void, length: usize) -> c_int {
     guard_status("fi_setopt", || {
-        is_least(level, name)?;
+        check_option(level, name)?;
         if length != size_of::<usize>() {
             return Err(Errno::INVALID);
         }
         // SAFETY: libfabric's promise.
-        let (ep, least) = unsafe { (of(fid.cast()), *value.cast::<usize>()) };
-        ep.shared.lock()?.endpoints[ep.number].least = least;
+        let (ep, bytes) = unsafe { (endpoint_of(fid.cast()), *value.cast::<usize>()) };
+        ep.shared.lock()?.endpoints[ep.number].min_multi_recv = bytes;
         Ok(())
     })
 }
 
-fn is_least(level: c_int, name: c_int) -> Result<()> {
-    let is_meant = level == FI_OPT_ENDPOINT as c_int && name == FI_OPT_MIN_MULTI_RECV as c_int;
-    if is_meant { Ok(()) } else { Err(Errno(FI_ENOPROTOOPT)) }
+fn check_option(level: c_int, name: c_int) -> Result<()> {
+    let is_supported = level == FI_OPT_ENDPOINT as c_int && name == FI_OPT_MIN_MULTI_RECV as c_int;
+    if is_supported { Ok(()) } else { Err(Errno(FI_ENOPROTOOPT)) }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Event queues: what happens besides operations; here, insertions into address vectors, and what programs write.
+//! `fid_eq`: event queues, for insertions into address vectors and for events that programs write.
 
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::{fid_ops, is_used, new_fid, no_bind, queue, share};
+use super::{fid_ops, is_used, new_fid, no_bind, queue, used_of};
 use crate::bindings::*;
 use crate::edge::{Errno, Result, guard, guard_status};
 use crate::notifier::Notifier;
@@ -25,7 +25,7 @@ struct EventQueueFid {
     _fabric: Arc<()>,
 }
 
-/// What others write into.
+/// The part of an event queue that other objects write to.
 pub(crate) struct EventQueue {
     events: Mutex<VecDeque<Event>>,
     notifier: Notifier,
@@ -33,26 +33,26 @@ pub(crate) struct EventQueue {
 }
 
 enum Event {
-    Happened { event: u32, bytes: Vec<u8> },
+    Normal { event: u32, bytes: Vec<u8> },
     Failed(fi_eq_err_entry),
 }
 
-// SAFETY: the pointers in it are the program's, and only handed back to it.
+// SAFETY: the pointers are the program's, and only returned to it.
 unsafe impl Send for Event {}
 
 impl EventQueue {
     /// # Safety
-    /// `eq` must be one of ours that is open.
-    pub unsafe fn of(eq: *mut fid_eq) -> Arc<Self> {
+    /// `eq` must be an open event queue of ours.
+    pub unsafe fn from_fid(eq: *mut fid_eq) -> Arc<Self> {
         // SAFETY: the caller's promise.
         unsafe { (*eq.cast::<EventQueueFid>()).queue.clone() }
     }
 
     pub fn push(&self, event: u32, fid: *mut fid, context: *mut c_void, data: u64) {
         let entry = fi_eq_entry { fid, context, data };
-        // SAFETY: a structure without padding, read as the bytes that it is.
+        // SAFETY: a structure without padding, read as bytes.
         let bytes = unsafe { std::slice::from_raw_parts((&raw const entry).cast::<u8>(), size_of::<fi_eq_entry>()) };
-        self.add(Event::Happened { event, bytes: bytes.to_vec() });
+        self.add(Event::Normal { event, bytes: bytes.to_vec() });
     }
 
     pub fn push_error(&self, fid: *mut fid, context: *mut c_void, data: u64, error: u32) {
@@ -70,15 +70,15 @@ impl EventQueue {
         let mut events = self.events.lock();
         match events.front() {
             None => {
-                self.notifier.stop();
+                self.notifier.clear();
                 Err(Errno::AGAIN)
             }
             Some(Event::Failed(_)) => Err(Errno::AVAILABLE),
-            Some(Event::Happened { bytes, .. }) if bytes.len() > length => Err(Errno::TOO_SMALL),
-            Some(Event::Happened { event: what, bytes }) => {
+            Some(Event::Normal { bytes, .. }) if bytes.len() > length => Err(Errno::TOO_SMALL),
+            Some(Event::Normal { event: number, bytes }) => {
                 // SAFETY: the caller's promise, and `bytes` fit.
                 unsafe {
-                    *event = *what;
+                    *event = *number;
                     ptr::copy_nonoverlapping(bytes.as_ptr(), to.cast::<u8>(), bytes.len());
                 }
                 let read = bytes.len() as isize;
@@ -116,38 +116,38 @@ pub(crate) unsafe extern "C" fn open(
         }
         let queue = EventQueue { events: Mutex::new(VecDeque::new()), notifier: Notifier::new()?, used: Arc::new(()) };
         let fid = new_fid(FI_CLASS_EQ, context, &FID_OPS);
-        let made = EventQueueFid {
+        let event_queue = EventQueueFid {
             fid: fid_eq { fid, ops: (&raw const OPS).cast_mut() },
             queue: Arc::new(queue),
             has_descriptor: [FI_WAIT_FD, FI_WAIT_UNSPEC].contains(&attributes.wait_obj),
             can_be_written: attributes.flags & FI_WRITE != 0,
             // SAFETY: libfabric's promise.
-            _fabric: unsafe { share(fabric) },
+            _fabric: unsafe { used_of(fabric) },
         };
         // SAFETY: libfabric's promise.
-        unsafe { *eq = Box::into_raw(Box::new(made)).cast() };
+        unsafe { *eq = Box::into_raw(Box::new(event_queue)).cast() };
         Ok(())
     })
 }
 
 /// # Safety
-/// `eq` must be one of ours that is open.
-unsafe fn of<'a>(eq: *mut fid_eq) -> &'a EventQueueFid {
+/// `eq` must be an open event queue of ours.
+unsafe fn event_queue_of<'a>(eq: *mut fid_eq) -> &'a EventQueueFid {
     // SAFETY: the caller's promise.
     unsafe { &*eq.cast::<EventQueueFid>() }
 }
 
-/// Whether a program may sleep on the queue's descriptor now.
+/// `Ok` if the program may sleep on the queue's descriptor now.
 ///
 /// # Safety
-/// `eq` must be one of ours that is open.
+/// `eq` must be an open event queue of ours.
 pub(crate) unsafe fn trywait(eq: *mut fid_eq) -> Result<()> {
     // SAFETY: the caller's promise.
-    let queue = unsafe { of(eq) };
-    // Locked until it is silent: what is added then notifies.
+    let queue = unsafe { event_queue_of(eq) };
+    // Locked until the notifier is cleared, so that a later event is not missed.
     let events = queue.queue.events.lock();
     if events.is_empty() {
-        queue.queue.notifier.stop();
+        queue.queue.notifier.clear();
         return Ok(());
     }
     Err(Errno::AGAIN)
@@ -156,11 +156,11 @@ pub(crate) unsafe fn trywait(eq: *mut fid_eq) -> Result<()> {
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     guard_status("fi_close", || {
         // SAFETY: libfabric's promise.
-        let queue = unsafe { of(fid.cast()) };
+        let queue = unsafe { event_queue_of(fid.cast()) };
         if is_used(&queue.queue.used) || Arc::strong_count(&queue.queue) > 1 {
             return Err(Errno::BUSY);
         }
-        // SAFETY: made by `open`; the program does not use it any more.
+        // SAFETY: allocated by `open`, and no longer used by the program.
         drop(unsafe { Box::from_raw(fid.cast::<EventQueueFid>()) });
         Ok(())
     })
@@ -169,11 +169,11 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_void) -> c_int {
     guard_status("fi_control", || {
         // SAFETY: libfabric's promise.
-        let queue = unsafe { of(fid.cast()) };
+        let queue = unsafe { event_queue_of(fid.cast()) };
         if command != FI_GETWAIT as c_int || !queue.has_descriptor {
             return Err(Errno::NOT_SUPPORTED);
         }
-        // SAFETY: libfabric's promise of this command: room for an `int`.
+        // SAFETY: libfabric's promise for this command: room for an `int`.
         unsafe { *argument.cast::<c_int>() = queue.queue.notifier.descriptor().as_raw_fd() };
         Ok(())
     })
@@ -181,13 +181,13 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_voi
 
 unsafe extern "C" fn read(eq: *mut fid_eq, event: *mut u32, to: *mut c_void, length: usize, flags: u64) -> isize {
     // SAFETY: libfabric's promise.
-    guard("fi_eq_read", || unsafe { of(eq).queue.read(event, to, length, flags) })
+    guard("fi_eq_read", || unsafe { event_queue_of(eq).queue.read(event, to, length, flags) })
 }
 
 unsafe extern "C" fn readerr(eq: *mut fid_eq, to: *mut fi_eq_err_entry, flags: u64) -> isize {
     guard("fi_eq_readerr", || {
         // SAFETY: libfabric's promise.
-        let queue = unsafe { of(eq) };
+        let queue = unsafe { event_queue_of(eq) };
         let mut events = queue.queue.events.lock();
         let Some(Event::Failed(failed)) = events.front() else { return Err(Errno::AGAIN) };
         // SAFETY: libfabric's promise.
@@ -202,14 +202,14 @@ unsafe extern "C" fn readerr(eq: *mut fid_eq, to: *mut fi_eq_err_entry, flags: u
 unsafe extern "C" fn write(eq: *mut fid_eq, event: u32, from: *const c_void, length: usize, _: u64) -> isize {
     guard("fi_eq_write", || {
         // SAFETY: libfabric's promise.
-        let queue = unsafe { of(eq) };
+        let queue = unsafe { event_queue_of(eq) };
         if !queue.can_be_written {
             return Err(Errno::INVALID);
         }
         let mut bytes = vec![0_u8; length];
         // SAFETY: libfabric's promise: `length` bytes at `from`.
         unsafe { ptr::copy_nonoverlapping(from.cast::<u8>(), bytes.as_mut_ptr(), length) };
-        queue.queue.add(Event::Happened { event, bytes });
+        queue.queue.add(Event::Normal { event, bytes });
         Ok(length as isize)
     })
 }
@@ -224,7 +224,7 @@ unsafe extern "C" fn sread(
 ) -> isize {
     guard("fi_eq_sread", || {
         // SAFETY: libfabric's promise.
-        let queue = &unsafe { of(eq) }.queue;
+        let queue = &unsafe { event_queue_of(eq) }.queue;
         let until = u64::try_from(timeout_ms).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
         loop {
             // SAFETY: libfabric's promise.
@@ -236,7 +236,7 @@ unsafe extern "C" fn sread(
             if left == Some(Duration::ZERO) {
                 return Err(Errno::AGAIN);
             }
-            let sleeper = queue.notifier.await_it();
+            let sleeper = queue.notifier.register();
             queue.notifier.sleep(sleeper, &[], left);
         }
     })
@@ -250,5 +250,5 @@ unsafe extern "C" fn strerror(
     length: usize,
 ) -> *const c_char {
     // SAFETY: libfabric's promise: null, or room for `length` bytes.
-    unsafe { queue::explain(number, to, length) }
+    unsafe { queue::describe_error(number, to, length) }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The fabric: all Ethernet interfaces of this host.
+//! `fid_fabric`: all Ethernet interfaces of this host.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ unsupported! {
 /// `fi_fabric`, as libfabric calls it.
 ///
 /// # Safety
-/// As libfabric's manual says: both structures valid.
+/// As fi_fabric(3) says: both structures valid.
 pub(crate) unsafe extern "C" fn open(
     attr: *mut fi_fabric_attr,
     fabric: *mut *mut fid_fabric,
@@ -38,21 +38,21 @@ pub(crate) unsafe extern "C" fn open(
         let api_version = unsafe { (*attr).api_version };
         let fid = new_fid(FI_CLASS_FABRIC, context, &FID_OPS);
         let fid = fid_fabric { fid, ops: (&raw const OPS).cast_mut(), api_version };
-        let made = Box::into_raw(Box::new(Fabric { fid, used: Arc::new(()) }));
+        let opened = Fabric { fid, used: Arc::new(()) };
         // SAFETY: libfabric's promise.
-        unsafe { *fabric = made.cast() };
+        unsafe { *fabric = Box::into_raw(Box::new(opened)).cast() };
         Ok(())
     })
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     guard_status("fi_close", || {
-        // SAFETY: of a fabric, the first field of what `open` made.
+        // SAFETY: `fid` is the first field of a fabric allocated by `open`.
         let fabric = unsafe { &*fid.cast::<Fabric>() };
         if is_used(&fabric.used) {
             return Err(Errno::BUSY);
         }
-        // SAFETY: made by `open`; the program does not use it any more.
+        // SAFETY: allocated by `open`, and no longer used by the program.
         drop(unsafe { Box::from_raw(fid.cast::<Fabric>()) });
         Ok(())
     })
@@ -61,17 +61,17 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 unsafe extern "C" fn open_domain(
     fabric: *mut fid_fabric,
     info: *mut fi_info,
-    made: *mut *mut fid_domain,
+    result: *mut *mut fid_domain,
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: libfabric's promise.
-    unsafe { domain::open(fabric, info, made, context) }
+    unsafe { domain::open(fabric, info, result, context) }
 }
 
 unsafe extern "C" fn open_domain2(
     fabric: *mut fid_fabric,
     info: *mut fi_info,
-    made: *mut *mut fid_domain,
+    result: *mut *mut fid_domain,
     flags: u64,
     context: *mut c_void,
 ) -> c_int {
@@ -79,18 +79,18 @@ unsafe extern "C" fn open_domain2(
         return Errno::NOT_SUPPORTED.negative() as c_int;
     }
     // SAFETY: libfabric's promise.
-    unsafe { domain::open(fabric, info, made, context) }
+    unsafe { domain::open(fabric, info, result, context) }
 }
 
-/// `fi_trywait`: whether a program may sleep on the objects' descriptors now.
+/// `fi_trywait`: success if the program may sleep on the objects' descriptors now.
 unsafe extern "C" fn trywait(_: *mut fid_fabric, fids: *mut *mut fid, count: c_int) -> c_int {
     guard_status("fi_trywait", || {
-        for place in 0..count.max(0) as usize {
-            // SAFETY: libfabric's promise: so many objects that are open.
-            let fid = unsafe { *fids.add(place) };
+        for index in 0..count.max(0) as usize {
+            // SAFETY: libfabric's promise: `count` open objects.
+            let fid = unsafe { *fids.add(index) };
             // SAFETY: as above.
             match unsafe { (*fid).fclass } as u64 {
-                // SAFETY: the class says what it is.
+                // SAFETY: the class determines the type.
                 CLASS_CQ => unsafe { queue::trywait(fid.cast()) }?,
                 // SAFETY: as above.
                 CLASS_CNTR => unsafe { counter::trywait(fid.cast()) }?,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Tests of what is left after a panic of ours. They call what libfabric calls, on a domain whose endpoint has no link.
+//! Tests of poisoned domains. They call the functions that libfabric calls, on a domain whose endpoint has no link.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -11,16 +11,16 @@ use barewire_link::{Interface, MacAddress};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::*;
-use crate::attention::Attention;
 use crate::lock::Lock;
 use crate::parameters::Parameters;
 use crate::poison::Poison;
+use crate::progress_request::ProgressRequest;
 use crate::state::State;
 
 const OTHER: isize = -(FI_EOTHER as isize);
 const BAD_STATE: isize = -(FI_EOPBADSTATE as isize);
 
-/// A program with one object of each kind; its queue and its counter can be slept on.
+/// A program with one object of each kind. Its queue and its counter have descriptors.
 struct Program {
     domain: *mut fid_domain,
     cq: *mut fid_cq,
@@ -38,26 +38,27 @@ unsafe impl Sync for Program {}
 // SAFETY: as above.
 unsafe impl Send for Program {}
 
-/// An object that `make` writes.
-fn made<T>(make: impl FnOnce(*mut *mut T) -> c_int) -> *mut T {
+/// The object that `open` opens.
+fn opened<T>(open: impl FnOnce(*mut *mut T) -> c_int) -> *mut T {
     let mut object = MaybeUninit::uninit();
-    assert_eq!(make(object.as_mut_ptr()), 0);
-    // SAFETY: written, since it worked.
+    assert_eq!(open(object.as_mut_ptr()), 0);
+    // SAFETY: initialised on success.
     unsafe { object.assume_init() }
 }
 
 impl Program {
     fn new() -> Self {
-        let (attention, poison) = (Arc::new(Attention::new(false).unwrap()), Arc::new(Poison::new().unwrap()));
+        let (progress_request, poison) =
+            (Arc::new(ProgressRequest::new(false).unwrap()), Arc::new(Poison::new().unwrap()));
         let shared = Arc::new(Shared {
-            state: Lock::shared(State::new(attention.clone(), poison.clone())),
+            state: Lock::shared(State::new(progress_request.clone(), poison.clone())),
             poison,
             interface: Interface { name: "none".to_owned(), index: 0, address: MacAddress([2; 6]), mtu: 1500 },
             parameters: Parameters::default(),
             used: Arc::new(()),
             process: std::process::id(),
         });
-        let (progress_thread, fabric) = (ProgressThread::start(&shared, attention).unwrap(), Arc::new(()));
+        let (progress_thread, fabric) = (ProgressThread::start(&shared, progress_request).unwrap(), Arc::new(()));
         let fid = new_fid(FI_CLASS_DOMAIN, ptr::null_mut(), &domain::FID_OPS);
         let fid = fid_domain { fid, ops: ptr::null_mut(), mr: ptr::null_mut() };
         let domain = Domain { fid, shared: shared.clone(), _progress_thread: progress_thread, _fabric: fabric.clone() };
@@ -65,15 +66,15 @@ impl Program {
         let mut queue = fi_cq_attr { wait_obj: FI_WAIT_FD, ..Default::default() };
         let mut counter = fi_cntr_attr { wait_obj: FI_WAIT_FD, ..Default::default() };
         let (mut vector, mut info, none) = (fi_av_attr::default(), fi_info::default(), ptr::null_mut());
-        // SAFETY: a domain that is open, and attributes that are valid.
+        // SAFETY: an open domain, and valid attributes.
         unsafe {
             Self {
-                cq: made(|to| queue::open(domain, &raw mut queue, to, none)),
-                cntr: made(|to| counter::open(domain, &raw mut counter, to, none)),
-                av: made(|to| vector::open(domain, &raw mut vector, to, none)),
-                ep: made(|to| endpoint::open(domain, &raw mut info, to, none)),
+                cq: opened(|to| queue::open(domain, &raw mut queue, to, none)),
+                cntr: opened(|to| counter::open(domain, &raw mut counter, to, none)),
+                av: opened(|to| vector::open(domain, &raw mut vector, to, none)),
+                ep: opened(|to| endpoint::open(domain, &raw mut info, to, none)),
                 mr: Self::register(domain, 7).unwrap(),
-                poll: made(|to| poll::open(domain, ptr::null_mut(), to)),
+                poll: opened(|to| poll::open(domain, ptr::null_mut(), to)),
                 domain,
                 shared,
                 fabric,
@@ -85,7 +86,7 @@ impl Program {
         static MEMORY: [u8; 64] = [0; 64];
         let (mut region, access) = (ptr::null_mut(), FI_REMOTE_READ);
         let from = MEMORY.as_ptr().cast();
-        // SAFETY: memory that stays, and a domain that is open.
+        // SAFETY: static memory, and an open domain.
         let status = unsafe {
             region::OPS.reg.unwrap()(domain.cast(), from, 64, access, 0, key, 0, &raw mut region, ptr::null_mut())
         };
@@ -94,38 +95,38 @@ impl Program {
 
     fn read(&self) -> isize {
         let mut entry = fi_cq_tagged_entry::default();
-        // SAFETY: a queue that is open, and room for one entry.
+        // SAFETY: an open queue, and room for one entry.
         unsafe { (*(*self.cq).ops).read.unwrap()(self.cq, (&raw mut entry).cast(), 1) }
     }
 
     /// Sleeps in `fi_cq_sread` until it returns.
     fn sread(&self) -> isize {
         let mut entry = fi_cq_tagged_entry::default();
-        // SAFETY: as of `read`.
+        // SAFETY: as in `read`.
         unsafe { (*(*self.cq).ops).sread.unwrap()(self.cq, (&raw mut entry).cast(), 1, ptr::null(), -1) }
     }
 
     /// Sleeps in `fi_cntr_wait` until it returns.
     fn wait(&self) -> isize {
-        // SAFETY: a counter that is open.
+        // SAFETY: an open counter.
         unsafe { (*(*self.cntr).ops).wait.unwrap()(self.cntr, 100, -1) as isize }
     }
 
     fn counted(&self) -> (u64, u64) {
-        // SAFETY: a counter that is open.
+        // SAFETY: an open counter.
         unsafe {
             let ops = &*(*self.cntr).ops;
             (ops.read.unwrap()(self.cntr), ops.readerr.unwrap()(self.cntr))
         }
     }
 
-    /// What the queue's calls and those of all other objects return.
+    /// The results of calls on all objects.
     fn all_calls(&self) -> Vec<(&'static str, isize)> {
         let (mut error, mut number) = (fi_cq_err_entry::default(), 0);
         let (mut contexts, mut length) = ([ptr::null_mut(); 1], 64);
         let mut bytes = [0_u8; 64];
         let (to, none) = (bytes.as_mut_ptr(), ptr::null_mut::<c_void>());
-        // SAFETY: objects that are open, and room for what each call writes.
+        // SAFETY: open objects, and room for what each call writes.
         unsafe {
             let (cq, cntr, av) = (&*(*self.cq).ops, &*(*self.cntr).ops, &*(*self.av).ops);
             let (ep, tagged) = (&*(*self.ep).ops, &*(*self.ep).tagged);
@@ -134,7 +135,7 @@ impl Program {
             let set = &*(*self.poll).ops;
             assert_eq!(set.poll_add.unwrap()(self.poll, self.cq.cast(), 0), 0);
             let found = set.poll.unwrap()(self.poll, contexts.as_mut_ptr(), 1);
-            assert_eq!(found, 1, "a poll set leads the program to its queue");
+            assert_eq!(found, 1, "a poll set reports the queue, whose read returns the error");
             let trywait = fabric::OPS.trywait.unwrap()(ptr::null_mut(), fids.as_mut_ptr(), 1);
             vec![
                 ("fi_cq_read", self.read()),
@@ -156,37 +157,37 @@ impl Program {
         }
     }
 
-    /// The next progress panics.
+    /// Lets the next progress call panic.
     fn panic_next(&self) {
         self.shared.lock().unwrap().panics = true;
     }
 
     fn close(self) {
-        // SAFETY: objects that are open, none of which is used any more.
+        // SAFETY: open objects, none of which is used afterwards.
         unsafe {
             let close = |object: *mut fid| (*(*object).ops).close.unwrap()(object);
             let objects = [self.ep.cast(), self.poll.cast(), self.mr.cast(), self.cq.cast(), self.cntr.cast()];
             assert_eq!(objects.map(close), [0; 5]);
             assert_eq!([self.av.cast(), self.domain.cast()].map(close), [0; 2]);
         }
-        assert_eq!((Arc::strong_count(&self.fabric), Arc::strong_count(&self.shared)), (1, 1), "something is left");
+        assert_eq!((Arc::strong_count(&self.fabric), Arc::strong_count(&self.shared)), (1, 1), "a reference is left");
     }
 }
 
-/// Within some seconds.
-fn await_it(what: &str, is_so: impl Fn() -> bool) {
+/// Waits until `condition` holds, 20 s at most.
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let until = Instant::now() + Duration::from_secs(20);
-    while !is_so() {
-        assert!(Instant::now() < until, "never: {what}");
+    while !condition() {
+        assert!(Instant::now() < until, "timeout: {what}");
         thread::sleep(Duration::from_millis(1));
     }
 }
 
 #[test]
-fn after_a_panic_every_call_is_refused_and_closing_works() {
+fn after_a_panic_every_call_fails_and_closing_succeeds() {
     let program = Program::new();
     assert_eq!((program.read(), program.counted()), (-(FI_EAGAIN as isize), (0, 0)));
-    // SAFETY: a counter that is open.
+    // SAFETY: an open counter.
     assert_eq!(unsafe { (*(*program.cntr).ops).add.unwrap()(program.cntr, 5) }, 0);
     assert_eq!(program.counted(), (5, 0));
     program.panic_next();
@@ -194,17 +195,17 @@ fn after_a_panic_every_call_is_refused_and_closing_works() {
     for (call, status) in program.all_calls() {
         assert_eq!(status, OTHER, "{call}");
     }
-    assert_eq!(program.counted(), (5, 1), "a counter has nothing but its errors to say so");
+    assert_eq!(program.counted(), (5, 1), "a counter reports it as an error");
     program.close();
 }
 
-/// Threads that sleep in `fi_cq_sread` and in `fi_cntr_wait`, for whatever comes first of their result and the end of time.
+/// Threads that sleep in `fi_cq_sread` and in `fi_cntr_wait` without a timeout.
 fn sleepers(program: &Arc<Program>) -> [JoinHandle<isize>; 2] {
     let sleepers = [Program::sread, Program::wait].map(|call| {
         let program = program.clone();
         thread::spawn(move || call(&program))
     });
-    await_it("both sleep", || {
+    wait_until("both sleep", || {
         let state = program.shared.lock().unwrap();
         state.queues.iter().all(|queue| queue.notifier.is_awaited())
             && state.counters.iter().all(|counter| counter.notifier.is_awaited())
@@ -213,44 +214,44 @@ fn sleepers(program: &Arc<Program>) -> [JoinHandle<isize>; 2] {
 }
 
 #[test]
-fn who_sleeps_is_woken_by_a_panic_of_another_thread_and_told() {
+fn a_panic_wakes_sleeping_threads_with_an_error() {
     let program = Arc::new(Program::new());
     let mut descriptor: c_int = -1;
     let fid = program.cq.cast::<fid>();
     let mut fids = [fid];
-    // SAFETY: a queue that is open and has a descriptor.
+    // SAFETY: an open queue with a descriptor.
     unsafe {
         let control = (*(*fid).ops).control.unwrap();
         assert_eq!(control(fid, FI_GETWAIT as c_int, (&raw mut descriptor).cast()), 0);
         assert_eq!(fabric::OPS.trywait.unwrap()(ptr::null_mut(), fids.as_mut_ptr(), 1), 0);
     }
-    // SAFETY: the queue's descriptor, which is open as long as the queue.
+    // SAFETY: the descriptor is open as long as the queue.
     let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(descriptor) };
     let is_readable = || poll(&mut [PollFd::new(borrowed, PollFlags::POLLIN)], PollTimeout::ZERO).unwrap() > 0;
     assert!(!is_readable());
     let sleepers = sleepers(&program);
     program.panic_next();
     assert_eq!(program.read(), OTHER);
-    assert!(is_readable(), "who sleeps on the queue's descriptor wakes up");
+    assert!(is_readable(), "poll(2) on the queue's descriptor returns");
     assert_eq!(sleepers.map(|sleeper| sleeper.join().unwrap()), [OTHER; 2]);
     Arc::into_inner(program).unwrap().close();
 }
 
 #[test]
-fn a_panic_of_the_progress_thread_is_told_and_it_ends() {
+fn a_panic_of_the_progress_thread_ends_it_and_poisons_the_domain() {
     let program = Program::new();
     program.panic_next();
-    // As if something were under way, which the program does not look after.
-    program.shared.lock().unwrap().attention.ask_for(true);
-    // SAFETY: a domain that is open.
+    // As if a message were under way while the program computes.
+    program.shared.lock().unwrap().progress_request.request(true);
+    // SAFETY: an open domain.
     let domain = unsafe { &*program.domain.cast::<Domain>() };
-    await_it("the progress thread's end", || domain._progress_thread.has_ended());
+    wait_until("the progress thread's end", || domain._progress_thread.has_ended());
     assert_eq!(program.read(), OTHER);
     program.close();
 }
 
 #[test]
-fn a_forked_child_is_refused_and_its_parent_is_not() {
+fn calls_in_a_forked_child_fail_without_waking_its_parent() {
     let program = Program::new();
     program.shared.poison.in_child();
     assert_eq!(program.read(), BAD_STATE);
@@ -258,6 +259,6 @@ fn a_forked_child_is_refused_and_its_parent_is_not() {
     // SAFETY: open as long as the domain.
     let event = unsafe { std::os::fd::BorrowedFd::borrow_raw(event) };
     let is_readable = poll(&mut [PollFd::new(event, PollFlags::POLLIN)], PollTimeout::ZERO).unwrap() > 0;
-    assert!(!is_readable, "the parent's sleepers await the same event");
+    assert!(!is_readable, "the parent's sleepers share the event");
     program.close();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Poll sets: which of several queues and counters have something.
+//! `fid_poll`: poll sets of completion queues and counters.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ struct PollFid {
 
 struct Member {
     fid: *mut fid,
-    /// What a counter showed when it was last asked.
+    /// A counter's value at the last poll.
     shown: u64,
 }
 
@@ -32,7 +32,7 @@ static OPS: fi_ops_poll =
 pub(crate) unsafe extern "C" fn open(
     domain: *mut fid_domain,
     attr: *mut fi_poll_attr,
-    made: *mut *mut fid_poll,
+    result: *mut *mut fid_poll,
 ) -> c_int {
     guard_status("fi_poll_open", || {
         // SAFETY: libfabric's promise: null or valid.
@@ -45,33 +45,33 @@ pub(crate) unsafe extern "C" fn open(
         let used = unsafe { shared_of(domain) }.used.clone();
         let set = PollFid { fid, members: Mutex::new(Vec::new()), _used: used };
         // SAFETY: libfabric's promise.
-        unsafe { *made = Box::into_raw(Box::new(set)).cast() };
+        unsafe { *result = Box::into_raw(Box::new(set)).cast() };
         Ok(())
     })
 }
 
 /// # Safety
-/// `set` must be one of ours that is open.
-unsafe fn of<'a>(set: *mut fid_poll) -> &'a PollFid {
+/// `set` must be an open poll set of ours.
+unsafe fn poll_set_of<'a>(set: *mut fid_poll) -> &'a PollFid {
     // SAFETY: the caller's promise.
     unsafe { &*set.cast::<PollFid>() }
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: made by `open`; the program does not use it any more.
+    // SAFETY: allocated by `open`, and no longer used by the program.
     drop(unsafe { Box::from_raw(fid.cast::<PollFid>()) });
     0
 }
 
 unsafe extern "C" fn add(set: *mut fid_poll, member: *mut fid, _: u64) -> c_int {
     guard_status("fi_poll_add", || {
-        // SAFETY: libfabric's promise: an object that is open.
+        // SAFETY: libfabric's promise: an open object.
         let class = unsafe { (*member).fclass };
         if class != FI_CLASS_CQ as usize && class != FI_CLASS_CNTR as usize {
             return Err(Errno::INVALID);
         }
         // SAFETY: libfabric's promise.
-        unsafe { of(set) }.members.lock().push(Member { fid: member, shown: 0 });
+        unsafe { poll_set_of(set) }.members.lock().push(Member { fid: member, shown: 0 });
         Ok(())
     })
 }
@@ -79,9 +79,9 @@ unsafe extern "C" fn add(set: *mut fid_poll, member: *mut fid, _: u64) -> c_int 
 unsafe extern "C" fn remove(set: *mut fid_poll, member: *mut fid, _: u64) -> c_int {
     guard_status("fi_poll_del", || {
         // SAFETY: libfabric's promise.
-        let mut members = unsafe { of(set) }.members.lock();
-        let place = members.iter().position(|known| known.fid == member).ok_or(Errno::INVALID)?;
-        members.remove(place);
+        let mut members = unsafe { poll_set_of(set) }.members.lock();
+        let index = members.iter().position(|known| known.fid == member).ok_or(Errno::INVALID)?;
+        members.remove(index);
         Ok(())
     })
 }
@@ -89,23 +89,23 @@ unsafe extern "C" fn remove(set: *mut fid_poll, member: *mut fid, _: u64) -> c_i
 unsafe extern "C" fn poll(set: *mut fid_poll, contexts: *mut *mut c_void, count: c_int) -> c_int {
     let found = guard("fi_poll", || {
         // SAFETY: libfabric's promise.
-        let mut members = unsafe { of(set) }.members.lock();
+        let mut members = unsafe { poll_set_of(set) }.members.lock();
         let mut found = 0;
         for member in members.iter_mut() {
             if found >= count as isize {
                 break;
             }
-            // SAFETY: a member stays open until it was taken out.
-            let has_something = unsafe {
+            // SAFETY: a member stays open until it is removed.
+            let is_ready = unsafe {
                 if (*member.fid).fclass == FI_CLASS_CQ as usize {
-                    queue::has_something(member.fid)
+                    queue::is_readable(member.fid)
                 } else {
                     let shown = counter::value_now(member.fid);
                     std::mem::replace(&mut member.shown, shown) != shown
                 }
             };
-            if has_something {
-                // SAFETY: libfabric's promise: room for `count`, of which there were fewer.
+            if is_ready {
+                // SAFETY: libfabric's promise: room for `count` contexts, and `found` is less.
                 unsafe { *contexts.offset(found) = (*member.fid).context };
                 found += 1;
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Completion queues.
+//! `fid_cq`: completion queues.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -65,54 +65,54 @@ pub(crate) unsafe extern "C" fn open(
         let number = shared.lock()?.queues.add(Queue::new(format, notifier, set, patience));
         let fid = new_fid(FI_CLASS_CQ, context, &FID_OPS);
         let fid = fid_cq { fid, ops: (&raw const OPS).cast_mut() };
-        let made = QueueFid { fid, number, _used: shared.used.clone(), shared };
+        let queue = QueueFid { fid, number, _used: shared.used.clone(), shared };
         // SAFETY: libfabric's promise.
-        unsafe { *cq = Box::into_raw(Box::new(made)).cast() };
+        unsafe { *cq = Box::into_raw(Box::new(queue)).cast() };
         Ok(())
     })
 }
 
 /// # Safety
-/// `cq` must be one of ours that is open.
+/// `cq` must be an open completion queue of ours.
 #[inline]
-unsafe fn of<'a>(cq: *mut fid_cq) -> &'a QueueFid {
+unsafe fn queue_of<'a>(cq: *mut fid_cq) -> &'a QueueFid {
     // SAFETY: the caller's promise.
     unsafe { &*cq.cast::<QueueFid>() }
 }
 
-/// Which queue of its domain this is.
+/// The queue's number in the domain, if it belongs to it.
 ///
 /// # Safety
-/// `cq` must be one of ours that is open.
+/// `cq` must be an open completion queue of ours.
 pub(crate) unsafe fn number_of(cq: *mut fid, shared: &Arc<Shared>) -> Option<usize> {
     // SAFETY: the caller's promise.
-    let queue = unsafe { of(cq.cast()) };
+    let queue = unsafe { queue_of(cq.cast()) };
     Arc::ptr_eq(&queue.shared, shared).then_some(queue.number)
 }
 
-/// Whether something can be read; makes progress first.
+/// Whether an entry or an error can be read, after making progress.
 ///
 /// # Safety
-/// `cq` must be one of ours that is open.
-pub(crate) unsafe fn has_something(cq: *mut fid) -> bool {
+/// `cq` must be an open completion queue of ours.
+pub(crate) unsafe fn is_readable(cq: *mut fid) -> bool {
     // SAFETY: the caller's promise.
-    let queue = unsafe { of(cq.cast()) };
-    // What is wrong with the link or the domain is said when the queue is read.
+    let queue = unsafe { queue_of(cq.cast()) };
+    // Errors of the link or the domain are reported when the queue is read.
     let Ok(mut state) = queue.shared.lock() else { return true };
-    look(&mut state, queue.number).is_err() || !state.queues[queue.number].is_empty()
+    progress_if_empty(&mut state, queue.number).is_err() || !state.queues[queue.number].is_empty()
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     guard_status("fi_close", || {
         // SAFETY: libfabric's promise.
-        let queue = unsafe { of(fid.cast()) };
+        let queue = unsafe { queue_of(fid.cast()) };
         if let Ok(mut state) = queue.shared.lock() {
-            if state.queues[queue.number].users > 0 {
+            if state.queues[queue.number].bound_endpoints > 0 {
                 return Err(Errno::BUSY);
             }
             state.queues.remove(queue.number);
         }
-        // SAFETY: made by `open`; the program does not use it any more.
+        // SAFETY: allocated by `open`, and no longer used by the program.
         drop(unsafe { Box::from_raw(fid.cast::<QueueFid>()) });
         Ok(())
     })
@@ -121,72 +121,72 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_void) -> c_int {
     guard_status("fi_control", || {
         // SAFETY: libfabric's promise.
-        let queue = unsafe { of(fid.cast()) };
+        let queue = unsafe { queue_of(fid.cast()) };
         let state = queue.shared.lock()?;
         let set = state.queues[queue.number].set.as_ref();
         let (true, Some(set)) = (command == FI_GETWAIT as c_int, set) else { return Err(Errno::NOT_SUPPORTED) };
-        // SAFETY: libfabric's promise of this command: room for an `int`.
+        // SAFETY: libfabric's promise for this command: room for an `int`.
         unsafe { *argument.cast::<c_int>() = set.descriptor() };
         Ok(())
     })
 }
 
-/// Makes progress if the queue has nothing.
+/// Makes progress if the queue is empty.
 #[inline(always)]
-fn look(state: &mut State, number: usize) -> Result<()> {
-    state.attention.not_needed_now();
+fn progress_if_empty(state: &mut State, number: usize) -> Result<()> {
+    state.progress_request.note_program_progress();
     if state.queues[number].is_empty() { state.progress() } else { Ok(()) }
 }
 
 /// # Safety
-/// As of `fi_cq_readfrom`.
+/// As for `fi_cq_readfrom`.
 #[inline(always)]
-unsafe fn read_now(queue: &QueueFid, to: *mut c_void, most: usize, sources: *mut fi_addr_t) -> Result<isize> {
+unsafe fn poll_and_read(queue: &QueueFid, to: *mut c_void, max: usize, sources: *mut fi_addr_t) -> Result<isize> {
     let mut state = queue.shared.lock()?;
-    if state.queues[queue.number].was_drained() && state.may_rest() {
-        // Open MPI asks until it is told that nothing is there, and only then answers the message that it was told of.
-        state.attention.not_needed_now();
+    if state.queues[queue.number].was_drained() && state.can_skip_progress() {
+        // Open MPI polls until the queue is empty, and only then answers the message that it has read.
+        state.progress_request.note_program_progress();
         return Err(Errno::AGAIN);
     }
-    if most > 0
+    if max > 0
         && state.queues[queue.number].is_empty()
         && let Some(entry) = state.receive_next(queue.number)
     {
-        state.attention.not_needed_now();
-        state.backoff.end();
+        state.progress_request.note_program_progress();
+        state.backoff.reset();
         // SAFETY: the caller's promise.
-        return Ok(unsafe { state.queues[queue.number].hand_over(&entry, to.cast(), sources) });
+        return Ok(unsafe { state.queues[queue.number].write_directly(&entry, to.cast(), sources) });
     }
-    look(&mut state, queue.number)?;
+    progress_if_empty(&mut state, queue.number)?;
     if state.queues[queue.number].is_empty() {
-        queue.shared.give_way(state, |state| &state.queues[queue.number].notifier)?;
+        queue.shared.back_off(state, |state| &state.queues[queue.number].notifier)?;
         return Err(Errno::AGAIN);
     }
-    state.backoff.end();
-    if most == 0 {
+    state.backoff.reset();
+    if max == 0 {
         return Ok(0);
     }
     // SAFETY: the caller's promise.
-    unsafe { state.queues[queue.number].take(to.cast(), most, sources) }
+    unsafe { state.queues[queue.number].take(to.cast(), max, sources) }
 }
 
-unsafe extern "C" fn read(cq: *mut fid_cq, to: *mut c_void, most: usize) -> isize {
+unsafe extern "C" fn read(cq: *mut fid_cq, to: *mut c_void, max: usize) -> isize {
     // SAFETY: libfabric's promise.
-    guard("fi_cq_read", || unsafe { read_now(of(cq), to, most, ptr::null_mut()) })
+    guard("fi_cq_read", || unsafe { poll_and_read(queue_of(cq), to, max, ptr::null_mut()) })
 }
 
-unsafe extern "C" fn readfrom(cq: *mut fid_cq, to: *mut c_void, most: usize, sources: *mut fi_addr_t) -> isize {
+unsafe extern "C" fn readfrom(cq: *mut fid_cq, to: *mut c_void, max: usize, sources: *mut fi_addr_t) -> isize {
     // SAFETY: libfabric's promise.
-    guard("fi_cq_readfrom", || unsafe { read_now(of(cq), to, most, sources) })
+    guard("fi_cq_readfrom", || unsafe { poll_and_read(queue_of(cq), to, max, sources) })
 }
 
 unsafe extern "C" fn readerr(cq: *mut fid_cq, to: *mut fi_cq_err_entry, _: u64) -> isize {
     guard("fi_cq_readerr", || {
         // SAFETY: libfabric's promise.
-        let queue = unsafe { of(cq) };
+        let queue = unsafe { queue_of(cq) };
         let mut state = queue.shared.lock()?;
         let entry = state.queues[queue.number].take_error().ok_or(Errno::AGAIN)?;
-        // SAFETY: libfabric's promise; what lies behind the fields of old is left alone.
+        // SAFETY: libfabric's promise. Fields that newer API versions append are not written.
         let to = unsafe { &mut *to };
         to.op_context = entry.context;
         to.flags = entry.flags;
@@ -194,7 +194,7 @@ unsafe extern "C" fn readerr(cq: *mut fid_cq, to: *mut fi_cq_err_entry, _: u64) 
         to.buf = entry.buffer;
         to.data = entry.data;
         to.tag = entry.tag;
-        to.olen = entry.lost;
+        to.olen = entry.truncated_bytes;
         to.err = entry.error as c_int;
         to.prov_errno = entry.error as c_int;
         to.err_data_size = 0;
@@ -205,31 +205,31 @@ unsafe extern "C" fn readerr(cq: *mut fid_cq, to: *mut fi_cq_err_entry, _: u64) 
 unsafe extern "C" fn sread(
     cq: *mut fid_cq,
     to: *mut c_void,
-    most: usize,
+    max: usize,
     condition: *const c_void,
     timeout_ms: c_int,
 ) -> isize {
     // SAFETY: libfabric's promise.
-    unsafe { sreadfrom(cq, to, most, ptr::null_mut(), condition, timeout_ms) }
+    unsafe { sreadfrom(cq, to, max, ptr::null_mut(), condition, timeout_ms) }
 }
 
 unsafe extern "C" fn sreadfrom(
     cq: *mut fid_cq,
     to: *mut c_void,
-    most: usize,
+    max: usize,
     sources: *mut fi_addr_t,
     _: *const c_void,
     timeout_ms: c_int,
 ) -> isize {
     guard("fi_cq_sread", || {
         // SAFETY: libfabric's promise.
-        let queue = unsafe { of(cq) };
+        let queue = unsafe { queue_of(cq) };
         let until = u64::try_from(timeout_ms).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
         queue.shared.wait(
             until,
-            |state, asks| {
+            |state, asked| {
                 let queue = &mut state.queues[queue.number];
-                if let Some(asked) = asks {
+                if let Some(asked) = asked {
                     queue.patience.learn(asked);
                 }
                 (!queue.is_empty(), queue.patience.clone())
@@ -238,37 +238,37 @@ unsafe extern "C" fn sreadfrom(
         )?;
         let mut state = queue.shared.lock()?;
         // SAFETY: libfabric's promise.
-        unsafe { state.queues[queue.number].take(to.cast(), most, sources) }
+        unsafe { state.queues[queue.number].take(to.cast(), max, sources) }
     })
 }
 
 unsafe extern "C" fn signal(cq: *mut fid_cq) -> c_int {
     guard_status("fi_cq_signal", || {
         // SAFETY: libfabric's promise.
-        let queue = unsafe { of(cq) };
+        let queue = unsafe { queue_of(cq) };
         queue.shared.lock()?.queues[queue.number].notifier.signal();
         Ok(())
     })
 }
 
-/// Whether a program may sleep on the queue's descriptor now.
+/// `Ok` if the program may sleep on the queue's descriptor now.
 ///
 /// # Safety
-/// `cq` must be one of ours that is open.
+/// `cq` must be an open completion queue of ours.
 pub(crate) unsafe fn trywait(cq: *mut fid_cq) -> Result<()> {
     // SAFETY: the caller's promise.
-    let queue = unsafe { of(cq) };
+    let queue = unsafe { queue_of(cq) };
     let mut state = queue.shared.lock()?;
-    look(&mut state, queue.number)?;
-    state.queues[queue.number].notifier.stop();
+    progress_if_empty(&mut state, queue.number)?;
+    state.queues[queue.number].notifier.clear();
     if !state.queues[queue.number].is_empty() {
         return Err(Errno::AGAIN);
     }
-    let mut others = Vec::new();
-    let Some(patience) = state.prepare_to_sleep(None, &mut others)? else { return Err(Errno::AGAIN) };
+    let mut descriptors = Vec::new();
+    let Some(patience) = state.prepare_to_sleep(None, &mut descriptors)? else { return Err(Errno::AGAIN) };
     state.has_sleepers = true;
     state.queues[queue.number].is_armed = true;
-    state.queues[queue.number].set.as_mut().ok_or(Errno::INVALID)?.arm(&others, patience)
+    state.queues[queue.number].set.as_mut().ok_or(Errno::INVALID)?.arm(&descriptors, patience)
 }
 
 unsafe extern "C" fn strerror(
@@ -279,24 +279,24 @@ unsafe extern "C" fn strerror(
     length: usize,
 ) -> *const c_char {
     // SAFETY: libfabric's promise: null, or room for `length` bytes.
-    unsafe { explain(number, to, length) }
+    unsafe { describe_error(number, to, length) }
 }
 
-/// What an error number of ours means.
+/// Describes an error number.
 ///
 /// # Safety
 /// `to` must be null, or have room for `length` bytes.
-pub(crate) unsafe fn explain(number: c_int, to: *mut c_char, length: usize) -> *const c_char {
+pub(crate) unsafe fn describe_error(number: c_int, to: *mut c_char, length: usize) -> *const c_char {
     let text: &'static CStr = match number as u32 {
-        FI_ETRUNC => c"the message is longer than the receive's memory, which holds its beginning",
+        FI_ETRUNC => c"the message was truncated: it is longer than the receive buffer",
         FI_ECANCELED => c"the receive was cancelled",
-        FI_ENOMSG => c"no message that fits has come",
+        FI_ENOMSG => c"no matching message has arrived",
         FI_ECONNREFUSED => c"the peer refuses connections",
-        FI_ETIMEDOUT => c"the peer answers, but takes nothing",
-        FI_ECONNRESET => c"the peer closed its endpoint, ended, or was started again",
-        FI_ECONNABORTED => c"the peer broke the protocol",
+        FI_ETIMEDOUT => c"the peer answers, but receives nothing",
+        FI_ECONNRESET => c"the peer closed its endpoint, ended, or restarted",
+        FI_ECONNABORTED => c"the peer violated the protocol",
         FI_ENOMEM => c"this process or its peer on this host has no descriptors or memory left: ulimit -n, ulimit -v",
-        FI_ESHUTDOWN => c"this side closed the connection",
+        FI_ESHUTDOWN => c"this process closed the connection",
         number if number == libc::EHOSTUNREACH as u32 => {
             c"the peer does not answer: is its process running, its host up, and the link?"
         }
@@ -304,7 +304,7 @@ pub(crate) unsafe fn explain(number: c_int, to: *mut c_char, length: usize) -> *
     };
     if !to.is_null() && length > 0 {
         let copied = text.count_bytes().min(length - 1);
-        // SAFETY: the caller's promise; one byte stays for the end.
+        // SAFETY: the caller's promise; one byte is left for the terminator.
         unsafe {
             ptr::copy_nonoverlapping(text.as_ptr(), to, copied);
             *to.add(copied) = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Memory regions: what peers may read and write, on all endpoints of a domain.
+//! `fid_mr`: memory regions, which peers may access through all endpoints of a domain.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -54,13 +54,13 @@ unsafe extern "C" fn regv(
 ) -> c_int {
     let attributes =
         fi_mr_attr { mr_iov: iov, iov_count: count, access, offset, requested_key, context, ..Default::default() };
-    // SAFETY: as of `reg`.
+    // SAFETY: as in `reg`.
     unsafe { regattr(domain, &raw const attributes, flags, mr) }
 }
 
 unsafe extern "C" fn regattr(domain: *mut fid, attr: *const fi_mr_attr, flags: u64, mr: *mut *mut fid_mr) -> c_int {
     guard_status("fi_mr_reg", || {
-        // SAFETY: libfabric's promise: attributes that are valid, a domain of ours.
+        // SAFETY: libfabric's promise: valid attributes, and an open domain of ours.
         let (attributes, shared) = unsafe { (&*attr, shared_of(domain.cast())) };
         if flags != 0 || attributes.offset != 0 || attributes.iov_count != 1 || attributes.iface != FI_HMEM_SYSTEM {
             return Err(Errno::NOT_SUPPORTED);
@@ -72,7 +72,7 @@ unsafe extern "C" fn regattr(domain: *mut fid, attr: *const fi_mr_attr, flags: u
             Access { read: attributes.access & FI_REMOTE_READ != 0, write: attributes.access & FI_REMOTE_WRITE != 0 };
         let key = attributes.requested_key;
         let mut state = shared.lock()?;
-        // Memory that no peer may touch (it is only sent from, or received into) needs no key, and so has none.
+        // Memory without remote access, which is only sent from or received into, needs no unique key.
         let is_remote = access.read || access.write;
         if is_remote && state.regions.iter_mut().any(|known| known.key == key && known.is_reachable()) {
             return Err(Errno(FI_ENOKEY));
@@ -87,16 +87,16 @@ unsafe extern "C" fn regattr(domain: *mut fid, attr: *const fi_mr_attr, flags: u
         drop(state);
         let fid = new_fid(FI_CLASS_MR, attributes.context, &FID_OPS);
         let fid = fid_mr { fid, mem_desc: std::ptr::null_mut(), key };
-        let made = RegionFid { fid, number, _used: shared.used.clone(), shared };
+        let region = RegionFid { fid, number, _used: shared.used.clone(), shared };
         // SAFETY: libfabric's promise.
-        unsafe { *mr = Box::into_raw(Box::new(made)).cast() };
+        unsafe { *mr = Box::into_raw(Box::new(region)).cast() };
         Ok(())
     })
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     guard_status("fi_close", || {
-        // SAFETY: of a memory region, the first field of what `regattr` made.
+        // SAFETY: `fid` is the first field of a memory region allocated by `regattr`.
         let region = unsafe { &*fid.cast::<RegionFid>() };
         if let Ok(mut state) = region.shared.lock()
             && let Some(known) = state.regions.remove(region.number)
@@ -104,18 +104,18 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         {
             state.endpoints.iter_mut().for_each(|endpoint| endpoint.deregister(known.key));
         }
-        // SAFETY: made by `regattr`; the program does not use it any more.
+        // SAFETY: allocated by `regattr`, and no longer used by the program.
         drop(unsafe { Box::from_raw(fid.cast::<RegionFid>()) });
         Ok(())
     })
 }
 
-/// What peers do to memory is counted by the endpoint that they do it through.
+/// Unsupported: peers' accesses are counted by counters bound to endpoints.
 unsafe extern "C" fn bind(_: *mut fid, _: *mut fid, _: u64) -> c_int {
     Errno::NOT_SUPPORTED.negative() as c_int
 }
 
-/// A region can be used as soon as there is one.
+/// Enabling and refreshing have no effect: a region is usable once registered.
 unsafe extern "C" fn control(_: *mut fid, command: c_int, _: *mut c_void) -> c_int {
     let is_known = [FI_ENABLE, FI_REFRESH].contains(&(command as u32));
     if is_known { 0 } else { Errno::NOT_SUPPORTED.negative() as c_int }

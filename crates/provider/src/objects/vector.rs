@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Address vectors: peers by number. A number is given once and means nothing after its removal.
+//! `fid_av`: address vectors. The numbers of removed addresses are not reused.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -9,7 +9,7 @@ use super::events::EventQueue;
 use super::{fid_ops, new_fid, no_control, shared_of};
 use crate::address::{self, BYTES, BadAddress};
 use crate::bindings::*;
-use crate::dead_end;
+use crate::diagnostics;
 use crate::edge::{Errno, guard, guard_status, unsupported};
 use crate::log::warning;
 use crate::state::{Shared, State};
@@ -21,7 +21,7 @@ pub(crate) struct VectorFid {
     fid: fid_av,
     shared: Arc<Shared>,
     number: usize,
-    /// Insertions are told there.
+    /// Where insertions are reported.
     events: Option<Arc<EventQueue>>,
     is_asynchronous: bool,
     _used: Arc<()>,
@@ -52,7 +52,7 @@ pub(crate) unsafe extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     guard_status("fi_av_open", || {
-        // SAFETY: libfabric's promise: null, or attributes that are valid and ours to fill.
+        // SAFETY: libfabric's promise: null, or valid and writable.
         let attributes = unsafe { attr.as_mut() }.ok_or(Errno::INVALID)?;
         if !attributes.name.is_null() || attributes.flags & !FI_EVENT != 0 || attributes.rx_ctx_bits != 0 {
             return Err(Errno::NOT_SUPPORTED);
@@ -62,10 +62,10 @@ pub(crate) unsafe extern "C" fn open(
         }
         // SAFETY: libfabric's promise.
         let shared = unsafe { shared_of(domain) };
-        let vector = Vector { addresses: Vec::with_capacity(attributes.count.min(1 << 16)), users: 0 };
+        let vector = Vector { addresses: Vec::with_capacity(attributes.count.min(1 << 16)), bound_endpoints: 0 };
         let number = shared.lock()?.vectors.add(vector);
         let fid = new_fid(FI_CLASS_AV, context, &FID_OPS);
-        let made = VectorFid {
+        let vector = VectorFid {
             fid: fid_av { fid, ops: (&raw const OPS).cast_mut() },
             number,
             events: None,
@@ -74,15 +74,15 @@ pub(crate) unsafe extern "C" fn open(
             shared,
         };
         // SAFETY: libfabric's promise.
-        unsafe { *av = Box::into_raw(Box::new(made)).cast() };
+        unsafe { *av = Box::into_raw(Box::new(vector)).cast() };
         Ok(())
     })
 }
 
-/// Which vector of its domain this is.
+/// The vector's number in the domain, if it belongs to it.
 ///
 /// # Safety
-/// `av` must be one of ours that is open.
+/// `av` must be an open address vector of ours.
 pub(crate) unsafe fn number_of(av: *mut fid, shared: &Arc<Shared>) -> Option<usize> {
     // SAFETY: the caller's promise.
     let vector = unsafe { &*av.cast::<VectorFid>() };
@@ -91,15 +91,15 @@ pub(crate) unsafe fn number_of(av: *mut fid, shared: &Arc<Shared>) -> Option<usi
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     guard_status("fi_close", || {
-        // SAFETY: of an address vector, the first field of what `open` made.
+        // SAFETY: `fid` is the first field of an address vector allocated by `open`.
         let vector = unsafe { &*fid.cast::<VectorFid>() };
         if let Ok(mut state) = vector.shared.lock() {
-            if state.vectors[vector.number].users > 0 {
+            if state.vectors[vector.number].bound_endpoints > 0 {
                 return Err(Errno::BUSY);
             }
             state.vectors.remove(vector.number);
         }
-        // SAFETY: made by `open`; the program does not use it any more.
+        // SAFETY: allocated by `open`, and no longer used by the program.
         drop(unsafe { Box::from_raw(fid.cast::<VectorFid>()) });
         Ok(())
     })
@@ -112,8 +112,8 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, _: u64) -> c_int {
         if class != FI_CLASS_EQ as usize {
             return Err(Errno::INVALID);
         }
-        // SAFETY: the class says that it is an event queue.
-        vector.events = Some(unsafe { EventQueue::of(other.cast()) });
+        // SAFETY: the class is that of an event queue.
+        vector.events = Some(unsafe { EventQueue::from_fid(other.cast()) });
         Ok(())
     })
 }
@@ -127,7 +127,7 @@ unsafe extern "C" fn insert(
     context: *mut c_void,
 ) -> c_int {
     let inserted = guard("fi_av_insert", || {
-        // SAFETY: libfabric's promise: a vector that is open.
+        // SAFETY: libfabric's promise: an open address vector.
         let vector = unsafe { &*av.cast::<VectorFid>() };
         if vector.is_asynchronous && vector.events.is_none() {
             return Err(Errno(FI_ENOEQ));
@@ -136,41 +136,41 @@ unsafe extern "C" fn insert(
         let protection = vector.shared.parameters.protection;
         let mut state = vector.shared.lock()?;
         let State { vectors, endpoints, .. } = &mut *state;
-        for place in 0..count {
+        for index in 0..count {
             let mut bytes = [0; BYTES];
             // SAFETY: libfabric's promise: `count` addresses of our length.
-            unsafe { ptr::copy_nonoverlapping(addresses.cast::<u8>().add(place * BYTES), bytes.as_mut_ptr(), BYTES) };
+            unsafe { ptr::copy_nonoverlapping(addresses.cast::<u8>().add(index * BYTES), bytes.as_mut_ptr(), BYTES) };
             let (number, status) = match address::of_peer(bytes, protection) {
                 Ok(address) => {
                     let known = &mut vectors[vector.number].addresses;
                     let number = known.len();
                     known.push(Some(address));
                     for endpoint in endpoints.iter_mut().filter(|endpoint| endpoint.uses(vector.number)) {
-                        endpoint.name(vectors, number);
+                        endpoint.admit(vectors, number);
                     }
                     inserted += 1;
                     (number as u64, 0)
                 }
                 Err(error) => {
-                    warning!(FI_LOG_AV, "address {place}: {error}");
+                    warning!(FI_LOG_AV, "address {index}: {error}");
                     if matches!(error, BadAddress::Protection { .. }) {
-                        dead_end::tell(&error.to_string());
+                        diagnostics::report(&error.to_string());
                     }
                     (FI_ADDR_NOTAVAIL, FI_EINVAL as c_int)
                 }
             };
             if !numbers.is_null() {
                 // SAFETY: libfabric's promise: null, or room for `count`.
-                unsafe { *numbers.add(place) = number };
+                unsafe { *numbers.add(index) = number };
             }
             if flags & FI_SYNC_ERR != 0 && !context.is_null() {
-                // SAFETY: libfabric's promise of this flag: an `int` for each.
-                unsafe { *context.cast::<c_int>().add(place) = status };
+                // SAFETY: libfabric's promise for this flag: `count` elements of type `int`.
+                unsafe { *context.cast::<c_int>().add(index) = status };
             } else if status != 0
                 && vector.is_asynchronous
                 && let Some(events) = &vector.events
             {
-                events.push_error(av.cast(), context, place as u64, status as u32);
+                events.push_error(av.cast(), context, index as u64, status as u32);
             }
         }
         drop(state);
@@ -185,18 +185,18 @@ unsafe extern "C" fn insert(
 
 unsafe extern "C" fn remove(av: *mut fid_av, numbers: *mut fi_addr_t, count: usize, _: u64) -> c_int {
     guard_status("fi_av_remove", || {
-        // SAFETY: libfabric's promise: a vector that is open.
+        // SAFETY: libfabric's promise: an open address vector.
         let vector = unsafe { &*av.cast::<VectorFid>() };
         let mut state = vector.shared.lock()?;
-        for place in 0..count {
+        for index in 0..count {
             // SAFETY: libfabric's promise: `count` numbers.
-            let number = unsafe { *numbers.add(place) };
+            let number = unsafe { *numbers.add(index) };
             let slot = usize::try_from(number).ok().and_then(|n| state.vectors[vector.number].addresses.get_mut(n));
             if slot.and_then(Option::take).is_none() {
                 return Err(Errno::INVALID);
             }
             for endpoint in state.endpoints.iter_mut().filter(|endpoint| endpoint.uses(vector.number)) {
-                endpoint.forget(number as usize);
+                endpoint.remove_peer(number as usize);
             }
         }
         Ok(())
@@ -205,7 +205,7 @@ unsafe extern "C" fn remove(av: *mut fid_av, numbers: *mut fi_addr_t, count: usi
 
 unsafe extern "C" fn lookup(av: *mut fid_av, number: fi_addr_t, to: *mut c_void, length: *mut usize) -> c_int {
     guard_status("fi_av_lookup", || {
-        // SAFETY: libfabric's promise: a vector that is open.
+        // SAFETY: libfabric's promise: an open address vector.
         let vector = unsafe { &*av.cast::<VectorFid>() };
         let state = vector.shared.lock()?;
         let known = &state.vectors[vector.number].addresses;
@@ -216,7 +216,7 @@ unsafe extern "C" fn lookup(av: *mut fid_av, number: fi_addr_t, to: *mut c_void,
     })
 }
 
-/// As much of an address as there is room for, and how long all of it is.
+/// Writes as much of an address as fits, and sets `*length` to its full length.
 ///
 /// # Safety
 /// `to` must have room for `*length` bytes.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Access to peers' memory: where it is, and how it is posted.
+//! Posting of accesses to peers' memory.
 
 use std::ffi::c_void;
 
@@ -11,19 +11,19 @@ use crate::bindings::*;
 use crate::edge::Result;
 use crate::endpoint::{Reliable, reliable};
 
-/// Where in whose memory.
+/// A location in a peer's memory.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct Target {
     pub peer: fi_addr_t,
-    pub at: RemoteAddress,
+    pub remote: RemoteAddress,
 }
 
-pub(super) fn place(peer: fi_addr_t, offset: u64, key: u64) -> Place {
-    Place { peer, at: RemoteAddress { key, offset } }
+pub(super) fn target(peer: fi_addr_t, offset: u64, key: u64) -> Target {
+    Target { peer, remote: RemoteAddress { key, offset } }
 }
 
 impl EndpointFid {
-    /// Posts an access; `kind` is what its completion says.
+    /// Posts an access; `kind` becomes the flags of its completion.
     #[inline]
     pub(super) fn access(
         &self,
@@ -38,13 +38,13 @@ impl EndpointFid {
         let endpoint = &mut state.endpoints[self.number];
         let peer = endpoint.peer(&state.vectors, peer)?;
         let is_injected = matches!(flags, Flags::Injected);
-        let flags = endpoint.flags_to_send(flags);
+        let flags = endpoint.effective_transmit_flags(flags);
         let is_silent = flags & FI_COMPLETION == 0;
-        // Of what is injected nobody is told, not even that it failed.
+        // An injected access has no completion, not even an error.
         let note = if is_injected { 0 } else { kind as u32 };
         let options = SendOptions { context: context as u64, note, is_silent, ..SendOptions::default() };
         let messenger = reliable(&mut endpoint.wire)?;
         let posted = post(messenger, peer, options, flags);
-        state.posted(self.number, posted)
+        state.finish_post(self.number, posted)
     }
 }

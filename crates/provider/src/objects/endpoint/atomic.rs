@@ -6,9 +6,9 @@ use std::ptr;
 
 use barewire_messages::{AtomicOperation, AtomicParts, AtomicType, Part};
 
-use super::access::{Place, place};
+use super::access::{Target, target};
 use super::messages::{Flags, part};
-use super::{EndpointFid, of};
+use super::{EndpointFid, endpoint_of};
 use crate::bindings::*;
 use crate::edge::{Errno, Result, guard, guard_status};
 use crate::info::{PARTS, atomic_bytes};
@@ -30,19 +30,19 @@ pub(super) static ATOMIC_OPS: fi_ops_atomic = fi_ops_atomic {
     compwritevalid: Some(compare_valid),
 };
 
-/// An atomic operation on elements.
+/// An atomic operation and the type of its elements.
 #[derive(Clone, Copy)]
 struct Atomic {
     operation: AtomicOperation,
-    of: AtomicType,
+    element: AtomicType,
 }
 
 impl Atomic {
     fn new(datatype: fi_datatype, op: fi_op) -> Result<Self> {
-        let (Some(of), Some(operation)) = (type_of(datatype), operation_of(op)) else {
+        let (Some(element), Some(operation)) = (type_of(datatype), operation_of(op)) else {
             return Err(Errno(FI_EOPNOTSUPP));
         };
-        if of.supports(operation) { Ok(Self { operation, of }) } else { Err(Errno(FI_EOPNOTSUPP)) }
+        if element.supports(operation) { Ok(Self { operation, element }) } else { Err(Errno(FI_EOPNOTSUPP)) }
     }
 }
 
@@ -51,46 +51,46 @@ impl EndpointFid {
     /// Operand and comparison must be valid now, the result until the operation has ended.
     unsafe fn atomic(
         &self,
-        to: Place,
+        to: Target,
         atomic: Atomic,
         parts: AtomicParts<'_>,
         flags: Flags,
         context: *mut c_void,
     ) -> Result<isize> {
-        let way = if parts.result.is_empty() { FI_WRITE } else { FI_READ };
-        self.access(to.peer, FI_ATOMIC | way, context, flags, |messenger, peer, options, _| {
-            let Atomic { operation, of } = atomic;
+        let direction = if parts.result.is_empty() { FI_WRITE } else { FI_READ };
+        self.access(to.peer, FI_ATOMIC | direction, context, flags, |messenger, peer, options, _| {
+            let Atomic { operation, element } = atomic;
             // SAFETY: the caller's promise.
-            Ok(unsafe { messenger.atomic(peer, to.at, operation, of, parts, options) }?)
+            Ok(unsafe { messenger.atomic(peer, to.remote, operation, element, parts, options) }?)
         })
     }
 }
 
-/// Runs with vectors of elements as parts.
+/// Converts a vector of elements to parts and passes them to `run`.
 ///
 /// # Safety
 /// The vector must have `count` entries.
 unsafe fn with_elements<T>(
     ioc: *const fi_ioc,
     count: usize,
-    of: AtomicType,
+    element: AtomicType,
     run: impl FnOnce(&[Part]) -> Result<T>,
 ) -> Result<T> {
     if count > PARTS {
         return Err(Errno::INVALID);
     }
     let mut parts = [part(ptr::null(), 0); PARTS];
-    for (place, to) in parts.iter_mut().enumerate().take(count) {
+    for (index, part) in parts.iter_mut().enumerate().take(count) {
         // SAFETY: the caller's promise.
-        let entry = unsafe { &*ioc.add(place) };
-        *to = part(entry.addr, elements(entry.count, of)?);
+        let entry = unsafe { &*ioc.add(index) };
+        *part = self::part(entry.addr, elements_bytes(entry.count, element)?);
     }
     run(&parts[..count])
 }
 
-/// Bytes of so many elements.
-fn elements(count: usize, of: AtomicType) -> Result<usize> {
-    count.checked_mul(of.bytes()).ok_or(Errno::INVALID)
+/// Size in bytes of `count` elements.
+fn elements_bytes(count: usize, element: AtomicType) -> Result<usize> {
+    count.checked_mul(element.bytes()).ok_or(Errno::INVALID)
 }
 
 unsafe extern "C" fn atomic(
@@ -105,12 +105,12 @@ unsafe extern "C" fn atomic(
     op: fi_op,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: as of `read`.
+    // SAFETY: as in `read`.
     guard("fi_atomic", || unsafe {
         let atomic = Atomic::new(datatype, op)?;
-        let operand = &[part(buf, elements(count, atomic.of)?)];
-        of(ep).atomic(
-            place(to, addr, key),
+        let operand = &[part(buf, elements_bytes(count, atomic.element)?)];
+        endpoint_of(ep).atomic(
+            target(to, addr, key),
             atomic,
             AtomicParts { operand, ..Default::default() },
             Flags::Default,
@@ -131,36 +131,42 @@ unsafe extern "C" fn atomicv(
     op: fi_op,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: as of `read`.
+    // SAFETY: as in `read`.
     guard("fi_atomicv", || unsafe {
         let atomic = Atomic::new(datatype, op)?;
-        with_elements(ioc, count, atomic.of, |operand| {
+        with_elements(ioc, count, atomic.element, |operand| {
             let parts = AtomicParts { operand, ..Default::default() };
-            of(ep).atomic(place(to, addr, key), atomic, parts, Flags::Default, context)
+            endpoint_of(ep).atomic(target(to, addr, key), atomic, parts, Flags::Default, context)
         })
     })
 }
 
-/// Where and what an atomic message does.
+/// The target and the operation of an atomic message.
 ///
 /// # Safety
 /// The message must be valid.
-unsafe fn atomic_of(msg: &fi_msg_atomic) -> Result<(Place, Atomic)> {
+unsafe fn atomic_of(msg: &fi_msg_atomic) -> Result<(Target, Atomic)> {
     if msg.rma_iov_count != 1 {
         return Err(Errno::INVALID);
     }
     // SAFETY: the caller's promise.
     let remote = unsafe { &*msg.rma_iov };
-    Ok((place(msg.addr, remote.addr, remote.key), Atomic::new(msg.datatype, msg.op)?))
+    Ok((target(msg.addr, remote.addr, remote.key), Atomic::new(msg.datatype, msg.op)?))
 }
 
 unsafe extern "C" fn atomicmsg(ep: *mut fid_ep, msg: *const fi_msg_atomic, flags: u64) -> isize {
-    // SAFETY: as of `readmsg`.
+    // SAFETY: as in `readmsg`.
     guard("fi_atomicmsg", || unsafe {
         let msg = &*msg;
         let (to, atomic) = atomic_of(msg)?;
-        with_elements(msg.msg_iov, msg.iov_count, atomic.of, |operand| {
-            of(ep).atomic(to, atomic, AtomicParts { operand, ..Default::default() }, Flags::Given(flags), msg.context)
+        with_elements(msg.msg_iov, msg.iov_count, atomic.element, |operand| {
+            endpoint_of(ep).atomic(
+                to,
+                atomic,
+                AtomicParts { operand, ..Default::default() },
+                Flags::Given(flags),
+                msg.context,
+            )
         })
     })
 }
@@ -175,12 +181,12 @@ unsafe extern "C" fn inject_atomic(
     datatype: fi_datatype,
     op: fi_op,
 ) -> isize {
-    // SAFETY: as of `read`.
+    // SAFETY: as in `read`.
     guard("fi_inject_atomic", || unsafe {
         let atomic = Atomic::new(datatype, op)?;
-        let operand = &[part(buf, elements(count, atomic.of)?)];
+        let operand = &[part(buf, elements_bytes(count, atomic.element)?)];
         let parts = AtomicParts { operand, ..Default::default() };
-        of(ep).atomic(place(to, addr, key), atomic, parts, Flags::Injected, ptr::null_mut())
+        endpoint_of(ep).atomic(target(to, addr, key), atomic, parts, Flags::Injected, ptr::null_mut())
     })
 }
 
@@ -198,14 +204,14 @@ unsafe extern "C" fn fetch_atomic(
     op: fi_op,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: as of `read`.
+    // SAFETY: as in `read`.
     guard("fi_fetch_atomic", || unsafe {
         let atomic = Atomic::new(datatype, op)?;
-        let length = elements(count, atomic.of)?;
+        let length = elements_bytes(count, atomic.element)?;
         let (operand, result) = (&[part(buf, length)][..], &[part(result, length)][..]);
         let operand = operand_of(atomic, operand);
-        of(ep).atomic(
-            place(to, addr, key),
+        endpoint_of(ep).atomic(
+            target(to, addr, key),
             atomic,
             AtomicParts { operand, compare: &[], result },
             Flags::Default,
@@ -214,7 +220,7 @@ unsafe extern "C" fn fetch_atomic(
     })
 }
 
-/// What is only fetched has no operand, whatever the call names.
+/// An atomic read has no operand; the one that the call passes is ignored.
 fn operand_of(atomic: Atomic, operand: &[Part]) -> &[Part] {
     if atomic.operation == AtomicOperation::Read { &[] } else { operand }
 }
@@ -234,10 +240,18 @@ unsafe extern "C" fn fetch_atomicv(
     op: fi_op,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: as of `read`.
+    // SAFETY: as in `read`.
     guard("fi_fetch_atomicv", || unsafe {
         let atomic = Atomic::new(datatype, op)?;
-        fetch(of(ep), place(to, addr, key), atomic, (ioc, count), (results, result_count), Flags::Default, context)
+        fetch(
+            endpoint_of(ep),
+            target(to, addr, key),
+            atomic,
+            (ioc, count),
+            (results, result_count),
+            Flags::Default,
+            context,
+        )
     })
 }
 
@@ -249,20 +263,20 @@ unsafe extern "C" fn fetch_atomicmsg(
     result_count: usize,
     flags: u64,
 ) -> isize {
-    // SAFETY: as of `readmsg`.
+    // SAFETY: as in `readmsg`.
     guard("fi_fetch_atomicmsg", || unsafe {
         let msg = &*msg;
         let (to, atomic) = atomic_of(msg)?;
         let operand = (msg.msg_iov, msg.iov_count);
-        fetch(of(ep), to, atomic, operand, (results, result_count), Flags::Given(flags), msg.context)
+        fetch(endpoint_of(ep), to, atomic, operand, (results, result_count), Flags::Given(flags), msg.context)
     })
 }
 
 /// # Safety
-/// The vectors must have as many entries as said.
+/// The vectors must have as many entries as their counts say.
 unsafe fn fetch(
     ep: &EndpointFid,
-    to: Place,
+    to: Target,
     atomic: Atomic,
     operand: (*const fi_ioc, usize),
     result: (*mut fi_ioc, usize),
@@ -271,8 +285,8 @@ unsafe fn fetch(
 ) -> Result<isize> {
     // SAFETY: the caller's promise.
     unsafe {
-        with_elements(operand.0, operand.1, atomic.of, |operand| {
-            with_elements(result.0, result.1, atomic.of, |result| {
+        with_elements(operand.0, operand.1, atomic.element, |operand| {
+            with_elements(result.0, result.1, atomic.element, |result| {
                 let operand = operand_of(atomic, operand);
                 ep.atomic(to, atomic, AtomicParts { operand, compare: &[], result }, flags, context)
             })
@@ -296,13 +310,13 @@ unsafe extern "C" fn compare_atomic(
     op: fi_op,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: as of `read`.
+    // SAFETY: as in `read`.
     guard("fi_compare_atomic", || unsafe {
         let atomic = Atomic::new(datatype, op)?;
-        let length = elements(count, atomic.of)?;
+        let length = elements_bytes(count, atomic.element)?;
         let [operand, compare, result] = [buf, compare, result.cast_const()].map(|at| [part(at, length)]);
         let parts = AtomicParts { operand: &operand, compare: &compare, result: &result };
-        of(ep).atomic(place(to, addr, key), atomic, parts, Flags::Default, context)
+        endpoint_of(ep).atomic(target(to, addr, key), atomic, parts, Flags::Default, context)
     })
 }
 
@@ -324,11 +338,11 @@ unsafe extern "C" fn compare_atomicv(
     op: fi_op,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: as of `read`.
+    // SAFETY: as in `read`.
     guard("fi_compare_atomicv", || unsafe {
         let atomic = Atomic::new(datatype, op)?;
         let vectors = [(ioc, count), (compares, compare_count), (results.cast_const(), result_count)];
-        compare(of(ep), place(to, addr, key), atomic, vectors, Flags::Default, context)
+        compare(endpoint_of(ep), target(to, addr, key), atomic, vectors, Flags::Default, context)
     })
 }
 
@@ -343,20 +357,20 @@ unsafe extern "C" fn compare_atomicmsg(
     result_count: usize,
     flags: u64,
 ) -> isize {
-    // SAFETY: as of `readmsg`.
+    // SAFETY: as in `readmsg`.
     guard("fi_compare_atomicmsg", || unsafe {
         let msg = &*msg;
         let (to, atomic) = atomic_of(msg)?;
         let vectors = [(msg.msg_iov, msg.iov_count), (compares, compare_count), (results.cast_const(), result_count)];
-        compare(of(ep), to, atomic, vectors, Flags::Given(flags), msg.context)
+        compare(endpoint_of(ep), to, atomic, vectors, Flags::Given(flags), msg.context)
     })
 }
 
 /// # Safety
-/// The vectors must have as many entries as said.
+/// The vectors must have as many entries as their counts say.
 unsafe fn compare(
     ep: &EndpointFid,
-    to: Place,
+    to: Target,
     atomic: Atomic,
     vectors: [(*const fi_ioc, usize); 3],
     flags: Flags,
@@ -365,9 +379,9 @@ unsafe fn compare(
     let [operand, compare, result] = vectors;
     // SAFETY: the caller's promise.
     unsafe {
-        with_elements(operand.0, operand.1, atomic.of, |operand| {
-            with_elements(compare.0, compare.1, atomic.of, |compare| {
-                with_elements(result.0, result.1, atomic.of, |result| {
+        with_elements(operand.0, operand.1, atomic.element, |operand| {
+            with_elements(compare.0, compare.1, atomic.element, |compare| {
+                with_elements(result.0, result.1, atomic.element, |result| {
                     ep.atomic(to, atomic, AtomicParts { operand, compare, result }, flags, context)
                 })
             })
@@ -375,34 +389,45 @@ unsafe fn compare(
     }
 }
 
-/// Which family of calls an atomic operation belongs to.
+/// The class of an atomic call.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Family {
-    Plain,
-    Fetching,
-    Comparing,
+pub(crate) enum AtomicClass {
+    Base,
+    Fetch,
+    Compare,
 }
 
-/// How many elements an operation takes at most, on frames of this MTU, and how long each is.
-pub(crate) fn valid(family: Family, datatype: fi_datatype, op: fi_op, mtu: usize) -> Result<(usize, usize)> {
-    let Atomic { operation, of } = Atomic::new(datatype, op)?;
-    let is_of_family = match family {
-        Family::Plain => !operation.compares() && operation != AtomicOperation::Read,
-        Family::Fetching => !operation.compares(),
-        Family::Comparing => operation.compares(),
+/// The maximum number of elements of an operation at this MTU, and the size of each.
+pub(crate) fn atomic_limits(
+    class: AtomicClass,
+    datatype: fi_datatype,
+    op: fi_op,
+    mtu: usize,
+) -> Result<(usize, usize)> {
+    let Atomic { operation, element } = Atomic::new(datatype, op)?;
+    let is_in_class = match class {
+        AtomicClass::Base => !operation.compares() && operation != AtomicOperation::Read,
+        AtomicClass::Fetch => !operation.compares(),
+        AtomicClass::Compare => operation.compares(),
     };
-    if is_of_family { Ok((atomic_bytes(mtu) / of.bytes(), of.bytes())) } else { Err(Errno(FI_EOPNOTSUPP)) }
+    if is_in_class { Ok((atomic_bytes(mtu) / element.bytes(), element.bytes())) } else { Err(Errno(FI_EOPNOTSUPP)) }
 }
 
 /// # Safety
-/// `ep` must be one of ours that is open, `count` valid or null.
-unsafe fn answer(ep: *mut fid_ep, family: Family, datatype: fi_datatype, op: fi_op, count: *mut usize) -> c_int {
+/// `ep` must be an open endpoint of ours, `count` valid or null.
+unsafe fn write_limit(
+    ep: *mut fid_ep,
+    class: AtomicClass,
+    datatype: fi_datatype,
+    op: fi_op,
+    count: *mut usize,
+) -> c_int {
     guard_status("fi_atomicvalid", || {
         // SAFETY: the caller's promise.
-        let (most, _) = valid(family, datatype, op, unsafe { of(ep) }.shared.carried_mtu())?;
+        let (max_count, _) = atomic_limits(class, datatype, op, unsafe { endpoint_of(ep) }.shared.carried_mtu())?;
         // SAFETY: as above.
         if let Some(count) = unsafe { count.as_mut() } {
-            *count = most;
+            *count = max_count;
         }
         Ok(())
     })
@@ -410,17 +435,17 @@ unsafe fn answer(ep: *mut fid_ep, family: Family, datatype: fi_datatype, op: fi_
 
 unsafe extern "C" fn atomic_valid(ep: *mut fid_ep, datatype: fi_datatype, op: fi_op, count: *mut usize) -> c_int {
     // SAFETY: libfabric's promise.
-    unsafe { answer(ep, Family::Plain, datatype, op, count) }
+    unsafe { write_limit(ep, AtomicClass::Base, datatype, op, count) }
 }
 
 unsafe extern "C" fn fetch_valid(ep: *mut fid_ep, datatype: fi_datatype, op: fi_op, count: *mut usize) -> c_int {
     // SAFETY: libfabric's promise.
-    unsafe { answer(ep, Family::Fetching, datatype, op, count) }
+    unsafe { write_limit(ep, AtomicClass::Fetch, datatype, op, count) }
 }
 
 unsafe extern "C" fn compare_valid(ep: *mut fid_ep, datatype: fi_datatype, op: fi_op, count: *mut usize) -> c_int {
     // SAFETY: libfabric's promise.
-    unsafe { answer(ep, Family::Comparing, datatype, op, count) }
+    unsafe { write_limit(ep, AtomicClass::Compare, datatype, op, count) }
 }
 
 fn type_of(datatype: fi_datatype) -> Option<AtomicType> {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Messages, tagged and not: `fi_tsend`, `fi_recvmsg` and their family.
+//! Tagged and untagged messages: `fi_tsend`, `fi_recvmsg` and their families.
 
 use std::ffi::c_void;
 use std::slice;
 
 use barewire_messages::{CompletionLevel, Label, Part, Pattern, ReceiveOptions, Selector, SendOptions};
 
-use super::{EndpointFid, of};
+use super::{EndpointFid, endpoint_of};
 use crate::bindings::*;
 use crate::edge::{Errno, Result, guard};
-use crate::endpoint::{Endpoint, Many, OF_MANY, reliable};
+use crate::endpoint::{Endpoint, MULTI_RECEIVE_BIT, MultiReceive, reliable};
 use crate::info::PARTS;
 use crate::queue::Entry;
 use crate::state::State;
@@ -53,25 +53,25 @@ struct Outgoing<'a> {
 struct Incoming<'a> {
     parts: &'a [Part],
     from: fi_addr_t,
-    /// Tag, and bits of it that do not matter; `None` of an untagged one.
+    /// Tag and bits to ignore; `None` for an untagged receive.
     tag: Option<(u64, u64)>,
     context: *mut c_void,
 }
 
-/// Which flags an operation has.
+/// The flags of an operation.
 #[derive(Clone, Copy)]
 pub(super) enum Flags {
-    /// The endpoint's.
+    /// The endpoint's default flags.
     Default,
-    /// None: nobody is told.
+    /// None, so that there is no completion.
     Injected,
-    /// The call's own.
+    /// The call's flags.
     Given(u64),
 }
 
-/// More than is injected.
+/// Error for an injected message beyond the limit.
 const TOO_LONG: Errno = Errno(libc::EMSGSIZE as u32);
-/// The address that means "from anybody".
+/// `FI_ADDR_UNSPEC`: any source.
 const UNSPECIFIED: fi_addr_t = u64::MAX;
 
 impl EndpointFid {
@@ -83,7 +83,7 @@ impl EndpointFid {
         let State { endpoints, vectors, .. } = &mut *state;
         let endpoint = &mut endpoints[self.number];
         let to = endpoint.peer(vectors, message.to)?;
-        let flags = endpoint.flags_to_send(flags);
+        let flags = endpoint.effective_transmit_flags(flags);
         let kind = if message.label.tag.is_some() { FI_SEND | FI_TAGGED } else { FI_SEND | FI_MSG };
         let options = SendOptions {
             context: message.context as u64,
@@ -95,18 +95,18 @@ impl EndpointFid {
             },
             is_silent: flags & FI_COMPLETION == 0,
         };
-        let most = endpoint.inject_size;
+        let max_bytes = endpoint.inject_size;
         let wire = endpoint.wire()?;
         // SAFETY: the caller's promise.
         let posted = unsafe {
             if flags & FI_INJECT == 0 {
                 wire.send(to, message.label, message.parts, options)
             } else {
-                // The program may use its memory again at once, whatever becomes of the message.
-                inject_parts(message.parts, most, |bytes| wire.send_copy(to, message.label, bytes, options))
+                // The program may reuse its buffer at once.
+                inject_parts(message.parts, max_bytes, |bytes| wire.send_copy(to, message.label, bytes, options))
             }
         };
-        state.posted(self.number, posted)
+        state.finish_post(self.number, posted)
     }
 
     #[inline(always)]
@@ -120,7 +120,7 @@ impl EndpointFid {
         }
         let options = SendOptions { is_silent: true, ..SendOptions::default() };
         let posted = endpoint.wire()?.send_copy(to, label, bytes, options);
-        state.posted(self.number, posted)
+        state.finish_post(self.number, posted)
     }
 
     /// # Safety
@@ -139,7 +139,7 @@ impl EndpointFid {
             Some((tag, ignore)) => (Selector::Tagged(Pattern { source, tag, ignore }), FI_RECV | FI_TAGGED),
             None => (Selector::Untagged(source), FI_RECV | FI_MSG),
         };
-        let flags = endpoint.flags_to_receive(flags);
+        let flags = endpoint.effective_receive_flags(flags);
         let options = ReceiveOptions {
             context: receive.context as u64,
             note: kind as u32,
@@ -150,33 +150,33 @@ impl EndpointFid {
             let State { endpoints, vectors, queues, .. } = &mut *state;
             let endpoint = &mut endpoints[self.number];
             // SAFETY: the caller's promise.
-            let told = unsafe { endpoint.look_ahead(wanted, receive, flags, options, vectors) }?;
-            if let (Some(entry), Some(bound)) = (told, endpoint.receive) {
+            let entry = unsafe { endpoint.peek_or_claim(wanted, receive, flags, options, vectors) }?;
+            if let (Some(entry), Some(bound)) = (entry, endpoint.receive) {
                 queues[bound.queue].push(entry);
             }
-            return state.posted(self.number, Ok(()));
+            return state.finish_post(self.number, Ok(()));
         }
         if flags & FI_MULTI_RECV == 0 {
             // SAFETY: the caller's promise.
             unsafe { endpoint.wire()?.receive(wanted, receive.parts, options) }?;
-            return state.posted(self.number, Ok(()));
+            return state.finish_post(self.number, Ok(()));
         }
         let [part] = receive.parts else { return Err(Errno::INVALID) };
-        endpoint.many_numbered += 1;
-        let number = OF_MANY | endpoint.many_numbered;
+        endpoint.multi_receives_posted += 1;
+        let number = MULTI_RECEIVE_BIT | endpoint.multi_receives_posted;
         let note = (kind | FI_MULTI_RECV) as u32;
         let options = ReceiveOptions { context: number, note, ..options };
-        let least = endpoint.least as u64;
+        let min_room = endpoint.min_multi_recv as u64;
         // SAFETY: the caller's promise.
-        unsafe { reliable(&mut endpoint.wire)?.receive_multi(wanted, receive.parts, least, options) }?;
-        endpoint.many.push(Many { number, context: receive.context, base: part.address });
-        state.posted(self.number, Ok(()))
+        unsafe { reliable(&mut endpoint.wire)?.receive_multi(wanted, receive.parts, min_room, options) }?;
+        endpoint.multi_receives.push(MultiReceive { number, context: receive.context, base: part.address });
+        state.finish_post(self.number, Ok(()))
     }
 }
 
 impl Endpoint {
     #[inline]
-    pub(super) fn flags_to_send(&self, flags: Flags) -> u64 {
+    pub(super) fn effective_transmit_flags(&self, flags: Flags) -> u64 {
         let always = self.transmit.map_or(0, |bound| if bound.is_selective { 0 } else { FI_COMPLETION });
         match flags {
             Flags::Default => always | self.transmit_flags,
@@ -186,17 +186,17 @@ impl Endpoint {
     }
 
     #[inline]
-    fn flags_to_receive(&self, flags: Flags) -> u64 {
+    fn effective_receive_flags(&self, flags: Flags) -> u64 {
         let always = self.receive.map_or(0, |bound| if bound.is_selective { 0 } else { FI_COMPLETION });
         always | if let Flags::Given(flags) = flags { flags } else { self.receive_flags }
     }
 
-    /// Looks for a message without a receive (`FI_PEEK`), takes it out of matching for later (`FI_CLAIM`), or away
-    /// (`FI_DISCARD`); what to tell at once, if anything.
+    /// Searches for an unexpected message (`FI_PEEK`), claims it (`FI_CLAIM`) or discards it (`FI_DISCARD`). Returns an
+    /// entry for an immediate completion, if any.
     ///
     /// # Safety
-    /// As of [`EndpointFid::receive`].
-    unsafe fn look_ahead(
+    /// As for [`EndpointFid::receive`].
+    unsafe fn peek_or_claim(
         &mut self,
         wanted: Selector,
         receive: &Incoming<'_>,
@@ -206,13 +206,13 @@ impl Endpoint {
     ) -> Result<Option<Entry>> {
         let messenger = reliable(&mut self.wire)?;
         let mut entry = Entry::new(receive.context, u64::from(options.note));
-        let claimed_as = receive.context as usize;
+        let claim_context = receive.context as usize;
         if flags & FI_PEEK == 0 {
-            let place = self.claims.iter().position(|(context, _)| *context == claimed_as).ok_or(Errno::INVALID)?;
-            let (_, claim) = self.claims.swap_remove(place);
+            let index = self.claims.iter().position(|(context, _)| *context == claim_context).ok_or(Errno::INVALID)?;
+            let (_, claim) = self.claims.swap_remove(index);
             if flags & FI_DISCARD != 0 {
                 let envelope = messenger.discard(claim)?;
-                self.describe(&mut entry, &envelope, vectors);
+                self.set_envelope(&mut entry, &envelope, vectors);
                 return Ok(Some(entry));
             }
             // SAFETY: the caller's promise.
@@ -232,20 +232,24 @@ impl Endpoint {
             Some(claim) if flags & FI_DISCARD != 0 => {
                 messenger.discard(claim)?;
             }
-            Some(claim) => self.claims.push((claimed_as, claim)),
+            Some(claim) => self.claims.push((claim_context, claim)),
             None => {}
         }
-        self.describe(&mut entry, &envelope, vectors);
+        self.set_envelope(&mut entry, &envelope, vectors);
         Ok(Some(entry))
     }
 }
 
-/// Runs with the bytes of several parts, together, of which there may be so many.
+/// Posts the concatenated bytes of the parts, at most `max_bytes`.
 ///
 /// # Safety
-/// The parts must be valid to be read.
-pub(super) unsafe fn inject_parts(parts: &[Part], most: usize, post: impl FnOnce(&[u8]) -> Result<()>) -> Result<()> {
-    if parts.iter().map(|part| part.bytes).sum::<usize>() > most {
+/// The parts must be valid for reads.
+pub(super) unsafe fn inject_parts(
+    parts: &[Part],
+    max_bytes: usize,
+    post: impl FnOnce(&[u8]) -> Result<()>,
+) -> Result<()> {
+    if parts.iter().map(|part| part.bytes).sum::<usize>() > max_bytes {
         return Err(TOO_LONG);
     }
     // SAFETY: the caller's promise.
@@ -257,7 +261,7 @@ pub(super) unsafe fn inject_parts(parts: &[Part], most: usize, post: impl FnOnce
 }
 
 /// # Safety
-/// `length` bytes at `address` must be valid to be read while the result is used.
+/// `length` bytes at `address` must be valid for reads while the result is used.
 pub(super) unsafe fn bytes<'a>(address: *const c_void, length: usize) -> &'a [u8] {
     if length == 0 {
         return &[];
@@ -271,7 +275,7 @@ pub(super) fn part(address: *const c_void, bytes: usize) -> Part {
     Part { address: address.cast_mut().cast(), bytes }
 }
 
-/// Runs with a program's vector as parts.
+/// Converts an I/O vector to parts and passes them to `run`.
 ///
 /// # Safety
 /// `iov` must have `count` entries.
@@ -285,16 +289,16 @@ pub(super) unsafe fn with_parts(
         return Err(Errno::INVALID);
     }
     let mut parts = [Part { address: std::ptr::null_mut(), bytes: 0 }; PARTS];
-    for (place, part) in parts.iter_mut().enumerate().take(count) {
+    for (index, part) in parts.iter_mut().enumerate().take(count) {
         // SAFETY: the caller's promise.
-        let entry = unsafe { &*iov.add(place) };
+        let entry = unsafe { &*iov.add(index) };
         *part = Part { address: entry.iov_base.cast(), bytes: entry.iov_len };
     }
     run(&parts[..count])
 }
 
-/// Of the calls with a structure: data only if they say so.
-pub(super) fn data_if(flags: u64, data: u64) -> Option<u64> {
+/// The remote CQ data of a call with a message structure, if its flags announce any.
+pub(super) fn remote_data(flags: u64, data: u64) -> Option<u64> {
     (flags & FI_REMOTE_CQ_DATA != 0).then_some(data)
 }
 
@@ -308,8 +312,8 @@ unsafe extern "C" fn tsend(
     context: *mut c_void,
 ) -> isize {
     let (parts, label) = (&[part(buf, len)], Label { tag: Some(tag), data: None });
-    // SAFETY: libfabric's promise: an endpoint that is open, memory that is valid until the operation ends.
-    guard("fi_tsend", || unsafe { of(ep).send(&Outgoing { parts, to, label, context }, Flags::Default) })
+    // SAFETY: libfabric's promise: an open endpoint, and memory that is valid until the operation ends.
+    guard("fi_tsend", || unsafe { endpoint_of(ep).send(&Outgoing { parts, to, label, context }, Flags::Default) })
 }
 
 unsafe extern "C" fn tsenddata(
@@ -323,8 +327,8 @@ unsafe extern "C" fn tsenddata(
     context: *mut c_void,
 ) -> isize {
     let (parts, label) = (&[part(buf, len)], Label { tag: Some(tag), data: Some(data) });
-    // SAFETY: as of `tsend`.
-    guard("fi_tsenddata", || unsafe { of(ep).send(&Outgoing { parts, to, label, context }, Flags::Default) })
+    // SAFETY: as in `tsend`.
+    guard("fi_tsenddata", || unsafe { endpoint_of(ep).send(&Outgoing { parts, to, label, context }, Flags::Default) })
 }
 
 unsafe extern "C" fn tsendv(
@@ -337,26 +341,26 @@ unsafe extern "C" fn tsendv(
     context: *mut c_void,
 ) -> isize {
     let label = Label { tag: Some(tag), data: None };
-    // SAFETY: as of `tsend`.
+    // SAFETY: as in `tsend`.
     guard("fi_tsendv", || unsafe {
-        with_parts(iov, count, |parts| of(ep).send(&Outgoing { parts, to, label, context }, Flags::Default))
+        with_parts(iov, count, |parts| endpoint_of(ep).send(&Outgoing { parts, to, label, context }, Flags::Default))
     })
 }
 
 unsafe extern "C" fn tsendmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags: u64) -> isize {
-    // SAFETY: as of `tsend`; and a message that is valid.
+    // SAFETY: as in `tsend`, with a valid message structure.
     guard("fi_tsendmsg", || unsafe {
         let &fi_msg_tagged { msg_iov, iov_count, addr: to, tag, context, data, .. } = &*msg;
-        let label = Label { tag: Some(tag), data: data_if(flags, data) };
+        let label = Label { tag: Some(tag), data: remote_data(flags, data) };
         with_parts(msg_iov, iov_count, |parts| {
-            of(ep).send(&Outgoing { parts, to, label, context }, Flags::Given(flags))
+            endpoint_of(ep).send(&Outgoing { parts, to, label, context }, Flags::Given(flags))
         })
     })
 }
 
 unsafe extern "C" fn tinject(ep: *mut fid_ep, buf: *const c_void, len: usize, to: fi_addr_t, tag: u64) -> isize {
-    // SAFETY: as of `tsend`.
-    guard("fi_tinject", || unsafe { of(ep).inject(bytes(buf, len), to, Label { tag: Some(tag), data: None }) })
+    // SAFETY: as in `tsend`.
+    guard("fi_tinject", || unsafe { endpoint_of(ep).inject(bytes(buf, len), to, Label { tag: Some(tag), data: None }) })
 }
 
 unsafe extern "C" fn tinjectdata(
@@ -367,9 +371,9 @@ unsafe extern "C" fn tinjectdata(
     to: fi_addr_t,
     tag: u64,
 ) -> isize {
-    // SAFETY: as of `tsend`.
+    // SAFETY: as in `tsend`.
     guard("fi_tinjectdata", || unsafe {
-        of(ep).inject(bytes(buf, len), to, Label { tag: Some(tag), data: Some(data) })
+        endpoint_of(ep).inject(bytes(buf, len), to, Label { tag: Some(tag), data: Some(data) })
     })
 }
 
@@ -384,8 +388,8 @@ unsafe extern "C" fn trecv(
     context: *mut c_void,
 ) -> isize {
     let (parts, tag) = (&[part(buf, len)], Some((tag, ignore)));
-    // SAFETY: as of `tsend`.
-    guard("fi_trecv", || unsafe { of(ep).receive(&Incoming { parts, from, tag, context }, Flags::Default) })
+    // SAFETY: as in `tsend`.
+    guard("fi_trecv", || unsafe { endpoint_of(ep).receive(&Incoming { parts, from, tag, context }, Flags::Default) })
 }
 
 unsafe extern "C" fn trecvv(
@@ -399,19 +403,19 @@ unsafe extern "C" fn trecvv(
     context: *mut c_void,
 ) -> isize {
     let tag = Some((tag, ignore));
-    // SAFETY: as of `tsend`.
+    // SAFETY: as in `tsend`.
     guard("fi_trecvv", || unsafe {
-        with_parts(iov, count, |parts| of(ep).receive(&Incoming { parts, from, tag, context }, Flags::Default))
+        with_parts(iov, count, |parts| endpoint_of(ep).receive(&Incoming { parts, from, tag, context }, Flags::Default))
     })
 }
 
 unsafe extern "C" fn trecvmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags: u64) -> isize {
-    // SAFETY: as of `tsendmsg`.
+    // SAFETY: as in `tsendmsg`.
     guard("fi_trecvmsg", || unsafe {
         let &fi_msg_tagged { msg_iov, iov_count, addr: from, tag, ignore, context, .. } = &*msg;
         let tag = Some((tag, ignore));
         with_parts(msg_iov, iov_count, |parts| {
-            of(ep).receive(&Incoming { parts, from, tag, context }, Flags::Given(flags))
+            endpoint_of(ep).receive(&Incoming { parts, from, tag, context }, Flags::Given(flags))
         })
     })
 }
@@ -425,8 +429,8 @@ unsafe extern "C" fn send(
     context: *mut c_void,
 ) -> isize {
     let (parts, label) = (&[part(buf, len)], Label { tag: None, data: None });
-    // SAFETY: as of `tsend`.
-    guard("fi_send", || unsafe { of(ep).send(&Outgoing { parts, to, label, context }, Flags::Default) })
+    // SAFETY: as in `tsend`.
+    guard("fi_send", || unsafe { endpoint_of(ep).send(&Outgoing { parts, to, label, context }, Flags::Default) })
 }
 
 unsafe extern "C" fn senddata(
@@ -439,8 +443,8 @@ unsafe extern "C" fn senddata(
     context: *mut c_void,
 ) -> isize {
     let (parts, label) = (&[part(buf, len)], Label { tag: None, data: Some(data) });
-    // SAFETY: as of `tsend`.
-    guard("fi_senddata", || unsafe { of(ep).send(&Outgoing { parts, to, label, context }, Flags::Default) })
+    // SAFETY: as in `tsend`.
+    guard("fi_senddata", || unsafe { endpoint_of(ep).send(&Outgoing { parts, to, label, context }, Flags::Default) })
 }
 
 unsafe extern "C" fn sendv(
@@ -452,31 +456,33 @@ unsafe extern "C" fn sendv(
     context: *mut c_void,
 ) -> isize {
     let label = Label { tag: None, data: None };
-    // SAFETY: as of `tsend`.
+    // SAFETY: as in `tsend`.
     guard("fi_sendv", || unsafe {
-        with_parts(iov, count, |parts| of(ep).send(&Outgoing { parts, to, label, context }, Flags::Default))
+        with_parts(iov, count, |parts| endpoint_of(ep).send(&Outgoing { parts, to, label, context }, Flags::Default))
     })
 }
 
 unsafe extern "C" fn sendmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize {
-    // SAFETY: as of `tsendmsg`.
+    // SAFETY: as in `tsendmsg`.
     guard("fi_sendmsg", || unsafe {
         let &fi_msg { msg_iov, iov_count, addr: to, context, data, .. } = &*msg;
-        let label = Label { tag: None, data: data_if(flags, data) };
+        let label = Label { tag: None, data: remote_data(flags, data) };
         with_parts(msg_iov, iov_count, |parts| {
-            of(ep).send(&Outgoing { parts, to, label, context }, Flags::Given(flags))
+            endpoint_of(ep).send(&Outgoing { parts, to, label, context }, Flags::Given(flags))
         })
     })
 }
 
 unsafe extern "C" fn inject(ep: *mut fid_ep, buf: *const c_void, len: usize, to: fi_addr_t) -> isize {
-    // SAFETY: as of `tsend`.
-    guard("fi_inject", || unsafe { of(ep).inject(bytes(buf, len), to, Label { tag: None, data: None }) })
+    // SAFETY: as in `tsend`.
+    guard("fi_inject", || unsafe { endpoint_of(ep).inject(bytes(buf, len), to, Label { tag: None, data: None }) })
 }
 
 unsafe extern "C" fn injectdata(ep: *mut fid_ep, buf: *const c_void, len: usize, data: u64, to: fi_addr_t) -> isize {
-    // SAFETY: as of `tsend`.
-    guard("fi_injectdata", || unsafe { of(ep).inject(bytes(buf, len), to, Label { tag: None, data: Some(data) }) })
+    // SAFETY: as in `tsend`.
+    guard("fi_injectdata", || unsafe {
+        endpoint_of(ep).inject(bytes(buf, len), to, Label { tag: None, data: Some(data) })
+    })
 }
 
 unsafe extern "C" fn recv(
@@ -488,8 +494,10 @@ unsafe extern "C" fn recv(
     context: *mut c_void,
 ) -> isize {
     let parts = &[part(buf, len)];
-    // SAFETY: as of `tsend`.
-    guard("fi_recv", || unsafe { of(ep).receive(&Incoming { parts, from, tag: None, context }, Flags::Default) })
+    // SAFETY: as in `tsend`.
+    guard("fi_recv", || unsafe {
+        endpoint_of(ep).receive(&Incoming { parts, from, tag: None, context }, Flags::Default)
+    })
 }
 
 unsafe extern "C" fn recvv(
@@ -500,18 +508,20 @@ unsafe extern "C" fn recvv(
     from: fi_addr_t,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: as of `tsend`.
+    // SAFETY: as in `tsend`.
     guard("fi_recvv", || unsafe {
-        with_parts(iov, count, |parts| of(ep).receive(&Incoming { parts, from, tag: None, context }, Flags::Default))
+        with_parts(iov, count, |parts| {
+            endpoint_of(ep).receive(&Incoming { parts, from, tag: None, context }, Flags::Default)
+        })
     })
 }
 
 unsafe extern "C" fn recvmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize {
-    // SAFETY: as of `tsendmsg`.
+    // SAFETY: as in `tsendmsg`.
     guard("fi_recvmsg", || unsafe {
         let &fi_msg { msg_iov, iov_count, addr: from, context, .. } = &*msg;
         with_parts(msg_iov, iov_count, |parts| {
-            of(ep).receive(&Incoming { parts, from, tag: None, context }, Flags::Given(flags))
+            endpoint_of(ep).receive(&Incoming { parts, from, tag: None, context }, Flags::Given(flags))
         })
     })
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Reading and writing peers' memory: `fi_write`, `fi_read` and their families.
+//! Remote memory access: `fi_write`, `fi_read` and their families.
 
 use std::ffi::c_void;
 use std::ptr;
 
 use barewire_messages::Part;
 
-use super::access::{Place, place};
-use super::messages::{Flags, bytes, data_if, inject_parts, part, with_parts};
-use super::{EndpointFid, of};
+use super::access::{Target, target};
+use super::messages::{Flags, bytes, inject_parts, part, remote_data, with_parts};
+use super::{EndpointFid, endpoint_of};
 use crate::bindings::*;
 use crate::edge::{Errno, Result, guard};
 
@@ -30,7 +30,7 @@ impl EndpointFid {
     /// The parts must be valid until the operation has ended.
     unsafe fn write(
         &self,
-        to: Place,
+        to: Target,
         parts: &[Part],
         data: Option<u64>,
         flags: Flags,
@@ -38,28 +38,28 @@ impl EndpointFid {
     ) -> Result<isize> {
         self.access(to.peer, FI_RMA | FI_WRITE, context, flags, |messenger, peer, options, flags| {
             if flags & FI_INJECT != 0 {
-                let most = messenger.inject_write_max();
-                let copy = |bytes: &[u8]| Ok(messenger.write_copy(peer, to.at, bytes, data, options)?);
+                let max_bytes = messenger.inject_write_max();
+                let copy = |bytes: &[u8]| Ok(messenger.write_copy(peer, to.remote, bytes, data, options)?);
                 // SAFETY: the caller's promise.
-                return unsafe { inject_parts(parts, most, copy) };
+                return unsafe { inject_parts(parts, max_bytes, copy) };
             }
             // SAFETY: the caller's promise.
-            Ok(unsafe { messenger.write(peer, to.at, parts, data, options) }?)
+            Ok(unsafe { messenger.write(peer, to.remote, parts, data, options) }?)
         })
     }
 
-    fn inject_write(&self, to: Place, bytes: &[u8], data: Option<u64>) -> Result<isize> {
+    fn inject_write(&self, to: Target, bytes: &[u8], data: Option<u64>) -> Result<isize> {
         self.access(to.peer, FI_RMA | FI_WRITE, ptr::null_mut(), Flags::Injected, |messenger, peer, _, _| {
-            Ok(messenger.inject_write(peer, to.at, bytes, data)?)
+            Ok(messenger.inject_write(peer, to.remote, bytes, data)?)
         })
     }
 
     /// # Safety
     /// The parts must be valid, and used by nothing else, until the operation has ended.
-    unsafe fn read(&self, from: Place, parts: &[Part], flags: Flags, context: *mut c_void) -> Result<isize> {
+    unsafe fn read(&self, from: Target, parts: &[Part], flags: Flags, context: *mut c_void) -> Result<isize> {
         self.access(from.peer, FI_RMA | FI_READ, context, flags, |messenger, peer, options, _| {
             // SAFETY: the caller's promise.
-            unsafe { messenger.read(peer, from.at, parts, options) }?;
+            unsafe { messenger.read(peer, from.remote, parts, options) }?;
             Ok(())
         })
     }
@@ -75,8 +75,10 @@ unsafe extern "C" fn read(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: libfabric's promise: an endpoint that is open, memory that is valid until the operation ends.
-    guard("fi_read", || unsafe { of(ep).read(place(from, addr, key), &[part(buf, len)], Flags::Default, context) })
+    // SAFETY: libfabric's promise: an open endpoint, and memory that is valid until the operation ends.
+    guard("fi_read", || unsafe {
+        endpoint_of(ep).read(target(from, addr, key), &[part(buf, len)], Flags::Default, context)
+    })
 }
 
 unsafe extern "C" fn readv(
@@ -89,31 +91,33 @@ unsafe extern "C" fn readv(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: as of `read`.
+    // SAFETY: as in `read`.
     guard("fi_readv", || unsafe {
-        with_parts(iov, count, |parts| of(ep).read(place(from, addr, key), parts, Flags::Default, context))
+        with_parts(iov, count, |parts| endpoint_of(ep).read(target(from, addr, key), parts, Flags::Default, context))
     })
 }
 
-/// Where a message with a vector of remote places goes: one is as many as there may be.
+/// The target of a message. Its vector of remote addresses must have one entry.
 ///
 /// # Safety
 /// The message must be valid.
-unsafe fn place_of(msg: &fi_msg_rma) -> Result<Place> {
+unsafe fn target_of(msg: &fi_msg_rma) -> Result<Target> {
     if msg.rma_iov_count != 1 {
         return Err(Errno::INVALID);
     }
     // SAFETY: the caller's promise.
     let remote = unsafe { &*msg.rma_iov };
-    Ok(place(msg.addr, remote.addr, remote.key))
+    Ok(target(msg.addr, remote.addr, remote.key))
 }
 
 unsafe extern "C" fn readmsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize {
-    // SAFETY: as of `read`; and a message that is valid.
+    // SAFETY: as in `read`, with a valid message structure.
     guard("fi_readmsg", || unsafe {
         let msg = &*msg;
-        let from = place_of(msg)?;
-        with_parts(msg.msg_iov, msg.iov_count, |parts| of(ep).read(from, parts, Flags::Given(flags), msg.context))
+        let from = target_of(msg)?;
+        with_parts(msg.msg_iov, msg.iov_count, |parts| {
+            endpoint_of(ep).read(from, parts, Flags::Given(flags), msg.context)
+        })
     })
 }
 
@@ -127,9 +131,9 @@ unsafe extern "C" fn write(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: as of `read`.
+    // SAFETY: as in `read`.
     guard("fi_write", || unsafe {
-        of(ep).write(place(to, addr, key), &[part(buf, len)], None, Flags::Default, context)
+        endpoint_of(ep).write(target(to, addr, key), &[part(buf, len)], None, Flags::Default, context)
     })
 }
 
@@ -144,9 +148,9 @@ unsafe extern "C" fn writedata(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: as of `read`.
+    // SAFETY: as in `read`.
     guard("fi_writedata", || unsafe {
-        of(ep).write(place(to, addr, key), &[part(buf, len)], Some(data), Flags::Default, context)
+        endpoint_of(ep).write(target(to, addr, key), &[part(buf, len)], Some(data), Flags::Default, context)
     })
 }
 
@@ -160,18 +164,22 @@ unsafe extern "C" fn writev(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: as of `read`.
+    // SAFETY: as in `read`.
     guard("fi_writev", || unsafe {
-        with_parts(iov, count, |parts| of(ep).write(place(to, addr, key), parts, None, Flags::Default, context))
+        with_parts(iov, count, |parts| {
+            endpoint_of(ep).write(target(to, addr, key), parts, None, Flags::Default, context)
+        })
     })
 }
 
 unsafe extern "C" fn writemsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize {
-    // SAFETY: as of `readmsg`.
+    // SAFETY: as in `readmsg`.
     guard("fi_writemsg", || unsafe {
         let msg = &*msg;
-        let (to, data) = (place_of(msg)?, data_if(flags, msg.data));
-        with_parts(msg.msg_iov, msg.iov_count, |parts| of(ep).write(to, parts, data, Flags::Given(flags), msg.context))
+        let (to, data) = (target_of(msg)?, remote_data(flags, msg.data));
+        with_parts(msg.msg_iov, msg.iov_count, |parts| {
+            endpoint_of(ep).write(to, parts, data, Flags::Given(flags), msg.context)
+        })
     })
 }
 
@@ -183,8 +191,8 @@ unsafe extern "C" fn inject_write(
     addr: u64,
     key: u64,
 ) -> isize {
-    // SAFETY: as of `read`.
-    guard("fi_inject_write", || unsafe { of(ep).inject_write(place(to, addr, key), bytes(buf, len), None) })
+    // SAFETY: as in `read`.
+    guard("fi_inject_write", || unsafe { endpoint_of(ep).inject_write(target(to, addr, key), bytes(buf, len), None) })
 }
 
 unsafe extern "C" fn inject_writedata(
@@ -196,6 +204,8 @@ unsafe extern "C" fn inject_writedata(
     addr: u64,
     key: u64,
 ) -> isize {
-    // SAFETY: as of `read`.
-    guard("fi_inject_writedata", || unsafe { of(ep).inject_write(place(to, addr, key), bytes(buf, len), Some(data)) })
+    // SAFETY: as in `read`.
+    guard("fi_inject_writedata", || unsafe {
+        endpoint_of(ep).inject_write(target(to, addr, key), bytes(buf, len), Some(data))
+    })
 }
