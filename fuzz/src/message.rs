@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Messages cut into fragments, and fragments of any kind put together.
 
-use barewire_llc::message::{BadFragment, Cutter, FIRST_HEADER, Progress, Reassembler};
+use barewire_llc::message::{BadFragment, FIRST_HEADER, Fragmenter, Progress, Reassembler};
 
 use crate::input::Input;
 
@@ -37,7 +37,7 @@ pub fn message(data: &[u8]) {
             _ => {
                 let mut number = || u32::from_be_bytes([input.byte(), input.byte(), input.byte(), input.byte()]);
                 let (total, room) = (number(), number());
-                assert_eq!(Cutter::new(total, room).is_some(), room as usize > FIRST_HEADER);
+                assert_eq!(Fragmenter::new(total, room).is_some(), room as usize > FIRST_HEADER);
                 if room as usize > FIRST_HEADER {
                     cut(total, room);
                 }
@@ -48,9 +48,9 @@ pub fn message(data: &[u8]) {
 
 /// The fragments of a message, the first thousand of them, after a look at each.
 fn cut(total: u32, room: u32) -> Vec<barewire_llc::message::Fragment> {
-    let Some(cutter) = Cutter::new(total, room) else { panic!("{room} bytes leave no room") };
+    let Some(fragmenter) = Fragmenter::new(total, room) else { panic!("{room} bytes leave no room") };
     let (mut end, mut fragments) = (0, Vec::new());
-    for fragment in cutter.take(1000) {
+    for fragment in fragmenter.take(1000) {
         let length = fragment.end - fragment.start;
         assert_eq!(fragment.start, end, "a gap, or an overlap");
         assert!(fragment.header().len() as u64 + u64::from(length) <= u64::from(room));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The audit log: a JSON object per line, in a file or on standard error, where systemd's journal takes it.
+//! The audit log: JSON Lines in a file or on standard error, for systemd's journal.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,12 +13,12 @@ use crate::bounds::REFUSALS_LOGGED;
 
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// Where lines go.
+/// The audit log's writer.
 pub struct Audit {
     path: Option<PathBuf>,
     file: Option<File>,
-    /// Refusals of each user in this window, `None` for all whom the policy does not name; whoever is refused in a loop
-    /// shall not fill the disk.
+    /// Refusals per user in this window; `None`: all users that the policy does not name. Limits the log's growth under
+    /// repeated refusals.
     refusals: BTreeMap<Option<u32>, u32>,
     began: Instant,
 }
@@ -32,10 +32,10 @@ impl Audit {
         Ok(audit)
     }
 
-    /// After the file was moved away.
+    /// Reopens the file, after log rotation.
     ///
     /// # Errors
-    /// As [`open`](Self::open); lines go where they went.
+    /// As [`open`](Self::open); the old file stays in use.
     pub fn reopen(&mut self) -> io::Result<()> {
         if let Some(path) = &self.path {
             self.file = Some(File::options().create(true).append(true).open(path)?);
@@ -43,10 +43,10 @@ impl Audit {
         Ok(())
     }
 
-    /// One line. Its time is in milliseconds since 1970.
+    /// Writes a line, with the time in milliseconds since 1970.
     ///
     /// # Errors
-    /// If it cannot be written: then nothing may be granted.
+    /// If it cannot be written; then nothing may be granted.
     pub fn write(&mut self, event: &str, mut fields: Value) -> io::Result<()> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         fields["time_ms"] = json!(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
@@ -58,22 +58,23 @@ impl Audit {
         }
     }
 
-    /// A line that nothing depends on; if it cannot be written, nobody is left to be told.
+    /// Writes a line; ignores failures, which cannot be reported anywhere.
     pub fn note(&mut self, event: &str, fields: Value) {
         let _ = self.write(event, fields);
     }
 
-    /// A refusal's line, unless there were many in this second of the user, or of all others if the policy does not name
-    /// it: those are counted.
-    pub fn refuse(&mut self, named: Option<u32>, fields: Value) {
-        let count = self.refusals.entry(named).or_default();
+    /// Writes a refusal. Beyond [`REFUSALS_LOGGED`] per second and user, only counts it. `user`: `None` for all users that
+    /// the policy does not name.
+    pub fn refuse(&mut self, user: Option<u32>, fields: Value) {
+        let count = self.refusals.entry(user).or_default();
         *count = count.saturating_add(1);
         if *count <= REFUSALS_LOGGED {
             self.note("refusal", fields);
         }
     }
 
-    /// Ends the window when it is over; the time until that if there is something to tell then.
+    /// Ends the window if it has elapsed, and reports its unlogged refusals. Otherwise returns the time left if there were
+    /// refusals.
     pub fn tick(&mut self, now: Instant) -> Option<Duration> {
         let left = WINDOW.saturating_sub(now.saturating_duration_since(self.began));
         if !left.is_zero() {
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_who_is_refused_in_a_loop_fills_no_disk_and_is_counted() {
+    fn refusals_beyond_the_bound_are_counted_not_logged() {
         let path = std::env::temp_dir().join(format!("barewire-audit-{}", std::process::id()));
         let mut audit = Audit::open(Some(path.clone())).unwrap();
         for user in 0..1000 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A program's side: connect, ask once, keep the connection.
+//! The client side: connects, sends one request, and keeps the connection.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -18,77 +18,77 @@ use barewire_link::RingGeometry;
 
 use crate::message::{MESSAGE_BYTES_MAX, MessageError, Reply, Request, Status};
 
-/// How long a broker that is there may take to answer.
-const ANSWER_PATIENCE_S: i64 = 10;
-/// How long a broker that was there may be away, since it is started anew.
-const RESTART_PATIENCE: Duration = Duration::from_secs(3);
-/// Time between two attempts meanwhile.
-const RETRY: Duration = Duration::from_millis(50);
+/// Timeout of a running broker's answer.
+const ANSWER_TIMEOUT_S: i64 = 10;
+/// How long to retry while a broker restarts.
+const RESTART_TIMEOUT: Duration = Duration::from_secs(3);
+/// Interval between attempts.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What the broker gave.
+/// A granted socket.
 #[derive(Debug)]
 pub struct Grant {
     /// Bound to the interface, filtered for the service access point, with a receive ring.
     pub socket: OwnedFd,
-    /// To be mapped as it is: a socket whose ring is set up anew hears nothing any more.
+    /// Geometry of the receive ring. Map it as it is: a socket whose ring is set up again receives nothing.
     pub ring: RingGeometry,
-    /// Keep it open as long as the socket; give both back by closing the socket first.
+    /// The connection to the broker. Keep it open as long as the socket; close the socket first.
     pub lease: OwnedFd,
 }
 
-/// Why there is no socket.
+/// Why no socket was granted.
 #[derive(Debug, Error)]
-pub enum AskError {
-    /// The broker says no, and why.
+pub enum RequestError {
+    /// The broker refused the request.
     #[error("the broker refused: {text}")]
     Refused {
-        /// Sorted.
+        /// The kind of refusal.
         status: Status,
-        /// For a person.
+        /// Human-readable reason.
         text: String,
     },
-    /// The request cannot be one.
+    /// The request is invalid.
     #[error(transparent)]
     Request(#[from] MessageError),
-    /// Nobody listens there.
+    /// No broker is listening.
     #[error("no broker at {}: {source}; is barewire-broker running?", path.display())]
-    Nobody {
-        /// Where it should be.
+    Unreachable {
+        /// Path of its socket.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// It is no broker, or one that broke down.
-    #[error("the broker at {} does not answer as it should: {reason}", path.display())]
+    /// The server violates the protocol.
+    #[error("the broker at {} does not answer correctly: {reason}", path.display())]
     Broken {
-        /// Where it is.
+        /// Path of its socket.
         path: PathBuf,
-        /// What came instead.
+        /// What is wrong.
         reason: String,
     },
 }
 
-/// Asks the broker for a socket. Where a broker ends in the middle of it, the next one is asked.
+/// Requests a socket from the broker. Retries while the broker restarts.
 ///
 /// # Errors
-/// [`AskError`].
-pub fn ask(path: &Path, request: &Request) -> Result<Grant, AskError> {
+/// [`RequestError`].
+pub fn request_grant(path: &Path, request: &Request) -> Result<Grant, RequestError> {
     let request = request.encode()?;
     let began = Instant::now();
     loop {
         match attempt(path, &request) {
             Ok(answer) => return granted(path, answer),
-            Err(error) if is_restart(error) && began.elapsed() < RESTART_PATIENCE => std::thread::sleep(RETRY),
+            Err(error) if is_restart(error) && began.elapsed() < RESTART_TIMEOUT => std::thread::sleep(RETRY_INTERVAL),
             Err(Errno::EAGAIN) => {
-                let reason = format!("nothing came within {ANSWER_PATIENCE_S} s");
-                return Err(AskError::Broken { path: path.to_owned(), reason });
+                let reason = format!("no answer within {ANSWER_TIMEOUT_S} s");
+                return Err(RequestError::Broken { path: path.to_owned(), reason });
             }
-            Err(error) => return Err(AskError::Nobody { path: path.to_owned(), source: error.into() }),
+            Err(error) => return Err(RequestError::Unreachable { path: path.to_owned(), source: error.into() }),
         }
     }
 }
 
-/// What a broker that has just ended, and left its address behind, looks like.
+/// Whether the error indicates that the broker has just ended.
 fn is_restart(error: Errno) -> bool {
     matches!(error, Errno::ECONNREFUSED | Errno::ECONNRESET | Errno::EPIPE)
 }
@@ -101,14 +101,14 @@ struct Answer {
 
 fn attempt(path: &Path, request: &[u8]) -> Result<Answer, Errno> {
     let lease = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None)?;
-    let patience = TimeVal::new(ANSWER_PATIENCE_S, 0);
+    let patience = TimeVal::new(ANSWER_TIMEOUT_S, 0);
     setsockopt(&lease, sockopt::ReceiveTimeout, &patience)?;
     setsockopt(&lease, sockopt::SendTimeout, &patience)?;
     connect(lease.as_raw_fd(), &UnixAddr::new(path)?)?;
-    // A broker that refuses before it reads has closed its end; its reply is there all the same.
+    // A broker that refuses before it reads has closed its end; its reply can still be received.
     let sent = send(lease.as_raw_fd(), request, MsgFlags::MSG_NOSIGNAL);
     let (bytes, socket) = match receive(&lease) {
-        // Says once that the request was not read; behind it is the reply.
+        // Reported once if the request was not read; the reply follows.
         Err(Errno::ECONNRESET) => receive(&lease)?,
         received => received?,
     };
@@ -127,7 +127,7 @@ fn receive(lease: &OwnedFd) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
     let mut sockets = Vec::new();
     for part in message.cmsgs()? {
         if let ControlMessageOwned::ScmRights(descriptors) = part {
-            // SAFETY: the kernel has just made these descriptors for us and nobody else knows them.
+            // SAFETY: the kernel has just created these descriptors in this process; nothing else owns them.
             sockets.extend(descriptors.into_iter().map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) }));
         }
     }
@@ -135,15 +135,15 @@ fn receive(lease: &OwnedFd) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
     Ok((bytes, sockets.pop()))
 }
 
-fn granted(path: &Path, answer: Answer) -> Result<Grant, AskError> {
-    let broken = |reason: String| AskError::Broken { path: path.to_owned(), reason };
+fn granted(path: &Path, answer: Answer) -> Result<Grant, RequestError> {
+    let broken = |reason: String| RequestError::Broken { path: path.to_owned(), reason };
     let reply = Reply::decode(&answer.bytes).map_err(|error| broken(error.to_string()))?;
     match (reply, answer.socket) {
         (Reply::Granted(ring), Some(socket)) => Ok(Grant { socket, ring, lease: answer.lease }),
         (Reply::Granted(_), None) => {
-            Err(broken("it granted, and no socket came: too many open files here?".to_owned()))
+            Err(broken("the grant came without a socket: too many open files here?".to_owned()))
         }
-        (Reply::Refused { status, text }, _) => Err(AskError::Refused { status, text }),
-        (Reply::Farewell, _) => Err(broken("it took its leave unasked".to_owned())),
+        (Reply::Refused { status, text }, _) => Err(RequestError::Refused { status, text }),
+        (Reply::Shutdown, _) => Err(broken("shutdown message without a grant".to_owned())),
     }
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a locked receive filter does not stop: the holder of a descriptor can send any frame. Its frames have a mark
-//! that it cannot change, so a rule at the interface's egress can hold them to what was granted. Setting that rule needs
-//! CAP_NET_ADMIN, which the broker does not have: an administrator loads what this prints.
+//! Egress rules. A locked receive filter does not restrict transmission: the holder of a descriptor can send any frame. Its
+//! frames carry a mark that it cannot change, so rules at the interface's egress can restrict them to the grant. Loading
+//! rules needs CAP_NET_ADMIN, which the broker does not have: an administrator loads the rules printed here.
 
 use std::fmt::Write;
 
 use barewire_link::Interface;
 use barewire_llc::Lsap;
 
-/// The upper half of our marks, "BW"; the lower half is the service access point.
+/// Upper half of the marks, "BW"; the lower half is the service access point.
 const MARK: u32 = 0x4257_0000;
 
 /// The mark of frames from a socket for this service access point.
@@ -16,13 +16,13 @@ pub fn mark_of(sap: Lsap) -> u32 {
     MARK | u32::from(sap.byte())
 }
 
-/// Rules for nft(8), and only from the egress hook of nftables: `PACKET_QDISC_BYPASS` leads past tc's.
+/// Rules for nft(8), at the egress hook of nftables: `PACKET_QDISC_BYPASS` bypasses tc.
 ///
-/// On an interface of the policy: own source address, LLC, and the granted SSAP, as a command or a response. On any
-/// other: nothing of ours.
+/// On an interface of the policy, marked frames must have its source address, be LLC, and have the granted SSAP, as a
+/// command or a response. On other interfaces marked frames are dropped.
 pub fn rules(granted: &[Interface], others: &[String]) -> String {
     let mut text = String::from("table netdev barewire\ndelete table netdev barewire\ntable netdev barewire {\n");
-    // A length, or 0x8870; then DSAP and SSAP. Offsets count from the destination address.
+    // Length or 0x8870, then DSAP and SSAP. Offsets are in bits from the destination address.
     text.push_str("  set granted {\n    typeof meta mark . @ll,120,8\n    elements = {\n");
     for sap in (2..=0xfe).filter_map(Lsap::new) {
         let (mark, sap) = (mark_of(sap), sap.byte());
@@ -37,7 +37,7 @@ pub fn rules(granted: &[Interface], others: &[String]) -> String {
              meta mark & 0xffff0000 != {MARK:#x} accept\n    @ll,48,48 != {address} counter drop\n    \
              @ll,96,16 > 1500 @ll,96,16 != 0x8870 counter drop\n    \
              meta mark . @ll,120,8 @granted counter accept\n    counter drop\n  }}",
-            address = u64::from_be_bytes(widened(address.0)),
+            address = u64::from_be_bytes(zero_extended(address.0)),
         );
     }
     for (number, name) in others.iter().enumerate() {
@@ -51,7 +51,7 @@ pub fn rules(granted: &[Interface], others: &[String]) -> String {
     text
 }
 
-fn widened(address: [u8; 6]) -> [u8; 8] {
+fn zero_extended(address: [u8; 6]) -> [u8; 8] {
     let [a, b, c, d, e, f] = address;
     [0, 0, a, b, c, d, e, f]
 }

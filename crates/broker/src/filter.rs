@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which frames belong to a service access point: IEEE 802.3 with a length, or EtherType 0x8870 above 1500 bytes.
+//! Receive filters of service access points: IEEE 802.3 frames with a length, or EtherType 0x8870 above 1500 bytes.
 
 use barewire_link::{ETHERNET_HEADER_BYTES, Field, Filter};
 use barewire_llc::{Destination, Lsap};
@@ -7,13 +7,13 @@ use barewire_llc::{Destination, Lsap};
 /// LLC encapsulation for long PDUs (IEEE 802.1AC, annex).
 const ETHER_TYPE_LLC: u16 = 0x8870;
 
-/// Frames with an LLC PDU for one service access point.
+/// Accepts LLC PDUs to one service access point.
 #[must_use]
 pub fn sap_filter(sap: Lsap) -> Filter {
     or_for(Filter::default(), sap.into())
 }
 
-/// These, and frames for the station itself and for all of its service access points.
+/// As [`sap_filter`], and PDUs to the null and the global SAP.
 #[must_use]
 pub fn station_filter(sap: Lsap) -> Filter {
     [sap.into(), Destination::Null, Destination::Global].into_iter().fold(Filter::default(), or_for)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The sockets of each interface behind one hook, as long as the kernel can do that and everybody keeps to the rules.
+//! Fanout groups: the sockets of each interface behind one hook, as far as the kernel supports it.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -7,17 +7,17 @@ use barewire_link::{FanoutGroup, Interface, LinkError, Restricted, RingGeometry}
 
 use crate::ledger::Key;
 
-/// Of each interface one that takes members, and those that took some before.
+/// For each interface, the group that admits members, and older ones that are inconsistent.
 #[derive(Default)]
 pub struct Groups {
     groups: Vec<FanoutGroup>,
 }
 
 impl Groups {
-    /// Lets a socket into its interface's group, or into a new one where that is no longer sound.
+    /// Adds a socket to its interface's group, or to a new group if that is inconsistent.
     ///
     /// # Errors
-    /// Why there is no group for it.
+    /// Why the socket could not join a group.
     pub fn admit(
         &mut self,
         interface: &Interface,
@@ -25,9 +25,11 @@ impl Groups {
         sap: u8,
         open: impl Fn() -> Result<Restricted, LinkError>,
     ) -> Result<(OwnedFd, RingGeometry), LinkError> {
-        if let Some(group) = self.groups.iter_mut().find(|group| group.index() == interface.index && group.is_sound()) {
+        if let Some(group) =
+            self.groups.iter_mut().find(|group| group.index() == interface.index && group.is_consistent())
+        {
             let admitted = group.admit(open()?, sap);
-            if admitted.is_ok() || group.is_sound() {
+            if admitted.is_ok() || group.is_consistent() {
                 return admitted;
             }
         }
@@ -37,47 +39,49 @@ impl Groups {
         Ok(admitted)
     }
 
-    /// Whether a socket is in a group, so that nobody but us can end it.
+    /// Whether a socket is in a group, which holds a descriptor of it.
     pub fn holds(&self, (index, sap): Key) -> bool {
         self.groups.iter().any(|group| group.index() == index && group.has(sap))
     }
 
-    /// Gives up our hold of a socket; `is_gone` then looks whether it is closed everywhere. A group without sockets ends.
+    /// Closes the group's descriptor of a socket; `is_gone` then checks whether the socket is closed everywhere. Removes empty
+    /// groups.
     pub fn release(&mut self, (index, sap): Key, is_gone: impl FnOnce() -> bool) {
         let Some(group) = self.groups.iter_mut().find(|group| group.index() == index && group.has(sap)) else { return };
         group.release(sap);
         if !is_gone() {
-            group.distrust();
+            group.mark_inconsistent();
         }
         self.groups.retain(|group| !group.is_empty());
     }
 
-    /// What is in trouble when the interface of a group has gone down, until [`recover`](Self::recover).
-    pub fn alarms(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.groups.iter().map(FanoutGroup::alarm)
+    /// Descriptors that report an error when the interface of a group has gone down, until [`recover`](Self::recover).
+    pub fn error_descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.groups.iter().map(FanoutGroup::error_descriptor)
     }
 
-    /// Brings frames to their sockets where an interface has gone down; what went wrong, of each group.
+    /// Reprograms the groups whose interface has gone down. Returns the failures.
     pub fn recover(&mut self) -> Vec<LinkError> {
         self.groups.iter_mut().filter_map(|group| group.recover().err()).collect()
     }
 
-    /// Of each group: what those who stay have to hold when we end, and who they are.
-    pub fn bequeath(&mut self) -> impl Iterator<Item = (Heirs, Result<Vec<BorrowedFd<'_>>, LinkError>)> {
+    /// For each group: its members, and the placeholder sockets that all of them must hold when the broker ends.
+    pub fn placeholders(&mut self) -> impl Iterator<Item = (GroupMembers, Result<Vec<BorrowedFd<'_>>, LinkError>)> {
         self.groups.iter_mut().map(|group| {
-            let heirs = Heirs { index: group.index(), saps: (0..=0xfe).filter(|sap| group.has(*sap)).collect() };
-            (heirs, group.bequeath().map(Iterator::collect))
+            let members =
+                GroupMembers { index: group.index(), saps: (0..=0xfe).filter(|sap| group.has(*sap)).collect() };
+            (members, group.placeholders().map(Iterator::collect))
         })
     }
 }
 
-/// Whose sockets are in a group.
-pub struct Heirs {
+/// The service access points whose sockets are in a group.
+pub struct GroupMembers {
     index: i32,
     saps: Vec<u8>,
 }
 
-impl Heirs {
+impl GroupMembers {
     pub fn include(&self, (index, sap): Key) -> bool {
         index == self.index && self.saps.contains(&sap)
     }

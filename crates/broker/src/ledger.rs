@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who has what: one owner for each service access point of an interface, until the owner's socket is gone.
+//! The grants: one owner for each service access point of an interface, until the owner's socket is closed.
 //!
-//! The kernel cannot take a socket back from its holder, who may have given it on besides. So an entry lasts as long as
-//! the socket is open anywhere, whatever became of the connection. Pure: what is open is told.
+//! A socket cannot be revoked from its holder, who may have passed it on. An entry therefore lasts as long as
+//! the socket is open anywhere, whether or not the connection is. No I/O: the caller passes the open sockets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// A service access point of an interface, by the interface's number: that stays when its name changes.
+/// Interface index and service access point. The index stays when the interface is renamed.
 pub type Key = (i32, u8);
 
-/// An entry.
+/// A grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub interface: String,
@@ -19,21 +19,22 @@ pub struct Entry {
     pub sap: u8,
     pub user: u32,
     pub process: i32,
-    /// The socket's number in the kernel; it outlives us.
+    /// The socket's inode number.
     pub inode: u64,
-    /// The connection has ended (or was to a broker before us), so nothing tells when the socket goes.
-    #[serde(skip, default = "yes")]
-    orphaned: bool,
-    /// The socket was not found the last time; one may be missed while others come and go.
+    /// The connection has ended (or was to a previous broker): only the kernel's list of sockets shows when the socket is
+    /// closed.
+    #[serde(skip, default = "default_orphaned")]
+    is_orphaned: bool,
+    /// The last sweep did not find the socket. The list can miss a socket while others are opened and closed.
     #[serde(skip)]
-    missed: bool,
+    was_missed: bool,
 }
 
-fn yes() -> bool {
+fn default_orphaned() -> bool {
     true
 }
 
-/// All entries.
+/// All grants.
 #[derive(Debug, Default)]
 pub struct Ledger {
     entries: BTreeMap<Key, Entry>,
@@ -42,7 +43,16 @@ pub struct Ledger {
 impl Entry {
     pub fn new(interface: &str, key: Key, user: u32, process: i32, inode: u64) -> Self {
         let (index, sap) = key;
-        Self { interface: interface.to_owned(), index, sap, user, process, inode, orphaned: false, missed: false }
+        Self {
+            interface: interface.to_owned(),
+            index,
+            sap,
+            user,
+            process,
+            inode,
+            is_orphaned: false,
+            was_missed: false,
+        }
     }
 
     fn key(&self) -> Key {
@@ -51,7 +61,7 @@ impl Entry {
 }
 
 impl Ledger {
-    /// With what a broker before us wrote down.
+    /// Restores the grants of a previous broker.
     pub fn restored(entries: impl IntoIterator<Item = Entry>) -> Self {
         Self { entries: entries.into_iter().map(|entry| (entry.key(), entry)).collect() }
     }
@@ -60,13 +70,13 @@ impl Ledger {
         self.entries.get(&key)
     }
 
-    /// How many the user has.
+    /// Number of grants of a user.
     pub fn count(&self, user: u32) -> usize {
         self.entries.values().filter(|entry| entry.user == user).count()
     }
 
-    /// Enters what nobody owns; false if somebody does.
-    pub fn enter(&mut self, entry: Entry) -> bool {
+    /// Inserts a grant; false if the service access point has an owner.
+    pub fn insert(&mut self, entry: Entry) -> bool {
         let key = entry.key();
         if self.entries.contains_key(&key) {
             return false;
@@ -75,32 +85,32 @@ impl Ledger {
         true
     }
 
-    /// Takes back what was entered and never handed over.
-    pub fn strike(&mut self, key: Key) {
+    /// Removes a grant that was not handed over.
+    pub fn remove(&mut self, key: Key) {
         self.entries.remove(&key);
     }
 
-    /// The connection of an entry has ended.
+    /// Records that the connection of a grant has ended.
     pub fn orphan(&mut self, key: Key) {
         if let Some(entry) = self.entries.get_mut(&key) {
-            entry.orphaned = true;
+            entry.is_orphaned = true;
         }
     }
 
-    /// Whether there are entries that only a look at the kernel's sockets can end.
+    /// Whether there are grants that only a [`sweep`](Self::sweep) can end.
     pub fn has_orphans(&self) -> bool {
-        self.entries.values().any(|entry| entry.orphaned)
+        self.entries.values().any(|entry| entry.is_orphaned)
     }
 
-    /// Ends the orphans whose sockets were not open the last two times; `open` is what is open now.
+    /// Removes the orphans whose sockets were closed in this sweep and the last one. `open`: inodes of the open sockets.
     pub fn sweep(&mut self, open: &BTreeSet<u64>) -> Vec<Entry> {
         let mut gone = Vec::new();
-        for entry in self.entries.values_mut().filter(|entry| entry.orphaned) {
+        for entry in self.entries.values_mut().filter(|entry| entry.is_orphaned) {
             let missing = !open.contains(&entry.inode);
-            if missing && entry.missed {
+            if missing && entry.was_missed {
                 gone.push(entry.clone());
             }
-            entry.missed = missing;
+            entry.was_missed = missing;
         }
         for entry in &gone {
             self.entries.remove(&entry.key());
@@ -122,37 +132,37 @@ mod tests {
     }
 
     #[test]
-    fn a_service_access_point_has_one_owner_for_each_interface() {
+    fn service_access_point_has_one_owner_per_interface() {
         let mut ledger = Ledger::default();
-        assert!(ledger.enter(entry(0x20, 1)) && !ledger.enter(entry(0x20, 2)) && ledger.enter(entry(0x22, 1)));
-        assert!(ledger.enter(Entry::new("eth1", (3, 0x20), 2, 78, 5)));
+        assert!(ledger.insert(entry(0x20, 1)) && !ledger.insert(entry(0x20, 2)) && ledger.insert(entry(0x22, 1)));
+        assert!(ledger.insert(Entry::new("eth1", (3, 0x20), 2, 78, 5)));
         assert_eq!((ledger.count(1), ledger.count(2), ledger.owner((2, 0x20)).unwrap().user), (2, 1, 1));
     }
 
     #[test]
-    fn it_is_free_when_connection_and_socket_are_gone_and_not_before() {
+    fn grant_ends_when_connection_and_socket_are_closed() {
         let mut ledger = Ledger::default();
-        ledger.enter(entry(0x20, 1));
+        ledger.insert(entry(0x20, 1));
         let (open, closed) = (BTreeSet::from([1000 + 0x20]), BTreeSet::new());
-        assert!(ledger.sweep(&closed).is_empty() && ledger.sweep(&closed).is_empty(), "its connection lives");
+        assert!(ledger.sweep(&closed).is_empty() && ledger.sweep(&closed).is_empty(), "its connection is open");
         ledger.orphan((2, 0x20));
         for open in [&open, &closed, &open, &closed] {
-            assert!(ledger.sweep(open).is_empty(), "open, or missed but once");
+            assert!(ledger.sweep(open).is_empty(), "open, or missed only once");
         }
         assert_eq!(ledger.sweep(&closed).len(), 1);
         assert!(ledger.owner((2, 0x20)).is_none() && !ledger.has_orphans());
     }
 
     #[test]
-    fn what_was_never_handed_over_is_struck_out() {
+    fn grant_can_be_removed_before_hand_over() {
         let mut ledger = Ledger::default();
-        assert!(ledger.enter(entry(0x20, 1)) && ledger.enter(entry(0x22, 1)) && !ledger.has_orphans());
-        ledger.strike((2, 0x20));
+        assert!(ledger.insert(entry(0x20, 1)) && ledger.insert(entry(0x22, 1)) && !ledger.has_orphans());
+        ledger.remove((2, 0x20));
         assert_eq!(ledger.entries().map(Entry::key).collect::<Vec<_>>(), [(2, 0x22)]);
     }
 
     #[test]
-    fn what_was_written_down_is_an_orphan_when_it_is_read() {
+    fn restored_grant_is_an_orphan() {
         let line = serde_json::to_string(&entry(0x20, 1)).unwrap();
         let ledger = Ledger::restored([serde_json::from_str(&line).unwrap()]);
         assert!(ledger.has_orphans() && ledger.owner((2, 0x20)).is_some());

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `barewire-broker`: the one process with CAP_NET_RAW. It hands programs of allowed users a socket for one LLC service
+//! `barewire-broker`: the only process with CAP_NET_RAW. It gives programs of authorised users a socket for one LLC service
 //! access point of one interface.
 
 mod audit;
 mod bounds;
 mod egress;
+mod grant_file;
 mod groups;
 mod ledger;
-mod notebook;
 mod peer;
 mod policy;
 mod privileges;
@@ -28,17 +28,17 @@ use serde_json::json;
 use thiserror::Error;
 
 use audit::Audit;
+use grant_file::GrantFile;
 use groups::Groups;
-use notebook::Notebook;
 use policy::Policy;
 use server::{Server, claims_of, connections_max};
 use signals::Signals;
 
 const DEFAULT_POLICY: &str = "/etc/barewire/broker.toml";
 
-/// Hands programs without privileges sockets for LLC, by a policy.
+/// Gives unprivileged programs sockets for LLC, according to a policy.
 ///
-/// Exit codes: 0 ended as asked, 1 failed, 2 wrong use or policy, 3 this machine cannot.
+/// Exit codes: 0 success, 1 failure, 2 usage or policy error, 3 unsupported machine.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -48,17 +48,17 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve until ended; SIGHUP reads the policy and opens the audit log anew
+    /// Serve until terminated; SIGHUP reloads the policy and reopens the audit log
     Serve(ServeArguments),
-    /// Read the policy, say what is wrong with it, and end
+    /// Validate the policy and exit
     Check(PolicyArguments),
-    /// Print nftables rules that hold what descriptors send to what was granted; load them with `nft -f -` as root
+    /// Print nftables rules that restrict transmission to what was granted; load them with `nft -f -` as root
     Egress(PolicyArguments),
 }
 
 #[derive(Args)]
 struct PolicyArguments {
-    /// Who may have what
+    /// The policy file
     #[arg(long, default_value = DEFAULT_POLICY)]
     policy: PathBuf,
 }
@@ -67,18 +67,18 @@ struct PolicyArguments {
 struct ServeArguments {
     #[command(flatten)]
     policy: PolicyArguments,
-    /// Where to listen; beside it are the list of grants and a lock
+    /// Path of the listening socket; the list of grants and a lock file are beside it
     #[arg(long, default_value = DEFAULT_SOCKET)]
     socket: PathBuf,
     /// File to append the audit log to [default: standard error]
     #[arg(long)]
     audit: Option<PathBuf>,
-    /// User to become, who may write the socket's directory
+    /// User to switch to; must be able to write to the socket's directory
     #[arg(long)]
     user: Option<String>,
 }
 
-/// Why the broker does not begin; each is an exit code.
+/// Why the broker cannot start; each variant has an exit code.
 #[derive(Debug, Error)]
 enum BrokerError {
     #[error("{0}")]
@@ -116,11 +116,11 @@ fn serve(arguments: ServeArguments) -> Result<(), BrokerError> {
     let policy = read_policy(&path).map_err(BrokerError::WrongUse)?;
     let signals = Signals::catch().map_err(|error| BrokerError::system("signals", &error))?;
     let descriptors = raise_descriptors().map_err(|error| BrokerError::system("RLIMIT_NOFILE", &error))?;
-    let notebook = Notebook::open(&socket).map_err(|error| match error.kind() {
+    let grant_file = GrantFile::open(&socket).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => BrokerError::WrongUse(format!("another broker serves {}", socket.display())),
         _ => BrokerError::WrongUse(format!("beside {}: {error}; does its directory exist?", socket.display())),
     })?;
-    let ledger = notebook.read().map_err(|error| BrokerError::system("the list of grants", &error))?;
+    let ledger = grant_file.read().map_err(|error| BrokerError::system("the list of grants", &error))?;
     let log = arguments.audit;
     let mut audit = Audit::open(log).map_err(|error| BrokerError::WrongUse(format!("--audit: {error}")))?;
     let listener = peer::listen_at(&socket)
@@ -135,18 +135,18 @@ fn serve(arguments: ServeArguments) -> Result<(), BrokerError> {
         policy,
         reload: Box::new(move || read_policy(&path)),
         audit,
-        notebook,
+        grant_file,
         claims: claims_of(&ledger),
         ledger,
         groups: Groups::default(),
-        endings: vec![],
+        exiting_holders: vec![],
         connections_max: connections_max(descriptors),
         policy_path,
     };
     server.run().map_err(|error| BrokerError::system("poll", &error))
 }
 
-/// The policy, or FILE:LINE and what is wrong.
+/// Reads the policy; the error begins with FILE:LINE.
 fn read_policy(path: &Path) -> Result<Policy, String> {
     let text = fs::read_to_string(path).map_err(|error| format!("the policy {}: {error}", path.display()))?;
     let number = |name: &str| User::from_name(name).ok().flatten().map(|user| user.uid.as_raw());
@@ -155,10 +155,10 @@ fn read_policy(path: &Path) -> Result<Policy, String> {
 
 fn print_egress(path: &Path) -> Result<(), BrokerError> {
     let policy = read_policy(path).map_err(BrokerError::WrongUse)?;
-    let there = fs::read_dir("/sys/class/net").map_err(|error| BrokerError::system("/sys/class/net", &error))?;
+    let entries = fs::read_dir("/sys/class/net").map_err(|error| BrokerError::system("/sys/class/net", &error))?;
     let named = policy.interfaces();
     let (mut granted, mut others) = (vec![], vec![]);
-    for entry in there.flatten() {
+    for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         match Interface::by_name(&name) {
             Ok(interface) if named.contains(&name.as_str()) => granted.push(interface),
@@ -166,8 +166,8 @@ fn print_egress(path: &Path) -> Result<(), BrokerError> {
             _ => others.push(name),
         }
     }
-    if let Some(missing) = named.iter().find(|name| !granted.iter().any(|one| one.name == **name)) {
-        return Err(BrokerError::WrongUse(format!("{missing}, of {}, is not here", path.display())));
+    if let Some(missing) = named.iter().find(|name| !granted.iter().any(|interface| interface.name == **name)) {
+        return Err(BrokerError::WrongUse(format!("{}: there is no interface {missing}", path.display())));
     }
     print!("{}", egress::rules(&granted, &others));
     Ok(())

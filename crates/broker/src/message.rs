@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The messages, each one packet of a SOCK_SEQPACKET socket. Numbers of several bytes have the lowest first.
+//! The messages, each one packet of a SOCK_SEQPACKET socket. Numbers are little endian.
 //!
 //! ```text
 //! request  │ "BWB" 3 │ version 1 │ SAP 1 │ flags 1: 1 = station │ 0 2 │ interface 16, padded with 0 │
 //! grant    │ "BWB" 3 │ version 1 │ 0 1 │ receive ring: bytes of a slot 4, of a block 4, blocks 4 │     + the socket
 //! refusal  │ "BWB" 3 │ version 1 │ status 1 │ text, UTF-8, at most 251 … │
-//! farewell │ "BWB" 3 │ version 1 │ 255 1 │                                 + sockets, see FanoutGroup::bequeath
+//! shutdown │ "BWB" 3 │ version 1 │ 255 1 │                                 + sockets, see FanoutGroup::placeholders
 //! ```
-//! A farewell comes on connections with a grant when the broker ends. It is not to be read: what comes with it is held
-//! by the connection.
+//! The broker sends a shutdown message on connections with a grant when it ends. Clients must not read it: the unread
+//! message keeps its sockets open.
 
 use barewire_link::RingGeometry;
 use barewire_llc::Lsap;
 use thiserror::Error;
 
-/// Of the messages' layout and meaning.
+/// Version of the protocol.
 pub const VERSION: u8 = 2;
-/// No message is longer.
+/// Length of the longest message in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 256;
 
 const MAGIC: [u8; 3] = *b"BWB";
@@ -25,72 +25,72 @@ const REQUEST_BYTES: usize = 8 + INTERFACE_BYTES;
 const REPLY_HEADER_BYTES: usize = 5;
 const STATION: u8 = 1;
 const GRANTED: u8 = 0;
-const FAREWELL: u8 = 255;
+const SHUTDOWN: u8 = 255;
 
-/// What a program asks for.
+/// A request for a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The interface's name: 1 to 15 bytes.
     pub interface: String,
-    /// An individual service access point, for this program alone.
+    /// The service access point, for exclusive use.
     pub sap: Lsap,
-    /// Whether frames for the station itself (SAP 0) and for all SAPs shall come in as well.
+    /// Whether to receive frames to the null and global SAPs as well.
     pub station: bool,
 }
 
-/// What the broker says to it.
+/// A message from the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The socket comes with this reply, and has this ring.
+    /// The request is granted; the socket comes with the message and has this ring.
     Granted(RingGeometry),
-    /// There is no socket.
+    /// The request is refused.
     Refused {
-        /// Why.
+        /// The kind of refusal.
         status: Status,
-        /// For a person: what is wrong and what to do.
+        /// Human-readable: what is wrong and what to do.
         text: String,
     },
-    /// The broker ends.
-    Farewell,
+    /// The broker is shutting down.
+    Shutdown,
 }
 
-/// Sorted by what the program or its user can do about it.
+/// Kinds of refusal, by what the program or its user can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
-    /// The request is no request of this version.
+    /// The message is not a request of this version.
     Malformed = 1,
     /// The policy does not allow it.
     NotAllowed = 2,
-    /// Somebody has this SAP on this interface.
+    /// The SAP is in use on this interface.
     Taken = 3,
-    /// The user has as many as the policy allows, or the broker as many as it can.
+    /// The user has reached its limit in the policy, or the broker its own.
     TooMany = 4,
-    /// There is no such interface, or it is no Ethernet one.
+    /// The interface does not exist or is not Ethernet.
     NoInterface = 5,
-    /// A system call of the broker's failed.
+    /// A system call of the broker failed.
     System = 6,
 }
 
-/// Why bytes are no message.
+/// Why a message is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MessageError {
-    /// Too short, too long, or not ours at all.
-    #[error("no message of the broker's")]
+    /// Wrong length, or not a message of this protocol.
+    #[error("not a broker message")]
     Malformed,
-    /// Of another version.
-    #[error("version {0} of the broker's messages, not {VERSION}: install the same on both sides")]
+    /// Another version of the protocol.
+    #[error("broker protocol version {0}, not {VERSION}: install the same version on both sides")]
     Version(u8),
-    /// SAP 0 or a group: nobody's own.
-    #[error("{0:#04x} is no individual service access point: they are even, 0x02 to 0xfe")]
+    /// The null SAP or a group address.
+    #[error("{0:#04x} is not an individual service access point: those are even, 0x02 to 0xfe")]
     Sap(u8),
-    /// No name that an interface can have.
-    #[error("an interface's name has 1 to 15 letters, none of them a space or '/'")]
+    /// An invalid interface name.
+    #[error("an interface's name has 1 to 15 characters, without spaces and '/'")]
     Interface,
 }
 
 impl Request {
-    /// Bytes, or that the interface's name cannot be one.
+    /// Encodes the request.
     ///
     /// # Errors
     /// [`MessageError::Interface`].
@@ -106,7 +106,7 @@ impl Request {
         Ok(bytes)
     }
 
-    /// Any bytes are a request or have a reason why they are none.
+    /// Decodes a request.
     ///
     /// # Errors
     /// [`MessageError`].
@@ -130,7 +130,7 @@ impl Request {
 }
 
 impl Reply {
-    /// Bytes; a text that is too long loses its end.
+    /// Encodes the message; truncates a text that is too long.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let with = |status, rest: &[u8]| [&MAGIC[..], &[VERSION, status], rest].concat();
@@ -143,11 +143,11 @@ impl Reply {
                 }
                 with(*status as u8, &text.as_bytes()[..end])
             }
-            Self::Farewell => with(FAREWELL, &[]),
+            Self::Shutdown => with(SHUTDOWN, &[]),
         }
     }
 
-    /// Any bytes are a reply or have a reason why they are none.
+    /// Decodes a message of the broker.
     ///
     /// # Errors
     /// [`MessageError`].
@@ -155,9 +155,9 @@ impl Reply {
         let (status, rest) = after_version(bytes)?.split_first().ok_or(MessageError::Malformed)?;
         let decoded = match *status {
             GRANTED => ring(rest).map(Self::Granted),
-            FAREWELL => rest.is_empty().then_some(Self::Farewell),
+            SHUTDOWN => rest.is_empty().then_some(Self::Shutdown),
             status => {
-                let status = Status::ALL.into_iter().find(|one| *one as u8 == status);
+                let status = Status::ALL.into_iter().find(|known| *known as u8 == status);
                 status.zip(String::from_utf8(rest.to_vec()).ok()).map(|(status, text)| Self::Refused { status, text })
             }
         };
@@ -169,7 +169,7 @@ impl Status {
     const ALL: [Self; 6] =
         [Self::Malformed, Self::NotAllowed, Self::Taken, Self::TooMany, Self::NoInterface, Self::System];
 
-    /// For the audit log.
+    /// Name in the audit log.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -212,16 +212,16 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_back_as_they_went() {
+    fn messages_round_trip() {
         assert_eq!(Request::decode(&request().encode().unwrap()), Ok(request()));
         let refusals = Status::ALL.map(|status| Reply::Refused { status, text: "wörds".to_owned() });
-        for reply in refusals.into_iter().chain([Reply::Granted(some_ring()), Reply::Farewell]) {
+        for reply in refusals.into_iter().chain([Reply::Granted(some_ring()), Reply::Shutdown]) {
             assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
         }
     }
 
     #[test]
-    fn a_long_text_is_cut_between_letters() {
+    fn long_text_is_truncated_at_a_character_boundary() {
         let bytes = Reply::Refused { status: Status::System, text: "ö".repeat(300) }.encode();
         let Ok(Reply::Refused { text, .. }) = Reply::decode(&bytes) else { panic!("no refusal") };
         assert!((MESSAGE_BYTES_MAX - 1..=MESSAGE_BYTES_MAX).contains(&bytes.len()) && text.chars().all(|c| c == 'ö'));
@@ -232,9 +232,9 @@ mod tests {
         RingGeometry::from_words([1600, 1 << 20, 2]).unwrap()
     }
 
-    /// Every single wrong byte and every wrong length is refused or means another request; nothing panics.
+    /// Every wrong byte and every wrong length is refused or yields another request, without panic.
     #[test]
-    fn any_bytes_are_a_message_or_have_a_reason() {
+    fn any_bytes_are_decoded_or_refused() {
         let good = request().encode().unwrap();
         for length in 0..good.len() {
             assert!(Request::decode(&good[..length]).is_err());
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_needs_a_name_that_can_be() {
+    fn invalid_interface_names_are_refused() {
         let encoded = |interface: &str| Request { interface: interface.to_owned(), ..request() }.encode();
         for interface in ["", "a-name-of-16-chr", "a/b", ".", "..", "a b", "a\x7f"] {
             assert_eq!(encoded(interface), Err(MessageError::Interface));
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn every_status_has_a_name_of_its_own() {
+    fn status_names_are_distinct() {
         let names: std::collections::BTreeSet<_> = Status::ALL.iter().map(|status| status.name()).collect();
         assert_eq!(names.len(), Status::ALL.len());
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The broker's end of the Unix socket: listening, who is there, messages without waiting.
+//! The broker's end of the Unix socket: listener, peer credentials, non-blocking messages.
 
 use std::fs;
 use std::io::{self, IoSlice};
@@ -15,36 +15,37 @@ use nix::sys::socket::{
     recv, sendmsg, socket, sockopt,
 };
 
-/// A process that has connected, as it was then: its numbers cannot be forged.
+/// A connected process, with its credentials at connect time, which cannot be forged.
 pub struct Peer {
     pub socket: OwnedFd,
     pub user: u32,
-    /// 0 for a process of a PID namespace that we do not see into.
+    /// Process ID; 0 if it is in a PID namespace that is not visible here.
     pub process: i32,
-    /// Readable once the process has ended; none if it has already, or is not seen.
+    /// Readable once the process has ended; `None` if it already has, or is not visible.
     pub pidfd: Option<OwnedFd>,
 }
 
-/// Who waited at the listener.
+/// Result of an accept.
 pub enum Accepted {
     Peer(Peer),
-    /// It has hung up meanwhile.
-    Gone,
-    Nobody,
+    /// The peer has already closed its end.
+    HungUp,
+    /// No connection is pending.
+    None,
 }
 
-/// What came.
+/// Result of a receive.
 pub enum Received {
-    /// At most one byte more than a message may have.
+    /// Bytes of a message, at most one more than a message may have.
     Message(Vec<u8>),
     Nothing,
     End,
 }
 
-/// Listens at `path`, for everybody: the policy decides. Whoever connects meets the old broker's socket or this one.
+/// Listens at `path`, for all users: the policy decides. Replaces the socket of a previous broker atomically.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn listen_at(path: &Path) -> io::Result<OwnedFd> {
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(".new");
@@ -61,22 +62,22 @@ pub fn listen_at(path: &Path) -> io::Result<OwnedFd> {
     Ok(listener)
 }
 
-/// The next connection, if there is one.
+/// Accepts the next pending connection.
 ///
 /// # Errors
-/// What the system says, such as that there are no descriptors left.
+/// The system's error, such as no descriptors left.
 pub fn accept(listener: &OwnedFd) -> Result<Accepted, Errno> {
     let descriptor = match accept4(listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK) {
-        Err(Errno::EAGAIN | Errno::ECONNABORTED | Errno::EINTR) => return Ok(Accepted::Nobody),
+        Err(Errno::EAGAIN | Errno::ECONNABORTED | Errno::EINTR) => return Ok(Accepted::None),
         accepted => accepted?,
     };
-    // SAFETY: the kernel has just made this descriptor for us and nobody else knows it.
+    // SAFETY: the kernel has just created this descriptor in this process; nothing else owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
     if has_hung_up(&socket) {
-        return Ok(Accepted::Gone);
+        return Ok(Accepted::HungUp);
     }
     let credentials = getsockopt(&socket, sockopt::PeerCredentials)?;
-    // Before Linux 6.5 by number: should the process have ended meanwhile, the connection tells.
+    // Before Linux 6.5, by process ID; if the process has ended meanwhile, its connection is closed.
     let pidfd = match getsockopt(&socket, sockopt::PeerPidfd) {
         Err(Errno::ENOPROTOOPT) => open_process(credentials.pid()),
         pidfd => pidfd.ok(),
@@ -84,7 +85,7 @@ pub fn accept(listener: &OwnedFd) -> Result<Accepted, Errno> {
     Ok(Accepted::Peer(Peer { socket, user: credentials.uid(), process: credentials.pid(), pidfd }))
 }
 
-/// Whether the other end is closed, so that no reply can reach it; what it said before may be unread.
+/// Whether the other end is closed, so that no reply can reach it. Its last message may be unread.
 pub fn has_hung_up(socket: &OwnedFd) -> bool {
     let mut request = [PollFd::new(socket.as_fd(), PollFlags::empty())];
     poll(&mut request, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
@@ -94,11 +95,11 @@ fn open_process(process: i32) -> Option<OwnedFd> {
     // SAFETY: pidfd_open() takes no pointers.
     let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
     let descriptor = i32::try_from(descriptor).ok().filter(|descriptor| *descriptor >= 0)?;
-    // SAFETY: the kernel has just made this descriptor for us and nobody else knows it.
+    // SAFETY: the kernel has just created this descriptor in this process; nothing else owns it.
     Some(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// The next message. Descriptors that come with it are dropped by the kernel.
+/// Receives the next message. The kernel closes descriptors that come with it.
 pub fn receive(socket: &OwnedFd) -> Received {
     let mut bytes = vec![0; MESSAGE_BYTES_MAX + 1];
     match recv(socket.as_raw_fd(), &mut bytes, MsgFlags::MSG_DONTWAIT) {
@@ -112,10 +113,10 @@ pub fn receive(socket: &OwnedFd) -> Received {
     }
 }
 
-/// A reply, and the sockets that go with it.
+/// Sends a reply with sockets.
 ///
 /// # Errors
-/// If the peer has gone or reads nothing.
+/// If the peer has closed its end, or its queue is full.
 pub fn reply(to: &OwnedFd, reply: &Reply, sockets: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     let bytes = reply.encode();
     let descriptors: Vec<_> = sockets.iter().map(AsRawFd::as_raw_fd).collect();

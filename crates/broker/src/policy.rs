@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who may have what: the policy file. No I/O, so users' numbers come from a function that is given.
+//! The policy file. No I/O: the caller passes a function that resolves user names.
 
 use std::ops::RangeInclusive;
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use toml::Spanned;
 
-/// What the file says. What no rule allows is forbidden.
+/// A policy. Whatever no rule allows is forbidden.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     rules: Vec<Rule>,
@@ -23,21 +23,21 @@ struct Rule {
     station: bool,
 }
 
-/// A mistake in the file, and its line, counted from 1.
+/// An error in the policy file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{line}: {reason}")]
 pub struct PolicyError {
-    /// Where.
+    /// Line number, from 1.
     pub line: usize,
-    /// What, and what would be right.
+    /// What is wrong, and what would be right.
     pub reason: String,
 }
 
 impl Policy {
-    /// Reads the file's text; `user` knows the number of a user's name.
+    /// Parses the file's text; `user` resolves a user name to an ID.
     ///
     /// # Errors
-    /// The first mistake.
+    /// The first error in the file.
     pub fn parse(text: &str, user: impl Fn(&str) -> Option<u32>) -> Result<Self, PolicyError> {
         let at = |offset: usize, reason: String| PolicyError {
             line: text.get(..offset).unwrap_or(text).matches('\n').count() + 1,
@@ -53,18 +53,18 @@ impl Policy {
             if rule.users.is_empty() || rule.interfaces.is_empty() || rule.saps.is_empty() {
                 return Err(at(start, "a rule without users, interfaces or saps allows nothing".to_owned()));
             }
-            let users = rule.users.into_iter().map(|one| {
-                let offset = one.span().start;
-                match one.into_inner() {
+            let users = rule.users.into_iter().map(|text| {
+                let offset = text.span().start;
+                match text.into_inner() {
                     User::Number(number) => Ok(number),
                     User::Name(name) => {
                         user(&name).ok_or_else(|| at(offset, format!("there is no user '{name}' on this machine")))
                     }
                 }
             });
-            let saps = rule.saps.into_iter().map(|one| {
-                let offset = one.span().start;
-                parse_saps(one.get_ref()).map_err(|reason| at(offset, reason))
+            let saps = rule.saps.into_iter().map(|text| {
+                let offset = text.span().start;
+                parse_saps(text.get_ref()).map_err(|reason| at(offset, reason))
             });
             rules.push(Rule {
                 users: users.collect::<Result<_, _>>()?,
@@ -83,7 +83,7 @@ impl Policy {
         self.rules.iter().any(|rule| rule.users.contains(&user))
     }
 
-    /// How many descriptors the user may hold, this one included; `None` if no rule allows this one.
+    /// How many descriptors the user may hold, including the requested one; `None` if no rule allows the request.
     #[must_use]
     pub fn at_most(&self, user: u32, request: &Request) -> Option<usize> {
         let allowing = self.rules.iter().filter(|rule| {
@@ -95,7 +95,7 @@ impl Policy {
         allowing.map(|rule| rule.at_most).max()
     }
 
-    /// All interfaces of all rules, each once.
+    /// The interfaces of all rules, without duplicates.
     #[must_use]
     pub fn interfaces(&self) -> Vec<&str> {
         let mut all: Vec<_> = self.rules.iter().flat_map(|rule| &rule.interfaces).map(String::as_str).collect();
@@ -130,7 +130,7 @@ enum User {
     Name(String),
 }
 
-/// `0x20` or `0x20-0x3e`; odd numbers are groups and cannot be meant, not even as an end.
+/// Parses `0x20` or `0x20-0x3e`. Odd numbers are group addresses and refused, also as bounds.
 fn parse_saps(text: &str) -> Result<RangeInclusive<u8>, String> {
     let number = |part: &str| {
         let digits = part.trim().strip_prefix("0x").and_then(|digits| u8::from_str_radix(digits, 16).ok());
@@ -139,7 +139,9 @@ fn parse_saps(text: &str) -> Result<RangeInclusive<u8>, String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (number(first), number(last)) {
         (Some(first), Some(last)) if first <= last => Ok(first..=last),
-        _ => Err(format!("'{text}' means no service access points: write \"0x20\" or \"0x20-0x3e\", even, from 0x02")),
+        _ => Err(format!(
+            "'{text}' is not a service access point or range: write \"0x20\" or \"0x20-0x3e\", even, from 0x02"
+        )),
     }
 }
 
@@ -172,7 +174,7 @@ station = true
     }
 
     #[test]
-    fn what_a_rule_allows_is_allowed_and_nothing_else() {
+    fn only_what_a_rule_allows_is_allowed() {
         let policy = parse(GOOD).unwrap();
         for (user, interface, sap, station, expected) in [
             (1001, "eth1", 0x20, false, Some(4)),
@@ -193,19 +195,19 @@ station = true
     }
 
     #[test]
-    fn the_example_is_a_policy() {
+    fn example_file_is_valid() {
         let policy = Policy::parse(include_str!("../broker.toml"), |name| (name == "root").then_some(0)).unwrap();
         assert_eq!(policy.at_most(1000, &request("eth1", 0x10, false)), Some(8));
     }
 
     #[test]
-    fn a_mistake_has_its_line_and_says_what_would_be_right() {
+    fn errors_name_line_and_reason() {
         for (from, to, line, reason) in [
             ("\"alice\"", "\"bob\"", 3, "no user 'bob'"),
             ("\"alice\"", "-1", 3, "a user is a name or a number"),
-            ("0x20-0x3e", "0x00-0x3e", 5, "means no service access points"),
-            ("0x20-0x3e", "0x21", 5, "means no service access points"),
-            ("0x20-0x3e", "0x3e-0x20", 5, "means no service access points"),
+            ("0x20-0x3e", "0x00-0x3e", 5, "is not a service access point"),
+            ("0x20-0x3e", "0x21", 5, "is not a service access point"),
+            ("0x20-0x3e", "0x3e-0x20", 5, "is not a service access point"),
             ("at_most = 4", "at_most = \"many\"", 6, "invalid type"),
             ("at_most = 4", "atmost = 4", 6, "unknown field"),
             ("at_most = 4", "", 2, "missing field"),

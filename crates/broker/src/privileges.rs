@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The broker keeps CAP_NET_RAW and nothing else, before it looks at anything.
+//! Drops all privileges except CAP_NET_RAW, before reading any input.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use nix::unistd::{Gid, User, setgid, setgroups, setuid};
 use crate::BrokerError;
 
 const CAP_NET_RAW: u32 = 13;
-/// Kernels have 41 capabilities today; a number too many is refused without harm.
+/// Linux has 41 capabilities today; larger numbers are refused harmlessly.
 const CAPABILITIES_MAX: libc::c_ulong = 64;
 /// `_LINUX_CAPABILITY_VERSION_3`: two words of 32 capabilities each.
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
@@ -27,12 +27,12 @@ struct Capabilities {
     inheritable: u32,
 }
 
-/// Becomes `user` if one is given, and drops all capabilities but CAP_NET_RAW, for good.
+/// Switches to `user` if given, and irrevocably drops all capabilities except CAP_NET_RAW.
 ///
 /// # Errors
-/// Wrong use if there is no such user; this machine cannot if CAP_NET_RAW is not there to be kept.
+/// `WrongUse` if there is no such user; `MachineCannot` without CAP_NET_RAW.
 pub fn keep_net_raw_only(user: Option<&str>) -> Result<(), BrokerError> {
-    // Fails without CAP_SETPCAP, as under systemd, which has done it then.
+    // Fails without CAP_SETPCAP, as under systemd, which has already dropped them.
     for capability in 0..CAPABILITIES_MAX {
         let _ = process_control(libc::PR_CAPBSET_DROP, capability);
     }
@@ -48,7 +48,7 @@ pub fn keep_net_raw_only(user: Option<&str>) -> Result<(), BrokerError> {
     let header = Header { version: CAPABILITY_VERSION, pid: 0 };
     let net_raw = Capabilities { effective: 1 << CAP_NET_RAW, permitted: 1 << CAP_NET_RAW, inheritable: 0 };
     let sets = [net_raw, Capabilities::default()];
-    // SAFETY: header and the two sets that this version means are read by the kernel, and outlive the call.
+    // SAFETY: the kernel reads the header and the two sets of this version, which outlive the call.
     if unsafe { libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) } != 0 {
         return Err(BrokerError::MachineCannot(
             "the broker needs CAP_NET_RAW: start it as root, or by its systemd unit".to_owned(),
@@ -59,7 +59,7 @@ pub fn keep_net_raw_only(user: Option<&str>) -> Result<(), BrokerError> {
 
 fn process_control(operation: libc::c_int, argument: libc::c_ulong) -> io::Result<()> {
     const NONE: libc::c_ulong = 0;
-    // SAFETY: the operations used here take numbers and no pointers.
+    // SAFETY: the operations used here take no pointers.
     match unsafe { libc::prctl(operation, argument, NONE, NONE, NONE) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

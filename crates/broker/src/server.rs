@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The broker's loop: one thread, one poll, nothing that waits for a client.
+//! The broker's event loop: single-threaded, never blocks on a client.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,31 +16,31 @@ use serde_json::{Value, json};
 
 use crate::audit::Audit;
 use crate::bounds::{
-    ACCEPT_PAUSE, ACCEPTED_AT_ONCE, BEQUEATHED_AT_ONCE, CONNECTIONS, CONNECTIONS_OF_STRANGERS, CONNECTIONS_OF_USER,
-    ENDING_PATIENCE, LOOK, REQUEST_PATIENCE,
+    ACCEPT_PAUSE, ACCEPTS_PER_ITERATION, CONNECTIONS, CONNECTIONS_OF_UNLISTED_USERS, CONNECTIONS_OF_USER, EXIT_TIMEOUT,
+    REQUEST_TIMEOUT, SOCKETS_PER_MESSAGE, SWEEP_INTERVAL,
 };
 use crate::egress::mark_of;
+use crate::grant_file::{GrantFile, open_packet_sockets};
 use crate::groups::Groups;
 use crate::ledger::{Entry, Key, Ledger};
-use crate::notebook::{Notebook, open_packet_sockets};
 use crate::peer::{Accepted, Peer, Received, accept, has_hung_up, receive, reply};
 use crate::policy::Policy;
 use crate::signals::{Signal, Signals};
 
-/// What the broker is made of; see [`run`](Server::run).
+/// State of the broker; see [`run`](Server::run).
 pub struct Server {
     pub listener: OwnedFd,
     pub signals: Signals,
     pub policy: Policy,
-    /// Reads the policy file anew, or says what is wrong with it.
+    /// Reloads the policy file; the error says what is wrong with it.
     pub reload: Box<dyn Fn() -> Result<Policy, String>>,
     pub audit: Audit,
-    pub notebook: Notebook,
+    pub grant_file: GrantFile,
     pub ledger: Ledger,
     pub groups: Groups,
-    /// Of what is in the ledger: keeps programs that need no broker from it.
+    /// Claims of the granted service access points, against programs that need no broker.
     pub claims: BTreeMap<Key, Claim>,
-    pub endings: Vec<Ending>,
+    pub exiting_holders: Vec<ExitingHolder>,
     pub connections_max: usize,
     pub policy_path: PathBuf,
 }
@@ -51,35 +51,36 @@ struct Connection {
 }
 
 enum State {
-    /// Nothing has been asked yet; until then.
+    /// Waiting for the request, until this time.
     Waiting(Instant),
     Holding(Key),
 }
 
-/// A socket in a group whose connection has ended before its process: it is ours alone when that has ended as well.
-pub struct Ending {
+/// The holder of a socket in a group whose connection has ended before its process. Once the process ends, only the group
+/// holds the socket.
+pub struct ExitingHolder {
     key: Key,
     pidfd: OwnedFd,
     until: Instant,
 }
 
-/// All of them, since who listens to one alone comes behind the kernel's own handler of length frames.
+/// All protocols: with a single one the kernel's handler of length frames would get each frame first.
 const PROTOCOL: u16 = libc::ETH_P_ALL as u16;
 
-/// Why not, for the client and for the log.
+/// Why a request is refused, for the client and the log.
 struct Refusal {
     status: Status,
     text: String,
 }
 
 impl Server {
-    /// Serves until a signal asks for the end. Sockets that were handed out go on.
+    /// Serves until SIGTERM or SIGINT. Granted sockets stay usable.
     ///
     /// # Errors
-    /// If poll fails, which means that we are broken.
+    /// If poll fails.
     pub fn run(mut self) -> io::Result<()> {
         let mut connections: BTreeMap<u64, Connection> = BTreeMap::new();
-        let (mut next_id, mut accept_after, mut look_at) = (0_u64, Instant::now(), Instant::now());
+        let (mut next_id, mut accept_after, mut sweep_at) = (0_u64, Instant::now(), Instant::now());
         loop {
             let now = Instant::now();
             let mut wake = self.audit.tick(now);
@@ -91,52 +92,52 @@ impl Server {
                 wake_at(accept_after);
             }
             if self.ledger.has_orphans() {
-                wake_at(look_at);
+                wake_at(sweep_at);
             }
             for connection in connections.values() {
                 if let State::Waiting(until) = connection.state {
                     wake_at(until);
                 }
             }
-            for ending in &self.endings {
-                wake_at(ending.until);
+            for holder in &self.exiting_holders {
+                wake_at(holder.until);
             }
             let ready = self.wait(&connections, accept_after <= now, wake)?;
             for signal in self.signals.take() {
                 match signal {
                     Signal::End => {
-                        self.take_leave(&connections);
+                        self.leave_placeholders(&connections);
                         self.audit.note("end", json!({ "held": self.ledger.entries().count() }));
                         return Ok(());
                     }
                     Signal::Reload => self.reload(),
                 }
             }
-            // A look at each group's socket, which costs less than knowing whose descriptor it was.
+            // Checking every group is cheaper than tracking which descriptor was ready.
             for error in self.groups.recover() {
                 let fields = json!({ "reason": error.to_string() });
                 self.audit.note("sockets may lose their frames since their interface went down", fields);
             }
-            self.serve_each_user_once(&ready.connections, &mut connections);
+            self.serve_users_fairly(&ready.connections, &mut connections);
             let now = Instant::now();
-            self.finish_endings(|ending| ending.until <= now || is_readable(&ending.pidfd));
+            self.finish_exiting_holders(|holder| holder.until <= now || is_readable(&holder.pidfd));
             let late: Vec<u64> = connections
                 .iter()
-                .filter(|(_, one)| matches!(one.state, State::Waiting(until) if until <= now))
+                .filter(|(_, connection)| matches!(connection.state, State::Waiting(until) if until <= now))
                 .map(|(id, _)| *id)
-                // What was asked and not served yet is not late.
+                // A request that was sent but not served yet is not late.
                 .filter(|id| !ready.connections.contains(id))
                 .collect();
             for id in late {
-                let text = format!("nothing was asked within {} s", REQUEST_PATIENCE.as_secs());
+                let text = format!("no request within {} s", REQUEST_TIMEOUT.as_secs());
                 self.refuse(id, &mut connections, &Refusal { status: Status::Malformed, text }, Value::Null);
             }
             if ready.listener {
                 accept_after = self.accept_some(&mut connections, &mut next_id, now);
             }
-            if self.ledger.has_orphans() && look_at <= now {
+            if self.ledger.has_orphans() && sweep_at <= now {
                 self.sweep(1);
-                look_at = now + LOOK;
+                sweep_at = now + SWEEP_INTERVAL;
             }
         }
     }
@@ -158,10 +159,12 @@ impl Server {
                 ids.push(*id);
             }
         }
-        requests.extend(self.endings.iter().map(|ending| PollFd::new(ending.pidfd.as_fd(), PollFlags::POLLIN)));
-        // Errors are always looked for.
-        requests.extend(self.groups.alarms().map(|alarm| PollFd::new(alarm, PollFlags::empty())));
-        // Rounded up, or the last millisecond would be a loop.
+        requests.extend(self.exiting_holders.iter().map(|holder| PollFd::new(holder.pidfd.as_fd(), PollFlags::POLLIN)));
+        // poll always reports errors.
+        requests.extend(
+            self.groups.error_descriptors().map(|error_descriptor| PollFd::new(error_descriptor, PollFlags::empty())),
+        );
+        // Rounded up, or the last millisecond would be a busy loop.
         let timeout = wake.map_or(PollTimeout::NONE, |wake| {
             PollTimeout::try_from(wake + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
         });
@@ -176,31 +179,31 @@ impl Server {
         Ok(Ready { listener: is_ready(&requests[1]), connections })
     }
 
-    /// Takes some of those who wait at the door; the time before which not to open it again.
+    /// Accepts pending connections. Returns the time before which not to accept again.
     fn accept_some(&mut self, connections: &mut BTreeMap<u64, Connection>, next_id: &mut u64, now: Instant) -> Instant {
         let named = |policy: &Policy, user| policy.names(user).then_some(user);
-        // All whom the policy does not name share one count.
+        // All users that the policy does not name share one count.
         let mut counts: BTreeMap<Option<u32>, usize> = BTreeMap::new();
         for connection in connections.values() {
             *counts.entry(named(&self.policy, connection.peer.user)).or_default() += 1;
         }
-        for _ in 0..ACCEPTED_AT_ONCE {
+        for _ in 0..ACCEPTS_PER_ITERATION {
             let peer = match accept(&self.listener) {
                 Ok(Accepted::Peer(peer)) => peer,
-                Ok(Accepted::Gone) => continue,
-                Ok(Accepted::Nobody) => break,
+                Ok(Accepted::HungUp) => continue,
+                Ok(Accepted::None) => break,
                 Err(error) => {
                     self.audit.note("accept failed", json!({ "reason": error.to_string() }));
                     return now + ACCEPT_PAUSE;
                 }
             };
             let user = named(&self.policy, peer.user);
-            let share = if user.is_some() { CONNECTIONS_OF_USER } else { CONNECTIONS_OF_STRANGERS };
+            let share = if user.is_some() { CONNECTIONS_OF_USER } else { CONNECTIONS_OF_UNLISTED_USERS };
             let same = counts.entry(user).or_default();
-            // A broker that may have fewer connections has smaller shares, or one user's would be all.
+            // With a lower total the shares shrink as well, or one user's share could be all.
             if *same >= share * self.connections_max / CONNECTIONS || connections.len() >= self.connections_max {
                 let text = format!("too many connections ({same} of this user); try again later");
-                // Told if possible; in any case it ends here.
+                // The reply is best effort; the connection is closed in any case.
                 let refused = Reply::Refused { status: Status::TooMany, text: text.clone() };
                 let _ = reply(&peer.socket, &refused, &[]);
                 let fields =
@@ -209,15 +212,15 @@ impl Server {
                 continue;
             }
             *same += 1;
-            connections.insert(*next_id, Connection { peer, state: State::Waiting(now + REQUEST_PATIENCE) });
+            connections.insert(*next_id, Connection { peer, state: State::Waiting(now + REQUEST_TIMEOUT) });
             *next_id += 1;
         }
         now
     }
 
-    /// Serves one of those connections of each user: a grant takes tens of milliseconds, in which other users and signals
-    /// wait. Who has hung up before it was served has no use for a grant.
-    fn serve_each_user_once(&mut self, ready: &[u64], connections: &mut BTreeMap<u64, Connection>) {
+    /// Serves one ready connection of each user: a grant takes tens of milliseconds, in which other users and signals
+    /// wait. Drops connections that were closed before they were served.
+    fn serve_users_fairly(&mut self, ready: &[u64], connections: &mut BTreeMap<u64, Connection>) {
         let mut served = BTreeSet::new();
         for id in ready {
             let Some(connection) = connections.get(id) else { continue };
@@ -229,43 +232,44 @@ impl Server {
         }
     }
 
-    /// Something happened on a connection: a request, its end, or that of its process.
+    /// Handles a ready connection: a request, its end, or the end of its process.
     fn serve(&mut self, id: u64, connections: &mut BTreeMap<u64, Connection>) {
         let Some(connection) = connections.get_mut(&id) else { return };
         let (received, state) = (receive(&connection.peer.socket), &connection.state);
         match (received, state) {
             (Received::Message(bytes), State::Waiting(_)) => {
                 let request = Request::decode(&bytes);
-                let asked = request.as_ref().map_or(Value::Null, describe);
+                let request_fields = request.as_ref().map_or(Value::Null, describe);
                 match request.map_err(Refusal::from).and_then(|request| self.grant(&connection.peer, &request)) {
                     Ok(key) => connection.state = State::Holding(key),
-                    Err(refusal) => self.refuse(id, connections, &refusal, asked),
+                    Err(refusal) => self.refuse(id, connections, &refusal, request_fields),
                 }
             }
             // One connection, one request.
             (Received::Message(_), State::Holding(_)) | (Received::End, _) => self.close(id, connections),
-            // Then it is the process that has ended; somebody else holds its connection.
+            // The process has ended, but another one holds its connection open.
             (Received::Nothing, _) if has_ended(&connection.peer) => self.close(id, connections),
             (Received::Nothing, _) => {}
         }
     }
 
-    /// Opens a socket as asked and hands it over, or says why not.
+    /// Opens the requested socket and hands it over.
     fn grant(&mut self, peer: &Peer, request: &Request) -> Result<Key, Refusal> {
         let (user, name, sap) = (peer.user, &request.interface, request.sap.byte());
         let at_most = self.policy.at_most(user, request).ok_or_else(|| {
-            let what = if request.station { " as a station" } else { "" };
+            let kind = if request.station { " as a station" } else { "" };
             let path = self.policy_path.display();
             refusal(
                 Status::NotAllowed,
-                format!("no rule allows user {user} SAP {sap:#04x}{what} on {name}: see {path}"),
+                format!("no rule allows user {user} SAP {sap:#04x}{kind} on {name}: see {path}"),
             )
         })?;
         let interface = Interface::by_name(name)?;
         let key = (interface.index, sap);
         if self.ledger.owner(key).is_some() || self.ledger.count(user) >= at_most {
-            // Somebody waits: what happens should one of these still be open is worse for the next ones only.
-            self.finish_endings(|_| true);
+            // The client waits. If one of these sockets is still open, its group becomes inconsistent, which affects only
+            // later grants.
+            self.finish_exiting_holders(|_| true);
         }
         if self.ledger.has_orphans() {
             self.sweep(2);
@@ -282,31 +286,31 @@ impl Server {
             ));
         }
         let claim = match Claim::take(interface.address, sap).map_err(|error| system("claiming the SAP", error))? {
-            Claimed::Ours(claim) => Some(claim),
-            // Then opening says so as well.
+            Claimed::Acquired(claim) => Some(claim),
+            // Opening the socket fails for the same reason.
             Claimed::NotPermitted => None,
             Claimed::Taken => {
-                let text =
-                    format!("SAP {sap:#04x} on {name} is taken by a program that needs no broker; choose another");
+                let text = format!("SAP {sap:#04x} on {name} is taken by a program without the broker; choose another");
                 return Err(refusal(Status::Taken, text));
             }
         };
         let (socket, ring) = self.open(&interface, request)?;
         let inode = fstat(&socket).map_err(|error| system("fstat", error))?.st_ino;
-        self.ledger.enter(Entry::new(name, key, user, peer.process, inode));
+        self.ledger.insert(Entry::new(name, key, user, peer.process, inode));
         let handed = self.hand_over(peer, request, inode, (&socket, ring));
         if handed.is_ok() {
             self.claims.extend(claim.map(|claim| (key, claim)));
         } else {
             drop(socket);
             self.groups.release(key, || is_closed(inode));
-            self.ledger.strike(key);
-            self.remember();
+            self.ledger.remove(key);
+            self.save_grants();
         }
         handed.map(|()| key)
     }
 
-    /// A socket in its interface's group, or alone where it wants frames that others get as well, or there is no group.
+    /// Opens a socket in its interface's group, or in a private group if it receives frames that other sockets receive as
+    /// well, or cannot join the group.
     fn open(&mut self, interface: &Interface, request: &Request) -> Result<(OwnedFd, RingGeometry), LinkError> {
         let filter = if request.station { station_filter(request.sap) } else { sap_filter(request.sap) };
         let mark = mark_of(request.sap);
@@ -315,17 +319,18 @@ impl Server {
             match self.groups.admit(interface, PROTOCOL, request.sap.byte(), open) {
                 Ok(admitted) => return Ok(admitted),
                 Err(error) => {
-                    let what = "each frame of the interface costs some 40 ns more for every socket that is not shared";
+                    let consequence =
+                        "each frame of the interface costs some 40 ns more for every socket outside a group";
                     let mut fields = describe(request);
-                    merge(&mut fields, json!({ "reason": error.to_string(), "means": what }));
+                    merge(&mut fields, json!({ "reason": error.to_string(), "means": consequence }));
                     self.audit.note("not in a group", fields);
                 }
             }
         }
-        open()?.seclude()
+        open()?.join_private_group()
     }
 
-    /// Written down first: what is handed over and not known would be handed over twice.
+    /// Records the grant, then hands the socket over: an unrecorded grant could be made twice.
     fn hand_over(
         &mut self,
         peer: &Peer,
@@ -333,24 +338,30 @@ impl Server {
         inode: u64,
         (socket, ring): (&OwnedFd, RingGeometry),
     ) -> Result<(), Refusal> {
-        self.notebook.write(&self.ledger).map_err(|error| system("writing down the grant", error))?;
+        self.grant_file.write(&self.ledger).map_err(|error| system("writing down the grant", error))?;
         let mut fields = describe(request);
         merge(&mut fields, json!({ "user": peer.user, "process": peer.process, "inode": inode }));
         self.audit.write("grant", fields).map_err(|error| system("the audit log", error))?;
         reply(&peer.socket, &Reply::Granted(ring), &[socket.as_fd()]).map_err(|error| system("handing over", error))
     }
 
-    fn refuse(&mut self, id: u64, connections: &mut BTreeMap<u64, Connection>, refusal: &Refusal, asked: Value) {
+    fn refuse(
+        &mut self,
+        id: u64,
+        connections: &mut BTreeMap<u64, Connection>,
+        refusal: &Refusal,
+        request_fields: Value,
+    ) {
         let Some(connection) = connections.remove(&id) else { return };
         let peer = &connection.peer;
-        let mut fields = if asked.is_null() { json!({}) } else { asked };
+        let mut fields = if request_fields.is_null() { json!({}) } else { request_fields };
         let status = refusal.status;
         merge(
             &mut fields,
             json!({ "user": peer.user, "process": peer.process, "status": status.name(), "reason": refusal.text }),
         );
         self.audit.refuse(self.policy.names(peer.user).then_some(peer.user), fields);
-        // The peer may have gone; then there is nobody to tell.
+        // Ignored: the peer may have closed its end.
         let _ = reply(&peer.socket, &Reply::Refused { status, text: refusal.text.clone() }, &[]);
     }
 
@@ -358,24 +369,24 @@ impl Server {
         let Some(connection) = connections.remove(&id) else { return };
         let State::Holding(key) = connection.state else { return };
         match connection.peer.pidfd {
-            // A process that is killed ends its connection some time before it ends its socket.
+            // The kernel closes the connection of a killed process some time before its socket.
             Some(pidfd) if self.groups.holds(key) && !is_readable(&pidfd) => {
-                self.endings.push(Ending { key, pidfd, until: Instant::now() + ENDING_PATIENCE });
+                self.exiting_holders.push(ExitingHolder { key, pidfd, until: Instant::now() + EXIT_TIMEOUT });
             }
             _ => self.end(key),
         }
     }
 
-    fn finish_endings(&mut self, is_over: impl Fn(&Ending) -> bool) {
-        let (over, others) = std::mem::take(&mut self.endings).into_iter().partition(is_over);
-        self.endings = others;
-        let over: Vec<Ending> = over;
-        for ending in over {
-            self.end(ending.key);
+    fn finish_exiting_holders(&mut self, is_over: impl Fn(&ExitingHolder) -> bool) {
+        let (over, others) = std::mem::take(&mut self.exiting_holders).into_iter().partition(is_over);
+        self.exiting_holders = others;
+        let over: Vec<ExitingHolder> = over;
+        for holder in over {
+            self.end(holder.key);
         }
     }
 
-    /// Nobody says any more that the socket is in use.
+    /// Ends a grant whose holder is gone, once its socket is closed everywhere.
     fn end(&mut self, key: Key) {
         if let Some(inode) = self.ledger.owner(key).map(|entry| entry.inode) {
             self.groups.release(key, || is_closed(inode));
@@ -384,46 +395,47 @@ impl Server {
         self.sweep(2);
     }
 
-    /// Leaves those who stay what keeps their sockets in their places, in the queues of their connections.
-    fn take_leave(&mut self, connections: &BTreeMap<u64, Connection>) {
-        let mut trouble = vec![];
-        for (heirs, left) in self.groups.bequeath() {
-            let left: Vec<BorrowedFd<'_>> = match left {
-                Ok(left) => left,
+    /// Sends the holders placeholders that keep their sockets at their positions in the group. They stay in the queues of
+    /// their connections.
+    fn leave_placeholders(&mut self, connections: &BTreeMap<u64, Connection>) {
+        let mut failures = vec![];
+        for (members, placeholders) in self.groups.placeholders() {
+            let placeholders: Vec<BorrowedFd<'_>> = match placeholders {
+                Ok(placeholders) => placeholders,
                 Err(error) => {
-                    trouble.push(error.to_string());
+                    failures.push(error.to_string());
                     continue;
                 }
             };
             for connection in connections.values() {
-                if matches!(connection.state, State::Holding(key) if heirs.include(key)) {
-                    for some in left.chunks(BEQUEATHED_AT_ONCE) {
-                        // Who has gone needs nothing any more.
-                        match reply(&connection.peer.socket, &Reply::Farewell, some) {
+                if matches!(connection.state, State::Holding(key) if members.include(key)) {
+                    for chunk in placeholders.chunks(SOCKETS_PER_MESSAGE) {
+                        match reply(&connection.peer.socket, &Reply::Shutdown, chunk) {
+                            // The holder is gone.
                             Ok(()) | Err(Errno::EPIPE | Errno::ECONNRESET) => {}
-                            Err(error) => trouble.push(error.to_string()),
+                            Err(error) => failures.push(error.to_string()),
                         }
                     }
                 }
             }
         }
-        if !trouble.is_empty() {
-            self.audit.note("sockets may lose their frames when others are closed", json!({ "reasons": trouble }));
+        if !failures.is_empty() {
+            self.audit.note("sockets may lose their frames when others are closed", json!({ "reasons": failures }));
         }
     }
 
-    /// Looks `times` which sockets are open, and frees what belonged to those that are not.
+    /// Lists the open sockets `times` times, and ends the grants of closed ones.
     fn sweep(&mut self, times: usize) {
         let mut gone = vec![];
         for _ in 0..times {
             match open_packet_sockets() {
                 Ok(open) => gone.extend(self.ledger.sweep(&open)),
-                // Nothing is freed then: better too few than one twice.
+                // Nothing is freed then: a SAP must not be granted twice.
                 Err(error) => self.audit.note("look failed", json!({ "reason": error.to_string() })),
             }
         }
         if !gone.is_empty() {
-            self.remember();
+            self.save_grants();
         }
         for entry in gone {
             self.claims.remove(&(entry.index, entry.sap));
@@ -431,9 +443,9 @@ impl Server {
         }
     }
 
-    /// What was given back; a failure leaves what the next broker finds out by itself.
-    fn remember(&mut self) {
-        if let Err(error) = self.notebook.write(&self.ledger) {
+    /// Saves the grants after one was returned. After a failure, the next broker detects the closed sockets itself.
+    fn save_grants(&mut self) {
+        if let Err(error) = self.grant_file.write(&self.ledger) {
             self.audit.note("grants not written", json!({ "reason": error.to_string() }));
         }
     }
@@ -452,12 +464,12 @@ impl Server {
     }
 }
 
-/// Claims what a broker before us has granted, as far as its interfaces are there and nobody else has it meanwhile.
+/// Claims the service access points granted by a previous broker, as far as their interfaces exist and they are free.
 pub fn claims_of(ledger: &Ledger) -> BTreeMap<Key, Claim> {
     let claim = |entry: &Entry| {
         let interface = Interface::by_name(&entry.interface).ok().filter(|found| found.index == entry.index)?;
         match Claim::take(interface.address, entry.sap) {
-            Ok(Claimed::Ours(claim)) => Some(((entry.index, entry.sap), claim)),
+            Ok(Claimed::Acquired(claim)) => Some(((entry.index, entry.sap), claim)),
             _ => None,
         }
     };
@@ -473,7 +485,7 @@ fn has_ended(peer: &Peer) -> bool {
     peer.pidfd.as_ref().is_some_and(is_readable)
 }
 
-/// Whether no packet socket has that number, in two looks: one may be missed while others come and go.
+/// Whether no packet socket has this inode. Checks twice: the list can miss a socket while others are opened and closed.
 fn is_closed(inode: u64) -> bool {
     (0..2).all(|_| open_packet_sockets().is_ok_and(|open| !open.contains(&inode)))
 }
@@ -521,9 +533,9 @@ impl From<LinkError> for Refusal {
     }
 }
 
-/// For a broker that may open so many descriptors.
+/// The largest number of connections with this limit of descriptors.
 pub fn connections_max(descriptors: u64) -> usize {
-    use crate::bounds::{CONNECTIONS, DESCRIPTORS_OF_CONNECTION, DESCRIPTORS_OF_OURS};
-    let free = usize::try_from(descriptors).unwrap_or(usize::MAX).saturating_sub(DESCRIPTORS_OF_OURS);
+    use crate::bounds::{CONNECTIONS, DESCRIPTORS_OF_CONNECTION, DESCRIPTORS_RESERVED};
+    let free = usize::try_from(descriptors).unwrap_or(usize::MAX).saturating_sub(DESCRIPTORS_RESERVED);
     (free / DESCRIPTORS_OF_CONNECTION).min(CONNECTIONS)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Signals as bytes in a socket, so that poll sees them.
+//! Signals delivered through a socket, for poll (self-pipe).
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
-/// What a signal asks for.
+/// Meaning of a signal.
 pub enum Signal {
     /// SIGTERM, SIGINT.
     End,
@@ -18,45 +18,45 @@ pub enum Signal {
     Reload,
 }
 
-/// The receiving end.
+/// The receiving end of the self-pipe.
 pub struct Signals {
-    woken: UnixStream,
+    receiver: UnixStream,
     end: Arc<AtomicBool>,
     reload: Arc<AtomicBool>,
 }
 
 impl Signals {
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn catch() -> io::Result<Self> {
-        let (woken, wakes) = UnixStream::pair()?;
-        woken.set_nonblocking(true)?;
-        let signals = Self { woken, end: Arc::default(), reload: Arc::default() };
-        // The flag comes before the byte that wakes.
-        for (signal, said) in [(SIGTERM, &signals.end), (SIGINT, &signals.end), (SIGHUP, &signals.reload)] {
-            flag::register(signal, Arc::clone(said))?;
-            low_level::pipe::register(signal, wakes.try_clone()?)?;
+        let (receiver, sender) = UnixStream::pair()?;
+        receiver.set_nonblocking(true)?;
+        let signals = Self { receiver, end: Arc::default(), reload: Arc::default() };
+        // The flag must be set before the byte wakes poll.
+        for (signal, pending) in [(SIGTERM, &signals.end), (SIGINT, &signals.end), (SIGHUP, &signals.reload)] {
+            flag::register(signal, Arc::clone(pending))?;
+            low_level::pipe::register(signal, sender.try_clone()?)?;
         }
         Ok(signals)
     }
 
-    /// What was asked since the last call.
+    /// The signals received since the last call.
     pub fn take(&mut self) -> Vec<Signal> {
-        // Full or empty, one read leaves it quiet or comes again.
-        let _ = self.woken.read(&mut [0; 64]);
-        let mut asked = vec![];
+        // One read suffices: unread bytes make poll return again.
+        let _ = self.receiver.read(&mut [0; 64]);
+        let mut received = vec![];
         if self.reload.swap(false, Ordering::AcqRel) {
-            asked.push(Signal::Reload);
+            received.push(Signal::Reload);
         }
         if self.end.swap(false, Ordering::AcqRel) {
-            asked.push(Signal::End);
+            received.push(Signal::End);
         }
-        asked
+        received
     }
 }
 
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.woken.as_fd()
+        self.receiver.as_fd()
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The send queue's descriptors: one for each message under way.
 
-use barewire_llc::message::{Cutter, Fragment};
+use barewire_llc::message::{Fragment, Fragmenter};
 
 use crate::slots::{Lent, Slot};
 
@@ -39,7 +39,7 @@ pub(crate) enum Content {
     /// In a slot, whole, in one fragment.
     Slot(Slot),
     /// Its head here, the rest in the caller's memory; and how far it is cut, once that has begun.
-    Lent { head: [u8; HEAD_MAX], head_bytes: u8, body: Lent, cut: Option<(Cutter, Option<Fragment>)> },
+    Lent { head: [u8; HEAD_MAX], head_bytes: u8, body: Lent, cut: Option<(Fragmenter, Option<Fragment>)> },
     /// Handed on.
     Gone,
 }

@@ -184,7 +184,7 @@ impl<L: Link> Endpoint<L> {
             backlog: config.channels.min(128),
             hash_seed: link.random_bits(),
             key: token.map_or(cookie, JobToken::key),
-            tells_key: cookie != 0,
+            sends_key: cookie != 0,
             ..StationConfig::default()
         };
         let address = Address { mac: link.address().0, sap: config.sap, cookie };
@@ -364,7 +364,7 @@ impl<L: Link> Endpoint<L> {
         let received = (!self.local_peers.is_empty() && self.take_local(sink)) || was_parked || of_frames;
         self.busy_turns += u32::from(received);
         // Whoever asked for an acknowledgement waits for it, while what was received may keep the caller busy for long.
-        if received && self.port.station.owes_answer() {
+        if received && self.port.station.is_answer_due() {
             self.port.transmit()?;
         }
         // What was received may show that a message has arrived: whoever is told of the one is told of the other.
@@ -456,7 +456,7 @@ impl<L: Link> Endpoint<L> {
         self.looked_round = Instant::from_nanos(0);
         let now = self.port.now();
         for handle in self.channels.connections() {
-            self.port.station.want_answer(handle, now);
+            self.port.station.request_ack(handle, now);
         }
         self.progress(sink)?;
         self.hear(sink);

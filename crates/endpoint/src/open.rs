@@ -4,7 +4,7 @@
 use std::io;
 use std::path::Path;
 
-use barewire_broker::{AskError, DEFAULT_SOCKET, Request, ask, sap_filter, station_filter};
+use barewire_broker::{DEFAULT_SOCKET, Request, RequestError, request_grant, sap_filter, station_filter};
 use barewire_link::{Claim, Claimed, LinkError, MacAddress, PacketConfig, PacketLink};
 use barewire_llc::Lsap;
 use thiserror::Error;
@@ -19,7 +19,7 @@ pub enum OpenError {
     Link(#[from] LinkError),
     /// The broker, who was asked for it.
     #[error(transparent)]
-    Broker(#[from] AskError),
+    Broker(#[from] RequestError),
 }
 
 /// Why an address is not this process's.
@@ -91,7 +91,7 @@ pub fn claim(address: Address, broker: Option<&Path>) -> Result<Option<Claim>, C
         return Ok(None);
     }
     match Claim::take(MacAddress(address.mac), address.sap.byte()) {
-        Ok(Claimed::Ours(claim)) => Ok(Some(claim)),
+        Ok(Claimed::Acquired(claim)) => Ok(Some(claim)),
         Ok(Claimed::NotPermitted) => Ok(None),
         Ok(Claimed::Taken) => Err(ClaimError::Taken(address)),
         Err(error) => Err(ClaimError::System(address, error)),
@@ -100,6 +100,6 @@ pub fn claim(address: Address, broker: Option<&Path>) -> Result<Option<Claim>, C
 
 fn from_broker(broker: &Path, interface: &str, sap: Lsap, hears: Hears) -> Result<PacketLink, OpenError> {
     let request = Request { interface: interface.to_owned(), sap, station: hears == Hears::Station };
-    let grant = ask(broker, &request)?;
+    let grant = request_grant(broker, &request)?;
     Ok(PacketLink::adopt(grant.socket, interface, grant.ring, Some(grant.lease))?)
 }

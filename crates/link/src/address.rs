@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// A 48-bit Ethernet address, in the order in which it goes over the wire.
+/// A 48-bit Ethernet address in transmission order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {
-    /// The address that every station listens to.
+    /// The broadcast address.
     pub const BROADCAST: Self = Self([0xff; 6]);
 }
 
@@ -22,9 +22,9 @@ impl fmt::Display for MacAddress {
     }
 }
 
-/// The text was not six pairs of hexadecimal digits between colons.
+/// The text is not six pairs of hexadecimal digits separated by colons.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("'{0}' is no Ethernet address; write it as 02:00:00:00:00:01")]
+#[error("'{0}' is not an Ethernet address; write it as 02:00:00:00:00:01")]
 pub struct ParseMacAddressError(String);
 
 impl FromStr for MacAddress {
@@ -47,17 +47,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_read_as_it_is_written() {
+    fn address_round_trips_through_text() {
         let address = MacAddress([0x02, 0, 0xab, 0xcd, 0xef, 0x10]);
         assert_eq!(address.to_string().parse(), Ok(address));
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn invalid_addresses_are_refused() {
         for text in
             ["", "02:00:00:00:00", "02:00:00:00:00:01:02", "2:0:0:0:0:1", "zz:00:00:00:00:01", "+1:00:00:00:00:0"]
         {
-            assert!(text.parse::<MacAddress>().is_err(), "{text} was taken for an address");
+            assert!(text.parse::<MacAddress>().is_err(), "{text} was accepted");
         }
     }
 }

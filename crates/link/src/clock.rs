@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The clock that a link's users go by.
+//! The clock for users of a link.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// A monotonic clock: the system's, or one that a simulation sets.
+/// A monotonic clock: the system's, or a simulated one.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Option<Arc<AtomicU64>>);
 
 impl Clock {
-    /// A clock that stands at zero until it is set.
+    /// A simulated clock at zero, which advances only by [`set`](Self::set).
     #[must_use]
     pub fn simulated() -> Self {
         Self(Some(Arc::default()))
     }
 
-    /// The time since the first reading in this process, or what a simulated clock was set to.
+    /// The time since the first reading in this process, or the time of a simulated clock.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Duration {
@@ -28,7 +28,7 @@ impl Clock {
         }
     }
 
-    /// Sets a simulated clock, and all of its clones; the system's is not changed.
+    /// Sets a simulated clock and all of its clones; has no effect on the system's clock.
     pub fn set(&self, now: Duration) {
         if let Some(nanoseconds) = &self.0 {
             nanoseconds.store(now.as_nanos() as u64, Ordering::Relaxed);
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_simulated_clock_stands_until_it_is_set_and_the_systems_goes_on() {
+    fn simulated_clock_is_set_and_the_systems_clock_runs() {
         let simulated = Clock::simulated();
         let shared = simulated.clone();
         simulated.set(Duration::from_secs(7));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which frames a process gets: a list of alternatives, compiled to a program that the kernel runs before
-//! a frame costs the process anything: classic BPF here, eBPF for an interface's XDP hook in `xdp/program.rs`.
+//! Receive filters: a list of alternatives, compiled to a program that the kernel runs on each frame:
+//! classic BPF here, eBPF for an interface's XDP hook in `xdp/program.rs`.
 
-/// One comparison: the field at `offset`, masked, has this value.
+/// A comparison of a masked field with a value.
 ///
-/// Offsets count from the destination address. A VLAN tag is out of the frame before the filter
-/// sees it, so offsets are the same with and without one.
+/// Offsets count from the destination address. A VLAN tag is removed before the filter
+/// runs, so offsets are the same with and without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     offset: u32,
@@ -58,7 +58,7 @@ impl Field {
         }
     }
 
-    /// The bits compared, or `None` where all are.
+    /// The compared bits, or `None` if all are.
     pub(crate) fn partial_mask(&self) -> Option<u32> {
         (self.mask != full_mask(self.width)).then_some(self.mask)
     }
@@ -72,15 +72,15 @@ impl Field {
     }
 }
 
-/// Frames that match every field of at least one alternative.
+/// Accepts frames that match every field of at least one alternative.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     alternatives: Vec<Vec<Field>>,
 }
 
-/// More alternatives or fields than this would need longer jumps than classic BPF has.
-const MAXIMUM_FIELDS: usize = 16;
-const MAXIMUM_ALTERNATIVES: usize = 64;
+/// More fields would need longer conditional jumps than classic BPF has.
+const FIELDS_MAX: usize = 16;
+const ALTERNATIVES_MAX: usize = 64;
 
 impl Filter {
     /// A filter with one alternative.
@@ -92,33 +92,30 @@ impl Filter {
     /// The same filter with one more alternative.
     ///
     /// # Panics
-    /// With more than 16 fields or 64 alternatives: a mistake of the caller's.
+    /// With more than 16 fields or 64 alternatives.
     #[must_use]
     pub fn or_all_of(mut self, fields: &[Field]) -> Self {
-        assert!(fields.len() <= MAXIMUM_FIELDS, "a filter's alternative has at most {MAXIMUM_FIELDS} fields");
-        assert!(
-            self.alternatives.len() < MAXIMUM_ALTERNATIVES,
-            "a filter has at most {MAXIMUM_ALTERNATIVES} alternatives"
-        );
+        assert!(fields.len() <= FIELDS_MAX, "a filter's alternative has at most {FIELDS_MAX} fields");
+        assert!(self.alternatives.len() < ALTERNATIVES_MAX, "a filter has at most {ALTERNATIVES_MAX} alternatives");
         self.alternatives.push(fields.to_vec());
         self
     }
 
-    /// Each alternative's fields, and the bytes that a frame must have to hold them all.
+    /// Each alternative's fields, and the frame length in bytes that they need.
     pub(crate) fn alternatives(&self) -> impl Iterator<Item = (&[Field], u32)> {
         self.alternatives.iter().map(|fields| (&fields[..], fields.iter().map(Field::end).max().unwrap_or(0)))
     }
 
-    /// The kernel's program: returns all bytes of a frame that matches, none of one that does not.
+    /// Compiles the filter: the program returns all bytes of a matching frame, none of another one.
     ///
-    /// A load behind the end of a frame ends a BPF program with "no", also where a later
-    /// alternative would say yes; so each alternative first asks for the length that it needs.
+    /// A load beyond the end of a frame makes a BPF program refuse it, even if a later
+    /// alternative would match; so each alternative first checks the frame's length.
     pub(crate) fn compile(&self) -> Vec<libc::sock_filter> {
         let mut program = Vec::new();
         for (fields, needed_bytes) in self.alternatives() {
             let mut steps = vec![(vec![load_length()], JUMP_IF_AT_LEAST, needed_bytes)];
             steps.extend(fields.iter().map(|field| (load(field), JUMP_IF_EQUAL, field.value)));
-            // What is left of this alternative: each step's loads and jump, and the return.
+            // Instructions left in this alternative: loads and jump of each step, and the return.
             let mut left = steps.iter().map(|(loads, ..)| loads.len() + 1).sum::<usize>() + 1;
             for (loads, jump, value) in steps {
                 left -= loads.len() + 1;
@@ -164,9 +161,9 @@ pub(crate) fn instruction(code: u32, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: u16::try_from(code).expect("BPF codes have 16 bits"), jt: 0, jf: 0, k }
 }
 
-/// Goes on if the comparison holds, else jumps over `skip` instructions.
+/// Continues if the comparison holds, else skips `skip` instructions.
 fn jump_else(code: u32, value: u32, skip: usize) -> libc::sock_filter {
-    let jf = u8::try_from(skip).expect("MAXIMUM_FIELDS keeps jumps short");
+    let jf = u8::try_from(skip).expect("FIELDS_MAX keeps jumps short");
     libc::sock_filter { jf, ..instruction(code, value) }
 }
 
@@ -174,8 +171,8 @@ fn jump_else(code: u32, value: u32, skip: usize) -> libc::sock_filter {
 mod tests {
     use super::*;
 
-    /// Runs a program as the kernel would: `true` if it keeps the frame.
-    fn keeps(program: &[libc::sock_filter], frame: &[u8]) -> bool {
+    /// Runs a program as the kernel would: `true` if it accepts the frame.
+    fn accepts(program: &[libc::sock_filter], frame: &[u8]) -> bool {
         let (mut at, mut accumulator) = (0usize, 0u32);
         loop {
             let step = program[at];
@@ -214,31 +211,31 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_passes_if_all_fields_of_one_alternative_match() {
+    fn frame_is_accepted_if_all_fields_of_an_alternative_match() {
         let program = Filter::all_of(&[Field::word(12, 0x88b5), Field::byte(17, 3)])
             .or_all_of(&[Field::word(12, 0x8870), Field::long(14, 0xdead_beef)])
             .compile();
-        assert!(keeps(&program, &frame(0x88b5, &[0, 0, 0, 3])));
-        assert!(!keeps(&program, &frame(0x88b5, &[0, 0, 0, 4])));
-        assert!(keeps(&program, &frame(0x8870, &0xdead_beef_u32.to_be_bytes())));
-        assert!(!keeps(&program, &frame(0x0800, &[0, 0, 0, 3])));
+        assert!(accepts(&program, &frame(0x88b5, &[0, 0, 0, 3])));
+        assert!(!accepts(&program, &frame(0x88b5, &[0, 0, 0, 4])));
+        assert!(accepts(&program, &frame(0x8870, &0xdead_beef_u32.to_be_bytes())));
+        assert!(!accepts(&program, &frame(0x0800, &[0, 0, 0, 3])));
     }
 
     #[test]
-    fn a_frame_too_short_for_one_alternative_still_reaches_the_next() {
+    fn frame_too_short_for_one_alternative_can_match_the_next() {
         let program = Filter::all_of(&[Field::byte(1000, 0)]).or_all_of(&[Field::word(12, 0x88b5)]).compile();
-        assert!(keeps(&program, &frame(0x88b5, &[])));
+        assert!(accepts(&program, &frame(0x88b5, &[])));
     }
 
     #[test]
-    fn a_mask_leaves_the_other_bits_out() {
+    fn masked_field_ignores_other_bits() {
         let program = Filter::all_of(&[Field::byte(14, 0x04).masked(0xfe)]).compile();
-        assert!(keeps(&program, &frame(0, &[0x04])) && keeps(&program, &frame(0, &[0x05])));
-        assert!(!keeps(&program, &frame(0, &[0x06])));
+        assert!(accepts(&program, &frame(0, &[0x04])) && accepts(&program, &frame(0, &[0x05])));
+        assert!(!accepts(&program, &frame(0, &[0x06])));
     }
 
     #[test]
-    fn a_filter_without_alternatives_keeps_nothing() {
-        assert!(!keeps(&Filter::default().compile(), &frame(0x88b5, &[1, 2, 3])));
+    fn filter_without_alternatives_accepts_nothing() {
+        assert!(!accepts(&Filter::default().compile(), &frame(0x88b5, &[1, 2, 3])));
     }
 }

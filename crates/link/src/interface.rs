@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the system says of one network interface.
+//! Properties of network interfaces.
 
 use std::io;
 use std::mem;
@@ -7,24 +7,24 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::{LinkError, MacAddress};
 
-/// An Ethernet interface of this network namespace, as it was when asked.
+/// An Ethernet interface of this network namespace, as it was at look-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// Its name.
     pub name: String,
     /// Its index.
     pub index: i32,
-    /// Its address.
+    /// Its MAC address.
     pub address: MacAddress,
-    /// Its largest payload, in bytes.
+    /// Its MTU in bytes.
     pub mtu: usize,
 }
 
 impl Interface {
-    /// Looks an interface up by name. The loopback interface counts as Ethernet, for tests.
+    /// Looks up an interface by name. The loopback interface counts as Ethernet, for tests.
     ///
     /// # Errors
-    /// [`LinkError::NoSuchInterface`], [`LinkError::NotEthernet`], or what the system says.
+    /// [`LinkError::NoSuchInterface`], [`LinkError::NotEthernet`], or the system's error.
     pub fn by_name(name: &str) -> Result<Self, LinkError> {
         // SAFETY: socket() takes no pointers.
         let descriptor = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
@@ -47,10 +47,10 @@ impl Interface {
 }
 
 impl Interface {
-    /// All of this network namespace that are up, the loopback interface last.
+    /// All Ethernet interfaces of this network namespace that are up, the loopback interface last.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn all() -> Result<Vec<Self>, LinkError> {
         let addresses = nix::ifaddrs::getifaddrs().map_err(|error| system("getifaddrs", "", error.into()))?;
         let mut found: Vec<(bool, Self)> = Vec::new();
@@ -62,7 +62,7 @@ impl Interface {
             let is_loopback = address.flags.contains(nix::net::if_::InterfaceFlags::IFF_LOOPBACK);
             match Self::by_name(&address.interface_name) {
                 Ok(interface) => found.push((is_loopback, interface)),
-                // A tunnel, or gone meanwhile.
+                // A tunnel, or removed meanwhile.
                 Err(LinkError::NotEthernet { .. } | LinkError::NoSuchInterface(_) | LinkError::InterfaceDown(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -71,9 +71,9 @@ impl Interface {
         Ok(found.into_iter().map(|(_, interface)| interface).collect())
     }
 
-    /// The driver's name; empty where it does not say.
+    /// The driver's name; empty if unknown.
     pub(crate) fn driver(&self) -> String {
-        /// `struct ethtool_drvinfo`: the command, the name, and 160 bytes of other things.
+        /// `struct ethtool_drvinfo`: command, name, and 160 bytes of other fields.
         #[repr(C)]
         struct DriverInfo {
             command: u32,
@@ -87,7 +87,7 @@ impl Interface {
         let Ok(socket) = owned(descriptor) else { return String::new() };
         let Ok(mut request) = named_request(&self.name) else { return String::new() };
         request.ifr_ifru.ifru_data = (&raw mut info).cast();
-        // SAFETY: the request names `info`, which is as long as the kernel's structure and outlives the call.
+        // SAFETY: the request points to `info`, which is as long as the kernel's structure and outlives the call.
         if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as libc::Ioctl, &raw mut request) } != 0 {
             return String::new();
         }
@@ -96,11 +96,11 @@ impl Interface {
     }
 }
 
-/// An interface request with a name in it.
+/// An interface request with this name.
 fn named_request(name: &str) -> Result<libc::ifreq, LinkError> {
     // SAFETY: an ifreq of zeros is a valid value.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
-    // One byte stays zero behind the name; a longer name cannot exist.
+    // The name must be followed by a zero byte; longer names do not exist.
     if name.is_empty() || name.len() >= request.ifr_name.len() {
         return Err(LinkError::NoSuchInterface(name.to_owned()));
     }
@@ -116,10 +116,10 @@ fn query(
     request: libc::Ioctl,
     operation: &'static str,
 ) -> Result<libc::ifreq, LinkError> {
-    let mut question = named_request(name)?;
+    let mut interface = named_request(name)?;
     // SAFETY: the three requests used here read the name from, and write the answer into, this ifreq.
-    match unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut question) } {
-        0 => Ok(question),
+    match unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut interface) } {
+        0 => Ok(interface),
         _ => match io::Error::last_os_error() {
             error if error.raw_os_error() == Some(libc::ENODEV) => Err(LinkError::NoSuchInterface(name.to_owned())),
             error => Err(system(operation, name, error)),
@@ -127,19 +127,19 @@ fn query(
     }
 }
 
-/// Takes over a descriptor that a system call returned.
+/// Takes ownership of a descriptor returned by a system call.
 pub(crate) fn owned(descriptor: i32) -> io::Result<OwnedFd> {
     use std::os::fd::FromRawFd;
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made this descriptor for us and nobody else knows it.
+    // SAFETY: the kernel has just created this descriptor in this process; nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
 impl Interface {
-    /// The error of a link on this interface: one that is down may come up again, one that is gone does not.
-    pub(crate) fn down_or_gone(&self, error: LinkError) -> LinkError {
+    /// Turns `InterfaceDown` into `InterfaceGone` if the interface no longer exists.
+    pub(crate) fn refine_down(&self, error: LinkError) -> LinkError {
         match error {
             LinkError::InterfaceDown(own) if !self.exists() => LinkError::InterfaceGone(own),
             error => error,
@@ -148,12 +148,12 @@ impl Interface {
 
     fn exists(&self) -> bool {
         let mut name = [0; libc::IF_NAMESIZE];
-        // SAFETY: `name` has room for any interface's.
+        // SAFETY: `name` has room for any interface name.
         !unsafe { libc::if_indextoname(self.index.cast_unsigned(), name.as_mut_ptr()) }.is_null()
     }
 }
 
-/// Sorts a failed system call into the errors that a caller can act on.
+/// The error of a failed system call.
 pub(crate) fn system(operation: &'static str, interface: &str, source: io::Error) -> LinkError {
     match source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => LinkError::NotPermitted,
@@ -167,13 +167,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loopback_interface_is_found() {
+    fn loopback_interface_is_found() {
         let lo = Interface::by_name("lo").expect("every namespace has a loopback interface");
         assert!(lo.index > 0 && lo.mtu >= 1500, "{lo:?}");
     }
 
     #[test]
-    fn an_interface_that_is_not_there_is_named_in_the_error() {
+    fn missing_interface_is_named_in_the_error() {
         for name in ["", "nosuch0", "a-name-longer-than-any-interface"] {
             assert!(matches!(Interface::by_name(name), Err(LinkError::NoSuchInterface(n)) if n == name));
         }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Ethernet frames in and out of a program.
+//! Sends and receives Ethernet frames.
 //!
-//! A [`Link`] moves opaque frames: it knows addresses and lengths, and nothing of what a frame
-//! carries. [`PacketLink`] is for every interface, over AF_PACKET with a receive ring mapped into the
-//! program; [`XdpLink`] takes a queue of an interface for itself, over AF_XDP; [`MemoryLink`] is a pair of ends in one process that loses, duplicates, reorders,
-//! corrupts and delays on request.
+//! A [`Link`] moves opaque frames: it interprets addresses and lengths only. [`PacketLink`] works on every interface, over
+//! AF_PACKET with a receive ring mapped into the program; [`XdpLink`] takes over a queue of an interface, with AF_XDP;
+//! [`MemoryLink`] is a pair of ends in one process that loses, duplicates, reorders, corrupts and delays frames on request.
 
 mod address;
 mod claim;
@@ -37,35 +36,35 @@ pub use restricted::Restricted;
 pub use ring::RingGeometry;
 pub use xdp::{BusyPoll, XdpConfig, XdpLink, XdpMode};
 
-/// Bytes of an Ethernet header without a VLAN tag: destination, source, EtherType or length.
+/// Length of an Ethernet header without a VLAN tag: destination, source, EtherType or length.
 pub const ETHERNET_HEADER_BYTES: usize = 14;
-/// Shortest frame that an Ethernet carries, without its frame check sequence; shorter ones are padded.
+/// Minimum length of an Ethernet frame without FCS; shorter frames are padded.
 pub const MINIMUM_FRAME_BYTES: usize = 60;
 
-/// One end of a link: frames go out with [`send`](Link::send) and come in with [`receive`](Link::receive).
+/// One end of a link, which transmits with [`send`](Link::send) and receives with [`receive`](Link::receive).
 ///
-/// Nothing here blocks except the two `wait` calls, so a caller decides how to wait.
+/// Only the `wait` calls block, so the caller decides how to wait.
 pub trait Link {
-    /// This end's own address.
+    /// This end's MAC address.
     fn address(&self) -> MacAddress;
 
     /// Largest payload of one frame, in bytes, without the Ethernet header.
     fn mtu(&self) -> usize;
 
-    /// Hands frames over for transmission, in order; returns how many were taken.
+    /// Submits frames for transmission, in order; returns the number of accepted frames.
     ///
-    /// Fewer than given means that the link is busy: offer the rest again, after
+    /// If not all are accepted, the link is busy: submit the rest again, after
     /// [`wait_to_send`](Link::wait_to_send) or at once.
     ///
     /// # Errors
-    /// [`LinkError::FrameTooLong`] if the first frame not taken exceeds the MTU; otherwise what the
-    /// system says, such as [`LinkError::InterfaceDown`].
+    /// [`LinkError::FrameTooLong`] if the first frame not accepted exceeds the MTU; otherwise the
+    /// system's error, such as [`LinkError::InterfaceDown`].
     fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError>;
 
-    /// The next frame that has arrived, or `None` if there is none now. Makes no system call, unless a driver
-    /// that shares its memory asks for one.
+    /// The next received frame, or `None` if there is none. Makes no system call, unless a zero-copy driver
+    /// needs one.
     ///
-    /// The frame is lent until the next call on this link.
+    /// The frame is valid until the next call on this link.
     fn receive(&mut self) -> Option<Incoming<'_>>;
 
     /// Blocks until a frame can be received; `false` if `timeout` passed first.
@@ -76,8 +75,8 @@ pub trait Link {
         self.wait_to_receive_or(&[], timeout)
     }
 
-    /// Blocks until a frame can be received or one of `others` can be read, for callers that sleep for both; `false`
-    /// if `timeout` passed first, or without a reason.
+    /// Blocks until a frame can be received or one of `others` is readable; `false`
+    /// if `timeout` passed first, or spuriously.
     ///
     /// # Errors
     /// As [`check`](Link::check).
@@ -89,26 +88,25 @@ pub trait Link {
     /// As [`check`](Link::check).
     fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError>;
 
-    /// Asks whether the link still works. A caller that spins calls this now and then, because an
-    /// interface that vanishes shows in no ring.
+    /// Checks whether the link still works. Callers that spin must call it occasionally, since no ring shows
+    /// that an interface is gone.
     ///
     /// # Errors
     /// [`LinkError::InterfaceDown`] once for each time that the interface went down, [`LinkError::InterfaceGone`].
     fn check(&mut self) -> Result<(), LinkError>;
 
-    /// What has passed so far.
+    /// Counters since the link was opened.
     ///
     /// # Errors
-    /// Where the system refuses to tell.
+    /// If the system does not report them.
     fn counters(&mut self) -> Result<Counters, LinkError>;
 
-    /// The clock that users of this link go by: the system's, unless the link is simulated.
+    /// The clock for users of this link: the system's, unless the link is simulated.
     fn clock(&self) -> Clock {
         Clock::default()
     }
 
-    /// 64 bits that nobody else can guess: the system's, unless the link is simulated. Should the system have none, they
-    /// are zero.
+    /// 64 unpredictable bits from the system, unless the link is simulated. Zero if the system has none.
     fn random_bits(&mut self) -> u64 {
         let mut bits = [0; 8];
         // SAFETY: pointer and length describe `bits`.
@@ -117,42 +115,42 @@ pub trait Link {
     }
 }
 
-/// A frame to send, in two parts so that a payload need not be copied behind its header.
+/// A frame to send, in two parts, so that the payload need not be copied behind the header.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outgoing<'a> {
-    /// From the destination address on; at least [`ETHERNET_HEADER_BYTES`] long.
+    /// The start of the frame, at least [`ETHERNET_HEADER_BYTES`] long.
     pub header: &'a [u8],
-    /// What follows; may be empty.
+    /// The rest of the frame; may be empty.
     pub payload: &'a [u8],
 }
 
 impl Outgoing<'_> {
-    /// Bytes of the whole frame, without padding and frame check sequence.
+    /// Length of the frame in bytes, without padding and FCS.
     #[must_use]
     pub fn len(&self) -> usize {
         self.header.len() + self.payload.len()
     }
 
-    /// Whether there is no byte to send.
+    /// Whether the frame has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// A frame that arrived.
+/// A received frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming<'a> {
-    /// From the destination address on, without frame check sequence, the VLAN tag taken out.
+    /// The frame from the destination address on, without FCS and VLAN tag.
     pub bytes: &'a [u8],
-    /// Length that the frame had, in bytes; more than `bytes` holds if it was truncated.
+    /// Length of the frame in bytes; more than the length of `bytes` if it was truncated.
     pub frame_bytes: usize,
-    /// The VLAN tag, if the frame had one and the link was opened so that the kernel tells.
+    /// The VLAN tag, if the frame had one and the link was opened such that the kernel reports it.
     pub vlan: Option<VlanTag>,
 }
 
 impl Incoming<'_> {
-    /// Whether the frame was longer than its place in the ring and lost its end.
+    /// Whether the frame exceeded its slot in the ring and was truncated.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.bytes.len() < self.frame_bytes
@@ -168,17 +166,17 @@ pub struct VlanTag {
     pub control: u16,
 }
 
-/// What passed through a link since it was opened.
+/// Counters of a link since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Frames handed to the caller.
     pub received: u64,
-    /// Frames that arrived and passed the filter, but found the receive ring full.
+    /// Frames that passed the filter but were dropped because the receive ring was full.
     pub receive_dropped: u64,
-    /// Frames handed to the caller without their end.
+    /// Frames handed to the caller truncated.
     pub truncated: u64,
-    /// Frames taken for transmission.
+    /// Frames accepted for transmission.
     pub sent: u64,
-    /// Times that the link was too busy to take a frame.
+    /// Times that the link was too busy to accept a frame.
     pub send_busy: u64,
 }

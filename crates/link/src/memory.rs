@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Two ends of a wire in one process, with faults: for tests, and for two threads of one program.
+//! An in-memory link with faults, between two ends in one process: for tests, and for two threads of a program.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::{Counters, ETHERNET_HEADER_BYTES, Incoming, Link, LinkError, MacAddress, Outgoing};
 
-/// What happens to frames on their way, decided by a seeded generator: the same seed and the same
+/// Faults injected into a link, drawn from a seeded generator: the same seed and the same
 /// calls give the same faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
@@ -16,11 +16,11 @@ pub struct Faults {
     pub loss: f64,
     /// Probability that a frame arrives twice.
     pub duplication: f64,
-    /// Probability that a frame overtakes the one before it.
+    /// Probability that a frame overtakes the previous one.
     pub reordering: f64,
     /// Probability that one bit of a frame is flipped.
     pub corruption: f64,
-    /// Calls of `receive` that a frame stays on the wire for.
+    /// Delay of each frame, in calls of `receive`.
     pub delay_calls: u64,
 }
 
@@ -30,12 +30,12 @@ pub struct MemoryLink {
     mtu: usize,
     outbound: Arc<Direction>,
     inbound: Arc<Direction>,
-    /// The frame lent to the caller; its buffer is used again.
+    /// The frame lent to the caller; its buffer is reused.
     lent: Vec<u8>,
     counters: Counters,
 }
 
-/// Frames that one direction holds at most; more are refused, as by a full transmit queue.
+/// Capacity of one direction in frames; more are refused, as by a full transmit queue.
 const QUEUE_FRAMES: usize = 4096;
 
 struct Direction {
@@ -44,8 +44,8 @@ struct Direction {
 }
 
 struct Wire {
-    frames: VecDeque<Travelling>,
-    /// Buffers for frames to come, so that a running link allocates nothing.
+    frames: VecDeque<InFlight>,
+    /// Buffers for reuse, so that a running link does not allocate.
     spare: Vec<Vec<u8>>,
     calls: u64,
     generator: fastrand::Rng,
@@ -53,17 +53,17 @@ struct Wire {
     closed: bool,
 }
 
-struct Travelling {
+struct InFlight {
     bytes: Vec<u8>,
     due_call: u64,
 }
 
 impl MemoryLink {
-    /// Both ends of a wire, with addresses 02:00:00:00:00:01 and :02.
+    /// Both ends of a link, with addresses 02:00:00:00:00:01 and :02.
     #[must_use]
     pub fn pair(mtu: usize, faults: Faults, seed: u64) -> (Self, Self) {
-        let there = Arc::new(Direction::new(faults, seed));
-        let back = Arc::new(Direction::new(faults, seed.wrapping_add(1)));
+        let forward = Arc::new(Direction::new(faults, seed));
+        let backward = Arc::new(Direction::new(faults, seed.wrapping_add(1)));
         let end = |last, outbound: &Arc<Direction>, inbound: &Arc<Direction>| Self {
             address: MacAddress([0x02, 0, 0, 0, 0, last]),
             mtu,
@@ -72,7 +72,7 @@ impl MemoryLink {
             lent: Vec::new(),
             counters: Counters::default(),
         };
-        (end(1, &there, &back), end(2, &back, &there))
+        (end(1, &forward, &backward), end(2, &backward, &forward))
     }
 
     fn wait_until(direction: &Direction, timeout: Duration, ready: impl Fn(&Wire) -> bool) -> Result<bool, LinkError> {
@@ -80,7 +80,7 @@ impl MemoryLink {
             .changed
             .wait_timeout_while(direction.lock(), timeout, |wire| !ready(wire) && !wire.closed)
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        // What is on the wire can still be received after the other end has gone.
+        // Frames on the wire can still be received after the other end is dropped.
         if ready(&wire) { Ok(true) } else { wire.check().map(|()| false) }
     }
 }
@@ -97,10 +97,10 @@ impl Link for MemoryLink {
     fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
         let mut wire = self.outbound.lock();
         wire.check()?;
-        let mut taken = 0;
+        let mut accepted = 0;
         for frame in frames {
             if frame.len() > self.mtu + ETHERNET_HEADER_BYTES {
-                if taken > 0 {
+                if accepted > 0 {
                     break;
                 }
                 return Err(LinkError::FrameTooLong { frame_bytes: frame.len(), mtu: self.mtu });
@@ -109,13 +109,13 @@ impl Link for MemoryLink {
                 self.counters.send_busy += 1;
                 break;
             }
-            wire.carry(frame);
-            taken += 1;
+            wire.transmit(frame);
+            accepted += 1;
         }
-        self.counters.sent += taken as u64;
+        self.counters.sent += accepted as u64;
         drop(wire);
         self.outbound.changed.notify_all();
-        Ok(taken)
+        Ok(accepted)
     }
 
     fn receive(&mut self) -> Option<Incoming<'_>> {
@@ -133,7 +133,7 @@ impl Link for MemoryLink {
         Some(Incoming { bytes: &self.lent, frame_bytes: self.lent.len(), vlan: None })
     }
 
-    /// Has no descriptor of its own, so with others this only sleeps for a moment.
+    /// The link has no descriptor, so with `others` this sleeps only briefly.
     fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
         let timeout = if others.is_empty() { timeout } else { timeout.min(Duration::from_millis(1)) };
         Self::wait_until(&self.inbound, timeout, |wire| !wire.frames.is_empty())
@@ -174,7 +174,7 @@ impl Direction {
         Self { wire: Mutex::new(wire), changed: Condvar::new() }
     }
 
-    /// A thread that panicked while holding the lock left the queue whole: nothing in here panics half-way.
+    /// Ignores poisoning: no operation panics while the queue is inconsistent.
     fn lock(&self) -> MutexGuard<'_, Wire> {
         self.wire.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -185,20 +185,20 @@ impl Wire {
         if self.closed { Err(LinkError::InterfaceGone("memory".to_owned())) } else { Ok(()) }
     }
 
-    fn happens(&mut self, probability: f64) -> bool {
-        // Drawn also at probability 0, so that switching one fault on does not shift the others.
+    fn draw(&mut self, probability: f64) -> bool {
+        // Drawn also at probability 0, so that enabling one fault does not shift the others.
         self.generator.f64() < probability
     }
 
-    fn carry(&mut self, frame: &Outgoing<'_>) {
-        let lost = self.happens(self.faults.loss);
-        let doubled = self.happens(self.faults.duplication);
-        let overtakes = self.happens(self.faults.reordering);
-        let corrupted = self.happens(self.faults.corruption);
+    fn transmit(&mut self, frame: &Outgoing<'_>) {
+        let lost = self.draw(self.faults.loss);
+        let duplicated = self.draw(self.faults.duplication);
+        let overtakes = self.draw(self.faults.reordering);
+        let corrupted = self.draw(self.faults.corruption);
         if lost {
             return;
         }
-        for _ in 0..1 + u32::from(doubled) {
+        for _ in 0..1 + u32::from(duplicated) {
             let mut bytes = self.spare.pop().unwrap_or_default();
             bytes.clear();
             bytes.extend_from_slice(frame.header);
@@ -207,7 +207,7 @@ impl Wire {
                 let bit = self.generator.usize(0..bytes.len() * 8);
                 bytes[bit / 8] ^= 1 << (bit % 8);
             }
-            self.frames.push_back(Travelling { bytes, due_call: self.calls + self.faults.delay_calls + 1 });
+            self.frames.push_back(InFlight { bytes, due_call: self.calls + self.faults.delay_calls + 1 });
         }
         let last = self.frames.len() - 1;
         if overtakes && last >= 1 {
@@ -236,14 +236,15 @@ mod tests {
         std::iter::from_fn(|| link.receive().map(|f| u16::from_be_bytes([f.bytes[14], f.bytes[15]]))).collect()
     }
 
-    fn carried(faults: Faults, seed: u64) -> Vec<u16> {
+    /// Sends 1000 frames; returns the received ones.
+    fn transfer(faults: Faults, seed: u64) -> Vec<u16> {
         let (mut a, mut b) = MemoryLink::pair(1500, faults, seed);
         send_numbered(&mut a, 0..1000);
         received(&mut b)
     }
 
     #[test]
-    fn without_faults_all_frames_arrive_in_order_both_ways() {
+    fn without_faults_frames_arrive_in_order_both_ways() {
         let (mut a, mut b) = MemoryLink::pair(1500, Faults::default(), 1);
         send_numbered(&mut a, 0..100);
         send_numbered(&mut b, 100..200);
@@ -252,22 +253,22 @@ mod tests {
     }
 
     #[test]
-    fn loss_takes_its_share_and_a_seed_repeats_it() {
+    fn loss_has_its_rate_and_is_reproducible_by_seed() {
         let faults = Faults { loss: 0.1, ..Faults::default() };
-        let first = carried(faults, 7);
+        let first = transfer(faults, 7);
         assert!((850..950).contains(&first.len()), "{} of 1000 frames arrived", first.len());
-        assert_eq!(first, carried(faults, 7));
-        assert_ne!(first, carried(faults, 8));
+        assert_eq!(first, transfer(faults, 7));
+        assert_ne!(first, transfer(faults, 8));
     }
 
     #[test]
     fn duplication_and_reordering_lose_nothing() {
-        let got = carried(Faults { duplication: 0.1, reordering: 0.1, ..Faults::default() }, 3);
+        let got = transfer(Faults { duplication: 0.1, reordering: 0.1, ..Faults::default() }, 3);
         let mut distinct = got.clone();
         distinct.sort_unstable();
         distinct.dedup();
         assert_eq!(distinct.len(), 1000);
-        assert!(got.len() > 1050, "10 % of 1000 frames should come twice, {} came in all", got.len());
+        assert!(got.len() > 1050, "10 % of 1000 frames should arrive twice, {} arrived in all", got.len());
         assert!(!got.is_sorted());
     }
 
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn delay_holds_a_frame_back_for_that_many_calls() {
+    fn delay_is_counted_in_receive_calls() {
         let (mut a, mut b) = MemoryLink::pair(1500, Faults { delay_calls: 2, ..Faults::default() }, 5);
         send_numbered(&mut a, 0..1);
         assert!(b.receive().is_none() && b.receive().is_none());
@@ -288,14 +289,14 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_longer_than_the_mtu_is_refused() {
+    fn frame_longer_than_the_mtu_is_refused() {
         let (mut a, _b) = MemoryLink::pair(100, Faults::default(), 1);
         let result = a.send(&[Outgoing { header: &HEADER, payload: &[0; 101] }]);
         assert!(matches!(result, Err(LinkError::FrameTooLong { frame_bytes: 115, mtu: 100 })));
     }
 
     #[test]
-    fn a_full_wire_takes_no_more_and_says_so() {
+    fn full_wire_refuses_frames_and_counts_it() {
         let (mut a, mut b) = MemoryLink::pair(1500, Faults::default(), 1);
         let frames = vec![Outgoing { header: &HEADER, payload: &[0; 2] }; QUEUE_FRAMES + 10];
         assert_eq!(a.send(&frames).unwrap(), QUEUE_FRAMES);
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiting_end_wakes_for_a_frame_and_for_the_end_of_its_peer() {
+    fn waiting_end_wakes_for_a_frame_and_when_its_peer_is_dropped() {
         let (mut a, mut b) = MemoryLink::pair(1500, Faults::default(), 1);
         let waiter = std::thread::spawn(move || {
             assert!(b.wait_to_receive(Duration::from_secs(10)).unwrap());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! AF_PACKET: frames through an ordinary network interface that keeps serving the kernel as well.
+//! AF_PACKET: a link over an ordinary network interface, which the kernel keeps using as well.
 
 use std::io;
 use std::mem;
@@ -17,98 +17,99 @@ use crate::socket::{self, get_option, set_option};
 use crate::xdp::XdpSender;
 use crate::{Counters, Filter, Incoming, Interface, Link, LinkError, MacAddress, Outgoing};
 
-/// How to open a [`PacketLink`].
+/// Configuration of a [`PacketLink`].
 #[derive(Clone, Debug)]
 pub struct PacketConfig {
     /// The interface's name.
     pub interface: String,
     /// The EtherType to receive, or one of the kernel's own (`ETH_P_ALL`, `ETH_P_802_2`). Tagged frames
-    /// come in either way, but only with `ETH_P_ALL` does the kernel still know the tag.
+    /// are received in any case, but the kernel reports the tag only with `ETH_P_ALL`.
     pub protocol: u16,
-    /// Which of those frames to receive.
+    /// Filter of these frames.
     pub filter: Filter,
-    /// Memory for the receive ring, at least.
+    /// Minimum size of the receive ring.
     pub ring_bytes: usize,
 }
 
 impl PacketConfig {
-    /// Measured: one or two MiB stay in the cache and stream faster than eight (`docs/performance.md`);
-    /// two hold a millisecond and a half of frames at 10 Gb/s.
+    /// Measured: one or two MiB stay in the cache and give a higher throughput than eight (`docs/performance.md`);
+    /// two hold 1.5 ms of frames at 10 Gb/s.
     pub const DEFAULT_RING_BYTES: usize = 2 << 20;
 }
 
-/// A link over AF_PACKET with a mapped receive ring; transmission passes the queueing discipline by.
+/// A link over AF_PACKET with a mapped receive ring; transmission bypasses the queueing discipline.
 pub struct PacketLink {
     // Before the socket, so that it is unmapped first.
     ring: ReceiveRing,
     socket: OwnedFd,
     interface: Interface,
     counters: Counters,
-    short_frame: Box<[u8; COPIED_BYTES]>,
-    /// Sends batches, if [`send_batches_by_xdp`](Self::send_batches_by_xdp) was asked for and could.
-    batches: Option<Box<XdpSender>>,
+    copy_buffer: Box<[u8; COPIED_BYTES]>,
+    /// Sends batches, after [`send_batches_by_xdp`](Self::send_batches_by_xdp) succeeded.
+    xdp_sender: Option<Box<XdpSender>>,
     /// Closed after the socket: see [`adopt`](Self::adopt).
     _lease: Option<OwnedFd>,
-    closing: Closing,
+    closing: ClosingThread,
 }
 
-/// A thread that closes something; waited for when this is dropped.
+/// A thread that closes a socket; joined on drop.
 #[derive(Default)]
-struct Closing(Option<Box<JoinHandle<()>>>);
+struct ClosingThread(Option<Box<JoinHandle<()>>>);
 
-impl Drop for Closing {
+impl Drop for ClosingThread {
     fn drop(&mut self) {
-        // It does nothing that could panic.
+        // The thread cannot panic.
         let _ = self.0.take().map(|thread| thread.join());
     }
 }
 
-/// The kernel lets each of its two sockets wait until nobody can see it any more, for some 30 ms: for both at once.
+/// Closing each of the two sockets waits for an RCU grace period, some 30 ms: closes them concurrently.
 impl Drop for PacketLink {
     fn drop(&mut self) {
-        let Some(batches) = self.batches.take() else { return };
-        // The program's signals are for its own threads.
+        let Some(xdp_sender) = self.xdp_sender.take() else { return };
+        // The thread must not receive the program's signals.
         let Ok(mask) = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK) else { return };
-        // Without a thread they are closed one after the other.
-        self.closing.0 = Builder::new().stack_size(CLOSING_STACK_BYTES).spawn(move || drop(batches)).ok().map(Box::new);
-        // It was a mask before.
+        // Without a thread they are closed in sequence.
+        self.closing.0 =
+            Builder::new().stack_size(CLOSING_STACK_BYTES).spawn(move || drop(xdp_sender)).ok().map(Box::new);
+        // The old mask is valid, so this cannot fail.
         let _ = mask.thread_set_mask();
     }
 }
 
-/// Locked memory counts it in.
+/// Small, because it counts as locked memory under `mlockall`.
 const CLOSING_STACK_BYTES: usize = 256 << 10;
-/// Up to here a single frame is put together in one buffer: `send` of one piece costs the kernel some 50 ns less than
-/// gathering two, which pays for copying so much (measured: the copy crossover in `docs/performance.md`).
+/// Single frames up to this length are copied into one buffer: `send` of one piece costs the kernel some 50 ns less than
+/// gathering two, which outweighs the copy (measured: the copy crossover in `docs/performance.md`).
 const COPIED_BYTES: usize = 8192;
-/// From so many frames on a batch goes through AF_XDP.
+/// Minimum number of frames in a batch that is sent with AF_XDP.
 const XDP_BATCH_FRAMES: usize = 2;
-/// Frames that one system call takes at most; beyond this, larger batches gain nothing more.
+/// Largest number of frames per system call; larger batches gain nothing more.
 const BATCH_FRAMES: usize = 32;
 
 impl PacketLink {
-    /// Opens the interface. No frame that arrives before the filter is in place gets in.
+    /// Opens the interface. Receives no frame before the filter is in place.
     ///
     /// # Errors
     /// [`LinkError::NotPermitted`] without CAP_NET_RAW, [`LinkError::NoSuchInterface`],
-    /// [`LinkError::InterfaceDown`], or what the system says.
+    /// [`LinkError::InterfaceDown`], or the system's error.
     pub fn open(config: &PacketConfig) -> Result<Self, LinkError> {
         let interface = Interface::by_name(&config.interface)?;
         let failed = |operation| move |source| system(operation, &config.interface, source);
-        // The filter and the ring are ready before `bind` opens the tap.
+        // Set up filter and ring before `bind` starts reception.
         let socket = open_filtered(&config.interface, config.filter.compile())?;
         let geometry = RingGeometry::new(interface.mtu, config.ring_bytes);
         ReceiveRing::set_up(&socket, geometry).map_err(|(operation, error)| failed(operation)(error))?;
         let mut link = Self::with_ring(socket, interface, geometry)?;
         bind(&link.socket, link.interface.index, config.protocol).map_err(failed("bind"))?;
-        // An interface that is down binds without complaint; the socket's error tells.
+        // Binding to an interface that is down succeeds; the socket's pending error reports it.
         link.check()?;
         Ok(link)
     }
 
-    /// Goes on with a socket that somebody with CAP_NET_RAW bound, filtered and gave a ring, such as one of
-    /// [`Restricted`](crate::Restricted); needs no capability. `lease` is closed once the socket is: whoever has its
-    /// other end learns that the link is gone. The socket's giver is trusted to tell the ring's geometry as it is.
+    /// Adopts a socket that a process with CAP_NET_RAW has bound, filtered and given a ring, such as one of
+    /// [`Restricted`](crate::Restricted); needs no capability. `lease` is closed after the socket, which tells its other
+    /// end that the link is closed. The ring's geometry is trusted.
     ///
     /// # Errors
     /// [`LinkError::ForeignSocket`] unless it is an AF_PACKET socket bound to that interface; otherwise as
@@ -136,41 +137,41 @@ impl PacketLink {
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &on).map_err(failed("PACKET_QDISC_BYPASS"))?;
         let ring = ReceiveRing::map(&socket, geometry)
             .map_err(|(operation, source)| system(operation, &interface.name, source))?;
-        let (counters, short_frame) = (Counters::default(), Box::new([0; COPIED_BYTES]));
+        let (counters, copy_buffer) = (Counters::default(), Box::new([0; COPIED_BYTES]));
         Ok(Self {
             ring,
             socket,
             interface,
             counters,
-            short_frame,
-            batches: None,
+            copy_buffer,
+            xdp_sender: None,
             _lease: None,
-            closing: Closing::default(),
+            closing: ClosingThread::default(),
         })
     }
 
-    /// From now on sends batches of frames through AF_XDP, which takes the kernel less time for each frame, if one of the
-    /// interface's queues is free for that.
+    /// Sends batches of frames with AF_XDP from now on, which costs the kernel less time per frame. Needs a free queue of
+    /// the interface.
     ///
     /// # Errors
-    /// Why it cannot; all goes on as before then. [`LinkError::XdpNotPermitted`] without CAP_NET_RAW,
+    /// Why it cannot; the link then works as before. [`LinkError::XdpNotPermitted`] without CAP_NET_RAW,
     /// [`LinkError::NoXdp`], [`LinkError::XdpTaken`], [`LinkError::MtuTooLarge`], [`LinkError::MemoryNotLocked`].
     pub fn send_batches_by_xdp(&mut self) -> Result<(), LinkError> {
-        self.batches = Some(Box::new(XdpSender::open(&self.interface)?));
+        self.xdp_sender = Some(Box::new(XdpSender::open(&self.interface)?));
         Ok(())
     }
 
-    /// Whether the kernel did not take all of the last batch.
+    /// Whether the kernel has not accepted all of the last batch yet.
     #[inline]
-    fn has_rest(&self) -> bool {
-        self.batches.as_ref().is_some_and(|batches| batches.is_stuck())
+    fn has_unsent(&self) -> bool {
+        self.xdp_sender.as_ref().is_some_and(|xdp_sender| xdp_sender.has_unsent())
     }
 
-    /// Sends what the kernel did not take of the last batch, as far as it does now.
+    /// Sends the rest of the last batch, as far as the kernel accepts it.
     #[cold]
-    fn send_rest(&mut self) -> Result<(), LinkError> {
-        let Some(batches) = &mut self.batches else { return Ok(()) };
-        batches.kick(&self.interface, &mut self.counters).map_err(|error| self.interface.down_or_gone(error))
+    fn send_unsent(&mut self) -> Result<(), LinkError> {
+        let Some(xdp_sender) = &mut self.xdp_sender else { return Ok(()) };
+        xdp_sender.kick(&self.interface, &mut self.counters).map_err(|error| self.interface.refine_down(error))
     }
 
     /// The interface as it was when the link was opened.
@@ -179,7 +180,7 @@ impl PacketLink {
         &self.interface
     }
 
-    /// Sends one frame; 1, or −1.
+    /// Sends one frame. Returns 1, or −1.
     #[inline]
     fn send_one(&mut self, frame: &Outgoing<'_>) -> isize {
         let (header, payload) = (frame.header, frame.payload);
@@ -189,9 +190,9 @@ impl PacketLink {
         if frame.len() > COPIED_BYTES {
             return self.send_batch(std::slice::from_ref(frame));
         }
-        self.short_frame[..header.len()].copy_from_slice(header);
-        self.short_frame[header.len()..frame.len()].copy_from_slice(payload);
-        self.send_bytes(&self.short_frame[..frame.len()])
+        self.copy_buffer[..header.len()].copy_from_slice(header);
+        self.copy_buffer[header.len()..frame.len()].copy_from_slice(payload);
+        self.send_bytes(&self.copy_buffer[..frame.len()])
     }
 
     #[inline]
@@ -202,7 +203,7 @@ impl PacketLink {
         if sent < 0 { -1 } else { 1 }
     }
 
-    /// Sends up to [`BATCH_FRAMES`] frames with one system call; how many, or −1.
+    /// Sends up to [`BATCH_FRAMES`] frames with one system call. Returns the number, or −1.
     fn send_batch(&self, frames: &[Outgoing<'_>]) -> isize {
         let count = frames.len().min(BATCH_FRAMES);
         // SAFETY: both are plain C structures for which zeros are valid.
@@ -215,18 +216,18 @@ impl PacketLink {
                 part.iov_len = bytes.len();
             }
             message.msg_hdr.msg_iov = parts.as_mut_ptr();
-            // The kernel has a shorter way for one piece.
+            // The kernel has a faster path for one piece.
             message.msg_hdr.msg_iovlen = if frame.payload.is_empty() { 1 } else { 2 };
         }
-        // SAFETY: the first `count` messages point to parts, and those to frames, that outlive the
-        // call; the kernel only reads what they point to.
+        // SAFETY: the first `count` messages point to parts, and those to frames, which outlive the
+        // call and are only read by the kernel.
         let sent =
             unsafe { libc::sendmmsg(self.socket.as_raw_fd(), messages.as_mut_ptr(), count as u32, libc::MSG_DONTWAIT) };
         sent as isize
     }
 
     fn failed(&self, operation: &'static str, source: io::Error) -> LinkError {
-        self.interface.down_or_gone(system(operation, &self.interface.name, source))
+        self.interface.refine_down(system(operation, &self.interface.name, source))
     }
 }
 
@@ -241,28 +242,28 @@ impl Link for PacketLink {
 
     #[inline]
     fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
-        if self.has_rest() {
-            self.send_rest()?;
-            if self.has_rest() {
+        if self.has_unsent() {
+            self.send_unsent()?;
+            if self.has_unsent() {
                 return Ok(0);
             }
         }
         if frames.len() >= XDP_BATCH_FRAMES
-            && let Some(batches) = &mut self.batches
+            && let Some(xdp_sender) = &mut self.xdp_sender
         {
-            let taken = batches.put_all(&self.interface, frames, &mut self.counters)?;
-            batches.kick(&self.interface, &mut self.counters).map_err(|error| self.interface.down_or_gone(error))?;
-            self.counters.sent += taken as u64;
-            return Ok(taken);
+            let accepted = xdp_sender.put_all(&self.interface, frames, &mut self.counters)?;
+            xdp_sender.kick(&self.interface, &mut self.counters).map_err(|error| self.interface.refine_down(error))?;
+            self.counters.sent += accepted as u64;
+            return Ok(accepted);
         }
-        let mut taken = 0;
-        while taken < frames.len() {
-            let left = &frames[taken..];
+        let mut accepted = 0;
+        while accepted < frames.len() {
+            let left = &frames[accepted..];
             let sent = if let [frame] = left { self.send_one(frame) } else { self.send_batch(left) };
             let Ok(sent) = usize::try_from(sent) else {
                 let error = io::Error::last_os_error();
                 match error.raw_os_error() {
-                    // ENOBUFS: the interface refused the frame; nothing of it went out.
+                    // ENOBUFS: the interface refused the frame; nothing of it was sent.
                     Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => {
                         self.counters.send_busy += 1;
                         break;
@@ -273,17 +274,17 @@ impl Link for PacketLink {
                     _ => return Err(self.failed("send", error)),
                 }
             };
-            taken += sent;
+            accepted += sent;
         }
-        self.counters.sent += taken as u64;
-        Ok(taken)
+        self.counters.sent += accepted as u64;
+        Ok(accepted)
     }
 
     #[inline]
     fn receive(&mut self) -> Option<Incoming<'_>> {
-        if self.has_rest() {
-            // What goes wrong shows in the next operation.
-            let _ = self.send_rest();
+        if self.has_unsent() {
+            // The next operation reports a failure.
+            let _ = self.send_unsent();
         }
         let frame = self.ring.receive()?;
         self.counters.received += 1;
@@ -292,26 +293,27 @@ impl Link for PacketLink {
     }
 
     fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
-        self.ring.give_back();
-        self.send_rest()?;
+        self.ring.release_lent();
+        self.send_unsent()?;
         socket::wait(&self.socket, &self.interface.name, libc::POLLIN, others, timeout)
-            .map_err(|error| self.interface.down_or_gone(error))
+            .map_err(|error| self.interface.refine_down(error))
     }
 
     fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {
-        let Self { batches, interface, counters, socket, .. } = self;
-        let batches = batches.as_mut().map_or(Ok(true), |batches| batches.wait_to_send(interface, counters, timeout));
-        batches
+        let Self { xdp_sender, interface, counters, socket, .. } = self;
+        let xdp_sender =
+            xdp_sender.as_mut().map_or(Ok(true), |xdp_sender| xdp_sender.wait_to_send(interface, counters, timeout));
+        xdp_sender
             .and_then(|is_ready| Ok(is_ready && socket::wait(socket, &interface.name, libc::POLLOUT, &[], timeout)?))
-            .map_err(|error| interface.down_or_gone(error))
+            .map_err(|error| interface.refine_down(error))
     }
 
     fn check(&mut self) -> Result<(), LinkError> {
-        socket::check(&self.socket, &self.interface.name).map_err(|error| self.interface.down_or_gone(error))
+        socket::check(&self.socket, &self.interface.name).map_err(|error| self.interface.refine_down(error))
     }
 
     fn counters(&mut self) -> Result<Counters, LinkError> {
-        // Reading resets the kernel's numbers, so they are added up here.
+        // Reading resets the kernel's counters, so sum them up.
         let statistics: libc::tpacket_stats = get_option(&self.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS)
             .map_err(|error| self.failed("PACKET_STATISTICS", error))?;
         self.counters.receive_dropped += u64::from(statistics.tp_drops);
@@ -320,7 +322,7 @@ impl Link for PacketLink {
 }
 
 impl AsFd for PacketLink {
-    /// What can be read once a frame has come.
+    /// A descriptor that is readable when a frame is available.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What all AF_PACKET sockets need: opened with a filter, bound to an interface, in a fanout group.
+//! AF_PACKET sockets: opening with a filter, binding to an interface, fanout options.
 
 use std::io;
 use std::mem;
@@ -9,7 +9,7 @@ use crate::LinkError;
 use crate::interface::{owned, system};
 use crate::socket::{self, set_option};
 
-/// A socket that receives nothing before it is bound, and then what the program keeps.
+/// Opens a socket that receives nothing until it is bound, and then the frames that the program accepts.
 pub(crate) fn open_filtered(interface: &str, program: Vec<libc::sock_filter>) -> Result<OwnedFd, LinkError> {
     let failed = |operation| move |source| system(operation, interface, source);
     // Protocol 0 receives nothing until `bind`.
@@ -37,16 +37,16 @@ pub(crate) fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()
     socket::bind(socket, &address)
 }
 
-// linux/if_packet.h; libc has none of them.
+// From linux/if_packet.h; missing in libc.
 const FANOUT_CPU: u16 = 2;
 const FANOUT_CBPF: u16 = 6;
 const FANOUT_UNIQUE_ID: u16 = 0x2000;
 const FANOUT_IGNORE_OUTGOING: u16 = 0x4000;
 pub(crate) const PACKET_FANOUT_DATA: libc::c_int = 22;
-/// Each of 126 service access points and a spare for each: while they live, and once more when the holder ends.
+/// For 126 service access points: their sockets and a spare for each, and as many placeholders when the broker ends.
 const MEMBERS_MAX: u32 = 512;
 
-/// `struct fanout_args`: a group of sockets that share what comes.
+/// `struct fanout_args`: a group of sockets that share the received frames.
 #[repr(C)]
 pub(crate) struct Fanout {
     id: u16,
@@ -55,12 +55,12 @@ pub(crate) struct Fanout {
 }
 
 impl Fanout {
-    /// A group of one, which nobody can join. A socket in a group cannot be bound anew, nor join another's group and
-    /// take frames away there. By processor, since that is the cheapest way to choose among one.
-    pub(crate) const ALONE: Self =
+    /// A group of one socket that no other can join. A socket in a group cannot be bound again, nor join another group and
+    /// take frames there. Selection by CPU is the cheapest for one member.
+    pub(crate) const PRIVATE: Self =
         Self { id: 0, kind: FANOUT_CPU | FANOUT_UNIQUE_ID | FANOUT_IGNORE_OUTGOING, members_max: 1 };
-    /// A group that sockets can join by the number that the kernel gives it.
-    pub(crate) const FIRST: Self =
+    /// A new group, which sockets can join by the ID that the kernel assigns.
+    pub(crate) const NEW: Self =
         Self { id: 0, kind: FANOUT_CBPF | FANOUT_UNIQUE_ID | FANOUT_IGNORE_OUTGOING, members_max: MEMBERS_MAX };
 
     pub(crate) fn joining(id: u16) -> Self {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The receive ring that the kernel fills and a program reads without a system call: `TPACKET_V2`.
+//! The receive ring that the kernel fills and the program reads without system calls: `TPACKET_V2`.
 //!
 //! ```text
 //! block 0                                   block 1
@@ -8,8 +8,8 @@
 //! └────────────┴────────────┴─────┴───────┘ └────────────┴──
 //!   slot: tpacket2_hdr │ sockaddr_ll │ gap │ frame
 //! ```
-//! Version 2 and not 3: a slot is ready as soon as its frame is in it, while version 3 hands over
-//! whole blocks, at the latest after a time-out of a millisecond.
+//! Version 2, not 3: a slot is ready as soon as it holds a frame, while version 3 hands over
+//! whole blocks, at the latest after a timeout of a millisecond.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,16 +19,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::socket::set_option;
 use crate::{ETHERNET_HEADER_BYTES, Incoming, VlanTag};
 
-/// The ring's memory and the place of the next slot to read.
+/// The mapped ring and the position of the next slot to read.
 pub(crate) struct ReceiveRing {
     memory: NonNull<u8>,
     geometry: RingGeometry,
     next: Position,
-    /// The slot lent to the caller, to be given back to the kernel at the next call.
+    /// The slot lent to the caller, released to the kernel by the next call.
     lent: Option<Position>,
 }
 
-/// A slot of the ring. Its offset is kept, because a spinning reader looks at it some hundred million
+/// Position of a slot. Stores the offset, because a spinning reader checks a slot some hundred million
 /// times a second and would otherwise divide each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Position {
@@ -37,10 +37,10 @@ struct Position {
     block: usize,
 }
 
-// SAFETY: the ring owns its mapping, and nothing in it is bound to the thread that made it.
+// SAFETY: the ring owns its mapping, and nothing in it is bound to the creating thread.
 unsafe impl Send for ReceiveRing {}
 
-/// How a receive ring's slots lie in blocks. A slot never crosses from one block to the next.
+/// Layout of a receive ring: slots in blocks. No slot crosses the boundary of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingGeometry {
     slot_bytes: usize,
@@ -48,15 +48,15 @@ pub struct RingGeometry {
     blocks: usize,
 }
 
-/// Blocks are physically contiguous, so they are no larger than the kernel can easily find.
+/// Blocks are physically contiguous; the kernel can easily allocate this size.
 const BLOCK_BYTES: usize = 1 << 20;
-/// No MTU needs a larger one.
+/// No MTU needs a larger block.
 const BLOCK_BYTES_MAX: usize = 1 << 24;
-/// More than any ring of ours has, and few enough that no product overflows.
+/// More than any ring here has, and few enough that no product overflows.
 const BLOCKS_MAX: usize = 1 << 16;
 /// Kernel's part of a slot before the frame: header, address, and alignment (`TPACKET2_HDRLEN` + 16, aligned).
 const SLOT_HEADROOM_BYTES: usize = 80;
-/// Slots start on cache lines, so that two slots share none.
+/// Slots start on cache lines, so that no two slots share one.
 const SLOT_ALIGNMENT_BYTES: usize = 64;
 
 impl RingGeometry {
@@ -67,22 +67,22 @@ impl RingGeometry {
         Self { slot_bytes, block_bytes, blocks: ring_bytes.div_ceil(block_bytes).max(1) }
     }
 
-    /// For a message to another process: bytes of a slot, bytes of a block, blocks.
+    /// Encodes the geometry for a message to another process: bytes of a slot, bytes of a block, number of blocks.
     #[must_use]
     pub fn to_words(self) -> [u32; 3] {
         [self.slot_bytes, self.block_bytes, self.blocks].map(narrow)
     }
 
-    /// What such a message says; `None` if no ring is like that.
+    /// Decodes such a message; `None` if the geometry is invalid.
     #[must_use]
     pub fn from_words(words: [u32; 3]) -> Option<Self> {
         let [slot_bytes, block_bytes, blocks] = words.map(|word| word as usize);
-        let is_sound = slot_bytes > SLOT_HEADROOM_BYTES + ETHERNET_HEADER_BYTES
+        let is_valid = slot_bytes > SLOT_HEADROOM_BYTES + ETHERNET_HEADER_BYTES
             && slot_bytes.is_multiple_of(SLOT_ALIGNMENT_BYTES)
             && block_bytes.is_power_of_two()
             && (slot_bytes.max(BLOCK_BYTES)..=BLOCK_BYTES_MAX).contains(&block_bytes)
             && (1..=BLOCKS_MAX).contains(&blocks);
-        is_sound.then_some(Self { slot_bytes, block_bytes, blocks })
+        is_valid.then_some(Self { slot_bytes, block_bytes, blocks })
     }
 
     fn slots_per_block(self) -> usize {
@@ -108,7 +108,7 @@ impl RingGeometry {
 }
 
 impl ReceiveRing {
-    /// Gives `socket` a ring, to be mapped by whoever has the socket.
+    /// Sets up the ring of `socket`, which a holder of the socket can then map.
     pub(crate) fn set_up(socket: &OwnedFd, geometry: RingGeometry) -> Result<(), (&'static str, io::Error)> {
         let request = libc::tpacket_req {
             tp_block_size: narrow(geometry.block_bytes),
@@ -122,9 +122,9 @@ impl ReceiveRing {
         set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request).map_err(|error| ("PACKET_RX_RING", error))
     }
 
-    /// Maps the ring that `socket` was given.
+    /// Maps the ring of `socket`.
     pub(crate) fn map(socket: &OwnedFd, geometry: RingGeometry) -> Result<Self, (&'static str, io::Error)> {
-        // SAFETY: a new shared mapping of the ring that the socket now has; the result is checked.
+        // SAFETY: a new shared mapping of the socket's ring; the result is checked.
         let memory = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -146,7 +146,7 @@ impl ReceiveRing {
     /// The next frame, if the kernel has one ready.
     #[inline]
     pub(crate) fn receive(&mut self) -> Option<Incoming<'_>> {
-        self.give_back();
+        self.release_lent();
         let slot = self.next;
         let header = self.slot(slot);
         // SAFETY: `slot` is inside the mapping and aligned; only its status is read here, atomically,
@@ -157,8 +157,8 @@ impl ReceiveRing {
         }
         self.next = self.geometry.after(slot);
         self.lent = Some(slot);
-        // SAFETY: TP_STATUS_USER says that the kernel has filled header and frame and will not touch
-        // them before `give_back`, which needs `&mut self` and so the end of the returned loan. The
+        // SAFETY: TP_STATUS_USER says that the kernel has filled header and frame and will not access
+        // them before `release_lent`, which needs `&mut self` and so the end of the returned borrow. The
         // kernel keeps tp_mac + tp_snaplen inside the slot.
         let (header, bytes) = unsafe {
             let header = ptr::read(header);
@@ -172,11 +172,11 @@ impl ReceiveRing {
         Some(Incoming { bytes, frame_bytes: header.tp_len as usize, vlan })
     }
 
-    /// Returns the slot lent last to the kernel. Without this, `poll` would find a frame for ever.
+    /// Releases the lent slot to the kernel. Without this, `poll` would report its frame again.
     #[inline]
-    pub(crate) fn give_back(&mut self) {
+    pub(crate) fn release_lent(&mut self) {
         if let Some(slot) = self.lent.take() {
-            // SAFETY: as in `receive`; the loan of this slot has ended because `&mut self` is ours.
+            // SAFETY: as in `receive`; the borrow of this slot has ended because `&mut self` is exclusive.
             unsafe { (*status_of(self.slot(slot))).store(libc::TP_STATUS_KERNEL, Ordering::Release) };
         }
     }
@@ -193,7 +193,7 @@ fn narrow(value: usize) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
-/// The word through which kernel and program hand a slot to each other.
+/// The status word by which kernel and program pass the slot to each other.
 fn status_of(header: *mut libc::tpacket2_hdr) -> *const AtomicU32 {
     // SAFETY: computes the address of a field inside the slot; nothing is read.
     unsafe { (&raw const (*header).tp_status).cast() }
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_slot_lies_in_one_block_and_none_overlap() {
+    fn slots_lie_within_blocks_and_do_not_overlap() {
         for mtu in [68, 1500, 9000, 65_535] {
             let geometry = RingGeometry::new(mtu, 2 << 20);
             assert!(geometry.slot_bytes >= SLOT_HEADROOM_BYTES + ETHERNET_HEADER_BYTES + mtu);
@@ -224,13 +224,13 @@ mod tests {
                 end_of_last = end;
             }
             assert!(end_of_last <= geometry.bytes());
-            assert_eq!(position, Position::default(), "after the last slot comes the first");
+            assert_eq!(position, Position::default(), "the last slot is followed by the first");
             assert_eq!(RingGeometry::from_words(geometry.to_words()), Some(geometry));
         }
     }
 
     #[test]
-    fn a_geometry_that_no_ring_has_is_refused() {
+    fn invalid_geometries_are_refused() {
         let [slot, block, blocks] = RingGeometry::new(1500, 2 << 20).to_words();
         for wrong in [
             [0, block, blocks],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Options of a socket, and waiting for it.
+//! Socket options, and waiting for sockets.
 
 use std::io;
 use std::mem;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::LinkError;
 use crate::interface::system;
 
-/// Sets an option.
+/// Sets a socket option.
 pub(crate) fn set_option<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
     let length = libc::socklen_t::try_from(size_of::<T>()).expect("options are small");
     // SAFETY: pointer and length describe `value`, which outlives the call.
@@ -20,20 +20,19 @@ pub(crate) fn set_option<T>(socket: &OwnedFd, level: libc::c_int, option: libc::
     }
 }
 
-/// Reads an option; `T` is a plain C integer or a structure of them.
+/// Gets a socket option; `T` is a plain C integer or a structure of them.
 pub(crate) fn get_option<T: Copy>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int) -> io::Result<T> {
     let mut length = libc::socklen_t::try_from(size_of::<T>()).expect("options are small");
     let mut value = mem::MaybeUninit::<T>::zeroed();
     // SAFETY: pointer and length describe `value`, of which the kernel writes at most that much.
     match unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, value.as_mut_ptr().cast(), &raw mut length) } {
-        // SAFETY: zeroed at first, then written by the kernel; only called for plain C integers and
-        // structures of them.
+        // SAFETY: zeroed, then written by the kernel; `T` is a plain C integer or a structure of them.
         0 => Ok(unsafe { value.assume_init() }),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// The error that the socket has kept for whoever asks, such as that its interface went down.
+/// Returns and clears the socket's pending error, such as that its interface went down.
 fn pending_error(socket: &OwnedFd) -> io::Result<()> {
     match get_option::<libc::c_int>(socket, libc::SOL_SOCKET, libc::SO_ERROR)? {
         0 => Ok(()),
@@ -51,16 +50,16 @@ pub(crate) fn bind<T>(socket: &OwnedFd, address: &T) -> io::Result<()> {
     }
 }
 
-/// What ended a sleep.
+/// Result of a poll.
 struct Woken {
-    /// What came on the socket, errors included.
+    /// Events of the socket, errors included.
     events: libc::c_short,
-    /// One of the others can be read, or is in trouble.
+    /// One of the others is readable, or has an error.
     other: bool,
 }
 
-/// Sleeps until one of `events` has come on an interface's socket, one of `others` can be read, or `timeout` is up:
-/// whether one of these came.
+/// Sleeps until one of `events` occurs on an interface's socket, one of `others` is readable, or `timeout` has passed.
+/// Returns whether one of these occurred; false after the timeout, or a signal.
 pub(crate) fn wait(
     socket: &OwnedFd,
     interface: &str,
@@ -68,21 +67,21 @@ pub(crate) fn wait(
     others: &[BorrowedFd<'_>],
     timeout: Duration,
 ) -> Result<bool, LinkError> {
-    const TROUBLE: libc::c_short = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
+    const ERRORS: libc::c_short = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
     let woken = poll(socket, events, others, timeout).map_err(|error| system("ppoll", interface, error))?;
-    if woken.events & TROUBLE != 0 {
+    if woken.events & ERRORS != 0 {
         check(socket, interface)?;
     }
     Ok(woken.events & events != 0 || woken.other)
 }
 
-/// Whether an interface's socket still works.
+/// Checks an interface's socket for an error.
 pub(crate) fn check(socket: &OwnedFd, interface: &str) -> Result<(), LinkError> {
     pending_error(socket).map_err(|error| system("SO_ERROR", interface, error))
 }
 
-/// Sleeps until one of `events` has come, one of `others` can be read, or `timeout` is up. A signal ends the wait
-/// early, with nothing.
+/// Sleeps until one of `events` occurs, one of `others` is readable, or `timeout` has passed. A signal ends the wait
+/// early, without events.
 fn poll(socket: &OwnedFd, events: libc::c_short, others: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<Woken> {
     let own = libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 };
     let others = others.iter().map(|other| libc::pollfd { fd: other.as_raw_fd(), events: libc::POLLIN, revents: 0 });
@@ -92,8 +91,8 @@ fn poll(socket: &OwnedFd, events: libc::c_short, others: &[BorrowedFd<'_>], time
     // SAFETY: `count` pollfds, a timespec and no signal mask, all outliving the call.
     if unsafe { libc::ppoll(requests.as_mut_ptr(), count, &raw const timeout, ptr::null()) } < 0 {
         let error = io::Error::last_os_error();
-        let nothing = Woken { events: 0, other: false };
-        return if error.kind() == io::ErrorKind::Interrupted { Ok(nothing) } else { Err(error) };
+        let interrupted = Woken { events: 0, other: false };
+        return if error.kind() == io::ErrorKind::Interrupted { Ok(interrupted) } else { Err(error) };
     }
     Ok(Woken { events: requests[0].revents, other: requests[1..].iter().any(|other| other.revents != 0) })
 }

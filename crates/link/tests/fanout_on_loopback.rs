@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `FanoutGroup` on the loopback interface: each socket gets its own frames whoever comes and goes beside it. Needs
-//! CAP_NET_RAW; `make test` gives it in a namespace of its own.
+//! `FanoutGroup` on the loopback interface: each socket receives its own frames while others join and leave. Needs
+//! CAP_NET_RAW; `make test` provides it in a user namespace.
 
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,15 +14,15 @@ const ETHER_TYPE: u16 = 0x88b6;
 const PROTOCOL: u16 = libc::ETH_P_ALL as u16;
 const PACKET_FANOUT_DATA: libc::c_int = 22;
 
-/// A group, and somebody who sends to it; nothing where the system does not allow it.
-struct Bed {
+/// A group with its members, and a link that sends to them.
+struct TestBed {
     lo: Interface,
     group: FanoutGroup,
     sender: PacketLink,
     members: Vec<Member>,
-    /// Tests have a byte of their own behind the value, so that they do not hear each other.
+    /// Byte of this test after the value, so that tests do not receive each other's frames.
     test: u8,
-    /// Every frame has a number of its own.
+    /// Number of the last frame.
     number: u32,
 }
 
@@ -31,7 +31,7 @@ struct Member {
     link: PacketLink,
 }
 
-impl Bed {
+impl TestBed {
     fn new(test: u8) -> Option<Self> {
         let lo = Interface::by_name("lo").unwrap();
         let nothing =
@@ -49,7 +49,7 @@ impl Bed {
         }
     }
 
-    /// A member's socket, besides its link.
+    /// Adds a member. Returns a second descriptor of its socket.
     fn admit(&mut self, value: u8) -> OwnedFd {
         let filter = Filter::all_of(&[Field::word(12, ETHER_TYPE), Field::byte(14, value), Field::byte(15, self.test)]);
         let socket = Restricted::open(&self.lo, PROTOCOL, &filter, 7, 1).unwrap();
@@ -59,13 +59,13 @@ impl Bed {
         other
     }
 
-    /// The link goes first, as a program's does.
+    /// Closes a member's link, then releases it from the group, as when a program ends.
     fn release(&mut self, value: u8) {
         self.members.retain(|member| member.value != value);
         self.group.release(value);
     }
 
-    /// A frame for each, and one for nobody: everybody gets its own and nothing else.
+    /// Sends a frame to each member and one to none; each member must receive its own frame and no other.
     fn check(&mut self) {
         self.number += 1;
         let number = self.number.to_be_bytes();
@@ -75,14 +75,14 @@ impl Bed {
             assert_eq!(self.sender.send(&[Outgoing { header: &header, payload: &number }]).unwrap(), 1);
         }
         for Member { value, link } in &mut self.members {
-            assert!(link.wait_to_receive(Duration::from_secs(1)).unwrap(), "nothing came for {value}");
+            assert!(link.wait_to_receive(Duration::from_secs(1)).unwrap(), "no frame for {value}");
             assert_eq!(link.receive().unwrap().bytes[14..], [&[*value, self.test][..], &number].concat());
-            assert!(link.receive().is_none(), "{value} got another's frame, or one twice");
+            assert!(link.receive().is_none(), "{value} received another member's frame, or a duplicate");
         }
     }
 }
 
-/// A skip is loud: it goes where `make test` counts it.
+/// Reports a skip, and records it where `make test` counts skips.
 fn skip(reason: &str) {
     let line = format!("SKIPPED {}: {reason}\n", std::thread::current().name().unwrap_or("?"));
     eprint!("{line}");
@@ -92,8 +92,8 @@ fn skip(reason: &str) {
     }
 }
 
-/// What the kernel says to an option of a socket's, by number.
-fn attempt<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> Option<i32> {
+/// Sets a socket option; returns the errno if the kernel refuses.
+fn try_option<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> Option<i32> {
     let length = size_of::<T>() as libc::socklen_t;
     let value = std::ptr::from_ref(value).cast();
     // SAFETY: pointer and length describe `value`, which outlives the call.
@@ -105,10 +105,10 @@ fn no_ring() -> libc::tpacket_req {
     libc::tpacket_req { tp_block_size: 0, tp_block_nr: 0, tp_frame_size: 0, tp_frame_nr: 0 }
 }
 
-/// 100 comings and goings in an order drawn by a fixed seed, up to 20 at once.
+/// 100 joins and leaves in an order drawn from a fixed seed, with up to 20 members.
 #[test]
-fn everybody_gets_its_own_frames_whoever_comes_and_goes() {
-    let Some(mut bed) = Bed::new(1) else { return };
+fn members_receive_their_own_frames_while_others_join_and_leave() {
+    let Some(mut bed) = TestBed::new(1) else { return };
     let mut drawn = 7_u32;
     for _ in 0..100 {
         drawn = drawn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -119,7 +119,7 @@ fn everybody_gets_its_own_frames_whoever_comes_and_goes() {
             bed.admit(value);
         }
         bed.check();
-        assert!(bed.group.is_sound());
+        assert!(bed.group.is_consistent());
     }
     let values: Vec<u8> = bed.members.iter().map(|member| member.value).collect();
     for value in values {
@@ -129,44 +129,44 @@ fn everybody_gets_its_own_frames_whoever_comes_and_goes() {
     assert!(bed.group.is_empty());
 }
 
-/// What a holder could do to make its socket leave its place, or to choose for others, is refused; a program set
-/// through a socket whose filter is open is what the first is compared with.
+/// The kernel refuses a holder's attempts to replace the group's program or to leave its slot. For comparison, the program can be
+/// set through a socket whose filter is not locked.
 #[test]
-fn who_holds_a_socket_can_neither_choose_for_the_group_nor_leave_its_place() {
-    let Some(mut bed) = Bed::new(2) else { return };
+fn holder_can_neither_set_the_program_nor_leave_its_slot() {
+    let Some(mut bed) = TestBed::new(2) else { return };
     let socket = bed.admit(2);
     bed.admit(4);
-    let mut all_to_the_first = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
-    let program = libc::sock_fprog { len: 1, filter: &raw mut all_to_the_first };
-    assert_eq!(attempt(&socket, PACKET_FANOUT_DATA, &program), Some(libc::EPERM));
+    let mut select_first = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
+    let program = libc::sock_fprog { len: 1, filter: &raw mut select_first };
+    assert_eq!(try_option(&socket, PACKET_FANOUT_DATA, &program), Some(libc::EPERM));
     bed.check();
-    // The link unmapped, the ring is still mapped: by the group.
+    // The link is closed, but the group still maps the ring.
     bed.members.remove(0);
     for option in [libc::PACKET_RX_RING, libc::PACKET_TX_RING] {
-        assert_eq!(attempt(&socket, option, &no_ring()), Some(libc::EBUSY));
+        assert_eq!(try_option(&socket, option, &no_ring()), Some(libc::EBUSY));
     }
     bed.check();
-    let open = bed.group.bequeath().unwrap().last().unwrap().try_clone_to_owned().unwrap();
-    assert_eq!(attempt(&open, PACKET_FANOUT_DATA, &program), None);
+    let open = bed.group.placeholders().unwrap().last().unwrap().try_clone_to_owned().unwrap();
+    assert_eq!(try_option(&open, PACKET_FANOUT_DATA, &program), None);
 }
 
-/// A descriptor that was given on stays in the group after its release, and its end moves nobody; nor does what it can
-/// do meanwhile.
+/// A socket with another descriptor stays in the group after its release. Neither closing it nor leaving its slot meanwhile
+/// moves other members.
 #[test]
-fn a_socket_that_is_closed_later_than_it_was_released_disturbs_nobody() {
-    for leaves_its_place in [false, true] {
-        let Some(mut bed) = Bed::new(3) else { return };
+fn socket_closed_after_its_release_moves_no_other_member() {
+    for leaves_slot in [false, true] {
+        let Some(mut bed) = TestBed::new(3) else { return };
         let others: Vec<OwnedFd> = [2, 4, 6, 8, 10].map(|value| bed.admit(value)).into();
         bed.check();
         for value in [2, 6] {
             bed.release(value);
-            bed.group.distrust();
+            bed.group.mark_inconsistent();
             bed.check();
         }
-        assert!(!bed.group.is_sound());
+        assert!(!bed.group.is_consistent());
         for at in [0, 2] {
-            let left = leaves_its_place.then(|| attempt(&others[at], libc::PACKET_RX_RING, &no_ring()));
-            assert!(left.is_none_or(|refused| refused.is_none()), "{left:?}");
+            let result = leaves_slot.then(|| try_option(&others[at], libc::PACKET_RX_RING, &no_ring()));
+            assert!(result.is_none_or(|errno| errno.is_none()), "{result:?}");
             bed.check();
         }
         let mut others = others.into_iter();
@@ -179,28 +179,28 @@ fn a_socket_that_is_closed_later_than_it_was_released_disturbs_nobody() {
     }
 }
 
-/// What the holder leaves keeps everybody in place while they end one by one in any order; without it somebody would
-/// hear nothing any more.
+/// The placeholders keep the members at their slots while they end one by one; without them a member would
+/// receive nothing any more.
 #[test]
-fn without_the_holder_everybody_stays_in_place_by_what_it_left() {
-    for keeps in [true, false] {
-        let Some(mut bed) = Bed::new(4) else { return };
+fn placeholders_keep_members_at_their_slots_without_the_group() {
+    for keeps_placeholders in [true, false] {
+        let Some(mut bed) = TestBed::new(4) else { return };
         for value in [2, 4, 6, 8] {
             bed.admit(value);
         }
         bed.release(4);
-        let left: Vec<OwnedFd> =
-            bed.group.bequeath().unwrap().map(|socket| socket.try_clone_to_owned().unwrap()).collect();
+        let placeholders: Vec<OwnedFd> =
+            bed.group.placeholders().unwrap().map(|socket| socket.try_clone_to_owned().unwrap()).collect();
         let other = FanoutGroup::new(&bed.lo, PROTOCOL).unwrap();
         drop(std::mem::replace(&mut bed.group, other));
-        if keeps {
+        if keeps_placeholders {
             bed.check();
             while !bed.members.is_empty() {
                 bed.members.remove(0);
                 bed.check();
             }
         } else {
-            drop(left);
+            drop(placeholders);
             assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bed.check())).is_err());
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `PacketLink` on the loopback interface, where every frame sent comes back in: two links with
-//! filters of their own are two stations on one wire. Needs CAP_NET_RAW.
+//! `PacketLink` on the loopback interface, which receives every frame it sends: two links with
+//! different filters act as two stations. Needs CAP_NET_RAW.
 
 use std::io::{Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -12,7 +12,7 @@ use barewire_link::{
 
 const ETHER_TYPE: u16 = 0x88b5;
 
-/// Every test has a byte of its own behind the EtherType, so that tests do not hear each other.
+/// Each test has its own byte after the EtherType, so that tests do not receive each other's frames.
 fn open(test: u8, ring_bytes: usize) -> Option<PacketLink> {
     open_for(ETHER_TYPE, test, ring_bytes)
 }
@@ -34,7 +34,7 @@ fn open_for(protocol: u16, test: u8, ring_bytes: usize) -> Option<PacketLink> {
     }
 }
 
-/// A skip is loud: it goes where `make test` counts it.
+/// Reports a skip, and records it where `make test` counts skips.
 fn skip(reason: &str) {
     let line = format!("SKIPPED {}: {reason}\n", std::thread::current().name().unwrap_or("?"));
     eprint!("{line}");
@@ -64,7 +64,7 @@ fn frames_of_all_lengths_arrive_in_order_and_intact() {
     let header = header(1);
     let payloads: Vec<Vec<u8>> = (0..200u16).map(|i| vec![i as u8; usize::from(i) * 40]).collect();
     for round in 0..20 {
-        // Singly, in short batches, and in batches longer than one system call takes.
+        // One by one, in short batches, and in batches longer than a system call takes.
         for payloads in payloads.chunks([1, 7, 100][round % 3]) {
             let frames: Vec<_> = payloads.iter().map(|payload| Outgoing { header: &header, payload }).collect();
             send_all(&mut link, &frames);
@@ -82,7 +82,7 @@ fn frames_of_all_lengths_arrive_in_order_and_intact() {
 }
 
 #[test]
-fn a_filter_keeps_other_stations_frames_out() {
+fn filter_refuses_frames_of_other_stations() {
     let (Some(mut a), Some(mut b)) = (open(2, 1 << 20), open(3, 1 << 20)) else { return };
     send_all(&mut a, &[Outgoing { header: &header(3), payload: b"for b" }]);
     assert!(b.wait_to_receive(Duration::from_secs(1)).unwrap());
@@ -92,12 +92,12 @@ fn a_filter_keeps_other_stations_frames_out() {
 }
 
 #[test]
-fn waiting_sleeps_until_the_time_is_up_and_not_longer_than_a_frame_takes() {
+fn wait_ends_at_the_timeout_or_with_a_frame() {
     let Some(mut link) = open(4, 1 << 20) else { return };
     let began = Instant::now();
     assert!(!link.wait_to_receive(Duration::from_millis(50)).unwrap());
     assert!(began.elapsed() >= Duration::from_millis(50));
-    // A frame received and not yet given back must not look like a new one.
+    // A received frame whose slot is not released yet must not count as new.
     send_all(&mut link, &[Outgoing { header: &header(4), payload: &[] }]);
     assert!(link.wait_to_receive(Duration::from_secs(1)).unwrap());
     assert!(link.receive().is_some());
@@ -106,7 +106,7 @@ fn waiting_sleeps_until_the_time_is_up_and_not_longer_than_a_frame_takes() {
 }
 
 #[test]
-fn a_ring_that_overflows_counts_what_it_lost() {
+fn overflowing_ring_counts_dropped_frames() {
     let Some(mut link) = open(5, 1) else { return };
     let header = header(5);
     send_all(&mut link, &vec![Outgoing { header: &header, payload: &[0; 1000] }; 5000]);
@@ -117,12 +117,12 @@ fn a_ring_that_overflows_counts_what_it_lost() {
     let counters = link.counters().unwrap();
     assert!(counters.receive_dropped > 0);
     assert_eq!((counters.received, counters.receive_dropped), (received, 5000 - received));
-    // The numbers are sums, also over several readings.
+    // Counters are cumulative, also over several readings.
     assert_eq!(link.counters().unwrap(), counters);
 }
 
 #[test]
-fn a_vlan_tag_is_taken_out_and_told_to_a_link_that_takes_all_protocols() {
+fn vlan_tag_is_stripped_and_reported_to_a_link_of_all_protocols() {
     let all = u16::try_from(libc::ETH_P_ALL).unwrap();
     for (protocol, vlan) in [(ETHER_TYPE, None), (all, Some(VlanTag { protocol: 0x8100, control: 0x6007 }))] {
         let Some(mut link) = open_for(protocol, 6, 1 << 20) else { return };
@@ -137,7 +137,7 @@ fn a_vlan_tag_is_taken_out_and_told_to_a_link_that_takes_all_protocols() {
 }
 
 #[test]
-fn a_frame_longer_than_the_mtu_is_refused_and_the_link_goes_on() {
+fn frame_longer_than_the_mtu_is_refused_and_the_link_stays_usable() {
     let Some(mut link) = open(7, 1 << 20) else { return };
     let (header, mtu) = (header(7), link.mtu());
     let long = vec![0; mtu + 100];
@@ -149,7 +149,7 @@ fn a_frame_longer_than_the_mtu_is_refused_and_the_link_goes_on() {
 }
 
 #[test]
-fn an_interface_that_is_not_there_is_named() {
+fn missing_interface_is_named_in_the_error() {
     let config = PacketConfig {
         interface: "nosuch0".to_owned(),
         protocol: ETHER_TYPE,
@@ -159,13 +159,14 @@ fn an_interface_that_is_not_there_is_named() {
     assert!(matches!(PacketLink::open(&config), Err(LinkError::NoSuchInterface(name)) if name == "nosuch0"));
 }
 
-/// A socket that came from elsewhere works as one of our own, and its end closes the lease, not before.
+/// An adopted socket works like one that the link opened, and the lease is closed with the link, not before.
 #[test]
-fn a_restricted_socket_is_adopted_and_its_lease_ends_with_the_link() {
+fn restricted_socket_is_adopted_and_its_lease_ends_with_the_link() {
     let Some(mut sender) = open(40, 1 << 20) else { return };
     let lo = Interface::by_name("lo").unwrap();
     let filter = Filter::all_of(&[Field::word(12, ETHER_TYPE), Field::byte(14, 41)]);
-    let (socket, ring) = Restricted::open(&lo, libc::ETH_P_ALL as u16, &filter, 7, 1 << 20).unwrap().seclude().unwrap();
+    let (socket, ring) =
+        Restricted::open(&lo, libc::ETH_P_ALL as u16, &filter, 7, 1 << 20).unwrap().join_private_group().unwrap();
     let (lease, mut other_end) = std::os::unix::net::UnixStream::pair().unwrap();
     other_end.set_nonblocking(true).unwrap();
     let mut link = PacketLink::adopt(socket, "lo", ring, Some(lease.into())).unwrap();
@@ -180,7 +181,7 @@ fn a_restricted_socket_is_adopted_and_its_lease_ends_with_the_link() {
 }
 
 #[test]
-fn a_socket_that_is_not_of_this_interface_is_not_adopted() {
+fn socket_of_another_kind_or_interface_is_not_adopted() {
     let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let file = std::fs::File::open("/dev/null").unwrap();
     let ring = RingGeometry::from_words([2048, 1 << 20, 1]).unwrap();
@@ -194,8 +195,8 @@ fn a_socket_that_is_not_of_this_interface_is_not_adopted() {
     // SAFETY: socket() takes no pointers.
     let descriptor = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     assert!(descriptor >= 0);
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new; nothing else owns it.
     let unbound = unsafe { OwnedFd::from_raw_fd(descriptor) };
     let Err(error) = PacketLink::adopt(unbound, "lo", ring, None) else { panic!("adopted") };
-    assert!(error.to_string().contains("its interface is number 0"), "{error}");
+    assert!(error.to_string().contains("its interface has index 0"), "{error}");
 }

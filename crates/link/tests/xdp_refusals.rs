@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What `XdpLink` refuses before it asks for any privilege. What needs two hosts is in `tests/test_xdp.py`.
+//! Errors of `XdpLink` that need no privilege. Tests with two hosts are in `tests/test_xdp.py`.
 
 use barewire_link::{Filter, Interface, LinkError, XdpConfig, XdpLink, XdpMode};
 
@@ -15,14 +15,14 @@ fn open(interface: &str) -> LinkError {
 }
 
 #[test]
-fn an_interface_that_is_not_there_is_named() {
+fn missing_interface_is_named_in_the_error() {
     assert!(matches!(open("nosuch0"), LinkError::NoSuchInterface(name) if name == "nosuch0"));
 }
 
 #[test]
-fn an_mtu_beyond_a_chunk_is_refused_with_the_largest_that_goes() {
+fn mtu_beyond_a_chunk_is_refused_with_the_largest_supported() {
     let lo = Interface::by_name("lo").unwrap();
     assert!(lo.mtu > 4096, "the loopback interface's MTU is {}", lo.mtu);
     let error = open("lo");
-    assert!(matches!(&error, LinkError::MtuTooLarge { mtu, most: 3822, .. } if *mtu == lo.mtu), "{error}");
+    assert!(matches!(&error, LinkError::MtuTooLarge { mtu, mtu_max: 3822, .. } if *mtu == lo.mtu), "{error}");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Prints every kind of PDU that the engine encodes, one JSON object a line: the Ethernet frame, and what we
-//! say of each field. `tests/test_llc_tshark.py` compares that with what Wireshark's dissector says.
+//! Prints every kind of PDU that the engine encodes as JSON Lines: the Ethernet frame and the value of each
+//! field. `tests/test_llc_tshark.py` compares them with Wireshark's dissector.
 
 use barewire_llc::{
     AcStatus, Body, Class, Destination, FrmrInformation, GroupSap, Identification, Lsap, Mac, Pdu, Role,
@@ -9,9 +9,9 @@ use barewire_llc::{
 
 const TO: Mac = [2, 0, 0, 0, 0, 2];
 const FROM: Mac = [2, 0, 0, 0, 0, 1];
-/// Shortest frame without its check sequence: what is shorter is padded.
+/// Minimum frame length without FCS; shorter frames are padded.
 const FRAME_MIN: usize = 60;
-/// Longest LLC data under a length field.
+/// Longest LLC data with a length field.
 const LENGTH_MAX: usize = 1500;
 /// LLC encapsulation for jumbo frames.
 const ETHERTYPE_JUMBO: u16 = 0x8870;
@@ -26,7 +26,7 @@ fn main() {
     for body in every_body(&payload[..10]) {
         print(&Pdu { destination: remote, source: local.into(), body }, false);
     }
-    // The other kinds of addresses; what a group can be asked.
+    // The other kinds of addresses, with the PDUs that a group accepts.
     for destination in [group, Destination::Global, Destination::Null] {
         for body in [
             Body::Test { role: Role::Command, poll_final: true, information: &payload[..3] },
@@ -40,7 +40,7 @@ fn main() {
     for information in [&snap[..], &[0, 0, 0, 0x88, 0xb5, 9]] {
         print(&Pdu { destination: sap.into(), source: sap.into(), body: Body::Ui { information } }, false);
     }
-    // The ends of every number, and every length at which the framing changes.
+    // Limits of the sequence numbers, and lengths around every change of the framing.
     for (ns, nr) in [(0, 0), (127, 0), (0, 127), (127, 127), (64, 63)] {
         print(&Pdu { destination: remote, source: local.into(), body: i(Role::Command, false, ns, nr, &[7]) }, false);
     }
@@ -98,11 +98,11 @@ fn i(role: Role, poll_final: bool, ns: u8, nr: u8, information: &[u8]) -> Body<'
     Body::I { role, poll_final, ns: number(ns), nr: number(nr), information }
 }
 
-/// The line of one PDU, told from what [`Pdu::decode`] makes of its bytes.
+/// Prints the line of a PDU with the fields that [`Pdu::decode`] finds in its bytes.
 fn print(pdu: &Pdu<'_>, is_tagged: bool) {
     let mut bytes = vec![0; pdu.encoded_len()];
     pdu.emit(&mut bytes).expect("it fits");
-    let pdu = Pdu::decode(&bytes).expect("what is encoded can be decoded");
+    let pdu = Pdu::decode(&bytes).expect("an encoded PDU can be decoded");
     let frame: String = frame(&bytes, is_tagged).iter().map(|byte| format!("{byte:02x}")).collect();
     let mut fields = vec![
         format!(r#""frame": "{frame}", "vlan": {}"#, if is_tagged { VLAN.to_string() } else { "null".into() }),
@@ -111,15 +111,15 @@ fn print(pdu: &Pdu<'_>, is_tagged: bool) {
         format!(r#""is_group": {}"#, matches!(pdu.destination, Destination::Group(_) | Destination::Global)),
         format!(r#""is_response": {}, "poll_final": {}"#, pdu.role() == Role::Response, pdu.poll_final()),
     ];
-    let (kind, more) = kind_and_more(&pdu);
+    let (kind, kind_fields) = kind_and_fields(&pdu);
     fields.push(format!(r#""kind": "{kind}", "information": {}"#, pdu.information().len()));
-    fields.extend(more);
+    fields.extend(kind_fields);
     println!("{{{}}}", fields.join(", "));
 }
 
-/// The name of the kind, and the fields that only this kind has.
-fn kind_and_more(pdu: &Pdu<'_>) -> (&'static str, Vec<String>) {
-    let is_one = |sequence: bool| if sequence { "AC1" } else { "AC0" };
+/// The name of the PDU's kind, and the fields specific to it.
+fn kind_and_fields(pdu: &Pdu<'_>) -> (&'static str, Vec<String>) {
+    let ac = |sequence: bool| if sequence { "AC1" } else { "AC0" };
     match pdu.body {
         Body::I { ns, nr, .. } => ("I", vec![format!(r#""ns": {}, "nr": {}"#, ns.value(), nr.value())]),
         Body::S { function, nr, .. } => {
@@ -165,12 +165,12 @@ fn kind_and_more(pdu: &Pdu<'_>) -> (&'static str, Vec<String>) {
                 )],
             )
         }
-        Body::AcCommand { sequence, .. } => (is_one(sequence), vec![]),
-        Body::AcResponse { sequence, status, .. } => (is_one(sequence), vec![format!(r#""status": {}"#, status.0)]),
+        Body::AcCommand { sequence, .. } => (ac(sequence), vec![]),
+        Body::AcResponse { sequence, status, .. } => (ac(sequence), vec![format!(r#""status": {}"#, status.0)]),
     }
 }
 
-/// The Ethernet frame around LLC bytes, without its check sequence.
+/// The Ethernet frame around LLC bytes, without FCS.
 fn frame(llc: &[u8], is_tagged: bool) -> Vec<u8> {
     let mut frame = [TO, FROM].concat();
     if is_tagged {
@@ -180,9 +180,9 @@ fn frame(llc: &[u8], is_tagged: bool) -> Vec<u8> {
     let field = if llc.len() > LENGTH_MAX { ETHERTYPE_JUMBO } else { llc.len() as u16 };
     frame.extend(field.to_be_bytes());
     frame.extend(llc);
-    let shortest = FRAME_MIN + if is_tagged { 4 } else { 0 };
-    if frame.len() < shortest {
-        frame.resize(shortest, 0);
+    let length_min = FRAME_MIN + if is_tagged { 4 } else { 0 };
+    if frame.len() < length_min {
+        frame.resize(length_min, 0);
     }
     frame
 }

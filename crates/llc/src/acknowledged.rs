@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Acknowledged datagrams, type 3 (IEEE 802.2, clause 8): each is repeated until the peer acknowledges it,
-//! and one sequence bit for each pair of service access points tells a repetition from a new one.
+//! Acknowledged datagrams, type 3 (IEEE 802.2, clause 8). A datagram is retransmitted until the peer
+//! acknowledges it; one sequence bit per pair of service access points distinguishes a retransmission from a
+//! new datagram.
 //!
-//! The bit is remembered for a while only. The sender remembers it longer than the receiver, begins
-//! only after a receiver would have forgotten its predecessor, and after a failure waits for that again:
-//! so nothing new is ever taken for a repetition.
+//! Both sides keep the bit for a limited time, the sender longer than the receiver. A new sender transmits
+//! only after any receiver has discarded the state of a previous station at this address, and waits as long
+//! after a failure. A new datagram is therefore never mistaken for a retransmission.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -12,19 +13,19 @@ use core::time::Duration;
 
 use crate::address::{Lsap, Mac};
 use crate::deadlines::Deadlines;
-use crate::keyed::{Key, Keyed};
 use crate::pdu::{AcStatus, Body, Header, Pdu};
+use crate::peer_table::{Key, PeerTable};
+use crate::slot_queue::SlotQueue;
 use crate::time::{Instant, nanos};
-use crate::turns::Turns;
 
-/// A local service access point and one of another station.
+/// A local service access point and a remote one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// The service access point here.
+    /// The local service access point.
     pub local: Lsap,
-    /// The other station.
+    /// The remote station.
     pub mac: Mac,
-    /// The service access point there.
+    /// The service access point of the remote station.
     pub remote: Lsap,
 }
 
@@ -34,38 +35,38 @@ impl Peer {
     }
 }
 
-/// What became of an acknowledged datagram.
+/// Outcome of an acknowledged datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramOutcome {
-    /// The peer has it, unless [`AcStatus::is_accepted`] says no.
+    /// The peer answered; it received the datagram if [`AcStatus::is_accepted`].
     Answered(AcStatus),
-    /// No answer after all repetitions: the peer may have it.
+    /// No answer after all retransmissions; the peer may have received the datagram.
     NoAnswer,
 }
 
-/// Why an acknowledged datagram was not taken.
+/// Why an acknowledged datagram was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramRefused {
     /// The local service access point is not active, or the station's class has no type 3.
     NotActive,
-    /// The last one to this peer is under way, or failed a moment ago; or its outcome waits to be taken.
+    /// A datagram to this peer is in flight, failed recently, or its outcome has not been polled.
     Busy,
-    /// As many peers as the station remembers.
+    /// No room for the state of another peer.
     Full,
 }
 
-/// How often, how long apart, and how long remembered.
+/// Retransmission parameters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
     pub retries: u8,
     pub timeout_ns: u64,
-    /// How long a receiver remembers a sequence bit.
+    /// How long a receiver keeps a sequence bit.
     pub memory: Duration,
 }
 
 impl Timing {
-    /// How long a sender remembers it: longer than a receiver, or a first datagram would look like a
-    /// repetition of the last.
+    /// How long a sender keeps a sequence bit: longer than a receiver, or a first datagram would look like a
+    /// retransmission of the last.
     fn sender_memory(&self) -> Duration {
         self.memory * 5 / 2
     }
@@ -75,27 +76,27 @@ impl Timing {
 #[derive(Debug)]
 pub(crate) struct Sender<T> {
     timing: Timing,
-    /// Not to send before: a receiver may still remember whoever had this address before.
-    silent_until: Instant,
-    slots: Box<[Option<Sending<T>>]>,
+    /// Earliest transmission: until then a receiver may hold state of a previous station at this address.
+    hold_off_until: Instant,
+    slots: Box<[Option<OutgoingState<T>>]>,
     free: Vec<u16>,
-    keyed: Keyed,
+    by_peer: PeerTable,
     deadlines: Deadlines,
-    to_send: Turns,
-    to_report: Turns,
+    to_send: SlotQueue,
+    to_report: SlotQueue,
 }
 
 #[derive(Debug)]
-struct Sending<T> {
+struct OutgoingState<T> {
     peer: Peer,
-    /// Of the peer's key, in extended stations.
+    /// Mark derived from the peer's key; extended stations only.
     mark: u64,
     /// V(SI).
     sequence: bool,
     token: Option<T>,
     outcome: Option<DatagramOutcome>,
-    repetitions: u16,
-    /// Repeat, or forget if there is nothing under way.
+    transmissions: u16,
+    /// When to retransmit; with nothing in flight, when to discard this entry.
     deadline: Instant,
     has_failed: bool,
 }
@@ -104,42 +105,43 @@ impl<T> Sender<T> {
     pub fn new(capacity: u16, seed: u64, timing: Timing, now: Instant) -> Self {
         Self {
             timing,
-            silent_until: now + timing.sender_memory(),
+            hold_off_until: now + timing.sender_memory(),
             slots: (0..capacity).map(|_| None).collect(),
             free: (0..capacity).rev().collect(),
-            keyed: Keyed::new(capacity, seed),
+            by_peer: PeerTable::new(capacity, seed),
             deadlines: Deadlines::new(capacity),
-            to_send: Turns::new(capacity),
-            to_report: Turns::new(capacity),
+            to_send: SlotQueue::new(capacity),
+            to_report: SlotQueue::new(capacity),
         }
     }
 
     pub fn send(&mut self, peer: Peer, mark: u64, token: T, now: Instant) -> Result<(), (T, DatagramRefused)> {
-        let slot = match self.keyed.get(peer.key()) {
+        let slot = match self.by_peer.get(peer.key()) {
             Some(slot) => slot,
             None => match self.free.pop() {
                 Some(free) => {
-                    self.slots[usize::from(free)] = Some(Sending::idle(peer));
-                    self.keyed.insert(peer.key(), free);
+                    self.slots[usize::from(free)] = Some(OutgoingState::idle(peer));
+                    self.by_peer.insert(peer.key(), free);
                     free
                 }
                 None => return Err((token, DatagramRefused::Full)),
             },
         };
-        let Some(sending) = &mut self.slots[usize::from(slot)] else { return Err((token, DatagramRefused::Full)) };
-        if sending.token.is_some() || sending.has_failed {
+        let Some(state) = &mut self.slots[usize::from(slot)] else { return Err((token, DatagramRefused::Full)) };
+        if state.token.is_some() || state.has_failed {
             return Err((token, DatagramRefused::Busy));
         }
-        (sending.token, sending.mark, sending.repetitions) = (Some(token), mark, 0);
-        sending.deadline = self.silent_until.max(now);
-        if sending.deadline <= now {
+        (state.token, state.mark, state.transmissions) = (Some(token), mark, 0);
+        state.deadline = self.hold_off_until.max(now);
+        if state.deadline <= now {
             self.to_send.push(slot);
         }
-        self.deadlines.wake_by(slot, sending.deadline.after(1));
+        self.deadlines.wake_by(slot, state.deadline.after(1));
         Ok(())
     }
 
-    /// Takes an acknowledgement, with its mark if it must have one; false if nothing waits for it.
+    /// Processes an acknowledgement. `mark`: its mark, `None` if the station is not extended. False if no datagram
+    /// awaits it.
     pub fn handle_response(
         &mut self,
         peer: Peer,
@@ -148,21 +150,21 @@ impl<T> Sender<T> {
         mark: Option<u64>,
         now: Instant,
     ) -> bool {
-        let Some(slot) = self.keyed.get(peer.key()) else { return false };
-        let Some(sending) = &mut self.slots[usize::from(slot)] else { return false };
-        // The acknowledgement names the number expected next: the opposite one. One that comes before the
-        // first transmission is for whoever had this address before.
-        if sending.token.is_none()
-            || sending.repetitions == 0
-            || sending.outcome.is_some()
-            || sequence == sending.sequence
-            || mark.is_some_and(|mark| mark != sending.mark)
+        let Some(slot) = self.by_peer.get(peer.key()) else { return false };
+        let Some(state) = &mut self.slots[usize::from(slot)] else { return false };
+        // The acknowledgement carries the number expected next, the opposite of the datagram's. Before the first
+        // transmission an acknowledgement can only be for a previous station at this address.
+        if state.token.is_none()
+            || state.transmissions == 0
+            || state.outcome.is_some()
+            || sequence == state.sequence
+            || mark.is_some_and(|mark| mark != state.mark)
         {
             return false;
         }
-        sending.outcome = Some(DatagramOutcome::Answered(status));
-        sending.sequence ^= status.is_accepted();
-        sending.deadline = now + self.timing.sender_memory();
+        state.outcome = Some(DatagramOutcome::Answered(status));
+        state.sequence ^= status.is_accepted();
+        state.deadline = now + self.timing.sender_memory();
         self.to_report.push(slot);
         true
     }
@@ -173,85 +175,94 @@ impl<T> Sender<T> {
 
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(slot) = self.deadlines.pop(now) {
-            let Some(sending) = &mut self.slots[usize::from(slot)] else { continue };
-            if sending.deadline > now {
-                self.deadlines.wake_by(slot, sending.deadline);
+            let Some(state) = &mut self.slots[usize::from(slot)] else { continue };
+            if state.deadline > now {
+                self.deadlines.wake_by(slot, state.deadline);
                 continue;
             }
-            if sending.token.is_none() {
-                self.keyed.remove(sending.peer.key());
+            if state.token.is_none() {
+                self.by_peer.remove(state.peer.key());
                 self.slots[usize::from(slot)] = None;
                 self.free.push(slot);
                 continue;
             }
-            if sending.outcome.is_some() {
-                sending.deadline = now + self.timing.sender_memory();
-            } else if sending.repetitions > u16::from(self.timing.retries) {
-                sending.outcome = Some(DatagramOutcome::NoAnswer);
-                sending.has_failed = true;
-                sending.deadline = now + self.timing.sender_memory();
+            if state.outcome.is_some() {
+                state.deadline = now + self.timing.sender_memory();
+            } else if state.transmissions > u16::from(self.timing.retries) {
+                state.outcome = Some(DatagramOutcome::NoAnswer);
+                state.has_failed = true;
+                state.deadline = now + self.timing.sender_memory();
                 self.to_report.push(slot);
             } else {
-                sending.deadline = now.after(self.timing.timeout_ns);
+                state.deadline = now.after(self.timing.timeout_ns);
                 self.to_send.push(slot);
             }
-            self.deadlines.wake_by(slot, sending.deadline);
+            self.deadlines.wake_by(slot, state.deadline);
         }
     }
 
     pub fn poll_transmit(&mut self, now: Instant) -> Option<(Mac, Header, u64, &T)> {
         let slot = loop {
             let slot = self.to_send.pop()?;
-            let is_due = |sending: &Sending<T>| sending.token.is_some() && sending.outcome.is_none();
+            let is_due = |state: &OutgoingState<T>| state.token.is_some() && state.outcome.is_none();
             if self.slots[usize::from(slot)].as_ref().is_some_and(is_due) {
                 break slot;
             }
         };
-        let sending = self.slots[usize::from(slot)].as_mut()?;
-        sending.repetitions += 1;
-        sending.deadline = now.after(self.timing.timeout_ns);
-        self.deadlines.wake_by(slot, sending.deadline);
-        let body = Body::AcCommand { poll: false, sequence: sending.sequence, information: &[] };
-        let Peer { local, mac, remote } = sending.peer;
+        let state = self.slots[usize::from(slot)].as_mut()?;
+        state.transmissions += 1;
+        state.deadline = now.after(self.timing.timeout_ns);
+        self.deadlines.wake_by(slot, state.deadline);
+        let body = Body::AcCommand { poll: false, sequence: state.sequence, information: &[] };
+        let Peer { local, mac, remote } = state.peer;
         let header = Pdu { destination: remote.into(), source: local.into(), body }.header();
-        let mark = sending.mark;
-        sending.token.as_ref().map(|token| (mac, header, mark, token))
+        let mark = state.mark;
+        state.token.as_ref().map(|token| (mac, header, mark, token))
     }
 
     pub fn poll_outcome(&mut self) -> Option<(Peer, T, DatagramOutcome)> {
         loop {
             let slot = self.to_report.pop()?;
-            let Some(sending) = &mut self.slots[usize::from(slot)] else { continue };
-            if let Some(outcome) = sending.outcome.take() {
-                return sending.token.take().map(|token| (sending.peer, token, outcome));
+            let Some(state) = &mut self.slots[usize::from(slot)] else { continue };
+            if let Some(outcome) = state.outcome.take() {
+                return state.token.take().map(|token| (state.peer, token, outcome));
             }
         }
     }
 }
 
-impl<T> Sending<T> {
+impl<T> OutgoingState<T> {
     fn idle(peer: Peer) -> Self {
         let deadline = Instant::NEVER;
-        Self { peer, mark: 0, sequence: false, token: None, outcome: None, repetitions: 0, deadline, has_failed: false }
+        Self {
+            peer,
+            mark: 0,
+            sequence: false,
+            token: None,
+            outcome: None,
+            transmissions: 0,
+            deadline,
+            has_failed: false,
+        }
     }
 }
 
-/// The receiving side: anybody can fill it, so the entry nearest to being forgotten makes room.
+/// The receiving side. Any station can fill the table; when it is full, the entry that expires first is evicted.
 #[derive(Debug)]
 pub(crate) struct Receiver {
-    slots: Box<[Option<Heard>]>,
+    slots: Box<[Option<IncomingState>]>,
     free: Vec<u16>,
-    keyed: Keyed,
+    by_peer: PeerTable,
     deadlines: Deadlines,
     memory_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Heard {
+struct IncomingState {
     key: Key,
     /// V(RI): the number expected next.
     expected: bool,
-    forget: Instant,
+    expires: Instant,
 }
 
 impl Receiver {
@@ -260,32 +271,32 @@ impl Receiver {
             memory_ns: nanos(memory),
             slots: (0..capacity).map(|_| None).collect(),
             free: (0..capacity).rev().collect(),
-            keyed: Keyed::new(capacity, seed),
+            by_peer: PeerTable::new(capacity, seed),
             deadlines: Deadlines::new(capacity),
         }
     }
 
-    /// Whether a command is new, to be delivered; if not, it is a repetition, to be acknowledged only.
+    /// Whether a command is new and must be delivered. A retransmission is only acknowledged.
     pub fn is_new(&mut self, peer: Peer, sequence: bool, now: Instant) -> bool {
         let key = peer.key();
-        let known = self.keyed.get(key);
-        let slot = known.unwrap_or_else(|| self.place_for(key));
+        let known = self.by_peer.get(key);
+        let slot = known.unwrap_or_else(|| self.allocate(key));
         let entry = &mut self.slots[usize::from(slot)];
-        let heard = entry.get_or_insert(Heard { key, expected: sequence, forget: now });
-        let is_new = heard.expected == sequence || heard.forget < now;
-        heard.expected = !sequence;
-        heard.forget = now.after(self.memory_ns);
-        self.deadlines.wake_by(slot, heard.forget);
+        let state = entry.get_or_insert(IncomingState { key, expected: sequence, expires: now });
+        let is_new = state.expected == sequence || state.expires < now;
+        state.expected = !sequence;
+        state.expires = now.after(self.memory_ns);
+        self.deadlines.wake_by(slot, state.expires);
         is_new
     }
 
-    /// A slot under this key: a free one, or the one nearest to being forgotten.
-    fn place_for(&mut self, key: Key) -> u16 {
+    /// Assigns a slot to `key`: a free one, or the one that expires first.
+    fn allocate(&mut self, key: Key) -> u16 {
         let slot = self.free.pop().or_else(|| self.deadlines.pop(Instant::NEVER)).unwrap_or(0);
         if let Some(old) = self.slots[usize::from(slot)].take() {
-            self.keyed.remove(old.key);
+            self.by_peer.remove(old.key);
         }
-        self.keyed.insert(key, slot);
+        self.by_peer.insert(key, slot);
         slot
     }
 
@@ -295,11 +306,11 @@ impl Receiver {
 
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(slot) = self.deadlines.pop(now) {
-            let Some(heard) = self.slots[usize::from(slot)] else { continue };
-            if heard.forget > now {
-                self.deadlines.wake_by(slot, heard.forget);
+            let Some(state) = self.slots[usize::from(slot)] else { continue };
+            if state.expires > now {
+                self.deadlines.wake_by(slot, state.expires);
             } else {
-                self.keyed.remove(heard.key);
+                self.by_peer.remove(state.key);
                 self.slots[usize::from(slot)] = None;
                 self.free.push(slot);
             }

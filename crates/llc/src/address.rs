@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Service access point addresses (IEEE 802.2, clause 3.3.1). An illegal one cannot be built.
+//! Service access point addresses (IEEE 802.2, clause 3.3.1). Invalid ones cannot be constructed.
 //!
 //! ```text
 //!           bit  8 7 6 5 4 3 2 1
@@ -7,15 +7,15 @@
 //! SSAP byte      S S S S S S S C/R      C/R 0: command,    1: response
 //! ```
 
-/// An address on the medium; the engine only compares it.
+/// A MAC address; the engine only compares it.
 pub type Mac = [u8; 6];
 
-/// An individual service access point that a user can own: even and not null, 2 to 254.
+/// An individual service access point: even and not null, 2 to 254.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsap(u8);
 
 impl Lsap {
-    /// Subnetwork access protocol: a UI PDU between two of these carries an EtherType.
+    /// Subnetwork access protocol: UI PDUs between two such SAPs carry an EtherType.
     pub const SNAP: Self = Self(0xaa);
 
     /// `None` for the null address and for group addresses.
@@ -24,7 +24,7 @@ impl Lsap {
         if byte & GROUP_BIT == 0 && byte != NULL { Some(Self(byte)) } else { None }
     }
 
-    /// As it stands in the DSAP byte.
+    /// The value of the DSAP byte.
     #[must_use]
     pub const fn byte(self) -> u8 {
         self.0
@@ -42,14 +42,14 @@ impl GroupSap {
         if byte & GROUP_BIT != 0 && byte != GLOBAL { Some(Self(byte)) } else { None }
     }
 
-    /// As it stands in the DSAP byte.
+    /// The value of the DSAP byte.
     #[must_use]
     pub const fn byte(self) -> u8 {
         self.0
     }
 }
 
-/// Whom a PDU is for.
+/// Destination of a PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Destination {
     /// The station itself.
@@ -63,7 +63,7 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// As it stands in the DSAP byte.
+    /// The value of the DSAP byte.
     #[must_use]
     pub const fn byte(self) -> u8 {
         match self {
@@ -92,7 +92,7 @@ impl From<Lsap> for Destination {
     }
 }
 
-/// Who sent a PDU. Its low bit on the wire is not part of it: it tells commands from responses.
+/// Source of a PDU, without the C/R bit of the SSAP byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// The station itself.
@@ -102,7 +102,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// As it stands in the SSAP byte of a command.
+    /// The value of the SSAP byte of a command.
     #[must_use]
     pub const fn byte(self) -> u8 {
         match self {
@@ -111,7 +111,7 @@ impl Source {
         }
     }
 
-    /// From an SSAP byte, whose low bit is not looked at.
+    /// From an SSAP byte; ignores the C/R bit.
     #[must_use]
     pub const fn from_byte(byte: u8) -> Self {
         match Lsap::new(byte & !GROUP_BIT) {
@@ -136,7 +136,7 @@ impl From<Source> for Destination {
     }
 }
 
-/// Whether an address on the medium names several stations.
+/// Whether a MAC address is a group address.
 pub(crate) const fn is_group_mac(mac: Mac) -> bool {
     mac[0] & 1 != 0
 }

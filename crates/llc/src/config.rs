@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a caller may choose. Defaults and limits, with their reasons, are in [`crate::bounds`].
+//! Configuration. Defaults and limits, with their reasons, are in [`crate::bounds`].
 
 use core::fmt;
 use core::time::Duration;
@@ -9,106 +9,106 @@ use crate::extension::Guard;
 use crate::pdu::Class;
 use crate::time::nanos;
 
-/// How connections behave. Both ends may differ, except that the peer's `acknowledge_every` should not
-/// exceed half of this end's `window`: XID tells the peer's window.
+/// Parameters of connections. The two ends may differ, but the peer's `acknowledge_every` should not
+/// exceed half of this end's `window`; XID announces the peer's window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionConfig {
-    /// k, the largest number of unacknowledged I PDUs: 1 to 127. Above 63, an N(R) that was overtaken can be
-    /// taken for a new one: only for a network that keeps the order.
+    /// k, the largest number of unacknowledged I PDUs: 1 to 127. Above 63, a reordered N(R) can be
+    /// mistaken for a new one: use it only on networks that preserve order.
     pub window: u8,
-    /// The largest number of unacknowledged I PDUs that the peer may send: 1 to 127. Above 63, an I PDU
-    /// repeated by the peer can be taken for one that lies ahead, which costs a needless REJ.
+    /// Largest number of unacknowledged I PDUs that the peer may send: 1 to 127. Above 63, an I PDU
+    /// retransmitted by the peer can be mistaken for one ahead of sequence, which costs a needless REJ.
     pub receive_window: u8,
     /// Capacity of the send queue in PDUs, unacknowledged ones included: a power of two, at least `window`.
     pub queue: u16,
-    /// N2, the number of unanswered repetitions after which the connection is given up.
+    /// N2, the number of unanswered retransmissions after which the connection is abandoned.
     pub retries: u8,
-    /// A connection that was set up is not given up before it has heard nothing for so long, however many repetitions
-    /// that takes: a peer may be stopped, or its link be down. Zero: N2 alone decides, as in IEEE 802.2.
+    /// An established connection is not abandoned before the peer has been silent for this long, however many
+    /// retransmissions that takes: the peer may be stopped, or its link be down. Zero: N2 alone decides, as in IEEE 802.2.
     pub patience: Duration,
-    /// I PDUs that one acknowledgement covers, at most.
+    /// Largest number of I PDUs covered by one acknowledgement.
     pub acknowledge_every: u8,
-    /// Longest wait of an acknowledgement for an I PDU to ride on.
+    /// Longest delay of an acknowledgement, during which an I PDU may piggyback it.
     pub acknowledge_delay: Duration,
-    /// T1 before the first measured round trip, and its bounds afterwards.
+    /// T1 before the first round-trip measurement.
     pub t1_initial: Duration,
-    /// See `t1_initial`.
+    /// Lower bound of T1.
     pub t1_min: Duration,
-    /// See `t1_initial`.
+    /// Upper bound of T1.
     pub t1_max: Duration,
-    /// Time between two polls of a busy peer.
+    /// Interval between polls of a busy peer.
     pub busy_poll: Duration,
-    /// Longest time for which data may wait without any of it being acknowledged.
+    /// Longest time without progress in acknowledgements while data is unacknowledged.
     pub stall_limit: Duration,
-    /// Silence after which the peer is polled; `None`: never, and a receiver may wait for a dead peer.
+    /// Time without a PDU from the peer after which it is polled; `None`: never, and a receiver may wait for a dead peer.
     pub inactivity: Option<Duration>,
-    /// The window after loss.
+    /// How loss changes the window.
     pub after_loss: AfterLoss,
-    /// Acknowledged PDUs after which a shrunk window grows by one.
+    /// Number of acknowledged PDUs after which a shrunk window grows by one.
     pub grow_after: u16,
     /// Longest information field that is accepted, in bytes; a longer one is answered with FRMR.
     pub information_max: u16,
-    /// Whether PDUs carry [what stations of ours add](crate::extension): both ends must. Nothing of an earlier connection is
-    /// believed then, a number is told from one that has come round, and what comes early is kept instead of sent again.
+    /// Whether PDUs carry the [extension](crate::extension); both ends must agree. With it, PDUs of earlier connections are
+    /// recognised and ignored, sequence numbers are 14 bits long, and PDUs received early are kept instead of retransmitted.
     pub is_extended: bool,
-    /// A fault to have, for the tests of tests.
+    /// An injected fault, for tests of the tests.
     #[cfg(feature = "mutants")]
     pub mutant: Option<Mutant>,
 }
 
-/// A fault that a test of the tests switches on.
+/// A fault that tests of the tests inject.
 #[cfg(feature = "mutants")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
-    /// Any N(R) is taken for valid.
+    /// Every N(R) is considered valid.
     NrUnchecked,
     /// An N(R) acknowledges one PDU too many, if there is one.
     NrOffByOne,
     /// The ack timer never starts.
     NoAckTimer,
-    /// Retransmission leaves out the first PDU.
+    /// Retransmission skips the first PDU.
     ResendsFromSecond,
-    /// One PDU more than the window admits.
+    /// One PDU beyond the window is sent.
     WindowOffByOne,
-    /// A PDU received again is delivered again.
+    /// Duplicates are delivered.
     DeliversAgain,
-    /// A PDU that lies ahead is delivered.
+    /// PDUs ahead of sequence are delivered.
     DeliversAhead,
     /// REJ is never sent.
     NoRej,
-    /// Rounds are not looked at.
+    /// Rounds are ignored.
     RoundUnchecked,
 }
 
-/// What a station supports and how much it holds.
+/// Capabilities and capacities of a station.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StationConfig {
-    /// The types of operation.
+    /// Supported types of operation.
     pub class: Class,
-    /// How its connections behave.
+    /// Parameters of its connections.
     pub connection: ConnectionConfig,
-    /// Connections at once, at most.
+    /// Largest number of simultaneous connections.
     pub connections: u16,
-    /// Of these, ones that peers opened and the user has not answered, at most, for each service access point.
+    /// Largest number of incoming connections that the user has not answered, for each service access point.
     pub backlog: u16,
-    /// Peers with type 3 datagrams, at most, in each direction.
+    /// Largest number of type 3 peers, in each direction.
     pub datagram_peers: u16,
-    /// Type 3: repetitions of a datagram that is not acknowledged; with `datagram_timeout` less than
-    /// `datagram_memory` in all.
+    /// Type 3: largest number of retransmissions of a datagram. `(datagram_retries + 1) * datagram_timeout` must be below
+    /// `datagram_memory`.
     pub datagram_retries: u8,
-    /// Type 3: time between two repetitions.
+    /// Type 3: retransmission interval.
     pub datagram_timeout: Duration,
-    /// Type 3: how long a receiver knows a repetition; a sender waits two and a half times as long after a
-    /// failure, and before its first datagram. The same at all stations. Longer than the network and pauses
-    /// of both hosts can delay a repetition, or it is delivered again.
+    /// Type 3: how long a receiver recognises retransmissions; a sender waits two and a half times as long after a
+    /// failure and before its first datagram. Must be equal at all stations, and longer than the network and pauses
+    /// of both hosts can delay a retransmission, or the datagram is delivered twice.
     pub datagram_memory: Duration,
-    /// Any number that nobody else knows; of extended connections also what their nonces are drawn from.
+    /// A secret number; seeds the hash tables and the nonces of extended connections.
     pub hash_seed: u64,
-    /// Of extended stations: what peers must know to connect or to send datagrams; 0, which everybody knows, if all may.
+    /// Extended stations: the key that peers must know to connect or to send datagrams; 0 if any peer may.
     pub key: u64,
-    /// Whether the key is told to those who are connected to, so that they can connect back: one that is this station's own.
-    pub tells_key: bool,
-    /// Of extended stations: what their PDUs' extensions begin with.
+    /// Whether this station announces its key to the peers that it connects to or accepts, so that they can connect back.
+    pub sends_key: bool,
+    /// Extended stations: the guard at the start of each extension.
     pub guard: Guard,
 }
 
@@ -125,20 +125,20 @@ impl Default for StationConfig {
             datagram_memory: bounds::DATAGRAM_MEMORY,
             hash_seed: 0,
             key: 0,
-            tells_key: false,
+            sends_key: false,
             guard: Guard::default(),
         }
     }
 }
 
-/// What a retransmission does to the window (IEEE 802.2, annex C: the dynamic window).
+/// Effect of a retransmission on the window (IEEE 802.2, annex C: dynamic window).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterLoss {
-    /// Nothing: for a path where frames are lost by accident, not by congestion.
+    /// Unchanged: for a path where loss does not indicate congestion.
     Keep,
-    /// Halves it, down to four.
+    /// Halved, down to four.
     Halve,
-    /// Sets it to one, as the annex says.
+    /// Set to one, as in the annex.
     One,
 }
 
@@ -168,12 +168,12 @@ impl Default for ConnectionConfig {
     }
 }
 
-/// A value outside its range, with the field's name and what to choose instead.
+/// A configuration value outside its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The field.
+    /// Name of the field.
     pub field: &'static str,
-    /// What it must be.
+    /// Its valid range.
     pub must_be: &'static str,
 }
 
@@ -185,7 +185,7 @@ impl fmt::Display for ConfigError {
 
 impl core::error::Error for ConfigError {}
 
-/// A checked configuration in the units of the hot path.
+/// A validated configuration in the units of the hot path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Parameters {
     pub window: u8,
@@ -205,8 +205,9 @@ pub(crate) struct Parameters {
     pub grow_after: u16,
     pub information_max: u16,
     pub is_extended: bool,
-    /// Of extended connections: this station's key, and again if it is told to peers.
+    /// Extended connections: this station's key.
     pub key: u64,
+    /// The key if it is announced to peers, else 0.
     pub cookie: u64,
     #[cfg(feature = "mutants")]
     pub mutant: Option<Mutant>,
@@ -274,12 +275,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_legal() {
+    fn defaults_are_valid() {
         assert!(ConnectionConfig::default().check().is_ok());
     }
 
     #[test]
-    fn an_error_names_the_field() {
+    fn config_error_names_the_field() {
         let config = ConnectionConfig { window: 128, ..Default::default() };
         assert_eq!(config.check().unwrap_err().field, "window");
         let config = ConnectionConfig { queue: 100, ..Default::default() };

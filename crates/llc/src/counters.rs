@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What came in and what became of it: the answer to "why does it not work?".
+//! Counters of received frames, for diagnosis.
 
 use crate::connection::ConnectionCounters;
 use crate::pdu::Malformed;
 
-/// Counts of a station since it was made.
+/// Counters of a station since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Frames handed in.
+    /// Frames received.
     pub frames: u64,
-    /// Frames that are no PDU, by reason.
+    /// Frames that are not valid PDUs, by reason.
     pub malformed: [u64; Malformed::COUNT],
-    /// Frames from an address that is a group's.
+    /// Frames with a group address as source.
     pub group_source: u64,
-    /// Extended stations: PDUs without the mark that makes them believed; those of connections that are open are counted
-    /// there.
+    /// Extended stations: PDUs without a valid mark, except those counted by an open connection.
     pub unauthenticated: u64,
-    /// PDUs for a service access point that is not active, or a group without members.
+    /// PDUs for an inactive service access point or a group without members.
     pub unknown_sap: u64,
-    /// PDUs of a type that the station's class excludes, or that is not for the address it came to.
-    pub out_of_place: u64,
-    /// PDUs of type 2 that belong to no connection.
+    /// PDUs of a type that the station's class excludes, or that is invalid for the destination address.
+    pub not_applicable: u64,
+    /// Type 2 PDUs that belong to no connection.
     pub no_connection: u64,
-    /// SABME PDUs refused: nobody listens, or there is no room.
+    /// SABME PDUs refused because the SAP is not listening or there is no room.
     pub refused: u64,
     /// UI PDUs delivered.
     pub datagrams: u64,
@@ -30,10 +29,10 @@ pub struct Counters {
     pub answered: u64,
     /// Type 3: commands delivered.
     pub acknowledged_datagrams: u64,
-    /// Type 3: repetitions, acknowledged but not delivered.
+    /// Type 3: retransmissions, acknowledged but not delivered.
     pub repeated_datagrams: u64,
-    /// Type 3: acknowledgements of nothing.
+    /// Type 3: unexpected acknowledgements.
     pub stray_acknowledgements: u64,
-    /// Sum over all connections that have ended.
+    /// Sum over all ended connections.
     pub ended_connections: ConnectionCounters,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The earliest of many deadlines: a binary heap that knows where each slot stands.
+//! A binary heap of deadlines, indexed by slot.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -11,18 +11,18 @@ use crate::time::Instant;
 #[derive(Debug)]
 pub(crate) struct Deadlines {
     heap: Vec<(Instant, u16)>,
-    /// Where a slot stands in the heap.
-    places: Box<[u16]>,
+    /// Heap position of each slot, or `ABSENT`.
+    positions: Box<[u16]>,
 }
 
-const NOWHERE: u16 = u16::MAX;
+const ABSENT: u16 = u16::MAX;
 
 impl Deadlines {
     /// For slots below `capacity`.
     pub fn new(capacity: u16) -> Self {
         Self {
             heap: Vec::with_capacity(usize::from(capacity)),
-            places: vec![NOWHERE; usize::from(capacity)].into_boxed_slice(),
+            positions: vec![ABSENT; usize::from(capacity)].into_boxed_slice(),
         }
     }
 
@@ -31,30 +31,30 @@ impl Deadlines {
         self.heap.first().map_or(Instant::NEVER, |entry| entry.0)
     }
 
-    /// The slot whose deadline is the earliest.
+    /// The earliest deadline and its slot.
     pub fn first(&self) -> Option<(Instant, u16)> {
         self.heap.first().copied()
     }
 
-    /// Wakes the slot at `deadline` or before. A later deadline than the present one is not noted: the slot
-    /// wakes early, and says then what it really wants. So most PDUs, which only put timers off, cost nothing.
+    /// Schedules the slot at `deadline` or earlier. A deadline later than the scheduled one is ignored: the slot
+    /// wakes early and reschedules itself. Most PDUs only postpone timers and so leave the heap unchanged.
     #[inline]
     pub fn wake_by(&mut self, slot: u16, deadline: Instant) {
         if deadline == Instant::NEVER {
             return;
         }
-        let place = self.places[usize::from(slot)];
-        if place == NOWHERE {
+        let position = self.positions[usize::from(slot)];
+        if position == ABSENT {
             self.heap.push((deadline, slot));
-            self.places[usize::from(slot)] = (self.heap.len() - 1) as u16;
+            self.positions[usize::from(slot)] = (self.heap.len() - 1) as u16;
             self.rise(self.heap.len() - 1);
-        } else if deadline < self.heap[usize::from(place)].0 {
-            self.heap[usize::from(place)].0 = deadline;
-            self.rise(usize::from(place));
+        } else if deadline < self.heap[usize::from(position)].0 {
+            self.heap[usize::from(position)].0 = deadline;
+            self.rise(usize::from(position));
         }
     }
 
-    /// Takes the slot whose deadline is the earliest, if that has come.
+    /// Removes and returns the slot with the earliest deadline if that has passed.
     pub fn pop(&mut self, now: Instant) -> Option<u16> {
         let (deadline, slot) = *self.heap.first()?;
         (deadline <= now).then(|| {
@@ -64,45 +64,45 @@ impl Deadlines {
     }
 
     pub fn remove(&mut self, slot: u16) {
-        let place = usize::from(core::mem::replace(&mut self.places[usize::from(slot)], NOWHERE));
-        if place == usize::from(NOWHERE) {
+        let position = usize::from(core::mem::replace(&mut self.positions[usize::from(slot)], ABSENT));
+        if position == usize::from(ABSENT) {
             return;
         }
-        self.heap.swap_remove(place);
-        if let Some((_, moved)) = self.heap.get(place) {
-            self.places[usize::from(*moved)] = place as u16;
-            self.sink(place);
-            self.rise(place);
+        self.heap.swap_remove(position);
+        if let Some((_, moved)) = self.heap.get(position) {
+            self.positions[usize::from(*moved)] = position as u16;
+            self.sink(position);
+            self.rise(position);
         }
     }
 
-    fn rise(&mut self, mut place: usize) {
-        while place > 0 {
-            let parent = (place - 1) / 2;
-            if self.heap[parent].0 <= self.heap[place].0 {
+    fn rise(&mut self, mut position: usize) {
+        while position > 0 {
+            let parent = (position - 1) / 2;
+            if self.heap[parent].0 <= self.heap[position].0 {
                 break;
             }
-            self.swap(place, parent);
-            place = parent;
+            self.swap(position, parent);
+            position = parent;
         }
     }
 
-    fn sink(&mut self, mut place: usize) {
+    fn sink(&mut self, mut position: usize) {
         loop {
-            let children = 2 * place + 1..(2 * place + 3).min(self.heap.len());
+            let children = 2 * position + 1..(2 * position + 3).min(self.heap.len());
             let Some(child) = children.min_by_key(|child| self.heap[*child].0) else { break };
-            if self.heap[place].0 <= self.heap[child].0 {
+            if self.heap[position].0 <= self.heap[child].0 {
                 break;
             }
-            self.swap(place, child);
-            place = child;
+            self.swap(position, child);
+            position = child;
         }
     }
 
     fn swap(&mut self, a: usize, b: usize) {
         self.heap.swap(a, b);
-        for place in [a, b] {
-            self.places[usize::from(self.heap[place].1)] = place as u16;
+        for position in [a, b] {
+            self.positions[usize::from(self.heap[position].1)] = position as u16;
         }
     }
 }
@@ -114,9 +114,9 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Proves that the heap pops what a plain search would, in order of time.
+        /// Compares the heap with a linear search.
         #[test]
-        fn it_pops_in_order(operations in prop::collection::vec((0u16..20, 0u64..100, 0u8..4), 0..200)) {
+        fn slots_pop_in_order_of_deadline(operations in prop::collection::vec((0u16..20, 0u64..100, 0u8..4), 0..200)) {
             let (mut deadlines, mut model) = (Deadlines::new(20), BTreeMap::<u16, u64>::new());
             for (slot, time, operation) in operations {
                 match operation {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Barewire's additions to LLC PDUs: wire version 3.
+//! Barewire's extension of LLC PDUs: wire version 3.
 //!
 //! ```text
 //! I                   | LLC 4 | guard | mark 8 | round of N(S) 1 | round of N(R) 1 | information … |
@@ -12,20 +12,20 @@
 //!                     | counter 8 | tag 16 |         with it
 //! ```
 //!
-//! Other stations see user data, or Ethernet padding beyond the counted length. Numbers are big endian.
+//! Stations without the extension see it as user data, or as Ethernet padding beyond the length field. Numbers are big endian.
 //!
-//! - The **guard** is what shows that a frame is as it was sent. The engine leaves it to whoever has the bytes, and skips it.
-//!   - The **check** is a CRC32C over the frame's addresses, destination and source, and everything else that is shown, to the
-//!     end of the information; DSAP, SSAP and control field are added to the register's first value.
-//!   - **Counter and tag** are a seal: the tag authenticates the same bytes, always all of them, under a key that both ends
-//!     have and a nonce that is made of the counter.
-//! - The **mark** says which connection a PDU belongs to; a PDU without the right one is ignored. In a connection it is a hash
-//!   of both ends' nonces, which are drawn anew for each connection, so that a PDU of an earlier one has another mark. In a
-//!   SABME or a datagram it is a hash of the addressee's key, in a UA or DM the nonce or mark of the PDU that it answers.
-//! - A **round** is how often the number has come round. Its highest bit says, with N(S), that the PDU is sent again; with N(R)
-//!   of an I PDU, that the check is over the first [`covered`] bytes of the information only; with N(R) of an S PDU, that all
-//!   is missing that is not kept.
-//! - Bit i of **kept** says that the receiver keeps the PDU N(R) + i, which came early.
+//! - The **guard** protects the integrity of a frame. The caller computes and verifies it; the engine skips it.
+//!   - The **check** is a CRC32C over the frame's destination and source addresses and all other fields shown, to the
+//!     end of the information; DSAP, SSAP and control field are added to the initial value of the register.
+//!   - **Counter and tag** form a seal: the tag authenticates the same bytes, always all of them, under a key shared by both
+//!     ends and a nonce derived from the counter.
+//! - The **mark** identifies the connection of a PDU; a PDU with a wrong mark is ignored. Within a connection it is a hash
+//!   of both ends' nonces, which are drawn anew for each connection, so that PDUs of earlier connections have other marks. In a
+//!   SABME or a datagram it is a hash of the destination's key, in a UA or DM the nonce or mark of the PDU that it answers.
+//! - A **round** counts the wraps of a sequence number. Its highest bit is a flag: with N(S), the PDU is a retransmission; with
+//!   N(R) of an I PDU, the check covers only the first [`covered`] bytes of the information; with N(R) of an S PDU, every PDU
+//!   that is not kept is missing.
+//! - **Kept** is a selective acknowledgement: bit i says that the receiver keeps PDU N(R) + i, received early.
 
 use core::hash::Hasher;
 
@@ -34,24 +34,24 @@ use siphasher::sip::SipHasher24;
 use crate::message;
 use crate::pdu::{Body, Pdu, SequenceNumber};
 
-/// Of what is described here; a peer that speaks another is refused.
+/// Version of this wire format; peers with another version are refused.
 pub const VERSION: u8 = 3;
 
-/// What an extension begins with, the same at all stations that are to hear each other.
+/// Integrity protection at the start of an extension; must be equal at all communicating stations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Guard {
-    /// A CRC32C: against what changes frames by mistake.
+    /// A CRC32C: detects accidental corruption.
     #[default]
     Check,
-    /// Counter and tag: against whoever has not the key.
+    /// Counter and tag: authenticates against attackers without the key.
     Seal,
 }
 
 impl Guard {
-    /// Bytes of the longest.
+    /// Length of the longest guard in bytes.
     pub const MAX: usize = COUNTER + TAG;
 
-    /// Its bytes.
+    /// Length in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -66,56 +66,56 @@ pub const INFORMATION_FRONT: usize = MARK + 2;
 /// Bytes between the guard and the information of a UI PDU or an AC command.
 pub const DATAGRAM_FRONT: usize = MARK;
 
-/// Bytes of an I PDU's information that the check is over at least: of the first fragment of a message its header, the head of
-/// the message and perhaps more; of others the header. Their data is not touched, since it may not be in the cache yet.
+/// Number of bytes of an I PDU's information that a partial check covers: fragment header and head of the message in a first
+/// fragment, the header in other fragments. Their data is left out because it may not be in the cache.
 #[inline]
 #[must_use]
 pub const fn covered(information: &[u8]) -> usize {
     if message::is_first(information) { 64 } else { message::OTHER_HEADER }
 }
 
-/// Where it stands that it is over no more: with the round of N(R).
-const PARTLY_AT: usize = INFORMATION_FRONT - 1;
+/// Offset in the extension of the octet with the partial-check flag: the round of N(R).
+const PARTIAL_CHECK_AT: usize = INFORMATION_FRONT - 1;
 
-/// Bytes of a check.
+/// Length of a check in bytes.
 pub const CHECK: usize = 4;
-/// Bytes of a seal's counter.
+/// Length of a seal's counter in bytes.
 pub const COUNTER: usize = 8;
-/// Bytes of a seal's tag.
+/// Length of a seal's tag in bytes.
 pub const TAG: usize = 16;
-/// Bytes of a mark.
+/// Length of a mark in bytes.
 pub const MARK: usize = 8;
 const SUPERVISORY: usize = 1 + 16;
 const SET_UP: usize = 1 + 8 + 8;
-/// Bytes of the longest, without its guard.
+/// Length of the longest extension in bytes, without its guard.
 pub const MAX: usize = MARK + SUPERVISORY;
 const _: () = assert!(SUPERVISORY >= SET_UP);
 
-/// The highest bit of a round's octet.
+/// Flag bit of a round's octet.
 const FLAG: u8 = 0x80;
 
-/// Numbers with their rounds, of 14 bits; without this extension they have the 7 bits of LLC's.
+/// Modulus of extended sequence numbers: 7 bits of LLC and 7 bits of round.
 pub(crate) const NUMBERS: u16 = 128 * SequenceNumber::MODULUS as u16;
 
-/// What a PDU carries besides LLC's fields.
+/// Decoded extension of a PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Extension {
     pub mark: u64,
-    /// Of an I PDU: N(S) and its round. Without extension N(S) alone.
+    /// I PDU: N(S) with its round; N(S) alone without extension.
     pub ns: u16,
-    /// Of an I or S PDU: N(R), likewise.
+    /// I or S PDU: N(R), likewise.
     pub nr: u16,
-    /// See the module: of an I PDU that it was sent before, of an S PDU that all is missing that is not kept.
+    /// I PDU: it is a retransmission. S PDU: every PDU that is not kept is missing.
     pub is_flagged: bool,
-    /// Of an S PDU.
+    /// S PDU: bit i is PDU N(R) + i.
     pub kept: u128,
-    /// Of a SABME or UA.
+    /// SABME or UA: the sender's nonce.
     pub nonce: u64,
-    /// Of a SABME or UA: the key of an endpoint whose peers learn it from its address; else 0.
+    /// SABME or UA: the sender's key if its peers learn the key from its address; else 0.
     pub cookie: u64,
 }
 
-/// The bytes of an extension as they go on the wire, behind the guard.
+/// Encoded extension of a PDU to transmit, without the guard that precedes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extra {
     bytes: [u8; MAX],
@@ -123,24 +123,24 @@ pub struct Extra {
 }
 
 impl Extra {
-    /// Of a PDU without one, which has no guard either.
+    /// No extension and no guard.
     pub const NONE: Self = Self { bytes: [0; MAX], length: 0 };
 
-    /// The bytes: with their guard they go before the information, or behind a PDU that has no free-form one.
+    /// The bytes. Guard and extension precede the information field, or follow a PDU without a free-form one.
     #[inline]
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
 
-    /// Whether there is none.
+    /// Whether there is no extension.
     #[inline]
     #[must_use]
     pub const fn is_none(&self) -> bool {
         self.length == 0
     }
 
-    /// The mark, of one that there is.
+    /// The mark; 0 for [`NONE`](Self::NONE).
     #[inline]
     #[must_use]
     pub fn mark(&self) -> u64 {
@@ -148,10 +148,10 @@ impl Extra {
         u64::from_be_bytes(*mark)
     }
 
-    /// Notes, of an I PDU's, that the check is over [`covered`] bytes of the information only.
+    /// Flags in an I PDU that the check covers only [`covered`] bytes of the information.
     #[inline]
     pub fn cover_partly(&mut self) {
-        self.bytes[PARTLY_AT] |= FLAG;
+        self.bytes[PARTIAL_CHECK_AT] |= FLAG;
     }
 
     #[inline]
@@ -163,9 +163,9 @@ impl Extra {
     }
 
     #[inline]
-    pub(crate) fn information(mark: u64, ns: u16, nr: u16, is_repeated: bool) -> Self {
+    pub(crate) fn information(mark: u64, ns: u16, nr: u16, is_retransmission: bool) -> Self {
         let mut extra = Self::datagram(mark);
-        extra.bytes[DATAGRAM_FRONT] = round_of(ns) | if is_repeated { FLAG } else { 0 };
+        extra.bytes[DATAGRAM_FRONT] = round_of(ns) | if is_retransmission { FLAG } else { 0 };
         extra.bytes[DATAGRAM_FRONT + 1] = round_of(nr);
         extra.length = INFORMATION_FRONT as u8;
         extra
@@ -190,76 +190,77 @@ impl Extra {
     }
 }
 
-/// A received check, and what it is over.
+/// A received check and the bytes that it covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checked<'a> {
-    /// The first bytes of the PDU, which the check treats apart.
+    /// The first bytes of the PDU, which are added to the initial value of the CRC register.
     pub head: &'a [u8],
-    /// What follows, without the check.
+    /// The covered bytes that follow, without the check.
     pub pieces: [&'a [u8]; 2],
-    /// What the sender made of it.
+    /// The check as received.
     pub check: u32,
 }
 
-/// The check of a PDU; `None` if it carries none. `llc`: from DSAP to where the length says; `behind`: what follows.
+/// The check of a PDU; `None` if it carries none. `llc`: from DSAP to the end given by the length field; `trailer`: the bytes
+/// behind.
 #[inline]
 #[must_use]
-pub fn checked<'a>(llc: &'a [u8], behind: &'a [u8]) -> Option<Checked<'a>> {
-    let (head, pieces, check) = match place(llc)? {
-        Place::Front(at) => {
+pub fn checked<'a>(llc: &'a [u8], trailer: &'a [u8]) -> Option<Checked<'a>> {
+    let (head, pieces, check) = match position(llc)? {
+        Position::BeforeInformation(at) => {
             let (head, rest) = llc.split_at_checked(at)?;
             let (check, rest) = rest.split_first_chunk::<CHECK>()?;
-            let is_partly = at == 4 && rest.get(PARTLY_AT).is_some_and(|octet| octet & FLAG != 0);
-            let most = match rest.get(INFORMATION_FRONT..) {
-                Some(information) if is_partly => INFORMATION_FRONT + covered(information),
+            let is_partial = at == 4 && rest.get(PARTIAL_CHECK_AT).is_some_and(|octet| octet & FLAG != 0);
+            let covered_len = match rest.get(INFORMATION_FRONT..) {
+                Some(information) if is_partial => INFORMATION_FRONT + covered(information),
                 _ => rest.len(),
             };
-            (head, [&rest[..rest.len().min(most)], &[]], check)
+            (head, [&rest[..rest.len().min(covered_len)], &[]], check)
         }
-        Place::Behind(more) => {
+        Position::InTrailer(more) => {
             let (head, rest) = head(llc);
-            let (check, behind) = behind.split_first_chunk::<CHECK>()?;
-            (head, [rest, behind.get(..MARK + more)?], check)
+            let (check, trailer) = trailer.split_first_chunk::<CHECK>()?;
+            (head, [rest, trailer.get(..MARK + more)?], check)
         }
     };
     Some(Checked { head, pieces, check: u32::from_be_bytes(*check) })
 }
 
-/// A received seal, and what it is over: the frame's addresses and then these, in this order.
+/// A received seal and what it covers: the frame's addresses, then `llc`, `extension` and `information`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealed<'a> {
-    /// DSAP to control field; of a PDU without free-form information all of it.
+    /// DSAP to control field; the whole PDU if it has no free-form information field.
     pub llc: &'a [u8],
-    /// Mark and more.
+    /// The extension, from the mark on.
     pub extension: &'a [u8],
-    /// The information that follows; what is encrypted, if anything is.
+    /// The free-form information field: the part that is encrypted, if encryption is on.
     pub information: &'a [u8],
-    /// Whether the PDU may have such information.
+    /// Whether the PDU can have a free-form information field.
     pub has_information: bool,
-    /// Whether it is an I or S PDU, of a connection.
+    /// Whether it is an I or S PDU.
     pub is_numbered: bool,
-    /// DSAP, and SSAP of command and response alike.
+    /// DSAP, and SSAP without the C/R bit.
     pub saps: [u8; 2],
     /// The mark.
     pub mark: u64,
-    /// What the sender chose for this frame.
+    /// The counter, unique to this frame.
     pub counter: u64,
-    /// What it made of all that.
+    /// The authentication tag.
     pub tag: [u8; TAG],
 }
 
 /// The seal of a PDU; `None` if it carries none. Arguments as of [`checked`].
 #[inline]
 #[must_use]
-pub fn sealed<'a>(llc: &'a [u8], behind: &'a [u8]) -> Option<Sealed<'a>> {
-    let (place, is_numbered) = (place(llc)?, is_numbered(llc));
-    let has_information = matches!(place, Place::Front(_));
-    let (llc, field, more) = match place {
-        Place::Front(at) => {
+pub fn sealed<'a>(llc: &'a [u8], trailer: &'a [u8]) -> Option<Sealed<'a>> {
+    let (position, is_numbered) = (position(llc)?, is_numbered(llc));
+    let has_information = matches!(position, Position::BeforeInformation(_));
+    let (llc, field, more) = match position {
+        Position::BeforeInformation(at) => {
             let (llc, field) = llc.split_at_checked(at)?;
             (llc, field, if is_numbered { INFORMATION_FRONT } else { DATAGRAM_FRONT })
         }
-        Place::Behind(more) => (llc, behind, MARK + more),
+        Position::InTrailer(more) => (llc, trailer, MARK + more),
     };
     let (counter, field) = field.split_first_chunk::<COUNTER>()?;
     let (tag, field) = field.split_first_chunk::<TAG>()?;
@@ -284,30 +285,30 @@ pub fn is_numbered(llc: &[u8]) -> bool {
     llc.get(2).is_some_and(|control| control & 3 != 3)
 }
 
-/// DSAP, and SSAP without what tells a response from a command.
+/// DSAP, and SSAP without the C/R bit.
 #[inline]
 #[must_use]
 pub fn saps(llc: &[u8]) -> [u8; 2] {
     if let &[dsap, ssap, ..] = llc { [dsap, ssap & !1] } else { [0; 2] }
 }
 
-/// Of a PDU with what is added behind it: its first bytes, which the check treats apart, and the rest.
+/// Splits a PDU with its extension in the trailer: the bytes added to the initial value of the CRC register, and the rest.
 #[must_use]
 pub fn head(llc: &[u8]) -> (&[u8], &[u8]) {
     llc.split_at(llc.len().min(3))
 }
 
-/// Where a PDU has its extension.
-enum Place {
-    /// Before its information, which begins here.
-    Front(usize),
-    /// Behind it, with so many bytes after the mark.
-    Behind(usize),
+/// Position of a PDU's extension.
+enum Position {
+    /// Before the information field, at this offset.
+    BeforeInformation(usize),
+    /// In the trailer, with this number of bytes after the mark.
+    InTrailer(usize),
 }
 
-/// By the control field (clause 5.4).
+/// Derives the position from the control field (clause 5.4).
 #[inline]
-fn place(llc: &[u8]) -> Option<Place> {
+fn position(llc: &[u8]) -> Option<Position> {
     const FINAL: u8 = 0x10;
     const UI: u8 = 0x03;
     const SABME: u8 = 0x6f;
@@ -317,39 +318,39 @@ fn place(llc: &[u8]) -> Option<Place> {
     let &[_, ssap, control, ..] = llc else { return None };
     let is_response = ssap & 1 == 1;
     Some(match control & 3 {
-        0 | 2 => Place::Front(4),
-        1 => Place::Behind(SUPERVISORY),
+        0 | 2 => Position::BeforeInformation(4),
+        1 => Position::InTrailer(SUPERVISORY),
         _ => match control & !FINAL {
-            UI => Place::Front(3),
-            SABME | UA => Place::Behind(SET_UP),
-            other if other & !AC_SEQUENCE == AC && !is_response => Place::Front(3),
-            _ => Place::Behind(0),
+            UI => Position::BeforeInformation(3),
+            SABME | UA => Position::InTrailer(SET_UP),
+            other if other & !AC_SEQUENCE == AC && !is_response => Position::BeforeInformation(3),
+            _ => Position::InTrailer(0),
         },
     })
 }
 
-/// Takes a PDU's extension off, with its guard: what remains of the PDU, and what it said. `None`: it has none of this version.
+/// Strips guard and extension from a PDU and decodes the extension. `None` if there is none of this version.
 #[inline]
-pub(crate) fn take<'a>(mut pdu: Pdu<'a>, behind: &'a [u8], guard: Guard) -> Option<(Pdu<'a>, Extension)> {
+pub(crate) fn strip<'a>(mut pdu: Pdu<'a>, trailer: &'a [u8], guard: Guard) -> Option<(Pdu<'a>, Extension)> {
     let field = match pdu.body {
         Body::I { information, .. } | Body::Ui { information } | Body::AcCommand { information, .. } => information,
-        _ => behind,
+        _ => trailer,
     };
     let (mark, rest) = field.get(guard.bytes()..)?.split_first_chunk()?;
     let mark = u64::from_be_bytes(*mark);
     let mut extension = Extension { mark, ..Extension::default() };
     match &mut pdu.body {
         Body::I { ns, nr, information, .. } => {
-            let (&[of_ns, of_nr], user) = rest.split_first_chunk()?;
-            extension.ns = numbered(of_ns, *ns);
-            extension.nr = numbered(of_nr, *nr);
-            extension.is_flagged = of_ns & FLAG != 0;
-            *information = user;
+            let (&[ns_octet, nr_octet], user_data) = rest.split_first_chunk()?;
+            extension.ns = extended_number(ns_octet, *ns);
+            extension.nr = extended_number(nr_octet, *nr);
+            extension.is_flagged = ns_octet & FLAG != 0;
+            *information = user_data;
         }
         Body::Ui { information } | Body::AcCommand { information, .. } => *information = rest,
         Body::S { nr, .. } => {
             let (&octet, rest) = rest.split_first()?;
-            extension.nr = numbered(octet, *nr);
+            extension.nr = extended_number(octet, *nr);
             extension.is_flagged = octet & FLAG != 0;
             extension.kept = u128::from_be_bytes(*rest.first_chunk()?);
         }
@@ -367,9 +368,9 @@ pub(crate) fn take<'a>(mut pdu: Pdu<'a>, behind: &'a [u8], guard: Guard) -> Opti
     Some((pdu, extension))
 }
 
-/// What a PDU of a standard station says.
+/// The numbers of a PDU without extension.
 #[inline]
-pub(crate) fn plain(pdu: &Pdu<'_>) -> Extension {
+pub(crate) fn unextended(pdu: &Pdu<'_>) -> Extension {
     let (ns, nr) = match pdu.body {
         Body::I { ns, nr, .. } => (ns, nr),
         Body::S { nr, .. } => (SequenceNumber::default(), nr),
@@ -384,26 +385,26 @@ const fn round_of(number: u16) -> u8 {
 }
 
 #[inline]
-fn numbered(octet: u8, number: SequenceNumber) -> u16 {
+fn extended_number(octet: u8, number: SequenceNumber) -> u16 {
     u16::from(octet & !FLAG) * u16::from(SequenceNumber::MODULUS) + u16::from(number.value())
 }
 
-/// Of datagrams for the endpoint with this key.
+/// Mark of datagrams to the station with this key.
 pub(crate) fn datagram_mark(key: u64) -> u64 {
     hash(key, DATAGRAMS, 0)
 }
 
-/// Of a SABME with this nonce for the endpoint with this key.
+/// Mark of a SABME with this nonce to the station with this key.
 pub(crate) fn set_up_mark(key: u64, nonce: u64) -> u64 {
     hash(key, SET_UPS, nonce)
 }
 
-/// Of what the end with the first nonce sends to the one with the second.
+/// Mark of the PDUs of a connection; `from` and `to` are the nonces of sender and receiver.
 pub(crate) fn connection_mark(from: u64, to: u64) -> u64 {
     hash(CONNECTIONS, from, to)
 }
 
-/// The number after a nonce of which nobody else has heard.
+/// Derives the nonce with this count from a secret seed.
 pub(crate) fn next_nonce(seed: u64, count: u64) -> u64 {
     hash(seed, NONCES, count)
 }
@@ -427,36 +428,35 @@ mod tests {
 
     use super::*;
 
-    /// A PDU's bytes, what lies behind, where its extension begins, and what that is: of I and S PDUs, a set-up, a datagram, an
-    /// acknowledged one with its answer, a DISC, and a TEST, whose information is LLC's.
+    /// PDUs of each kind: the PDU's bytes, its trailer, whether the extension precedes an information field, and the extension.
     fn frames(guard: usize) -> [(Vec<u8>, Vec<u8>, bool, Extra); 8] {
-        let front = |head: &[u8], extra: Extra| {
+        let before_information = |head: &[u8], extra: Extra| {
             let guard: Vec<u8> = (0..guard as u8).map(|octet| 0x80 | octet).collect();
             ([head, &guard, extra.as_bytes(), b"information"].concat(), Vec::new(), true, extra)
         };
-        let behind = |llc: &[u8], extra: Extra| {
+        let in_trailer = |llc: &[u8], extra: Extra| {
             let guard: Vec<u8> = (0..guard as u8).map(|octet| 0x80 | octet).collect();
             (llc.to_vec(), [&guard, extra.as_bytes(), &[0; 9]].concat(), false, extra)
         };
         [
-            front(&[0x24, 0x20, 2, 4], Extra::information(7, 129, 258, true)),
-            behind(&[0x24, 0x21, 1, 1], Extra::supervisory(7, 258, 5, true)),
-            behind(&[0x24, 0x20, 0x7f], Extra::set_up(7, 8, 9)),
-            front(&[0x24, 0x20, 0x03], Extra::datagram(7)),
-            front(&[0x24, 0x20, 0x67], Extra::datagram(7)),
-            behind(&[0x24, 0x21, 0xf7, 0x40], Extra::datagram(7)),
-            behind(&[0x24, 0x20, 0x53], Extra::datagram(7)),
-            behind(&[0x24, 0x20, 0xf3, 1, 2, 3], Extra::datagram(7)),
+            before_information(&[0x24, 0x20, 2, 4], Extra::information(7, 129, 258, true)),
+            in_trailer(&[0x24, 0x21, 1, 1], Extra::supervisory(7, 258, 5, true)),
+            in_trailer(&[0x24, 0x20, 0x7f], Extra::set_up(7, 8, 9)),
+            before_information(&[0x24, 0x20, 0x03], Extra::datagram(7)),
+            before_information(&[0x24, 0x20, 0x67], Extra::datagram(7)),
+            in_trailer(&[0x24, 0x21, 0xf7, 0x40], Extra::datagram(7)),
+            in_trailer(&[0x24, 0x20, 0x53], Extra::datagram(7)),
+            in_trailer(&[0x24, 0x20, 0xf3, 1, 2, 3], Extra::datagram(7)),
         ]
     }
 
-    /// Proves that what the engine adds is found behind either guard, and that a shorter frame has none.
+    /// Strips the extension behind either guard, and finds none in a shorter frame.
     #[test]
-    fn an_extension_lies_behind_its_guard_whatever_that_is() {
+    fn extension_is_found_behind_either_guard() {
         for guard in [Guard::Check, Guard::Seal] {
-            for (llc, behind, _, extra) in frames(guard.bytes()) {
+            for (llc, trailer, _, extra) in frames(guard.bytes()) {
                 let pdu = Pdu::decode(&llc).unwrap();
-                let (pdu, extension) = take(pdu, &behind, guard).unwrap();
+                let (pdu, extension) = strip(pdu, &trailer, guard).unwrap();
                 assert_eq!(extension.mark, 7);
                 match pdu.body {
                     Body::I { information, .. } => {
@@ -471,19 +471,19 @@ mod tests {
                     _ => {}
                 }
                 let cut = guard.bytes() + extra.as_bytes().len() - 1;
-                let short = if behind.is_empty() { &llc[..llc.len() - 12] } else { &llc };
+                let short = if trailer.is_empty() { &llc[..llc.len() - 12] } else { &llc };
                 let pdu = Pdu::decode(short).unwrap();
-                assert_eq!(take(pdu, &behind[..behind.len().min(cut)], guard), None, "{pdu:?}");
+                assert_eq!(strip(pdu, &trailer[..trailer.len().min(cut)], guard), None, "{pdu:?}");
             }
         }
     }
 
-    /// Proves that a seal is found in its place, and that what it is over is all the rest of the frame but padding.
+    /// Finds the seal, and checks that it covers the rest of the frame without padding.
     #[test]
-    fn a_seal_is_over_everything_but_padding() {
+    fn seal_covers_everything_but_padding() {
         let (counter, tag): (Vec<u8>, Vec<u8>) = ((0x80..0x88).collect(), (0x88..0x98).collect());
-        for (llc, behind, has_information, extra) in frames(Guard::Seal.bytes()) {
-            let sealed = sealed(&llc, &behind).unwrap();
+        for (llc, trailer, has_information, extra) in frames(Guard::Seal.bytes()) {
+            let sealed = sealed(&llc, &trailer).unwrap();
             assert_eq!((&sealed.counter.to_be_bytes()[..], &sealed.tag[..]), (&counter[..], &tag[..]));
             assert_eq!((sealed.mark, sealed.saps, sealed.extension), (7, [0x24, 0x20], extra.as_bytes()));
             assert_eq!(sealed.has_information, has_information);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! IEEE 802.2 logical link control: types 1, 2 and 3.
 //!
-//! A pure state machine. Frames and the time go in with `handle_*`, frames and events come out with
-//! `poll_*`; there is no clock, no socket and no randomness inside. The engine stores no payload: an
-//! information field to be sent is the caller's token, a received one is a slice of the frame itself.
-//! Nothing that a peer sends can panic it, block it or make it grow.
+//! A pure state machine. The caller passes frames and the current time to `handle_*` and takes frames and
+//! events from `poll_*`. The engine has no clock, no socket and no randomness, and stores no payload: an
+//! information field to send is represented by the caller's token, a received one is a slice of the frame.
+//! No input from a peer can make it panic, block or allocate without bound.
 //!
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
@@ -22,11 +22,11 @@ mod config;
 mod connection;
 mod counters;
 mod deadlines;
-mod keyed;
 mod pdu;
+mod peer_table;
+mod slot_queue;
 mod station;
 mod time;
-mod turns;
 
 pub use acknowledged::{DatagramOutcome, DatagramRefused, Peer};
 pub use address::{Destination, GroupSap, Lsap, Mac, Source};

@@ -17,11 +17,11 @@ pub struct Pdu<'a> {
     pub destination: Destination,
     /// SSAP.
     pub source: Source,
-    /// The rest.
+    /// Control and information fields.
     pub body: Body<'a>,
 }
 
-/// What a PDU says. Where only one of command and response exists, the variant implies it.
+/// Control and information fields of a PDU. Where only a command or only a response exists, the variant implies the role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The fields have the standard's names.
 pub enum Body<'a> {
@@ -33,7 +33,7 @@ pub enum Body<'a> {
     Ui { information: &'a [u8] },
     /// Exchange identification.
     Xid { role: Role, poll_final: bool, identification: Identification<'a> },
-    /// Test of the path; the response returns the information.
+    /// Loopback test; the response returns the information.
     Test { role: Role, poll_final: bool, information: &'a [u8] },
     /// Set asynchronous balanced mode extended.
     Sabme { poll: bool },
@@ -47,7 +47,7 @@ pub enum Body<'a> {
     Frmr { final_bit: bool, reason: FrmrInformation },
     /// Acknowledged connectionless information, type 3: AC0 or AC1 by `sequence`.
     AcCommand { poll: bool, sequence: bool, information: &'a [u8] },
-    /// Its acknowledgement, whose information starts with the status subfield.
+    /// Response to an AC command; its information field starts with the status subfield.
     AcResponse { final_bit: bool, sequence: bool, status: AcStatus, information: &'a [u8] },
 }
 
@@ -67,16 +67,16 @@ pub enum Supervisory {
     Rr,
     /// Receive not ready.
     Rnr,
-    /// Reject: send again from N(R).
+    /// Reject: retransmit from N(R).
     Rej,
 }
 
-/// A number of the I PDUs, modulo 128.
+/// A sequence number of I PDUs, modulo 128.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SequenceNumber(u8);
 
 impl SequenceNumber {
-    /// How many there are.
+    /// Number of distinct values.
     pub const MODULUS: u8 = 128;
 
     /// The number congruent to `count`.
@@ -85,13 +85,13 @@ impl SequenceNumber {
         Self((count % Self::MODULUS as u32) as u8)
     }
 
-    /// 0 to 127.
+    /// The value, 0 to 127.
     #[must_use]
     pub const fn value(self) -> u8 {
         self.0
     }
 
-    /// How many steps lead from `start` to this number, 0 to 127.
+    /// Distance from `start` to this number, 0 to 127.
     #[must_use]
     pub const fn distance_from(self, start: Self) -> u8 {
         self.0.wrapping_sub(start.0) % Self::MODULUS
@@ -118,13 +118,13 @@ pub enum Class {
 }
 
 impl Class {
-    /// Whether type 2, the connection, is supported.
+    /// Whether type 2 (connections) is supported.
     #[must_use]
     pub const fn has_type_2(self) -> bool {
         self as u8 & 2 != 0
     }
 
-    /// Whether type 3, the acknowledged datagram, is supported.
+    /// Whether type 3 (acknowledged datagrams) is supported.
     #[must_use]
     pub const fn has_type_3(self) -> bool {
         self as u8 & 4 != 0
@@ -136,9 +136,9 @@ impl Class {
 pub enum Identification<'a> {
     /// IEEE basic format.
     Basic {
-        /// What the sender supports.
+        /// Class of the sender.
         class: Class,
-        /// Receive window of the sender, 0 to 127; of no meaning without type 2.
+        /// Receive window of the sender, 0 to 127; meaningless without type 2.
         window: SequenceNumber,
     },
     /// Anything else.
@@ -157,11 +157,11 @@ pub struct FrmrInformation(pub [u8; 5]);
 impl FrmrInformation {
     /// W: the control field is undefined or not implemented.
     pub const W: u8 = 0x01;
-    /// X (with W): information where none may be, or a U PDU of a wrong length.
+    /// X (with W): information is not permitted, or a U PDU has a wrong length.
     pub const X: u8 = 0x02;
-    /// Y: the information is longer than the receiver can take.
+    /// Y: the information field exceeds the receiver's maximum.
     pub const Y: u8 = 0x04;
-    /// Z: N(R) acknowledges what was never sent.
+    /// Z: N(R) acknowledges PDUs that were not sent.
     pub const Z: u8 = 0x08;
     /// V: N(S) lies outside the receive window.
     pub const V: u8 = 0x10;
@@ -194,14 +194,14 @@ impl FrmrInformation {
         SequenceNumber(self.0[3] >> 1)
     }
 
-    /// Whether the rejected PDU was a response.
+    /// Role of the rejected PDU.
     #[must_use]
     pub const fn rejected_role(self) -> Role {
         if self.0[3] & 1 == 0 { Role::Command } else { Role::Response }
     }
 }
 
-/// The status subfield of an AC response: how the command fared, and the answer asked for with P = 1.
+/// The status subfield of an AC response: status of the command (C), and of the response requested with P = 1 (R).
 ///
 /// ```text
 /// bit  8 7 6 5   4 3 2 1
@@ -211,16 +211,16 @@ impl FrmrInformation {
 pub struct AcStatus(pub u8);
 
 impl AcStatus {
-    /// Command accepted, no answer asked for.
+    /// Command accepted, no response requested.
     pub const ACCEPTED: Self = Self(NO_RESPONSE_REQUESTED);
-    /// Command accepted; an answer was asked for, but the user left none.
+    /// Command accepted; a response was requested, but the user submitted none.
     pub const ACCEPTED_WITHOUT_ANSWER: Self = Self(RESPONSE_NEVER_SUBMITTED);
     /// The service is not implemented or not activated.
     pub const NOT_ACTIVATED: Self = Self(NO_RESPONSE_REQUESTED | 0x01);
-    /// No resources at the moment.
+    /// Resources temporarily unavailable.
     pub const UNAVAILABLE: Self = Self(NO_RESPONSE_REQUESTED | 0x09);
 
-    /// Whether the command reached its user.
+    /// Whether the command was accepted.
     #[must_use]
     pub const fn is_accepted(self) -> bool {
         self.0 & 0x0f == 0
@@ -233,7 +233,7 @@ const RESPONSE_NEVER_SUBMITTED: u8 = 0x30;
 /// Why bytes are not a PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Malformed {
-    /// Ends before its control field does.
+    /// Shorter than its control field.
     TooShort,
     /// A U control field that the standard does not define.
     UndefinedControl,
@@ -241,17 +241,17 @@ pub enum Malformed {
     UndefinedSupervisory,
     /// A command that exists only as a response, or the other way round; a UI PDU with P = 1.
     WrongRole,
-    /// Information where none may be.
+    /// An information field in a PDU that has none.
     InformationNotPermitted,
     /// A FRMR PDU without its five bytes, or an AC response without its status.
     WrongLength,
 }
 
 impl Malformed {
-    /// How many reasons there are.
+    /// Number of variants.
     pub const COUNT: usize = Self::WrongLength as usize + 1;
 
-    /// What a frame reject says of it; `None` where the standard has it ignored (clause 3.3.5).
+    /// Flags of the FRMR that reports it; `None` if the standard has it ignored (clause 3.3.5).
     pub(crate) const fn frmr_flags(self) -> Option<u8> {
         match self {
             Self::TooShort => None,
@@ -261,7 +261,7 @@ impl Malformed {
     }
 }
 
-/// The bytes of a PDU before its free-form information field, ready for the wire.
+/// The encoded bytes of a PDU before its free-form information field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     bytes: [u8; Self::MAX],
@@ -269,7 +269,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// A FRMR PDU is the longest: three bytes and its reason.
+    /// Length of the longest header, that of FRMR: three bytes and its reason.
     pub const MAX: usize = 8;
 
     /// The bytes.
@@ -301,22 +301,22 @@ impl core::fmt::Debug for Header {
     }
 }
 
-/// What a UI PDU between two SNAP service access points carries.
+/// Content of a UI PDU between two SNAP service access points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snap<'a> {
-    /// Organisation; zero if the protocol is an EtherType.
+    /// OUI; zero if the protocol is an EtherType.
     pub organisation: [u8; 3],
-    /// Protocol, as that organisation numbers it.
+    /// Protocol identifier, assigned by the organisation.
     pub protocol: u16,
-    /// The rest.
+    /// The payload.
     pub payload: &'a [u8],
 }
 
 impl<'a> Pdu<'a> {
-    /// Reads a PDU; `bytes` end where the frame's length field says, without padding.
+    /// Decodes a PDU. `bytes` must not include padding: they end at the frame's length.
     ///
     /// # Errors
-    /// Why the bytes are none.
+    /// Why the bytes are not a PDU.
     #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let [dsap, ssap, control, rest @ ..] = bytes else { return Err(Malformed::TooShort) };
@@ -345,7 +345,7 @@ impl<'a> Pdu<'a> {
         Ok(Self { destination: Destination::from(*dsap), source: Source::from_byte(*ssap), body })
     }
 
-    /// Everything but [`information`](Self::information).
+    /// The encoded PDU without [`information`](Self::information).
     #[must_use]
     pub fn header(&self) -> Header {
         let addresses = |role: Role| [self.destination.byte(), self.source.byte() | role as u8];
@@ -378,7 +378,7 @@ impl<'a> Pdu<'a> {
         }
     }
 
-    /// The free-form information field; empty where there is none.
+    /// The free-form information field; empty if there is none.
     #[must_use]
     pub const fn information(&self) -> &'a [u8] {
         match self.body {
@@ -392,13 +392,13 @@ impl<'a> Pdu<'a> {
         }
     }
 
-    /// Bytes that [`emit`](Self::emit) writes.
+    /// Number of bytes that [`emit`](Self::emit) writes.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         self.header().as_bytes().len() + self.information().len()
     }
 
-    /// Writes the PDU to the start of `buffer`; its length, or `None` if it does not fit.
+    /// Encodes the PDU at the start of `buffer`. Returns its length, or `None` if it does not fit.
     #[must_use]
     pub fn emit(&self, buffer: &mut [u8]) -> Option<usize> {
         let (header, information) = (self.header(), self.information());
@@ -409,7 +409,7 @@ impl<'a> Pdu<'a> {
         Some(end)
     }
 
-    /// Whether this PDU is a command.
+    /// Whether this PDU is a command or a response.
     #[must_use]
     pub const fn role(&self) -> Role {
         match self.body {
@@ -438,7 +438,7 @@ impl<'a> Pdu<'a> {
         }
     }
 
-    /// What the PDU carries if it is SNAP.
+    /// The SNAP content; `None` if this is not a SNAP PDU.
     #[must_use]
     pub fn snap(&self) -> Option<Snap<'a>> {
         let Body::Ui { information: [a, b, c, high, low, payload @ ..] } = self.body else { return None };
@@ -539,7 +539,7 @@ mod tests {
         (0u32..128).prop_map(SequenceNumber::wrapping)
     }
 
-    /// Any body; the information is leaked, as tests may.
+    /// Any body. Leaks its information field.
     fn body() -> impl Strategy<Value = Body<'static>> {
         let information = || prop::collection::vec(any::<u8>(), 0..20).prop_map(|bytes| &*bytes.leak());
         let bit = any::<bool>;
@@ -587,7 +587,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_pdu_or_a_reason_and_a_pdu_is_its_bytes(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn any_bytes_decode_to_an_error_or_a_pdu_that_encodes_to_them(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
             if let Ok(pdu) = Pdu::decode(&bytes) {
                 let mut again = vec![0; bytes.len()];
                 prop_assert_eq!(pdu.emit(&mut again), Some(bytes.len()));
@@ -596,7 +596,7 @@ mod tests {
         }
 
         #[test]
-        fn every_pdu_is_decoded_as_it_was_built(dsap: u8, ssap: u8, body in body()) {
+        fn every_pdu_round_trips(dsap: u8, ssap: u8, body in body()) {
             let pdu = Pdu { destination: dsap.into(), source: Source::from_byte(ssap), body };
             let mut bytes = vec![0; pdu.encoded_len()];
             prop_assert_eq!(pdu.emit(&mut bytes), Some(pdu.encoded_len()));
@@ -607,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pdu_has_the_standards_control_field() {
+    fn control_fields_match_the_standard() {
         let control = |bytes: &'static [u8]| Pdu::decode(bytes).map(|pdu| pdu.body);
         assert_eq!(control(&[4, 8, 0x7f]), Ok(Body::Sabme { poll: true }));
         assert_eq!(control(&[4, 8, 0x53]), Ok(Body::Disc { poll: true }));
@@ -623,7 +623,7 @@ mod tests {
     }
 
     #[test]
-    fn each_malformed_class_has_its_reason() {
+    fn each_kind_of_malformed_pdu_has_its_error() {
         let reason = |bytes: &[u8]| Pdu::decode(bytes).unwrap_err();
         assert_eq!(reason(&[4, 8]), Malformed::TooShort);
         assert_eq!(reason(&[4, 8, 0x00]), Malformed::TooShort);

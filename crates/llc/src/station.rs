@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A station: its service access points, and all their connections and datagrams.
+//! A station: its service access points with their connections and datagrams.
 
 mod delivery;
 mod receive;
@@ -11,17 +11,17 @@ use crate::acknowledged::{DatagramOutcome, DatagramRefused, Peer, Receiver, Send
 use crate::address::{self, Destination, GroupSap, Lsap, Mac, Source};
 use crate::bounds;
 use crate::config::{ConfigError, Parameters, StationConfig, require};
-use crate::connection::{Connection, ConnectionEvent, Refused, RefusedReason, State, Taken};
+use crate::connection::{Connection, ConnectionEvent, Disposition, Refused, RefusedReason, State};
 use crate::counters::Counters;
 use crate::deadlines::Deadlines;
 use crate::extension::{self, Extension, Extra, Guard};
-use crate::keyed::Keyed;
 use crate::pdu::{Body, Class, Header, Identification, Pdu, Role, SequenceNumber};
+use crate::peer_table::PeerTable;
+use crate::slot_queue::SlotQueue;
 use crate::time::{Instant, nanos};
-use crate::turns::Turns;
 pub use delivery::{Delivery, Handled, Reply};
 
-/// A station on one medium. See the crate's README for its use.
+/// A station with one MAC address. See the crate's README for an example.
 pub struct Station<T> {
     mac: Mac,
     class: Class,
@@ -30,24 +30,26 @@ pub struct Station<T> {
     saps: Box<[Option<Sap>; 128]>,
     entries: Vec<Entry<T>>,
     free: Vec<u16>,
-    keyed: Keyed,
+    by_peer: PeerTable,
     deadlines: Deadlines,
-    to_send: Turns,
-    to_report: Turns,
+    to_send: SlotQueue,
+    to_report: SlotQueue,
     datagrams_out: Sender<T>,
     datagrams_in: Receiver,
     address_check: AddressCheck,
     counters: Counters,
-    /// A peer waits for an answer that is among what is to be sent.
-    owes_answer: bool,
-    /// Of extended stations: what nonces are drawn from, how many were, and the mark of datagrams for this station.
+    /// A final response is queued, for which a peer waits.
+    is_answer_due: bool,
+    /// Extended stations: seed of the nonces.
     nonce_seed: u64,
-    nonces: u64,
+    /// Number of nonces drawn.
+    nonce_count: u64,
+    /// Mark of datagrams to this station.
     datagram_mark: u64,
     guard: Guard,
 }
 
-/// Names a connection of a station; one that has ended is recognised.
+/// Handle of a station's connection. The handle of an ended connection is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionHandle {
     slot: u16,
@@ -55,7 +57,7 @@ pub struct ConnectionHandle {
 }
 
 impl ConnectionHandle {
-    /// A number below the station's `connections` that no other connection has at the same time.
+    /// A number below the station's `connections`, unique among its current connections.
     #[inline]
     #[must_use]
     pub fn index(self) -> usize {
@@ -63,43 +65,43 @@ impl ConnectionHandle {
     }
 }
 
-/// Something to put on the wire.
+/// A frame to transmit.
 #[derive(Debug)]
 pub struct StationTransmit<'s, T> {
-    /// To whom.
+    /// Destination MAC address.
     pub destination: Mac,
     /// The PDU up to its information field.
     pub header: Header,
-    /// Whose information follows, if any.
+    /// Token of the information field that follows, if any.
     pub token: Option<&'s T>,
-    /// What an extended station adds, behind a guard.
+    /// Extension of an extended station, to be preceded by a guard.
     pub extra: Extra,
-    /// Whose PDU it is, if a connection's.
+    /// The connection to which the PDU belongs, if any.
     pub connection: Option<ConnectionHandle>,
 }
 
-/// Something to know.
+/// An event for the user of a station.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StationEvent<T> {
-    /// Of a connection. After `Disconnected` its handle means nothing any more.
+    /// Event of a connection. After `Disconnected` its handle is stale.
     Connection(ConnectionHandle, ConnectionEvent<T>),
-    /// Of an acknowledged datagram.
+    /// Outcome of an acknowledged datagram.
     Datagram(Peer, T, DatagramOutcome),
-    /// [`Station::check_address`] is done: whether somebody else has the address.
+    /// [`Station::check_address`] is complete.
     AddressChecked {
-        /// Somebody has.
+        /// Whether another station has this address.
         is_duplicate: bool,
     },
 }
 
-/// Why a connection was not begun.
+/// Why a connection could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectError {
     /// The local service access point is not active, or the station's class has no type 2.
     NotActive,
-    /// There is one between these two service access points.
+    /// A connection between these two service access points exists.
     Exists,
-    /// No room for another.
+    /// The station has no room for another connection.
     Full,
 }
 
@@ -108,7 +110,7 @@ impl core::fmt::Display for ConnectError {
         f.write_str(match self {
             Self::NotActive => "the local service access point is not active for connections",
             Self::Exists => "a connection between these service access points exists",
-            Self::Full => "the station holds no more connections",
+            Self::Full => "the station has no room for another connection",
         })
     }
 }
@@ -118,9 +120,9 @@ impl core::error::Error for ConnectError {}
 #[derive(Clone, Copy, Default)]
 struct Sap {
     is_listening: bool,
-    /// Bit n: member of the group 2 n + 1.
+    /// Bit n: member of group SAP 2 n + 1.
     groups: u128,
-    /// Connections that wait for the user's answer.
+    /// Number of incoming connections that await the user's answer.
     waiting: u16,
 }
 
@@ -128,9 +130,9 @@ struct Entry<T> {
     generation: u32,
     peer: Peer,
     connection: Option<Connection<T>>,
-    /// Whether frames find it: not after it has ended.
+    /// Whether it is in `by_peer`; false once it has ended.
     is_linked: bool,
-    /// Whether it counts among its SAP's `waiting`.
+    /// Whether it is counted in its SAP's `waiting`.
     is_waiting: bool,
 }
 
@@ -145,11 +147,11 @@ impl<T> Station<T> {
     /// A station without active service access points.
     ///
     /// # Errors
-    /// Which value is out of its range.
+    /// The value that is out of range.
     pub fn new(mac: Mac, config: &StationConfig, now: Instant) -> Result<Self, ConfigError> {
         let mut parameters = config.connection.check()?;
         parameters.key = config.key;
-        parameters.cookie = if config.tells_key { config.key } else { 0 };
+        parameters.cookie = if config.sends_key { config.key } else { 0 };
         require((1..=bounds::CONNECTIONS_MAX).contains(&config.connections), "connections", "1 to 65534")?;
         require((1..=config.connections).contains(&config.backlog), "backlog", "1 to connections")?;
         require(config.datagram_peers >= 1 && config.datagram_peers < u16::MAX, "datagram_peers", "1 to 65534")?;
@@ -169,28 +171,28 @@ impl<T> Station<T> {
             saps: Box::new([None; 128]),
             entries: Vec::with_capacity(usize::from(config.connections)),
             free: Vec::with_capacity(usize::from(config.connections)),
-            keyed: Keyed::new(config.connections, config.hash_seed),
+            by_peer: PeerTable::new(config.connections, config.hash_seed),
             deadlines: Deadlines::new(config.connections),
-            to_send: Turns::new(config.connections),
-            to_report: Turns::new(config.connections),
+            to_send: SlotQueue::new(config.connections),
+            to_report: SlotQueue::new(config.connections),
             datagrams_out: Sender::new(config.datagram_peers, config.hash_seed, timing, now),
             datagrams_in: Receiver::new(config.datagram_peers, config.hash_seed, config.datagram_memory),
             address_check: AddressCheck::Idle,
             counters: Counters::default(),
-            owes_answer: false,
+            is_answer_due: false,
             nonce_seed: config.hash_seed,
-            nonces: 0,
+            nonce_count: 0,
             datagram_mark: extension::datagram_mark(config.key),
             guard: config.guard,
         })
     }
 
-    /// Makes a service access point active: it answers XID and TEST, and gets datagrams.
+    /// Activates a service access point: it answers XID and TEST, and receives datagrams.
     pub fn activate(&mut self, sap: Lsap) {
         self.saps[index(sap)].get_or_insert_default();
     }
 
-    /// Makes it inactive, aborting its connections.
+    /// Deactivates a service access point and aborts its connections.
     pub fn deactivate(&mut self, sap: Lsap, now: Instant) {
         for slot in 0..self.entries.len() {
             let entry = &mut self.entries[slot];
@@ -198,7 +200,7 @@ impl<T> Station<T> {
                 && let Some(connection) = &mut entry.connection
             {
                 connection.abort(now);
-                self.settle(slot as u16);
+                self.update_queues(slot as u16);
             }
         }
         self.saps[index(sap)] = None;
@@ -210,13 +212,13 @@ impl<T> Station<T> {
         self.saps[index(sap)].is_some()
     }
 
-    /// Lets peers connect to an active service access point, or not; each gives a
+    /// Accepts or refuses connection requests to an active service access point; each request yields a
     /// [`ConnectionEvent::Incoming`]. False if it is not active.
     pub fn listen(&mut self, sap: Lsap, is_listening: bool) -> bool {
         self.saps[index(sap)].as_mut().map(|sap| sap.is_listening = is_listening).is_some()
     }
 
-    /// Makes an active service access point a member of a group, or not. False if it is not active.
+    /// Adds an active service access point to a group, or removes it. False if it is not active.
     pub fn join(&mut self, sap: Lsap, group: GroupSap, is_member: bool) -> bool {
         let bit = 1 << (group.byte() >> 1);
         let Some(sap) = &mut self.saps[index(sap)] else { return false };
@@ -224,48 +226,49 @@ impl<T> Station<T> {
         true
     }
 
-    /// The active service access points that a destination names.
+    /// The active service access points that a destination addresses.
     pub fn members(&self, destination: Destination) -> impl Iterator<Item = Lsap> + '_ {
         (1..128u8).filter_map(|number| Lsap::new(number << 1)).filter(move |sap| {
             self.saps[index(*sap)].is_some_and(|state| match destination {
                 Destination::Null => false,
-                Destination::Individual(one) => one == *sap,
+                Destination::Individual(address) => address == *sap,
                 Destination::Group(group) => state.groups >> (group.byte() >> 1) & 1 == 1,
                 Destination::Global => true,
             })
         })
     }
 
-    /// The header of a UI PDU for whoever has this key, and what an extended station adds; the information follows as it is.
-    /// Type 1 keeps no state: send it yourself.
+    /// Header and extension of a UI PDU to the station with this key; the caller appends the information field and sends
+    /// the frame. `None` if `local` is not active. Type 1 keeps no state.
     #[must_use]
     pub fn datagram(&self, local: Lsap, remote: Destination, key: u64) -> Option<(Header, Extra)> {
         let pdu = Pdu { destination: remote, source: local.into(), body: Body::Ui { information: &[] } };
         self.is_active(local).then(|| (pdu.header(), self.extra(extension::datagram_mark(key))))
     }
 
-    /// The whole XID command: what is the other station? The answer is a [`Delivery::Identification`].
+    /// An XID command. The response arrives as [`Delivery::Identification`].
     #[must_use]
     pub fn identify(&self, source: Source, remote: Destination) -> Header {
         self.identification(remote, source, Role::Command, true)
     }
 
-    /// The header of a TEST command, whose information comes back as [`Delivery::Test`].
+    /// The header of a TEST command. The response arrives as [`Delivery::Test`].
     #[must_use]
     pub fn test(&self, source: Source, remote: Destination) -> Header {
         let body = Body::Test { role: Role::Command, poll_final: true, information: &[] };
         Pdu { destination: remote, source, body }.header()
     }
 
-    /// Asks whether somebody else has this station's address; [`StationEvent::AddressChecked`] tells.
+    /// Starts duplicate address detection; [`StationEvent::AddressChecked`] reports the result.
     pub fn check_address(&mut self, now: Instant) {
         self.address_check = AddressCheck::Running { left: bounds::ADDRESS_CHECKS, due: now };
     }
 
-    /// Sends a datagram that is repeated until the peer, which has this key, has it; [`StationEvent::Datagram`] tells.
+    /// Sends a datagram to the peer with this key, retransmitted until acknowledged. [`StationEvent::Datagram`] reports the
+    /// outcome.
     ///
     /// # Errors
-    /// The token, and why it was not taken.
+    /// The token, and why it was refused.
     pub fn send_datagram(&mut self, peer: Peer, key: u64, token: T, now: Instant) -> Result<(), (T, DatagramRefused)> {
         if !self.class.has_type_3() || !self.is_active(peer.local) {
             return Err((token, DatagramRefused::NotActive));
@@ -273,157 +276,157 @@ impl<T> Station<T> {
         self.datagrams_out.send(peer, extension::datagram_mark(key), token, now)
     }
 
-    /// Connects to a peer; of an extended one with its key.
+    /// Connects to a peer. `key`: the peer's key if it is extended.
     ///
     /// # Errors
-    /// Why that cannot begin.
+    /// Why the connection cannot be opened.
     pub fn connect(&mut self, peer: Peer, key: u64, now: Instant) -> Result<ConnectionHandle, ConnectError> {
         if !self.class.has_type_2() || !self.is_active(peer.local) {
             return Err(ConnectError::NotActive);
         }
-        if self.keyed.get(peer.key()).is_some() {
+        if self.by_peer.get(peer.key()).is_some() {
             return Err(ConnectError::Exists);
         }
         let slot = self.add(peer, key, false, now).ok_or(ConnectError::Full)?;
         let handle = self.handle_of(slot);
-        self.with(handle, |connection| connection.connect(now));
+        self.with_connection(handle, |connection| connection.connect(now));
         Ok(handle)
     }
 
-    /// Answers [`ConnectionEvent::Incoming`]. False if the connection does not wait for it.
+    /// Accepts an [incoming](ConnectionEvent::Incoming) connection. False if it does not await an answer.
     pub fn accept(&mut self, handle: ConnectionHandle, now: Instant) -> bool {
-        self.with(handle, |connection| connection.accept(now)).unwrap_or(false)
+        self.with_connection(handle, |connection| connection.accept(now)).unwrap_or(false)
     }
 
-    /// Puts an information field into a connection's send queue.
+    /// Appends an information field to a connection's send queue.
     ///
     /// # Errors
-    /// The token, and what to do.
+    /// The token, and why it was refused.
     #[inline]
     pub fn send(&mut self, handle: ConnectionHandle, token: T, now: Instant) -> Result<(), Refused<T>> {
         let Some(connection) = self.connection_mut(handle) else {
             return Err(Refused { token, reason: RefusedReason::Stale });
         };
         connection.send(token, now)?;
-        let (wants_transmit, wake) = (connection.wants_transmit(), connection.wake());
-        if wants_transmit {
+        let (has_pdu, wake) = (connection.has_pdu(), connection.wake());
+        if has_pdu {
             self.to_send.push(handle.slot);
         }
         self.deadlines.wake_by(handle.slot, wake);
         Ok(())
     }
 
-    /// As [`Connection::want_answer`].
+    /// As [`Connection::request_ack`].
     #[inline]
-    pub fn want_answer(&mut self, handle: ConnectionHandle, now: Instant) {
+    pub fn request_ack(&mut self, handle: ConnectionHandle, now: Instant) {
         if let Some(connection) = self.connection_mut(handle) {
-            connection.want_answer(now);
-            self.settle(handle.slot);
+            connection.request_ack(now);
+            self.update_queues(handle.slot);
         }
     }
 
-    /// As [`Connection::finish`]; false if there is no such connection, or it is not connected.
+    /// As [`Connection::finish`]; false also for a stale handle.
     pub fn finish(&mut self, handle: ConnectionHandle, now: Instant) -> bool {
-        self.with(handle, |connection| connection.finish(now)).unwrap_or(false)
+        self.with_connection(handle, |connection| connection.finish(now)).unwrap_or(false)
     }
 
-    /// As [`Connection::disconnect`]; also refuses one that is incoming.
+    /// As [`Connection::disconnect`]; also refuses an incoming connection.
     pub fn disconnect(&mut self, handle: ConnectionHandle, now: Instant) -> bool {
-        self.with(handle, |connection| connection.disconnect(now)).unwrap_or(false)
+        self.with_connection(handle, |connection| connection.disconnect(now)).unwrap_or(false)
     }
 
     /// As [`Connection::abort`].
     pub fn abort(&mut self, handle: ConnectionHandle, now: Instant) -> bool {
-        self.with(handle, |connection| connection.abort(now)).unwrap_or(false)
+        self.with_connection(handle, |connection| connection.abort(now)).unwrap_or(false)
     }
 
     /// As [`Connection::reset`].
     pub fn reset(&mut self, handle: ConnectionHandle, now: Instant) -> bool {
-        self.with(handle, |connection| connection.reset(now)).unwrap_or(false)
+        self.with_connection(handle, |connection| connection.reset(now)).unwrap_or(false)
     }
 
     /// As [`Connection::accept_reset`].
     pub fn accept_reset(&mut self, handle: ConnectionHandle, now: Instant) -> bool {
-        self.with(handle, |connection| connection.accept_reset(now)).unwrap_or(false)
+        self.with_connection(handle, |connection| connection.accept_reset(now)).unwrap_or(false)
     }
 
     /// As [`Connection::set_busy`].
     pub fn set_busy(&mut self, handle: ConnectionHandle, is_busy: bool, now: Instant) {
-        self.with(handle, |connection| connection.set_busy(is_busy, now));
+        self.with_connection(handle, |connection| connection.set_busy(is_busy, now));
     }
 
-    /// A connection, to look at; `None` once it has ended and said so.
+    /// The connection of a handle; `None` once it has ended and all its events are polled.
     #[must_use]
     pub fn connection(&self, handle: ConnectionHandle) -> Option<&Connection<T>> {
         let entry = self.entries.get(usize::from(handle.slot))?;
         if entry.generation == handle.generation { entry.connection.as_ref() } else { None }
     }
 
-    /// Whom a connection connects; `None` once it has ended and said so.
+    /// The two ends of a connection; `None` once it has ended and all its events are polled.
     #[must_use]
     pub fn peer(&self, handle: ConnectionHandle) -> Option<Peer> {
         self.connection(handle).map(|_| self.entries[usize::from(handle.slot)].peer)
     }
 
-    /// Which connection an extended peer's I and S PDUs with this mark are of, from the service access point and to the one
-    /// that `saps` says, SSAP last; `None` if they are of none.
+    /// The connection of I and S PDUs with this mark from an extended peer. `saps`: DSAP and SSAP. `None` if there is none.
     #[inline]
     #[must_use]
     pub fn connection_with(&self, source: Mac, saps: [u8; 2], mark: u64) -> Option<ConnectionHandle> {
         let [local, remote] = [Lsap::new(saps[0])?, Lsap::new(saps[1])?];
-        let slot = self.keyed.get(Peer { local, mac: source, remote }.key())?;
+        let slot = self.by_peer.get(Peer { local, mac: source, remote }.key())?;
         let connection = self.entries[usize::from(slot)].connection.as_ref()?;
         connection.receives(mark).then(|| self.handle_of(slot))
     }
 
-    /// What to connect back to a connection's peer with: the key that it told, or 0.
+    /// The key with which a connection's peer accepts connections; 0 if there is none.
     #[must_use]
     pub fn peer_key(&self, handle: ConnectionHandle) -> u64 {
         self.connection(handle).map_or(0, Connection::peer_key)
     }
 
-    /// Keeps an [early](Delivery::Early) information field until its turn: the caller has a copy.
+    /// Records that the caller keeps a copy of an [early](Delivery::Early) information field until it is next in sequence.
     pub fn keep(&mut self, handle: ConnectionHandle, number: u16) {
         if let Some(connection) = self.connection_mut(handle) {
             connection.keep(number);
         }
     }
 
-    /// Whether a connection waits for the turn of a field that was kept.
+    /// Whether the information field with this number is kept.
     #[must_use]
     pub fn is_kept(&self, handle: ConnectionHandle, number: u16) -> bool {
         self.connection(handle).is_some_and(|connection| connection.is_kept(number))
     }
 
-    /// The number of the next information field of a connection, if it is one that was kept: it counts as delivered.
+    /// The number of the next information field in sequence if it is kept; it then counts as delivered.
     #[inline]
     pub fn next_kept(&mut self, handle: ConnectionHandle, now: Instant) -> Option<u16> {
         let number = self.connection_mut(handle)?.next_kept(now);
-        self.settle(handle.slot);
+        self.update_queues(handle.slot);
         number
     }
 
-    /// Connections that exist, also while they are set up or ended.
+    /// Number of connections, including those being set up or disconnected.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
-    /// What came in so far.
+    /// The station's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Takes a frame: `llc` from DSAP to where the length field says, and what lies behind, such as padding. A reply must be
-    /// sent before `poll_transmit` is asked. Of an extended station the guard must have been looked at.
+    /// Processes a frame. `llc`: from DSAP to the end given by the length field; `trailer`: the bytes behind, such as padding.
+    /// A reply must be sent before the next call of `poll_transmit`. The caller of an extended station must have verified the
+    /// guard.
     #[inline]
     pub fn handle_frame<'a>(
         &mut self,
         source: Mac,
         destination: Mac,
         llc: &'a [u8],
-        behind: &'a [u8],
+        trailer: &'a [u8],
         now: Instant,
     ) -> Handled<'a> {
         self.counters.frames += 1;
@@ -431,7 +434,7 @@ impl<T> Station<T> {
             Ok(pdu) => pdu,
             Err(malformed) => {
                 self.counters.malformed[malformed as usize] += 1;
-                // Nobody of ours sends such.
+                // Extended stations never send malformed PDUs: no FRMR.
                 if !self.parameters.is_extended {
                     self.handle_malformed(source, destination, llc, malformed, now);
                 }
@@ -439,32 +442,32 @@ impl<T> Station<T> {
             }
         };
         let (pdu, extension) = if self.parameters.is_extended {
-            let Some(taken) = extension::take(pdu, behind, self.guard) else {
+            let Some(stripped) = extension::strip(pdu, trailer, self.guard) else {
                 self.counters.unauthenticated += 1;
                 return Handled::default();
             };
-            taken
+            stripped
         } else {
-            (pdu, extension::plain(&pdu))
+            (pdu, extension::unextended(&pdu))
         };
         let (from, to) = (source, destination);
         if let (Body::I { .. } | Body::S { .. }, Destination::Individual(local), Source::Individual(remote), false) =
             (pdu.body, pdu.destination, pdu.source, address::is_group_mac(to))
         {
             let peer = Peer { local, mac: from, remote };
-            if let Some(slot) = self.keyed.get(peer.key()) {
+            if let Some(slot) = self.by_peer.get(peer.key()) {
                 return self.handle_connected(slot, &pdu, &extension, now);
             }
         }
-        self.handle_unusual(from, to, &pdu, &extension, now)
+        self.handle_other(from, to, &pdu, &extension, now)
     }
 
-    /// To be called when [`next_deadline`](Self::next_deadline) has passed; harmless before.
+    /// Processes expired timers. Call it when [`next_deadline`](Self::next_deadline) has passed; earlier calls are harmless.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(slot) = self.deadlines.pop(now) {
             if let Some(connection) = &mut self.entries[usize::from(slot)].connection {
                 connection.handle_timeout(now);
-                self.settle(slot);
+                self.update_queues(slot);
             }
         }
         self.datagrams_out.handle_timeout(now);
@@ -476,7 +479,7 @@ impl<T> Station<T> {
         }
     }
 
-    /// When `handle_timeout` is due; it may turn out that nothing is to be done then.
+    /// Time at which `handle_timeout` is due: a lower bound of the next timer.
     #[inline]
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
@@ -485,40 +488,40 @@ impl<T> Station<T> {
             _ => Instant::NEVER,
         };
         let datagrams = self.datagrams_out.next_deadline().min(self.datagrams_in.next_deadline());
-        self.deadlines.earliest().min(datagrams).min(check).if_ever()
+        self.deadlines.earliest().min(datagrams).min(check).if_set()
     }
 
-    /// As [`next_deadline`](Self::next_deadline), but never too early: for callers that sleep until then, whom a timer
-    /// that was only put off would wake for nothing.
+    /// As [`next_deadline`](Self::next_deadline), but exact: a caller that sleeps until then is not woken by a timer that was
+    /// postponed or stopped.
     #[must_use]
     pub fn exact_deadline(&mut self) -> Option<Instant> {
         while let Some((deadline, slot)) = self.deadlines.first() {
             let connection = self.entries[usize::from(slot)].connection.as_mut();
-            let wanted = connection.map_or(Instant::NEVER, Connection::exact_wake);
-            if wanted <= deadline {
+            let exact = connection.map_or(Instant::NEVER, Connection::exact_wake);
+            if exact <= deadline {
                 break;
             }
             self.deadlines.remove(slot);
-            self.deadlines.wake_by(slot, wanted);
+            self.deadlines.wake_by(slot, exact);
         }
         self.next_deadline()
     }
 
-    /// Whether a connection may have a frame to send.
+    /// Whether a connection may have a frame to transmit.
     #[inline]
     #[must_use]
     pub fn has_frames(&self) -> bool {
         self.to_send.first().is_some()
     }
 
-    /// Whether a peer has asked for an acknowledgement, for which it waits, and which is among the frames to be sent.
+    /// Whether the frames to transmit include a final response, for which a peer waits.
     #[inline]
     #[must_use]
-    pub fn owes_answer(&self) -> bool {
-        self.owes_answer
+    pub fn is_answer_due(&self) -> bool {
+        self.is_answer_due
     }
 
-    /// The next frame to send, until there is none. Connections take turns.
+    /// The next frame to transmit. Connections are served round-robin.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<StationTransmit<'_, T>> {
         if let AddressCheck::Running { left: left @ 1.., due } = self.address_check
@@ -531,20 +534,20 @@ impl<T> Station<T> {
         }
         while let Some(slot) = self.to_send.first() {
             let entry = &mut self.entries[usize::from(slot)];
-            if entry.connection.as_ref().is_some_and(Connection::wants_transmit) {
+            if entry.connection.as_ref().is_some_and(Connection::has_pdu) {
                 return self.transmit(slot, now);
             }
             self.to_send.pop();
-            self.settle(slot);
+            self.update_queues(slot);
         }
-        self.owes_answer = false;
+        self.is_answer_due = false;
         let is_extended = self.parameters.is_extended;
         let (destination, header, mark, token) = self.datagrams_out.poll_transmit(now)?;
         let extra = if is_extended { Extra::datagram(mark) } else { Extra::NONE };
         Some(StationTransmit { destination, header, token: Some(token), extra, connection: None })
     }
 
-    /// The next thing to know, until there is none.
+    /// The next event.
     #[inline]
     pub fn poll_event(&mut self) -> Option<StationEvent<T>> {
         while let Some(slot) = self.to_report.first() {
@@ -555,7 +558,7 @@ impl<T> Station<T> {
                 return Some(StationEvent::Connection(handle, event));
             }
             self.to_report.pop();
-            self.settle(slot);
+            self.update_queues(slot);
         }
         if let Some((peer, token, outcome)) = self.datagrams_out.poll_outcome() {
             return Some(StationEvent::Datagram(peer, token, outcome));
@@ -572,18 +575,18 @@ impl<T> Station<T> {
         let handle = self.handle_of(slot);
         let entry = &mut self.entries[usize::from(slot)];
         let Some(connection) = entry.connection.as_mut() else { return Handled::default() };
-        let taken = connection.handle(pdu, extension, now);
+        let disposition = connection.handle(pdu, extension, now);
         let has_kept = connection.has_kept();
-        self.owes_answer |= connection.owes_answer();
+        self.is_answer_due |= connection.is_answer_due();
         let (peer, is_connected) = (entry.peer, connection.state().is_connected());
-        self.settle(slot);
+        self.update_queues(slot);
         let information = pdu.information();
-        let delivery = match taken {
-            Taken::InOrder => Delivery::Data { connection: handle, information, has_kept },
-            Taken::Early => Delivery::Early { connection: handle, number: extension.ns, information },
-            // A peer that asks for what it takes for a connection has none here.
-            Taken::Foreign if is_connected => return self.disown(peer, pdu, extension),
-            Taken::Foreign | Taken::Not => return Handled::default(),
+        let delivery = match disposition {
+            Disposition::InOrder => Delivery::Data { connection: handle, information, has_kept },
+            Disposition::Early => Delivery::Early { connection: handle, number: extension.ns, information },
+            // The peer's connection does not exist here: a poll is answered with DM.
+            Disposition::Foreign if is_connected => return self.reply_dm(peer, pdu, extension),
+            Disposition::Foreign | Disposition::NoData => return Handled::default(),
         };
         Handled { delivery: Some(delivery), reply: None }
     }
@@ -605,9 +608,9 @@ impl<T> Station<T> {
     }
 
     fn add(&mut self, peer: Peer, key: u64, is_waiting: bool, now: Instant) -> Option<u16> {
-        self.nonces += 1;
-        // 0 says that there is none.
-        let nonce = extension::next_nonce(self.nonce_seed, self.nonces).max(1);
+        self.nonce_count += 1;
+        // 0 means "no nonce".
+        let nonce = extension::next_nonce(self.nonce_seed, self.nonce_count).max(1);
         let (parameters, Peer { local, remote, .. }) = (self.parameters, peer);
         let connection = || Some(Connection::with_parameters(parameters, local, remote, [nonce, key], now));
         let slot = if let Some(slot) = self.free.pop() {
@@ -622,7 +625,7 @@ impl<T> Station<T> {
         } else {
             return None;
         };
-        self.keyed.insert(peer.key(), slot);
+        self.by_peer.insert(peer.key(), slot);
         Some(slot)
     }
 
@@ -636,9 +639,13 @@ impl<T> Station<T> {
         if entry.generation == handle.generation { entry.connection.as_mut() } else { None }
     }
 
-    fn with<R>(&mut self, handle: ConnectionHandle, operation: impl FnOnce(&mut Connection<T>) -> R) -> Option<R> {
+    fn with_connection<R>(
+        &mut self,
+        handle: ConnectionHandle,
+        operation: impl FnOnce(&mut Connection<T>) -> R,
+    ) -> Option<R> {
         let result = operation(self.connection_mut(handle)?);
-        self.settle(handle.slot);
+        self.update_queues(handle.slot);
         Some(result)
     }
 
@@ -654,13 +661,13 @@ impl<T> Station<T> {
         Some(StationTransmit { destination, header, token, extra, connection: Some(handle) })
     }
 
-    /// After anything happened to a connection: notes what it wants, and forgets it once it has ended.
+    /// After any event of a connection: queues it for transmission and events, and removes it once it has ended.
     #[inline]
-    fn settle(&mut self, slot: u16) {
+    fn update_queues(&mut self, slot: u16) {
         let entry = &mut self.entries[usize::from(slot)];
         let Some(connection) = &entry.connection else { return };
-        let (wants_transmit, has_event) = (connection.wants_transmit(), connection.has_event());
-        if wants_transmit {
+        let (has_pdu, has_event) = (connection.has_pdu(), connection.has_event());
+        if has_pdu {
             self.to_send.push(slot);
         }
         if has_event {
@@ -675,17 +682,17 @@ impl<T> Station<T> {
             }
         }
         if state == State::Adm {
-            self.forget(slot, !wants_transmit && !has_event);
+            self.remove(slot, !has_pdu && !has_event);
         }
     }
 
-    /// Frames find the connection no more; if it has nothing left to say, its slot is free again.
-    fn forget(&mut self, slot: u16, is_over: bool) {
+    /// Removes an ended connection from `by_peer`; if it has no frames or events left, frees its slot.
+    fn remove(&mut self, slot: u16, is_done: bool) {
         let entry = &mut self.entries[usize::from(slot)];
         if core::mem::take(&mut entry.is_linked) {
-            self.keyed.remove(entry.peer.key());
+            self.by_peer.remove(entry.peer.key());
         }
-        if is_over && let Some(connection) = entry.connection.take() {
+        if is_done && let Some(connection) = entry.connection.take() {
             self.counters.ended_connections.add(connection.counters());
             entry.generation = entry.generation.wrapping_add(1);
             self.deadlines.remove(slot);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Time as the caller tells it: the engine has no clock.
+//! Timestamps supplied by the caller; the engine has no clock.
 
 use core::time::Duration;
 
-/// A moment on the caller's monotonic clock, in nanoseconds since any origin the caller likes.
+/// A timestamp of the caller's monotonic clock, in nanoseconds since an arbitrary origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// Later than every moment that comes: the deadline of a timer that does not run.
+    /// Later than any other timestamp: the deadline of a stopped timer.
     pub(crate) const NEVER: Self = Self(u64::MAX);
 
-    /// The moment `nanoseconds` after the clock's origin.
+    /// The timestamp `nanoseconds` after the clock's origin.
     #[must_use]
     pub const fn from_nanos(nanoseconds: u64) -> Self {
         Self(nanoseconds)
@@ -23,19 +23,19 @@ impl Instant {
         self.0
     }
 
-    /// Nanoseconds since `earlier`; 0 if that is not in the past.
+    /// Nanoseconds since `earlier`, saturating at 0.
     pub(crate) const fn nanos_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The moment `nanoseconds` later. Stops short of the one that means "never".
+    /// The timestamp `nanoseconds` later, saturating below [`NEVER`](Self::NEVER).
     pub(crate) const fn after(self, nanoseconds: u64) -> Self {
         let sum = self.0.saturating_add(nanoseconds);
         Self(if sum == u64::MAX { u64::MAX - 1 } else { sum })
     }
 
-    /// `None` for a timer that does not run.
-    pub(crate) const fn if_ever(self) -> Option<Self> {
+    /// `None` if this is [`NEVER`](Self::NEVER).
+    pub(crate) const fn if_set(self) -> Option<Self> {
         if self.0 == u64::MAX { None } else { Some(self) }
     }
 }
@@ -48,7 +48,7 @@ impl core::ops::Add<Duration> for Instant {
     }
 }
 
-/// A duration in nanoseconds; what does not fit becomes the longest one.
+/// A duration in nanoseconds, saturating.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

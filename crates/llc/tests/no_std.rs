@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The crate needs no `std`: it builds for a target that has none, and its sources say so.
+//! The crate does not use `std`: it builds for a target without it, and its sources do not name it.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -8,9 +8,9 @@ use std::process::Command;
 
 const TARGET: &str = "x86_64-unknown-none";
 
-/// Proves it where the target's `core` and `alloc` are installed, as `setup/setup.sh test` does with rustup.
+/// Needs the target's `core` and `alloc`, which `setup/setup.sh test` installs with rustup.
 #[test]
-fn it_builds_for_a_target_without_std() {
+fn crate_builds_for_a_target_without_std() {
     let rustc = || Command::new("rustc");
     let library = rustc().args(["--print", "target-libdir", "--target", TARGET]).output().unwrap();
     if !library.status.success() || !Path::new(String::from_utf8_lossy(&library.stdout).trim()).exists() {
@@ -24,7 +24,7 @@ fn it_builds_for_a_target_without_std() {
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
 }
 
-/// Says it, and has it counted.
+/// Reports and records a skipped test.
 fn skip(why: &str) {
     eprintln!("skipped: {why}");
     if let Some(path) = std::env::var_os("BAREWIRE_SKIP_LOG") {
@@ -33,9 +33,9 @@ fn skip(why: &str) {
     }
 }
 
-/// Proves that, outside tests, nothing names `std` or prints.
+/// Outside tests, no source names `std` or prints.
 #[test]
-fn nothing_but_core_and_alloc_is_used() {
+fn only_core_and_alloc_are_used() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let library = fs::read_to_string(root.join("src/lib.rs")).unwrap();
     assert!(library.contains("#![no_std]") && library.contains("#![forbid(unsafe_code)]"));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Asks a segment who is there, or who has one name.
+//! Census: finds all stations on a segment, or the station with a name.
 //!
-//! A query asks those that know this protocol. Everybody's station also gets TEST, which any LLC station sends
-//! back: so those of others are found too, without a name.
+//! Hosts that speak this protocol answer a query. The census also sends TEST, to which every LLC station
+//! responds, and so finds other stations as well, without their names.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use barewire_link::MacAddress;
 use barewire_llc::{Body, Destination, Instant, Mac, Pdu, Role, Source};
 
-use crate::bounds::{CONTRADICTION, QUERIES, QUERIES_PER_PATIENCE, STATIONS_MAX};
+use crate::bounds::{CONTRADICTION, QUERIES, QUERY_INTERVALS, STATIONS_MAX};
 use crate::ignored::Ignored;
 use crate::name::Name;
 use crate::wire::{Message, SAP};
@@ -19,67 +19,67 @@ use crate::wire::{Message, SAP};
 /// A station that answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its address.
+    /// Its MAC address.
     pub mac: MacAddress,
-    /// The name that it gives itself.
+    /// Its name, if it announces one.
     pub name: Option<Name>,
-    /// The shortest time from a question to its answer.
+    /// The shortest round trip of a query and its answer.
     pub round_trip: Duration,
-    /// Where a probe there listens for control, if it says so.
+    /// Control address of a probe on this host, if announced.
     pub control: Option<SocketAddr>,
 }
 
-/// One look around on one segment.
+/// A lookup on one segment.
 pub struct Census {
     wanted: Option<Name>,
     target: MacAddress,
-    /// Of the first question; each has the next one.
+    /// Nonce of the first query; query n has `nonce + n`.
     nonce: u32,
     began: Instant,
-    patience: Duration,
-    /// When each question went out.
-    asked: Vec<Instant>,
+    timeout: Duration,
+    /// When each query was sent.
+    sent: Vec<Instant>,
     found: BTreeMap<(MacAddress, Option<Name>), (Duration, Option<SocketAddr>)>,
     answered: Option<Instant>,
     ignored: Ignored,
 }
 
 impl Census {
-    /// Asks everybody, for `patience`.
+    /// Looks up all stations, for `timeout`.
     #[must_use]
-    pub fn of_all(nonce: u32, patience: Duration, now: Instant) -> Self {
+    pub fn of_all(nonce: u32, timeout: Duration, now: Instant) -> Self {
         Self {
             wanted: None,
             target: MacAddress::BROADCAST,
             nonce,
             began: now,
-            patience,
-            asked: Vec::new(),
+            timeout,
+            sent: Vec::new(),
             found: BTreeMap::new(),
             answered: None,
             ignored: Ignored::default(),
         }
     }
 
-    /// Asks who has a name; it ends soon after the first answer, when nobody has contradicted.
+    /// Looks up the station with a name. Ends [`CONTRADICTION`] after the first answer, to find duplicates.
     #[must_use]
-    pub fn of_name(wanted: Name, nonce: u32, patience: Duration, now: Instant) -> Self {
-        Self { wanted: Some(wanted), ..Self::of_all(nonce, patience, now) }
+    pub fn of_name(wanted: Name, nonce: u32, timeout: Duration, now: Instant) -> Self {
+        Self { wanted: Some(wanted), ..Self::of_all(nonce, timeout, now) }
     }
 
-    /// Asks one station for its names; it ends soon after the first answer.
+    /// Looks up the names of one station. Ends [`CONTRADICTION`] after the first answer.
     #[must_use]
-    pub fn of_station(station: MacAddress, nonce: u32, patience: Duration, now: Instant) -> Self {
-        Self { target: station, ..Self::of_all(nonce, patience, now) }
+    pub fn of_station(station: MacAddress, nonce: u32, timeout: Duration, now: Instant) -> Self {
+        Self { target: station, ..Self::of_all(nonce, timeout, now) }
     }
 
-    /// The next question that is due: to whom, and the LLC PDU. To be sent at once, for `now` counts as sent.
+    /// The next due query: its destination and LLC PDU. Send it at once: `now` counts as its time of transmission.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<(Mac, Vec<u8>)> {
-        let number = self.asked.len() as u32;
-        if self.is_over(now) || self.next_question().is_none_or(|due| due > now) {
+        let number = self.sent.len() as u32;
+        if self.is_over(now) || self.next_query().is_none_or(|due| due > now) {
             return None;
         }
-        self.asked.push(now);
+        self.sent.push(now);
         let query = Message::Query { nonce: self.nonce.wrapping_add(number), wanted: self.wanted.clone() }.encode();
         let (destination, body) = if self.is_test(number) {
             (Destination::Null, Body::Test { role: Role::Command, poll_final: true, information: &query })
@@ -90,19 +90,19 @@ impl Census {
         Some((self.target.0, [pdu.header().as_bytes(), &query].concat()))
     }
 
-    /// When there is something to do again: to ask, or to end.
+    /// Time of the next query, or of the end.
     #[must_use]
     pub fn next_deadline(&self) -> Instant {
-        self.next_question().map_or(self.end(), |due| due.min(self.end()))
+        self.next_query().map_or(self.end(), |due| due.min(self.end()))
     }
 
-    /// Whether nothing more is to be awaited.
+    /// Whether the census has ended.
     #[must_use]
     pub fn is_over(&self, now: Instant) -> bool {
         now >= self.end()
     }
 
-    /// Takes a frame's source and LLC PDU.
+    /// Processes a received LLC PDU from `source`.
     pub fn handle_pdu(&mut self, source: Mac, llc: &[u8], now: Instant) {
         let Some(pdu) = self.ignored.pdu(source, llc) else { return };
         let from_names = pdu.source == Source::Individual(SAP);
@@ -114,7 +114,7 @@ impl Census {
                     let is_ours = is_wanted && self.add(source, nonce, false, Some(name), control, now);
                     self.ignored.stray += u64::from(!is_ours);
                 }
-                // Somebody else is looking around.
+                // Another station's census.
                 Some(Message::Query { .. }) | None => {}
             },
             Body::Test { role: Role::Response, information, .. } => {
@@ -127,7 +127,7 @@ impl Census {
         }
     }
 
-    /// Who answered so far, by name, then those without one. A station that told a name is not listed without.
+    /// The stations found so far: by name, then those without a name. A station with a name is not listed without one.
     #[must_use]
     pub fn found(&self) -> Vec<Found> {
         let has_name = |mac: MacAddress| {
@@ -147,30 +147,30 @@ impl Census {
         found
     }
 
-    /// What was of no use so far.
+    /// Counts of ignored PDUs.
     #[must_use]
     pub fn ignored(&self) -> &Ignored {
         &self.ignored
     }
 
-    /// Whether a question is TEST: every other one, unless a name is looked for.
+    /// Whether a query is a TEST command: every other one, unless the census is for a name.
     fn is_test(&self, number: u32) -> bool {
         self.wanted.is_none() && number % 2 == 1
     }
 
-    fn next_question(&self) -> Option<Instant> {
+    fn next_query(&self) -> Option<Instant> {
         let kinds = if self.wanted.is_none() { 2 } else { 1 };
-        let round = self.asked.len() as u32 / kinds;
-        (round < QUERIES).then(|| self.began + self.patience * round / QUERIES_PER_PATIENCE)
+        let round = self.sent.len() as u32 / kinds;
+        (round < QUERIES).then(|| self.began + self.timeout * round / QUERY_INTERVALS)
     }
 
     fn end(&self) -> Instant {
-        let patience = self.began + self.patience;
-        let is_of_one = self.wanted.is_some() || self.target != MacAddress::BROADCAST;
-        self.answered.filter(|_| is_of_one).map_or(patience, |first| patience.min(first + CONTRADICTION))
+        let timeout = self.began + self.timeout;
+        let is_single = self.wanted.is_some() || self.target != MacAddress::BROADCAST;
+        self.answered.filter(|_| is_single).map_or(timeout, |first| timeout.min(first + CONTRADICTION))
     }
 
-    /// Notes an answer; false if it answers no question of that kind, or is not from whom was asked.
+    /// Records an answer; false if it answers no query of this kind, or comes from a station that was not queried.
     fn add(
         &mut self,
         source: Mac,
@@ -182,13 +182,13 @@ impl Census {
     ) -> bool {
         let mac = MacAddress(source);
         let number = nonce.wrapping_sub(self.nonce);
-        let Some(asked) = self.asked.get(number as usize).filter(|_| self.is_test(number) == is_test) else {
+        let Some(sent) = self.sent.get(number as usize).filter(|_| self.is_test(number) == is_test) else {
             return false;
         };
         if self.target != MacAddress::BROADCAST && self.target != mac {
             return false;
         }
-        let round_trip = Duration::from_nanos(now.as_nanos().saturating_sub(asked.as_nanos()));
+        let round_trip = Duration::from_nanos(now.as_nanos().saturating_sub(sent.as_nanos()));
         let has_room = self.found.len() < STATIONS_MAX;
         match self.found.get_mut(&(mac, name.clone())) {
             Some((shortest, known)) => {
@@ -226,52 +226,52 @@ mod tests {
         Census::of_all(u32::MAX - 1, Duration::from_millis(400), at(0))
     }
 
-    /// All questions that are due, answered by these stations a millisecond later.
-    fn ask(census: &mut Census, stations: &mut [(Mac, Responder)], now: u64) -> usize {
-        let mut questions = 0;
-        while let Some((to, question)) = census.poll_transmit(at(now)) {
-            questions += 1;
+    /// Sends all due queries, which these stations answer a millisecond later. Returns the number of queries.
+    fn query(census: &mut Census, stations: &mut [(Mac, Responder)], now: u64) -> usize {
+        let mut queries = 0;
+        while let Some((to, query)) = census.poll_transmit(at(now)) {
+            queries += 1;
             for (mac, station) in &mut *stations {
                 if [*mac, MacAddress::BROADCAST.0].contains(&to)
-                    && let Some(answer) = station.handle_pdu(A, &question, at(now))
+                    && let Some(answer) = station.handle_pdu(A, &query, at(now))
                 {
                     census.handle_pdu(*mac, &answer, at(now + 1));
                 }
             }
         }
-        questions
+        queries
     }
 
     #[test]
-    fn all_stations_are_found_by_name_and_asked_three_times() {
+    fn all_stations_are_found_by_name_and_queried_three_times() {
         let mut stations = [([2, 0, 0, 0, 0, 3], named("h3")), ([2, 0, 0, 0, 0, 2], named("h2"))];
         let mut census = of_all();
-        let questions: Vec<usize> = (0..=400).map(|now| ask(&mut census, &mut stations, now)).collect();
-        let when: Vec<usize> = (0..=400).filter(|now| questions[*now] > 0).collect();
-        assert_eq!((questions.iter().sum::<usize>(), when), (6, vec![0, 100, 200]));
+        let queries: Vec<usize> = (0..=400).map(|now| query(&mut census, &mut stations, now)).collect();
+        let when: Vec<usize> = (0..=400).filter(|now| queries[*now] > 0).collect();
+        assert_eq!((queries.iter().sum::<usize>(), when), (6, vec![0, 100, 200]));
         assert!(!census.is_over(at(399)) && census.is_over(at(400)));
         let found = census.found();
-        let names: Vec<&str> = found.iter().map(|one| one.name.as_ref().unwrap().as_str()).collect();
+        let names: Vec<&str> = found.iter().map(|station| station.name.as_ref().unwrap().as_str()).collect();
         assert_eq!((names, found[0].mac), (vec!["h2", "h3"], MacAddress([2, 0, 0, 0, 0, 2])));
         assert_eq!(found[0].round_trip, Duration::from_millis(1));
         assert_eq!(found[0].control, Some("10.0.0.9:5288".parse().unwrap()));
         assert!(census.ignored().iter().all(|(_, count)| count == 0));
     }
 
-    /// A station of the engine, which answers TEST as any other, is found without a name; one with a name only once.
+    /// A station that only answers TEST is found without a name; one with a name is found once.
     #[test]
-    fn stations_of_others_are_found_without_a_name() {
+    fn stations_without_a_name_are_found_by_test() {
         let other: Mac = [2, 0, 0, 0, 0, 9];
         let mut plain: Station<()> = Station::new(other, &StationConfig::default(), at(0)).unwrap();
         let mut both = [(other, named("h9"))];
         for has_name in [false, true] {
             let mut census = of_all();
             if has_name {
-                ask(&mut census, &mut both, 0);
+                query(&mut census, &mut both, 0);
             }
             for now in [0, 150] {
-                while let Some((to, question)) = census.poll_transmit(at(now)) {
-                    let handled = plain.handle_frame(A, to, &question, &[], at(now));
+                while let Some((to, query)) = census.poll_transmit(at(now)) {
+                    let handled = plain.handle_frame(A, to, &query, &[], at(now));
                     let Some(reply) = handled.reply else { continue };
                     let answer = [reply.header.as_bytes(), reply.information].concat();
                     census.handle_pdu(other, &answer, at(now + 1));
@@ -283,25 +283,25 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_found_soon_and_contradicted_by_a_second_one() {
+    fn name_is_found_soon_and_duplicates_are_reported() {
         let mut stations = [[2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 3]].map(|mac| (mac, named("h2")));
         let mut census = Census::of_name("H2".parse().unwrap(), 7, Duration::from_millis(400), at(0));
-        assert_eq!(ask(&mut census, &mut stations[..1], 0), 1);
+        assert_eq!(query(&mut census, &mut stations[..1], 0), 1);
         assert!(!census.is_over(at(50)) && census.is_over(at(51)));
         assert_eq!(census.found().len(), 1);
         let mut census = Census::of_name("h2".parse().unwrap(), 7, Duration::from_millis(400), at(0));
-        ask(&mut census, &mut stations, 0);
+        query(&mut census, &mut stations, 0);
         assert_eq!(census.found().len(), 2);
         let mut census = Census::of_name("h4".parse().unwrap(), 7, Duration::from_millis(400), at(0));
-        ask(&mut census, &mut stations, 0);
+        query(&mut census, &mut stations, 0);
         assert_eq!((census.found().len(), census.is_over(at(399))), (0, false));
     }
 
     #[test]
-    fn one_station_is_asked_and_no_other_can_answer_for_it() {
+    fn answers_of_other_stations_are_ignored() {
         let mut stations = [[2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 3]].map(|mac| (mac, named("h2")));
         let mut census = Census::of_station(MacAddress(stations[0].0), 7, Duration::from_millis(400), at(0));
-        ask(&mut census, &mut stations, 0);
+        query(&mut census, &mut stations, 0);
         let answer = Message::Answer { nonce: 7, name: "h2".parse().unwrap(), control: None }.encode();
         let pdu = Pdu { destination: SAP.into(), source: SAP.into(), body: Body::Ui { information: &answer } };
         let bytes = [pdu.header().as_bytes(), &answer].concat();
@@ -311,14 +311,14 @@ mod tests {
     }
 
     #[test]
-    fn answers_to_no_question_and_garbage_are_counted() {
+    fn unexpected_answers_and_garbage_are_counted() {
         let mut census = of_all();
         let ui = |information: &[u8]| [&[0xba, 0xba, 0x03], information].concat();
         let answer = |nonce| Message::Answer { nonce, name: "h2".parse().unwrap(), control: None }.encode();
         let from = [2, 0, 0, 0, 0, 2];
-        census.handle_pdu(from, &ui(&answer(u32::MAX - 1)), at(0)); // before it was asked
+        census.handle_pdu(from, &ui(&answer(u32::MAX - 1)), at(0)); // before it was sent
         while census.poll_transmit(at(0)).is_some() {}
-        census.handle_pdu(from, &ui(&answer(u32::MAX)), at(0)); // that is TEST's
+        census.handle_pdu(from, &ui(&answer(u32::MAX)), at(0)); // the nonce of a TEST
         census.handle_pdu(from, &ui(&answer(5)), at(0));
         census.handle_pdu([3, 0, 0, 0, 0, 2], &ui(&answer(u32::MAX - 1)), at(0));
         census.handle_pdu(from, &ui(b"BWN"), at(0));
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_stations_stays_within_the_bound() {
+    fn number_of_stations_is_bounded() {
         let mut census = of_all();
         while census.poll_transmit(at(0)).is_some() {}
         for number in 0..STATIONS_MAX as u32 + 100 {

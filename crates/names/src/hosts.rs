@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The hosts file: who has which name, and through which of this host's interfaces frames reach them.
+//! The hosts file: names of hosts, with their MAC address and the local interface towards them.
 //!
 //! ```text
 //! # name   MAC                 interface
@@ -17,90 +17,90 @@ use thiserror::Error;
 use crate::bounds::INTERFACE_BYTES_MAX;
 use crate::name::{Name, NameError};
 
-/// One line of the file.
+/// A line of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
     /// Its name.
     pub name: Name,
-    /// Its address on the segment.
+    /// Its MAC address.
     pub mac: MacAddress,
-    /// The interface of *this* host through which frames reach it.
+    /// The interface of *this* host towards it.
     pub interface: String,
 }
 
-/// As a line of the file.
+/// Formats a line of the file.
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<15} {} {}", self.name, self.mac, self.interface)
     }
 }
 
-/// A hosts file that was read.
+/// A parsed hosts file, with line numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hosts(Vec<(u32, Host)>);
 
-/// A line that is not understood; `Display` begins with its number.
+/// An invalid line; `Display` begins with its number.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{line}: {error}")]
 pub struct HostsError {
-    /// Its number; the first is 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// Why.
+    /// What is wrong.
     pub error: LineError,
 }
 
 /// What is wrong with a line, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LineError {
-    /// Not three words.
+    /// The line does not have three words.
     #[error("a line is 'name MAC interface', such as 'h2 02:00:00:00:00:02 eth0'; this one has {0} word(s)")]
     Words(usize),
-    /// The first word.
+    /// The first word is not a host name.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// The second word.
+    /// The second word is not a MAC address.
     #[error("'{0}' is no MAC address; write it as 02:00:00:00:00:02")]
     Mac(String),
-    /// The second word is a group's address, or nobody's.
+    /// The second word is a group address or all zeros.
     #[error("{0} is the address of no single host; write the one that `ip link` shows there")]
-    NotOneHost(MacAddress),
-    /// The third word.
+    NotIndividual(MacAddress),
+    /// The third word is not an interface name.
     #[error("'{0}' is no name of an interface; `ip link` lists those of this host")]
     Interface(String),
-    /// The name has been there.
+    /// The name occurs in an earlier line.
     #[error("'{0}' is also in line {1}; give each of the host's interfaces a name of its own, or remove one line")]
-    NameAgain(Name, u32),
-    /// The address has been there.
+    DuplicateName(Name, u32),
+    /// The address occurs on the same interface in an earlier line.
     #[error("{0} on {1} is also in line {2}; correct the address, or remove one line")]
-    MacAgain(MacAddress, String, u32),
+    DuplicateMac(MacAddress, String, u32),
 }
 
 impl Hosts {
-    /// Reads a file's text.
+    /// Parses a file's text.
     ///
     /// # Errors
-    /// The first line that is not understood.
+    /// The first invalid line.
     pub fn parse(text: &str) -> Result<Self, HostsError> {
         let (mut hosts, mut names, mut stations) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         for (line, text) in (1..).zip(text.lines()) {
             let failed = |error| HostsError { line, error };
             let Some(host) = parse_line(text).map_err(failed)? else { continue };
             match names.entry(host.name.clone()) {
-                Entry::Occupied(first) => return Err(failed(LineError::NameAgain(host.name, *first.get()))),
-                Entry::Vacant(place) => place.insert(line),
+                Entry::Occupied(first) => return Err(failed(LineError::DuplicateName(host.name, *first.get()))),
+                Entry::Vacant(vacant) => vacant.insert(line),
             };
             match stations.entry((host.mac, host.interface.clone())) {
                 Entry::Occupied(first) => {
-                    return Err(failed(LineError::MacAgain(host.mac, host.interface, *first.get())));
+                    return Err(failed(LineError::DuplicateMac(host.mac, host.interface, *first.get())));
                 }
-                Entry::Vacant(place) => place.insert(line),
+                Entry::Vacant(vacant) => vacant.insert(line),
             };
             hosts.push((line, host));
         }
         Ok(Self(hosts))
     }
 
-    /// All hosts, each with the number of its line.
+    /// All hosts with their line numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Host)> {
         self.0.iter().map(|(line, host)| (*line, host))
     }
@@ -115,13 +115,13 @@ fn parse_line(text: &str) -> Result<Option<Host>, LineError> {
     let name = name.parse()?;
     let mac: MacAddress = mac.parse().map_err(|_| LineError::Mac(mac.to_owned()))?;
     if mac.0[0] & 1 != 0 || mac == MacAddress::default() {
-        return Err(LineError::NotOneHost(mac));
+        return Err(LineError::NotIndividual(mac));
     }
     check_interface(interface)?;
     Ok(Some(Host { name, mac, interface: interface.to_owned() }))
 }
 
-/// Whether an interface can have this name.
+/// Checks that an interface can have this name.
 ///
 /// # Errors
 /// [`LineError::Interface`].
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_blank_lines_and_any_spaces_are_taken() {
+    fn comments_blank_lines_and_any_spaces_are_accepted() {
         let text = "# all\n\n  \t\nH1 02:00:00:00:00:01 eth0\r\n\t h2\t02:00:00:00:00:02   eth0.7 # that one\n#x";
         let hosts = Hosts::parse(text).unwrap();
         let seen: Vec<_> = hosts.iter().map(|(line, host)| (line, host.to_string())).collect();
@@ -152,8 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_is_named_with_its_line_and_what_to_do() {
-        for (line, said) in [
+    fn errors_name_line_and_remedy() {
+        for (line, expected) in [
             ("h2", "'name MAC interface'"),
             ("h2 02:00:00:00:00:02 eth0 eth1", "4 word(s)"),
             ("-h 02:00:00:00:00:02 eth0", "no host name"),
@@ -168,20 +168,20 @@ mod tests {
             ("H1 02:00:00:00:00:02 eth0", "'h1' is also in line 1"),
             ("h2 02:00:00:00:00:01 eth0", "02:00:00:00:00:01 on eth0 is also in line 1"),
         ] {
-            let said_so = error(&format!("h1 02:00:00:00:00:01 eth0\n\n{line}\n"));
-            assert!(said_so.starts_with("3: ") && said_so.contains(said), "{line}: {said_so}");
+            let message = error(&format!("h1 02:00:00:00:00:01 eth0\n\n{line}\n"));
+            assert!(message.starts_with("3: ") && message.contains(expected), "{line}: {message}");
         }
     }
 
     #[test]
-    fn one_address_may_be_on_two_interfaces_under_two_names() {
+    fn address_may_occur_on_two_interfaces_under_two_names() {
         let text = "h2 02:00:00:00:00:02 eth0.1\nh2-b 02:00:00:00:00:02 eth0.2\n";
         assert_eq!(Hosts::parse(text).unwrap().iter().count(), 2);
     }
 
-    /// Any bytes are hosts or a named line; hosts that are written are read as the same.
+    /// Any text is parsed or refused; parsed hosts round-trip through their text.
     #[test]
-    fn any_text_is_read_or_refused_and_what_is_written_is_read() {
+    fn any_text_is_parsed_or_refused_and_hosts_round_trip() {
         let mut random = fastrand::Rng::with_seed(5);
         let words = ["h1", "h2", "02:00:00:00:00:01", "02:00:00:00:00:02", "eth0", "eth1", "#", "\n", "\n", " ", "ü"];
         let (mut good, mut bad) = (0, 0);

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What came in and was of no use: counted, never acted upon.
+//! Counters of ignored PDUs.
 
 use barewire_llc::Pdu;
 
 use crate::wire::{Malformed, Message};
 
-/// Counts of PDUs that changed nothing.
+/// Counts of ignored PDUs, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ignored {
-    /// Information that is no message, in the order of [`Malformed::ALL`].
+    /// Invalid messages, in the order of [`Malformed::ALL`].
     pub malformed: [u64; Malformed::ALL.len()],
-    /// Not an LLC PDU.
+    /// Frames that are not LLC PDUs.
     pub not_llc: u64,
-    /// A PDU of another kind, or between other service access points.
+    /// PDUs of another kind, or between other service access points.
     pub unexpected: u64,
-    /// From an address that is a group's.
+    /// PDUs with a group address as source.
     pub group_source: u64,
-    /// An answer to no question of this census.
+    /// Answers to no query of this census.
     pub stray: u64,
-    /// From a station too many.
+    /// Answers of further stations in a full census.
     pub no_room: u64,
 }
 
 impl Ignored {
-    /// Each count with its name.
+    /// The counts with their names.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let malformed = Malformed::ALL.map(|(reason, name)| (name, self.malformed[reason as usize]));
         malformed.into_iter().chain([
@@ -35,7 +35,7 @@ impl Ignored {
         ])
     }
 
-    /// Adds another's.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Self) {
         for (sum, more) in self.malformed.iter_mut().zip(other.malformed) {
             *sum += more;
@@ -47,7 +47,7 @@ impl Ignored {
         self.no_room += other.no_room;
     }
 
-    /// The PDU in a frame from `source`, or counted.
+    /// Decodes a PDU from `source`; counts it if that fails.
     pub(crate) fn pdu<'a>(&mut self, source: [u8; 6], llc: &'a [u8]) -> Option<Pdu<'a>> {
         if source[0] & 1 != 0 {
             self.group_source += 1;
@@ -58,7 +58,7 @@ impl Ignored {
         pdu
     }
 
-    /// The message in a PDU, or counted.
+    /// Decodes the message in a PDU; counts it if that fails.
     pub(crate) fn message(&mut self, information: &[u8]) -> Option<Message> {
         Message::decode(information).map_err(|reason| self.malformed[reason as usize] += 1).ok()
     }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Hosts found by name: from a file that an administrator writes, or by asking on the segment.
+//! Host name resolution, from a hosts file or by queries on the segment.
 //!
-//! Pure: text, LLC PDUs and the time go in, PDUs and what was found come out. Nothing here opens a file
-//! or a link. Nothing that anybody sends can panic it or make it grow beyond [`bounds`]. There is no
-//! authentication: whoever can send on the segment can answer to any name.
+//! No I/O: the caller passes text, LLC PDUs and the time, and takes PDUs and results. No input can make it panic or grow
+//! beyond [`bounds`]. There is no authentication: any station on the segment can answer to any name.
 
 #![forbid(unsafe_code)]
 

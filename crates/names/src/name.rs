@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A host's name. An illegal one cannot be built.
+//! Host names. Invalid ones cannot be constructed.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,12 +9,12 @@ use thiserror::Error;
 
 use crate::bounds::NAME_BYTES_MAX;
 
-/// Letters, digits, `-`, `_` and `.`, the first a letter or digit; no IP address. Upper case is made lower:
-/// host names do not tell them apart.
+/// A host name: letters, digits, `-`, `_` and `.`, the first a letter or digit; not an IP address. Converted to lower case:
+/// host names are case-insensitive.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(String);
 
-/// The text is no name.
+/// The text is not a host name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "'{0}' is no host name: 1 to {NAME_BYTES_MAX} letters, digits, '-', '_' and '.', the first a letter or digit, \
@@ -23,7 +23,7 @@ pub struct Name(String);
 pub struct NameError(pub String);
 
 impl Name {
-    /// As it is written.
+    /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -54,14 +54,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_the_same_in_upper_and_lower_case() {
+    fn names_are_case_insensitive() {
         assert_eq!("Node-1.Rack_2".parse::<Name>().unwrap(), "node-1.rack_2".parse().unwrap());
         assert_eq!("1h".parse::<Name>().unwrap().as_str(), "1h");
         assert!("x".repeat(NAME_BYTES_MAX).parse::<Name>().is_ok());
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn invalid_names_are_refused() {
         let long = "x".repeat(NAME_BYTES_MAX + 1);
         for text in ["", "-h", ".h", "a b", "a:b", "h/1", "über", "10.0.0.1", "a\0", "#h", &long] {
             assert!(text.parse::<Name>().is_err(), "{text}");

@@ -8,20 +8,20 @@ use barewire_llc::{Body, Destination, Instant, Mac, Pdu, Source};
 use crate::bounds::{ANSWERS_MAX, ANSWERS_WINDOW};
 use crate::ignored::Ignored;
 use crate::name::Name;
-use crate::wire::{Message, SAP, is_one_hosts};
+use crate::wire::{Message, SAP, is_reachable_host};
 
-/// What a responder did so far.
+/// Counters of a responder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponderCounters {
     /// Queries answered.
     pub answered: u64,
-    /// Queries not answered because there were too many.
+    /// Queries beyond the rate limit, not answered.
     pub refused: u64,
-    /// What was no query.
+    /// PDUs that were not queries.
     pub ignored: Ignored,
 }
 
-/// One host's name on one segment.
+/// Answers queries for this host's name on one segment.
 pub struct Responder {
     name: Name,
     control: Option<SocketAddr>,
@@ -31,20 +31,20 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// A responder for this name. An address where others cannot reach this host is not told.
+    /// A responder for this name. Does not announce a control address that other hosts cannot reach.
     #[must_use]
     pub fn new(name: Name, control: Option<SocketAddr>) -> Self {
         Self {
             name,
-            control: control.filter(|control| control.port() != 0 && is_one_hosts(control.ip())),
+            control: control.filter(|control| control.port() != 0 && is_reachable_host(control.ip())),
             window_began: Instant::default(),
             in_window: 0,
             counters: ResponderCounters::default(),
         }
     }
 
-    /// Takes a frame's source and LLC PDU; the LLC PDU that answers it, for the same station. An answer is never
-    /// answered.
+    /// Processes a received LLC PDU from `source`. Returns the LLC PDU that answers it, to the same station. An answer is
+    /// never answered.
     pub fn handle_pdu(&mut self, source: Mac, llc: &[u8], now: Instant) -> Option<Vec<u8>> {
         let pdu = self.counters.ignored.pdu(source, llc)?;
         let (Destination::Individual(SAP), Source::Individual(SAP), Body::Ui { information }) =
@@ -57,7 +57,7 @@ impl Responder {
         if wanted.is_some_and(|wanted| wanted != self.name) {
             return None;
         }
-        if !self.has_answer_left(now) {
+        if !self.may_answer(now) {
             self.counters.refused += 1;
             return None;
         }
@@ -67,13 +67,13 @@ impl Responder {
         Some([pdu.header().as_bytes(), &answer].concat())
     }
 
-    /// What came in so far.
+    /// The responder's counters.
     #[must_use]
     pub fn counters(&self) -> &ResponderCounters {
         &self.counters
     }
 
-    fn has_answer_left(&mut self, now: Instant) -> bool {
+    fn may_answer(&mut self, now: Instant) -> bool {
         if now >= self.window_began + ANSWERS_WINDOW {
             (self.window_began, self.in_window) = (now, 0);
         }
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_for_all_or_for_this_name_is_answered_and_no_other_one() {
+    fn only_queries_for_all_or_this_name_are_answered() {
         let mut responder = Responder::new("h2".parse().unwrap(), None);
         let expected = Message::Answer { nonce: 7, name: "h2".parse().unwrap(), control: None };
         for (wanted, is_answered) in [(None, true), (Some("H2"), true), (Some("h3"), false)] {
@@ -109,15 +109,15 @@ mod tests {
     }
 
     #[test]
-    fn an_address_where_nobody_reaches_it_is_not_told() {
-        for (control, is_told) in [("10.0.0.2:5288", true), ("127.0.0.1:5288", false), ("0.0.0.0:5288", false)] {
+    fn unreachable_control_address_is_not_announced() {
+        for (control, is_announced) in [("10.0.0.2:5288", true), ("127.0.0.1:5288", false), ("0.0.0.0:5288", false)] {
             let responder = Responder::new("h2".parse().unwrap(), Some(control.parse().unwrap()));
-            assert_eq!(responder.control.is_some(), is_told, "{control}");
+            assert_eq!(responder.control.is_some(), is_announced, "{control}");
         }
     }
 
     #[test]
-    fn a_flood_is_answered_up_to_the_bound_and_later_again() {
+    fn answers_are_rate_limited() {
         let mut responder = Responder::new("h2".parse().unwrap(), None);
         let mut answers = |ms: u64| {
             let now = Instant::from_nanos(ms * 1_000_000);

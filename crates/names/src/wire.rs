@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Query and answer, as the information of a UI PDU between two of the service access points [`SAP`].
+//! Query and answer: the information fields of UI PDUs between the service access points [`SAP`] of two stations.
 //!
 //! ```text
 //! | "BWN" 3 | version 1 | kind 1 | nonce 4 | port 2 | address 16 | name length 1 | name … |
 //!
 //! version  1
-//! kind     1 query: who is there? With a name only who has it shall answer; port and address are 0
-//!          2 answer: the query's nonce and the own name
+//! kind     1 query: with a name, only the host with that name answers; port and address are 0
+//!          2 answer: the query's nonce and the sender's name
 //! port,    of the answering host's `barewire-probe serve`, both 0 if there is none; an IPv4 address
-//! address  as ::ffff:a.b.c.d
+//! address  is encoded as ::ffff:a.b.c.d
 //! name     lower case
 //! ```
 
@@ -18,7 +18,7 @@ use barewire_llc::Lsap;
 
 use crate::name::Name;
 
-/// The service access point of names: from the range for users, and nobody's that is known.
+/// The service access point for names: from the range for users, without a known other use.
 pub const SAP: Lsap = match Lsap::new(0xba) {
     Some(sap) => sap,
     None => unreachable!(),
@@ -30,48 +30,48 @@ const KIND_QUERY: u8 = 1;
 const KIND_ANSWER: u8 = 2;
 const HEADER_BYTES: usize = 28;
 
-/// What one host says to others about names.
+/// A message of the name protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Who is there?
+    /// A query for hosts.
     Query {
-        /// Comes back in the answers.
+        /// Returned in the answers.
         nonce: u32,
-        /// Who has this name; `None`: everybody.
+        /// The name of the host that shall answer; `None`: all hosts.
         wanted: Option<Name>,
     },
-    /// I am.
+    /// An answer to a query.
     Answer {
-        /// The query's.
+        /// The query's nonce.
         nonce: u32,
-        /// The own name.
+        /// The sender's name.
         name: Name,
-        /// Where a probe on this host listens for control; an IPv6 address without its scope.
+        /// Control address of a probe on this host; an IPv6 address without its scope.
         control: Option<SocketAddr>,
     },
 }
 
-/// Why bytes are no message.
+/// Why a message is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Malformed {
-    /// Ends before its name's length does.
+    /// Shorter than the fixed fields.
     TooShort,
-    /// Does not begin with our three letters: somebody else uses the same service access point.
+    /// No magic number: another protocol uses the same service access point.
     NotOurs,
-    /// Of a version that this program does not know.
+    /// An unknown version.
     UnknownVersion,
     /// Neither query nor answer.
     UnknownKind,
-    /// The name's length is not what is left.
+    /// The name's length does not match the length of the message.
     WrongLength,
-    /// The name is no host name in lower case, or an answer has none.
+    /// The name is not a lower-case host name, or is missing in an answer.
     BadName,
     /// Port and address are not those of one host, or a query has them.
     BadControl,
 }
 
 impl Malformed {
-    /// All of them, each with what it is called in records.
+    /// All reasons, with their names in records.
     pub const ALL: [(Self, &'static str); 7] = [
         (Self::TooShort, "too_short"),
         (Self::NotOurs, "not_ours"),
@@ -84,10 +84,10 @@ impl Malformed {
 }
 
 impl Message {
-    /// Reads a message.
+    /// Decodes a message.
     ///
     /// # Errors
-    /// Why it is none.
+    /// Why the message is invalid.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let (header, name) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed::TooShort)?;
         let [m0, m1, m2, version, kind, n0, n1, n2, n3, p0, p1, address @ .., name_bytes] = *header;
@@ -113,7 +113,7 @@ impl Message {
         }
     }
 
-    /// Its bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let (kind, nonce, name, control) = match self {
@@ -150,14 +150,14 @@ fn decode_control(port: u16, address: [u8; 16]) -> Result<Option<SocketAddr>, Ma
     if port == 0 && address.is_unspecified() {
         return Ok(None);
     }
-    if port == 0 || !is_one_hosts(ip) {
+    if port == 0 || !is_reachable_host(ip) {
         return Err(Malformed::BadControl);
     }
     Ok(Some(SocketAddr::new(ip, port)))
 }
 
-/// Whether others can reach one host by this address.
-pub(crate) fn is_one_hosts(ip: IpAddr) -> bool {
+/// Whether other hosts can reach a single host by this address.
+pub(crate) fn is_reachable_host(ip: IpAddr) -> bool {
     let is_broadcast = matches!(ip, IpAddr::V4(address) if address.is_broadcast());
     !(ip.is_unspecified() || ip.is_multicast() || ip.is_loopback() || is_broadcast)
 }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_is_the_documented_one() {
+    fn layout_is_as_documented() {
         let mut expected = b"BWN\x01\x02\x01\x02\x03\x04\x14\xa8".to_vec();
         expected.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2]);
         expected.extend(b"\x02h2");
@@ -189,14 +189,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn messages_round_trip() {
         for message in messages() {
             assert_eq!(Message::decode(&message.encode()), Ok(message));
         }
     }
 
     #[test]
-    fn every_prefix_and_every_longer_one_is_refused() {
+    fn truncated_and_extended_messages_are_refused() {
         for message in messages() {
             let mut bytes = message.encode();
             for length in 0..bytes.len() {
@@ -208,10 +208,10 @@ mod tests {
         }
     }
 
-    /// Every value of every byte, the others as they were: a message that encodes to the very same bytes, or a reason;
-    /// and every reason is met.
+    /// For every value of every byte, decoding yields a message that encodes to the same bytes, or an error; every error
+    /// occurs.
     #[test]
-    fn any_change_of_a_byte_is_another_message_or_has_a_reason() {
+    fn any_change_of_a_byte_is_decoded_or_refused() {
         let mut seen = Vec::new();
         for message in messages() {
             let bytes = message.encode();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_not_one_hosts_is_refused() {
+    fn control_address_of_no_single_host_is_refused() {
         for control in ["0.0.0.0:1", "127.0.0.1:5288", "224.0.0.1:1", "255.255.255.255:1", "[::1]:5", "[ff02::1]:5"] {
             assert_eq!(Message::decode(&answer(Some(control)).encode()), Err(Malformed::BadControl), "{control}");
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use barewire_broker::{AskError, DEFAULT_SOCKET, Status, sap_filter};
+use barewire_broker::{DEFAULT_SOCKET, RequestError, Status, sap_filter};
 use barewire_endpoint::{
     Address, ClaimError, Config, Encapsulation, Endpoint, EndpointError, Framing, Hears, OpenError, Tuning,
     TuningError, claim, is_taken, mtu_min, open_link,
@@ -165,7 +165,7 @@ fn link_at(
         return Ok(Some(AnyLink::Xdp(Box::new(XdpLink::open(&config).map_err(OpenError::from)?))));
     }
     match open_link(name, sap, Hears::Sap, broker, tuning.ring_bytes) {
-        Err(OpenError::Broker(AskError::Refused { status: Status::Taken | Status::NotAllowed, .. })) => Ok(None),
+        Err(OpenError::Broker(RequestError::Refused { status: Status::Taken | Status::NotAllowed, .. })) => Ok(None),
         link => Ok(Some(AnyLink::Packet(link?))),
     }
 }

@@ -119,7 +119,7 @@ impl End {
             self.outgoing.number += 1;
             // Now and then somebody waits for what was sent so far.
             if self.outgoing.number.is_multiple_of(WANT_ANSWER_EVERY) {
-                station.want_answer(handle, now);
+                station.request_ack(handle, now);
             }
         }
         let all_sent = self.acknowledged == self.outgoing.total;

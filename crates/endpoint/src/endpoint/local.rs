@@ -332,7 +332,7 @@ impl<L: Link> Endpoint<L> {
             if self.port.hasten() {
                 let _ = self.port.transmit();
             }
-            self.port.station.want_answer(handle, now);
+            self.port.station.request_ack(handle, now);
             if !self.port.station.finish(handle, now) {
                 self.port.station.disconnect(handle, now);
             }

@@ -2,7 +2,7 @@
 //! Messages out: into descriptors, from there into frames or pipes.
 
 use barewire_link::Link;
-use barewire_llc::message::{Cutter, FIRST_HEADER, Fragment, OTHER_HEADER, whole};
+use barewire_llc::message::{FIRST_HEADER, Fragment, Fragmenter, OTHER_HEADER, whole};
 use barewire_llc::{ConnectionHandle, Destination, Peer};
 
 use super::local::Kind;
@@ -144,7 +144,7 @@ impl<L: Link> Endpoint<L> {
         *last_sent_to = Some(handle);
         let now = port.now();
         let mut sent = Ok(());
-        let (mut cutter, mut next) = begin(head.len() + body.len(), *room);
+        let (mut fragmenter, mut next) = begin(head.len() + body.len(), *room);
         while let Some(fragment) = next {
             let (start, end) = (fragment.start as usize, fragment.end as usize);
             let part = &body[start.saturating_sub(head.len())..end - head.len()];
@@ -163,7 +163,7 @@ impl<L: Link> Endpoint<L> {
                 break;
             }
             descriptor.outstanding += 1;
-            next = cutter.next();
+            next = fragmenter.next();
             if descriptor.outstanding % FRAMES_PER_TRANSMIT == 0 && next.is_some() {
                 // The rest is handed to the engine, too, whatever the link says.
                 sent = sent.and(port.transmit());
@@ -457,7 +457,7 @@ impl<L: Link> Endpoint<L> {
                 }
                 (descriptor.content, descriptor.outstanding, descriptor.is_cut) = (Content::Gone, 1, true);
                 if descriptor.asks {
-                    port.station.want_answer(handle, now);
+                    port.station.request_ack(handle, now);
                 }
                 port.transmit_one()?;
                 return Ok(Handed::All);
@@ -465,7 +465,7 @@ impl<L: Link> Endpoint<L> {
             Content::Lent { head, head_bytes, body, cut } => (&head[..usize::from(*head_bytes)], *body, cut),
             Content::Gone => return Ok(Handed::All),
         };
-        let (cutter, next) = cut.get_or_insert_with(|| begin(head.len() + body.len(), *room));
+        let (fragmenter, next) = cut.get_or_insert_with(|| begin(head.len() + body.len(), *room));
         let mut handed = 0;
         // Long messages leave slots to short ones.
         let most_heads = owners.len() as u16 - owners.len() as u16 / 4;
@@ -490,7 +490,7 @@ impl<L: Link> Endpoint<L> {
                 break;
             }
             descriptor.outstanding += 1;
-            *next = cutter.next();
+            *next = fragmenter.next();
             handed += 1;
             if handed % FRAMES_PER_TRANSMIT == 0 {
                 port.transmit()?;
@@ -501,7 +501,7 @@ impl<L: Link> Endpoint<L> {
         if is_done {
             (descriptor.content, descriptor.is_cut) = (Content::Gone, true);
             if descriptor.asks {
-                port.station.want_answer(handle, now);
+                port.station.request_ack(handle, now);
             }
         } else if is_untouched {
             *cut = None;
@@ -530,7 +530,7 @@ impl<L: Link> Endpoint<L> {
             }
             Content::Lent { head, head_bytes, body, cut } => {
                 let head = &head[..usize::from(*head_bytes)];
-                let (cutter, next) = cut.get_or_insert_with(|| begin(head.len() + body.len(), piece_room(pipe)));
+                let (fragmenter, next) = cut.get_or_insert_with(|| begin(head.len() + body.len(), piece_room(pipe)));
                 let mut handed = 0;
                 while let Some(fragment) = next {
                     if handed == FRAMES_PER_TURN {
@@ -544,7 +544,7 @@ impl<L: Link> Endpoint<L> {
                         }
                         return Handed::Stuck;
                     }
-                    *next = cutter.next();
+                    *next = fragmenter.next();
                     handed += 1;
                 }
             }
@@ -599,10 +599,10 @@ fn piece_room(pipe: &barewire_shm::Pipe) -> usize {
     (pipe.room() - 1).min(16 << 10)
 }
 
-fn begin(bytes: usize, room: usize) -> (Cutter, Option<Fragment>) {
-    let mut cutter = Cutter::new(bytes as u32, room as u32).expect("there is room for a fragment");
-    let first = cutter.next();
-    (cutter, first)
+fn begin(bytes: usize, room: usize) -> (Fragmenter, Option<Fragment>) {
+    let mut fragmenter = Fragmenter::new(bytes as u32, room as u32).expect("there is room for a fragment");
+    let first = fragmenter.next();
+    (fragmenter, first)
 }
 
 /// What of a message's body belongs to a fragment; the first one has room for all of the head.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! AF_XDP: one receive queue of an interface, with frames in memory that program and driver share.
+//! AF_XDP: a link over one receive queue of an interface, with frames in memory shared by program and driver.
 //!
-//! A small program at the interface's XDP hook sends the frames that the filter wants to this socket and all
-//! others on to the kernel, whose IP goes on working. The interface's queue and its hook are this link's alone:
+//! A small program at the interface's XDP hook redirects the frames that match the filter to this socket and passes all
+//! others on to the kernel, whose IP keeps working. The link needs queue and hook exclusively:
 //! a second one is refused.
 
 mod program;
@@ -24,32 +24,32 @@ use crate::interface::system;
 use crate::socket::{self, set_option};
 use crate::{Counters, Filter, Incoming, Interface, Link, LinkError, MacAddress, Outgoing, VlanTag};
 
-/// How to open an [`XdpLink`].
+/// Configuration of an [`XdpLink`].
 #[derive(Clone, Debug)]
 pub struct XdpConfig {
     /// The interface's name.
     pub interface: String,
-    /// Which frames to take from the kernel; offsets as for the packet link, a VLAN tag counting as not there.
+    /// Frames to receive; offsets as for the packet link, ignoring a VLAN tag.
     pub filter: Filter,
-    /// The receive queue to take them from; frames that the interface puts into others pass on to the kernel.
+    /// The receive queue; frames in other queues of the interface pass on to the kernel.
     pub queue: u16,
-    /// Where the program runs, and whether frames are copied.
+    /// Hook of the program, and whether frames are copied.
     pub mode: XdpMode,
-    /// Poll the device from this program's own waiting, instead of waiting for its interrupt.
+    /// Busy polling of the device while this link waits, instead of interrupts.
     pub busy_poll: Option<BusyPoll>,
 }
 
-/// Where the program at the hook runs, and who copies.
+/// Hook of the program, and whether frames are copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpMode {
-    /// The first that the interface has of zero-copy, native and generic; on a veth generic, which is faster there.
+    /// The first supported mode of zero-copy, native and generic; on a veth generic, which is faster there.
     #[default]
     Auto,
-    /// In the kernel's common path, with a copy: every interface.
+    /// In the kernel's common path, with a copy; supported by every interface.
     Generic,
     /// In the driver, with a copy.
     Native,
-    /// In the driver; the device reads and writes the program's memory itself.
+    /// In the driver; the device accesses the program's memory directly.
     ZeroCopy,
 }
 
@@ -64,17 +64,17 @@ impl fmt::Display for XdpMode {
     }
 }
 
-/// How the kernel polls the device while this link waits.
+/// Parameters of busy polling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BusyPoll {
-    /// Longest time that one wait polls.
+    /// Longest time of polling per wait, in microseconds.
     pub micros: u16,
-    /// Frames that one poll takes at most.
+    /// Largest number of frames per poll.
     pub budget: u16,
 }
 
 impl Default for BusyPoll {
-    /// A round trip or two, and as many frames as the kernel's own polls take.
+    /// One or two round trips, and the kernel's default budget.
     fn default() -> Self {
         Self { micros: 50, budget: 64 }
     }
@@ -82,32 +82,32 @@ impl Default for BusyPoll {
 
 /// A link over AF_XDP.
 pub struct XdpLink {
-    // First, so that no frame is on its way to the socket when that closes.
+    // First, so that it is detached before the socket closes.
     _program: Attached,
     fill: Producer<u64>,
     receive: Consumer<libc::xdp_desc>,
-    /// The socket, and the memory of both directions.
+    /// Owns the socket and the UMEM of both directions.
     sender: XdpSender,
     interface: Interface,
     mode: XdpMode,
-    /// The chunk whose frame is lent to the caller.
+    /// The chunk of the frame lent to the caller.
     lent: Option<u64>,
     counters: Counters,
 }
 
-/// Chunks given back to the kernel at once: each time, a cache line goes to its core.
-const GIVE_BACK_CHUNKS: u32 = 16;
-/// A queue is free a moment after its last user is gone; longer, somebody has it.
-const QUEUE_PATIENCE: Duration = Duration::from_millis(500);
+/// Chunks released to the kernel at once: each release transfers a cache line to its core.
+const RELEASE_CHUNKS: u32 = 16;
+/// How long to retry binding: a queue becomes free shortly after its last user is gone.
+const BIND_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl XdpLink {
-    /// Takes the interface's queue. The kernel puts everything back when the link is dropped or its process ends.
+    /// Takes over the interface's queue. The kernel restores it when the link is dropped or its process ends.
     ///
     /// # Errors
     /// [`LinkError::XdpNotPermitted`], [`LinkError::NoSuchInterface`], [`LinkError::NoSuchQueue`],
     /// [`LinkError::XdpTaken`], [`LinkError::XdpMode`] if the interface does not have the mode,
-    /// [`LinkError::MtuTooLarge`], [`LinkError::MemoryNotLocked`], [`LinkError::InterfaceDown`], or what the
-    /// system says.
+    /// [`LinkError::MtuTooLarge`], [`LinkError::MemoryNotLocked`], [`LinkError::InterfaceDown`], or the
+    /// system's error.
     pub fn open(config: &XdpConfig) -> Result<Self, LinkError> {
         let interface = Interface::by_name(&config.interface)?;
         let name = &config.interface;
@@ -125,10 +125,10 @@ impl XdpLink {
         }
         let program = Program::load(&config.filter, u32::from(config.queue) + 1).map_err(failed)?;
         let (program, hook) = attach(program, &interface, config.mode)?;
-        bind_patiently(socket, &interface, config, hook)?;
+        bind_with_retry(socket, &interface, config, hook)?;
         let options: libc::xdp_options = socket::get_option(socket, libc::SOL_XDP, libc::XDP_OPTIONS)
             .map_err(|error| failed(("XDP_OPTIONS", error)))?;
-        program.direct(u32::from(config.queue), socket).map_err(|error| failed(("bpf(MAP_UPDATE_ELEM)", error)))?;
+        program.redirect(u32::from(config.queue), socket).map_err(|error| failed(("bpf(MAP_UPDATE_ELEM)", error)))?;
         let mode = match hook {
             Hook::Generic => XdpMode::Generic,
             Hook::Native if options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0 => XdpMode::ZeroCopy,
@@ -146,36 +146,36 @@ impl XdpLink {
         &self.interface
     }
 
-    /// How the link works: what [`XdpMode::Auto`] came to.
+    /// The mode in use, never [`XdpMode::Auto`].
     #[must_use]
     pub fn mode(&self) -> XdpMode {
         self.mode
     }
 
-    /// Gives the chunk lent last back to the kernel, which sees it once there are some.
+    /// Releases the lent chunk to the kernel, which sees it once [`RELEASE_CHUNKS`] have accumulated.
     #[inline]
-    fn give_back(&mut self) {
+    fn release_lent(&mut self) {
         if let Some(chunk) = self.lent.take() {
-            // There are as many places as chunks.
+            // The ring has as many entries as there are chunks.
             self.fill.put(chunk);
-            if self.fill.unpublished() >= GIVE_BACK_CHUNKS {
+            if self.fill.unpublished() >= RELEASE_CHUNKS {
                 self.fill.publish();
                 self.receive.release();
             }
         }
     }
 
-    /// Gives everything back, before this link sleeps.
-    fn settle(&mut self) {
-        self.give_back();
+    /// Releases all chunks, before this link sleeps.
+    fn release_all(&mut self) {
+        self.release_lent();
         self.fill.publish();
         self.receive.release();
     }
 
-    /// Makes a driver that ran out of chunks look for new ones. What goes wrong shows in [`Link::check`].
+    /// Wakes a driver that ran out of chunks. [`Link::check`] reports failures.
     #[cold]
     fn wake_receiver(&self) {
-        // SAFETY: a null pointer with no length, which is how an AF_XDP socket's driver is woken.
+        // SAFETY: a null pointer with length 0, as AF_XDP expects.
         unsafe {
             libc::recvfrom(
                 self.sender.socket().as_raw_fd(),
@@ -204,19 +204,19 @@ impl Link for XdpLink {
 
     #[inline]
     fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
-        let taken = self.sender.put_all(&self.interface, frames, &mut self.counters)?;
+        let accepted = self.sender.put_all(&self.interface, frames, &mut self.counters)?;
         self.sender.kick(&self.interface, &mut self.counters)?;
-        self.counters.sent += taken as u64;
-        Ok(taken)
+        self.counters.sent += accepted as u64;
+        Ok(accepted)
     }
 
     #[inline]
     fn receive(&mut self) -> Option<Incoming<'_>> {
-        self.give_back();
+        self.release_lent();
         let Some(descriptor) = self.receive.take() else {
-            // With nothing else to do: a driver that ran out of chunks waits for them.
+            // Idle: release the chunks that a driver may be waiting for.
             if self.fill.unpublished() > 0 {
-                self.settle();
+                self.release_all();
             }
             if self.mode == XdpMode::ZeroCopy && self.fill.needs_wakeup() {
                 self.wake_receiver();
@@ -225,29 +225,29 @@ impl Link for XdpLink {
         };
         self.counters.received += 1;
         self.lent = Some(self.sender.chunk_of(descriptor.addr));
-        // SAFETY: the kernel has handed over this chunk, which goes back in `give_back`, with `&mut self` and so
-        // after the end of the returned loan.
+        // SAFETY: the kernel has handed over this chunk; `release_lent` returns it, with `&mut self` and so
+        // after the end of the returned borrow.
         let bytes = unsafe { self.sender.frame_mut(descriptor.addr, descriptor.len as usize) };
-        let (bytes, vlan) = take_out_tag(bytes);
+        let (bytes, vlan) = strip_vlan_tag(bytes);
         Some(Incoming { bytes, frame_bytes: bytes.len(), vlan })
     }
 
     fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
-        self.settle();
+        self.release_all();
         let Self { sender, interface, counters, .. } = self;
         sender
             .kick(interface, counters)
             .and_then(|()| socket::wait(sender.socket(), &interface.name, libc::POLLIN, others, timeout))
-            .map_err(|error| interface.down_or_gone(error))
+            .map_err(|error| interface.refine_down(error))
     }
 
     fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {
         let Self { sender, interface, counters, .. } = self;
-        sender.wait_to_send(interface, counters, timeout).map_err(|error| interface.down_or_gone(error))
+        sender.wait_to_send(interface, counters, timeout).map_err(|error| interface.refine_down(error))
     }
 
     fn check(&mut self) -> Result<(), LinkError> {
-        self.sender.check(&self.interface).map_err(|error| self.interface.down_or_gone(error))
+        self.sender.check(&self.interface).map_err(|error| self.interface.refine_down(error))
     }
 
     fn counters(&mut self) -> Result<Counters, LinkError> {
@@ -260,7 +260,7 @@ impl Link for XdpLink {
 }
 
 impl AsFd for XdpLink {
-    /// What can be read once a frame has come, after a [`receive`](Link::receive) that found none.
+    /// A descriptor that is readable when a frame is available, after a [`receive`](Link::receive) that returned none.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.sender.socket().as_fd()
     }
@@ -268,9 +268,9 @@ impl AsFd for XdpLink {
 
 const VLAN_TAG_BYTES: usize = 4;
 
-/// The frame without its VLAN tag, as the packet link lends it: the addresses move up to the EtherType.
+/// Removes a VLAN tag from a frame, as on the packet link: moves the addresses up to the EtherType.
 #[inline]
-fn take_out_tag(bytes: &mut [u8]) -> (&[u8], Option<VlanTag>) {
+fn strip_vlan_tag(bytes: &mut [u8]) -> (&[u8], Option<VlanTag>) {
     let tag = match *bytes {
         [_, _, _, _, _, _, _, _, _, _, _, _, a @ (0x81 | 0x88), b, c, d, ..] => {
             VlanTag { protocol: u16::from_be_bytes([a, b]), control: u16::from_be_bytes([c, d]) }
@@ -293,11 +293,11 @@ fn prefer_busy_poll(socket: &OwnedFd, busy_poll: BusyPoll) -> io::Result<()> {
     options.iter().try_for_each(|(option, value)| set_option(socket, libc::SOL_SOCKET, *option, value))
 }
 
-/// Puts the program on the first hook that the mode allows and the interface has.
+/// Attaches the program to the first hook that the mode allows and the interface supports.
 fn attach(program: Program, interface: &Interface, mode: XdpMode) -> Result<(Attached, Hook), LinkError> {
     let hooks: &[Hook] = match mode {
-        // A veth's frames come as the sender's socket buffers, which its native hook first has to unpack:
-        // measured a quarter slower than the generic one.
+        // A veth receives the sender's socket buffers, which its native hook must convert first:
+        // measured 25 % slower than the generic one.
         XdpMode::Auto if interface.driver() == "veth" => &[Hook::Generic],
         XdpMode::Auto => &[Hook::Native, Hook::Generic],
         XdpMode::Generic => &[Hook::Generic],
@@ -311,7 +311,7 @@ fn attach(program: Program, interface: &Interface, mode: XdpMode) -> Result<(Att
             Err((back, error)) => {
                 program = back;
                 match error.raw_os_error() {
-                    // A driver without the hook, or whose hook does not do for this MTU or these settings.
+                    // The driver lacks the hook, or does not support it with this MTU or these settings.
                     Some(libc::EOPNOTSUPP | libc::ERANGE | libc::EINVAL) => refusal = Some(error),
                     Some(libc::EBUSY | libc::EEXIST) => return Err(LinkError::XdpTaken(interface.name.clone())),
                     _ => return Err(xdp_system("bpf(LINK_CREATE)", &interface.name, error)),
@@ -323,15 +323,15 @@ fn attach(program: Program, interface: &Interface, mode: XdpMode) -> Result<(Att
     Err(LinkError::XdpMode { interface: interface.name.clone(), mode, source })
 }
 
-/// Takes the queue.
-fn bind_patiently(socket: &OwnedFd, interface: &Interface, config: &XdpConfig, hook: Hook) -> Result<(), LinkError> {
+/// Binds the socket to the queue.
+fn bind_with_retry(socket: &OwnedFd, interface: &Interface, config: &XdpConfig, hook: Hook) -> Result<(), LinkError> {
     let copies = match (config.mode, hook) {
         (XdpMode::ZeroCopy, _) => libc::XDP_ZEROCOPY,
-        // The kernel tries without a copy first.
+        // The kernel tries zero-copy first.
         (XdpMode::Auto, Hook::Native) => 0,
         _ => libc::XDP_COPY,
     };
-    let end = Instant::now() + QUEUE_PATIENCE;
+    let end = Instant::now() + BIND_TIMEOUT;
     loop {
         let bound = bind(socket, interface, u32::from(config.queue), copies | libc::XDP_USE_NEED_WAKEUP);
         let Err(source) = bound else { return Ok(()) };
@@ -360,7 +360,7 @@ fn bind(socket: &OwnedFd, interface: &Interface, queue: u32, flags: u16) -> io::
     socket::bind(socket, &address)
 }
 
-/// As for other links; but more privilege is needed here.
+/// As [`system`], with the errors specific to AF_XDP.
 fn xdp_system(operation: &'static str, interface: &str, source: io::Error) -> LinkError {
     match source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => LinkError::XdpNotPermitted,
@@ -374,12 +374,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_is_taken_out_and_told() {
+    fn vlan_tag_is_stripped_and_reported() {
         let plain = [&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12][..], &[0x88, 0xb5], b"data"].concat();
         let tagged = [&plain[..12], &[0x81, 0x00, 0x60, 0x07], &plain[12..]].concat();
         let tag = VlanTag { protocol: 0x8100, control: 0x6007 };
-        assert_eq!(take_out_tag(&mut tagged.clone()), (&plain[..], Some(tag)));
-        assert_eq!(take_out_tag(&mut plain.clone()), (&plain[..], None));
-        assert_eq!(take_out_tag(&mut [0x81; 13]), (&[0x81; 13][..], None), "too short for a tag");
+        assert_eq!(strip_vlan_tag(&mut tagged.clone()), (&plain[..], Some(tag)));
+        assert_eq!(strip_vlan_tag(&mut plain.clone()), (&plain[..], None));
+        assert_eq!(strip_vlan_tag(&mut [0x81; 13]), (&[0x81; 13][..], None), "too short for a tag");
     }
 }

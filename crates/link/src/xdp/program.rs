@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The program at an interface's XDP hook: frames that a [`Filter`] wants go to our socket, all others on to
-//! the kernel, as if there were no program.
+//! The program at an interface's XDP hook: redirects frames that match a [`Filter`] to a socket and passes all others on to
+//! the kernel.
 //!
-//! Assembled here, because it is some thirty instructions: see `docs/decisions/0005-xdp-by-hand.md`.
+//! Assembled here, since it has only some thirty instructions: see `docs/decisions/0005-xdp-by-hand.md`.
 
 use std::io;
 use std::mem;
@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use crate::filter::{Field, Filter};
 use crate::interface::owned;
 
-/// One instruction, as the kernel reads it.
+/// An eBPF instruction in the kernel's format.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Instruction {
@@ -39,18 +39,18 @@ const JUMP_IF_ABOVE: u8 = 0x2d;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 
-/// `bpf_redirect_map`: to the socket in the map's entry, or what its third argument says if there is none.
+/// `bpf_redirect_map`: redirects to the socket in the map's entry, or returns its third argument if there is none.
 const REDIRECT_MAP: i32 = 51;
-/// The source register of `LOAD_MAP` that says that the value is a map's descriptor.
+/// Source register of `LOAD_MAP` for a value that is a map's descriptor.
 const MAP_DESCRIPTOR: u8 = 1;
 const XDP_PASS: i32 = 2;
 
-// Where `struct xdp_md` has its fields.
+// Offsets of fields in `struct xdp_md`.
 const CONTEXT_DATA: i16 = 0;
 const CONTEXT_DATA_END: i16 = 4;
 const CONTEXT_QUEUE: i16 = 16;
 
-// Registers: 0 the result, 1 to 5 arguments, 6 to 9 kept over a call.
+// Registers: 0 is the result, 1 to 5 are arguments, 6 to 9 are preserved by calls.
 const CONTEXT: u8 = 1;
 const FRAME: u8 = 2;
 const FRAME_END: u8 = 3;
@@ -61,7 +61,7 @@ const ETHER_TYPE_OFFSET: i16 = 12;
 const VLAN_TAG_BYTES: i16 = 4;
 const VLAN_ETHER_TYPES: [u16; 2] = [0x8100, 0x88a8];
 
-/// Places that are jumped to before they are known.
+/// Targets of forward jumps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Label {
     NextAlternative,
@@ -86,16 +86,16 @@ impl Assembler {
         self.push(code, to, from, 0, value);
     }
 
-    /// Jumps to `label` so far lead to the next instruction.
-    fn place(&mut self, label: Label) {
+    /// Resolves all jumps to `label` so far to the next instruction.
+    fn resolve(&mut self, label: Label) {
         let here = self.program.len();
-        for (at, _) in self.jumps.extract_if(.., |(_, wanted)| *wanted == label) {
+        for (at, _) in self.jumps.extract_if(.., |(_, target)| *target == label) {
             self.program[at].offset = i16::try_from(here - at - 1).expect("a filter's bounds keep programs short");
         }
     }
 
-    /// On to `label` unless the frame has that many bytes.
-    fn need(&mut self, bytes: i32, label: Label) {
+    /// Jumps to `label` unless the frame has this many bytes.
+    fn require_bytes(&mut self, bytes: i32, label: Label) {
         self.push(MOVE, SCRATCH, FRAME, 0, 0);
         self.push(ADD_VALUE, SCRATCH, 0, 0, bytes);
         self.jump(JUMP_IF_ABOVE, SCRATCH, FRAME_END, 0, label);
@@ -118,15 +118,15 @@ impl Assembler {
         self.push(EXIT, 0, 0, 0, 0);
     }
 
-    /// Redirects if an alternative matches, with everything behind the addresses `tag_bytes` later.
+    /// Redirects if an alternative matches. Fields after the addresses are shifted by `tag_bytes`.
     fn match_any(&mut self, filter: &Filter, tag_bytes: i16) {
         for (fields, needed_bytes) in filter.alternatives() {
-            self.need(needed_bytes as i32 + i32::from(tag_bytes), Label::NextAlternative);
+            self.require_bytes(needed_bytes as i32 + i32::from(tag_bytes), Label::NextAlternative);
             for field in fields {
                 self.match_field(field, tag_bytes);
             }
             self.jump(JUMP, 0, 0, 0, Label::Redirect);
-            self.place(Label::NextAlternative);
+            self.resolve(Label::NextAlternative);
         }
         self.jump(JUMP, 0, 0, 0, Label::Pass);
     }
@@ -142,61 +142,61 @@ impl Assembler {
     }
 }
 
-/// The program for a filter: the same frames as for the packet link, so a VLAN tag counts as not there.
+/// Assembles the program for a filter, which ignores a VLAN tag as on the packet link.
 fn assemble(filter: &Filter, map: i32) -> Vec<Instruction> {
     let mut code = Assembler::default();
     if filter.alternatives().next().is_none() {
-        // The kernel refuses a program with instructions that are never reached.
+        // The kernel refuses programs with unreachable instructions.
         code.pass();
         return code.program;
     }
     code.push(LOAD_WORD, QUEUE, CONTEXT, CONTEXT_QUEUE, 0);
     code.push(LOAD_WORD, FRAME, CONTEXT, CONTEXT_DATA, 0);
     code.push(LOAD_WORD, FRAME_END, CONTEXT, CONTEXT_DATA_END, 0);
-    code.need(crate::ETHERNET_HEADER_BYTES as i32, Label::Pass);
+    code.require_bytes(crate::ETHERNET_HEADER_BYTES as i32, Label::Pass);
     code.load_big_endian(ETHER_TYPE_OFFSET, 2);
     for ether_type in VLAN_ETHER_TYPES {
         code.jump(JUMP_IF_EQUAL, SCRATCH, 0, i32::from(ether_type), Label::Tagged);
     }
     code.match_any(filter, 0);
-    code.place(Label::Tagged);
+    code.resolve(Label::Tagged);
     code.match_any(filter, VLAN_TAG_BYTES);
-    code.place(Label::Redirect);
+    code.resolve(Label::Redirect);
     code.push(LOAD_MAP, 1, MAP_DESCRIPTOR, 0, map);
     code.push(0, 0, 0, 0, 0);
     code.push(MOVE, 2, QUEUE, 0, 0);
     code.push(MOVE_VALUE, 3, 0, 0, XDP_PASS);
     code.push(CALL, 0, 0, 0, REDIRECT_MAP);
     code.push(EXIT, 0, 0, 0, 0);
-    code.place(Label::Pass);
+    code.resolve(Label::Pass);
     code.pass();
     debug_assert!(code.jumps.is_empty());
     code.program
 }
 
-/// Where a program may run: the kernel's flags of the same meaning.
+/// Hook of a program; the values are the kernel's flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hook {
-    /// Behind the driver, in the kernel's common path: every interface has it.
+    /// After the driver, in the kernel's common path; supported by every interface.
     Generic = 1 << 1,
-    /// In the driver, before there is a socket buffer.
+    /// In the driver, before a socket buffer is allocated.
     Native = 1 << 2,
 }
 
-/// The map from queues to sockets and the program that uses it.
+/// A loaded program and its map from queues to sockets.
 pub(super) struct Program {
     program: OwnedFd,
     map: OwnedFd,
 }
 
-/// A program at work. The kernel takes it off with the last descriptor, also of a process that was killed.
+/// An attached program. The kernel detaches it when its last descriptor is closed, also if the process is killed.
 pub(super) struct Attached {
     _link: OwnedFd,
     program: Program,
 }
 
 impl Program {
-    /// Loads the program for a filter; it does nothing yet.
+    /// Loads the program for a filter without attaching it.
     pub(super) fn load(filter: &Filter, queues: u32) -> Result<Self, (&'static str, io::Error)> {
         let request = MapCreate { map_type: MAP_TYPE_SOCKETS, key_bytes: 4, value_bytes: 4, entries: queues, flags: 0 };
         let map = bpf(Command::MapCreate, &request).map_err(|error| ("bpf(MAP_CREATE)", error))?;
@@ -212,7 +212,7 @@ impl Program {
         Ok(Self { program, map })
     }
 
-    /// Puts the program on an interface.
+    /// Attaches the program to an interface.
     pub(super) fn attach(self, interface: i32, hook: Hook) -> Result<Attached, (Self, io::Error)> {
         let request = LinkCreate {
             program: self.program.as_raw_fd(),
@@ -228,8 +228,8 @@ impl Program {
 }
 
 impl Attached {
-    /// Frames of `queue` go to `socket` from now on.
-    pub(super) fn direct(&self, queue: u32, socket: &OwnedFd) -> io::Result<()> {
+    /// Redirects matching frames of `queue` to `socket` from now on.
+    pub(super) fn redirect(&self, queue: u32, socket: &OwnedFd) -> io::Result<()> {
         let descriptor = socket.as_raw_fd();
         let request = MapUpdate {
             map: self.program.map.as_raw_fd(),
@@ -242,7 +242,7 @@ impl Attached {
     }
 }
 
-// The parts of `union bpf_attr` that are used; the kernel takes what it knows no bytes of for zeros.
+// The used parts of `union bpf_attr`; the kernel treats missing bytes as zeros.
 #[repr(C)]
 struct MapCreate {
     map_type: u32,
@@ -293,14 +293,14 @@ enum Command {
     LinkCreate = 28,
 }
 
-/// A command that returns a descriptor, which the kernel closes on `exec`.
+/// Runs a command that returns a descriptor, which has close-on-exec set.
 fn bpf<T>(command: Command, request: &T) -> io::Result<OwnedFd> {
     owned(bpf_call(command, request)?)
 }
 
 fn bpf_call<T>(command: Command, request: &T) -> io::Result<i32> {
-    // SAFETY: pointer and length describe `request`, one of the structures above; what these point to (code,
-    // licence, key, value) outlives the call, and none of these commands writes to it.
+    // SAFETY: pointer and length describe `request`, one of the structures above; code, licence, key and value to which it
+    // points outlive the call, and none of these commands writes to them.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command as libc::c_long, request, mem::size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
 }
@@ -309,7 +309,7 @@ fn bpf_call<T>(command: Command, request: &T) -> io::Result<i32> {
 mod tests {
     use super::*;
 
-    /// Runs a program as the kernel would: the queue that it redirects to, or `None` if it passes the frame on.
+    /// Runs a program as the kernel would. Returns the queue to which it redirects, or `None` if it passes the frame on.
     fn redirects(program: &[Instruction], frame: &[u8], queue: u64) -> Option<u64> {
         const FRAME_AT: u64 = 1 << 32;
         let (mut at, mut registers) = (0_usize, [0_u64; 11]);
@@ -320,7 +320,7 @@ mod tests {
             at += 1;
             let load = |bytes: usize| {
                 let start = usize::try_from(registers[from] - FRAME_AT).unwrap() + offset as usize;
-                let read = &frame[start..start + bytes]; // The kernel's verifier would refuse what panics here.
+                let read = &frame[start..start + bytes]; // The kernel's verifier would refuse a program that panics here.
                 read.iter().rev().fold(0_u64, |value, byte| value << 8 | u64::from(*byte))
             };
             let jumps = match code {
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_every_alternative_go_to_the_socket_and_others_to_the_kernel() {
+    fn matching_frames_are_redirected_and_others_passed() {
         let program = assemble(&filter(), 0);
         for (ether_type, rest, wanted) in [
             (0x88b5, &[0, 0, 0, 3][..], true),
@@ -410,14 +410,14 @@ mod tests {
     }
 
     #[test]
-    fn frames_shorter_than_a_header_go_to_the_kernel() {
+    fn frames_shorter_than_a_header_are_passed() {
         for program in [assemble(&filter(), 0), assemble(&Filter::default(), 0)] {
             assert!((0..14).all(|bytes| redirects(&program, &vec![7; bytes], 0).is_none()));
         }
     }
 
     #[test]
-    fn the_largest_filter_fits_the_reach_of_jumps() {
+    fn largest_filter_fits_the_range_of_jumps() {
         let fields = [Field::long(60, 1).masked(0xff00); 16];
         let largest = (0..64).fold(Filter::default(), |filter, _| filter.or_all_of(&fields));
         assert!(assemble(&largest, 0).len() < 10_000);

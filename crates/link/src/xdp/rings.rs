@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The four rings between program and kernel: two words count what was put in and what was taken out, ever.
+//! The four rings between program and kernel. Two words count the entries ever produced and consumed.
 //!
 //! ```text
-//!           program writes    kernel writes    holds
+//!           program writes    kernel writes    entries
 //! fill      producer          consumer         chunks to receive into
-//! receive   consumer          producer         frames that came
-//! send      producer          consumer         frames to go out
-//! complete  consumer          producer         chunks that went out
+//! receive   consumer          producer         received frames
+//! send      producer          consumer         frames to send
+//! complete  consumer          producer         chunks of sent frames
 //! ```
 //! Both words wrap at 2³²; their difference is the number of entries, at most the ring's size.
 
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::umem::Mapping;
 use crate::socket::set_option;
 
-/// A ring's memory and where things lie in it.
+/// A mapped ring and the offsets of its fields.
 struct Shared<T> {
     mapping: Mapping,
     offsets: libc::xdp_ring_offset,
@@ -27,7 +27,7 @@ struct Shared<T> {
 }
 
 impl<T: Copy> Shared<T> {
-    /// Gives `socket` a ring of `size` entries, a power of two, and maps it.
+    /// Sets up a ring of `size` entries, a power of two, for `socket`, and maps it.
     fn create(
         socket: &OwnedFd,
         option: libc::c_int,
@@ -46,8 +46,8 @@ impl<T: Copy> Shared<T> {
 
     #[inline]
     fn word(&self, offset: u64) -> &AtomicU32 {
-        // SAFETY: the word is inside the mapping, as `at` checks, and aligned by the kernel; it is shared with the
-        // kernel, so only atomic access is right.
+        // SAFETY: the word is inside the mapping, as `at` checks, and aligned by the kernel; being shared with the
+        // kernel, it is only accessed atomically.
         unsafe { &*self.mapping.at(offset as usize, 4).cast::<AtomicU32>() }
     }
 
@@ -68,14 +68,14 @@ impl<T: Copy> Shared<T> {
     }
 }
 
-/// The end of a ring that puts entries in.
+/// The producing end of a ring.
 pub(super) struct Producer<T> {
     shared: Shared<T>,
-    /// Entries put in, published or not.
-    put: u32,
+    /// Entries produced, published or not.
+    produced: u32,
     published: u32,
-    /// What the other side was seen to have taken out.
-    taken: u32,
+    /// Entries consumed by the other side, as last read.
+    consumed: u32,
 }
 
 impl Producer<u64> {
@@ -93,62 +93,62 @@ impl Producer<libc::xdp_desc> {
 
 impl<T: Copy> Producer<T> {
     fn new(shared: Shared<T>) -> Self {
-        Self { shared, put: 0, published: 0, taken: 0 }
+        Self { shared, produced: 0, published: 0, consumed: 0 }
     }
 
-    /// Puts an entry in, not yet for the other side to see; `false` if the ring is full.
+    /// Produces an entry without publishing it; `false` if the ring is full.
     #[inline]
     pub(super) fn put(&mut self, entry: T) -> bool {
-        if self.put.wrapping_sub(self.taken) >= self.shared.size && self.pending() >= self.shared.size {
+        if self.produced.wrapping_sub(self.consumed) >= self.shared.size && self.pending() >= self.shared.size {
             return false;
         }
-        // SAFETY: the entry is inside the ring and, since fewer than `size` are in it, not the other side's.
-        unsafe { self.shared.entry(self.put).write(entry) };
-        self.put = self.put.wrapping_add(1);
+        // SAFETY: the entry is inside the ring and, since the ring is not full, not owned by the other side.
+        unsafe { self.shared.entry(self.produced).write(entry) };
+        self.produced = self.produced.wrapping_add(1);
         true
     }
 
-    /// Lets the other side see what was put in.
+    /// Publishes the produced entries to the other side.
     #[inline]
     pub(super) fn publish(&mut self) {
-        self.published = self.put;
-        self.shared.producer().store(self.put, Ordering::Release);
+        self.published = self.produced;
+        self.shared.producer().store(self.produced, Ordering::Release);
     }
 
-    /// Entries put in and not published.
+    /// Number of entries produced but not published.
     #[inline]
     pub(super) fn unpublished(&self) -> u32 {
-        self.put.wrapping_sub(self.published)
+        self.produced.wrapping_sub(self.published)
     }
 
-    /// Entries that the other side has not taken out.
+    /// Number of entries not consumed by the other side.
     #[inline]
     pub(super) fn pending(&mut self) -> u32 {
-        self.taken = self.shared.consumer().load(Ordering::Acquire);
-        self.put.wrapping_sub(self.taken)
+        self.consumed = self.shared.consumer().load(Ordering::Acquire);
+        self.produced.wrapping_sub(self.consumed)
     }
 
-    /// Whether any were when [`pending`](Self::pending) was asked last, or were put since.
+    /// Whether entries were pending at the last call of [`pending`](Self::pending), or were produced since.
     #[inline]
     pub(super) fn was_pending(&self) -> bool {
-        self.put != self.taken
+        self.produced != self.consumed
     }
 
-    /// Whether the kernel asks for a system call before it goes on.
+    /// Whether the kernel needs a system call to process the ring.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         self.shared.word(self.shared.offsets.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 }
 
-/// The end of a ring that takes entries out.
+/// The consuming end of a ring.
 pub(super) struct Consumer<T> {
     shared: Shared<T>,
-    /// Entries taken out, released or not.
-    taken: u32,
+    /// Entries consumed, released or not.
+    consumed: u32,
     released: u32,
-    /// What the other side was seen to have put in.
-    put: u32,
+    /// Entries produced by the other side, as last read.
+    produced: u32,
 }
 
 impl Consumer<libc::xdp_desc> {
@@ -166,31 +166,31 @@ impl Consumer<u64> {
 
 impl<T: Copy> Consumer<T> {
     fn new(shared: Shared<T>) -> Self {
-        Self { shared, taken: 0, released: 0, put: 0 }
+        Self { shared, consumed: 0, released: 0, produced: 0 }
     }
 
-    /// Takes the next entry out, if there is one; its place is the other side's again after [`Self::release`].
+    /// Consumes the next entry, if there is one. Its slot returns to the other side with [`release`](Self::release).
     #[inline]
     pub(super) fn take(&mut self) -> Option<T> {
-        if self.taken == self.put {
-            self.put = self.shared.producer().load(Ordering::Acquire);
-            if self.taken == self.put {
+        if self.consumed == self.produced {
+            self.produced = self.shared.producer().load(Ordering::Acquire);
+            if self.consumed == self.produced {
                 return None;
             }
         }
-        // SAFETY: the entry is inside the ring, was written by the other side before it stored `put`, and is not
+        // SAFETY: the entry is inside the ring, was written by the other side before it stored `produced`, and is not
         // written again before it is released.
-        let entry = unsafe { self.shared.entry(self.taken).read() };
-        self.taken = self.taken.wrapping_add(1);
+        let entry = unsafe { self.shared.entry(self.consumed).read() };
+        self.consumed = self.consumed.wrapping_add(1);
         Some(entry)
     }
 
-    /// Lets the other side use the places of what was taken out.
+    /// Returns the slots of consumed entries to the other side.
     #[inline]
     pub(super) fn release(&mut self) {
-        if self.released != self.taken {
-            self.released = self.taken;
-            self.shared.consumer().store(self.taken, Ordering::Release);
+        if self.released != self.consumed {
+            self.released = self.consumed;
+            self.shared.consumer().store(self.consumed, Ordering::Release);
         }
     }
 }
@@ -199,7 +199,7 @@ impl<T: Copy> Consumer<T> {
 mod tests {
     use super::*;
 
-    /// Both ends of a ring of four, mapped twice as by the kernel, their words just before they wrap.
+    /// Both ends of a ring of four entries, mapped twice, with words about to wrap.
     fn ends() -> (Producer<u64>, Consumer<u64>) {
         let start = u32::MAX - 5;
         // SAFETY: the name is a C string.
@@ -217,36 +217,36 @@ mod tests {
         let mut consumer = Consumer::new(shared());
         producer.shared.producer().store(start, Ordering::Relaxed);
         producer.shared.consumer().store(start, Ordering::Relaxed);
-        (producer.put, producer.published, producer.taken) = (start, start, start);
-        (consumer.taken, consumer.released, consumer.put) = (start, start, start);
+        (producer.produced, producer.published, producer.consumed) = (start, start, start);
+        (consumer.consumed, consumer.released, consumer.produced) = (start, start, start);
         (producer, consumer)
     }
 
     #[test]
-    fn entries_come_out_in_order_across_the_wrap_of_the_counting_words() {
+    fn entries_are_consumed_in_order_across_the_wrap() {
         let (mut producer, mut consumer) = ends();
         for round in 0..20_u64 {
             for entry in 0..3 {
                 assert!(producer.put(round * 3 + entry));
             }
-            assert_eq!((consumer.take(), producer.unpublished()), (None, 3), "unpublished entries are not seen");
+            assert_eq!((consumer.take(), producer.unpublished()), (None, 3), "unpublished entries are not visible");
             producer.publish();
             for entry in 0..3 {
                 assert_eq!(consumer.take(), Some(round * 3 + entry));
             }
-            assert_eq!((consumer.take(), producer.pending()), (None, 3), "places not released are not free");
+            assert_eq!((consumer.take(), producer.pending()), (None, 3), "slots not released are not free");
             consumer.release();
             assert_eq!(producer.pending(), 0);
         }
     }
 
     #[test]
-    fn a_full_ring_takes_nothing_until_a_place_is_released() {
+    fn full_ring_refuses_entries_until_a_slot_is_released() {
         let (mut producer, mut consumer) = ends();
         assert!((0..4).all(|entry| producer.put(entry)) && !producer.put(4));
         producer.publish();
         assert_eq!(consumer.take(), Some(0));
-        assert!(!producer.put(4), "a place is the consumer's until it releases it");
+        assert!(!producer.put(4), "a consumed slot is not free before its release");
         consumer.release();
         assert!(producer.put(4) && !producer.put(5));
         assert_eq!(producer.pending(), 4);

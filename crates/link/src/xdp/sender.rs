@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The half of an AF_XDP socket that sends: frames in shared memory, one system call for many.
+//! The sending half of an AF_XDP socket: frames in shared memory, one system call per batch.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -7,38 +7,38 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 use super::rings::{Consumer, Producer};
-use super::umem::{LONGEST_FRAME_BYTES, SEND_CHUNKS, Umem, chunk_bytes};
+use super::umem::{FRAME_BYTES_MAX, SEND_CHUNKS, Umem, chunk_bytes};
 use super::{VLAN_TAG_BYTES, bind, xdp_system};
 use crate::interface::{owned, system};
 use crate::socket;
 use crate::{Counters, ETHERNET_HEADER_BYTES, Interface, LinkError, MINIMUM_FRAME_BYTES, Outgoing};
 
-/// A full link has no word to wait for; looked at again after this time.
+/// Interval of checks while the link is full, since no event signals free chunks.
 const FULL_PAUSE: Duration = Duration::from_micros(20);
 
-/// Queues that are tried, from the last: programs that receive through AF_XDP begin with the first.
+/// Number of queues tried, from the highest: programs that receive with AF_XDP start with the lowest.
 const QUEUES_TRIED: u32 = 32;
 
-/// An AF_XDP socket with its memory and what it sends with.
+/// An AF_XDP socket with its UMEM and the rings for sending.
 pub(crate) struct XdpSender {
     transmit: Producer<libc::xdp_desc>,
     complete: Consumer<u64>,
     socket: OwnedFd,
-    // Behind the socket, whose driver writes to it.
+    // After the socket, whose driver writes to it.
     umem: Umem,
-    /// Chunks to send from; the last one used is on top.
+    /// Free send chunks, a stack: the most recently used one is on top.
     free: Vec<u64>,
 }
 
 impl XdpSender {
-    /// A socket that is not bound yet, with so many chunks to receive into.
+    /// Creates a socket with this number of receive chunks, without binding it.
     pub(super) fn new(interface: &Interface, receive_chunks: u32) -> Result<Self, LinkError> {
-        // A tag may come on top of the MTU.
-        let longest_frame = ETHERNET_HEADER_BYTES + VLAN_TAG_BYTES + interface.mtu;
-        let chunk_bytes = chunk_bytes(longest_frame).ok_or_else(|| LinkError::MtuTooLarge {
+        // A VLAN tag does not count in the MTU.
+        let frame_bytes_max = ETHERNET_HEADER_BYTES + VLAN_TAG_BYTES + interface.mtu;
+        let chunk_bytes = chunk_bytes(frame_bytes_max).ok_or_else(|| LinkError::MtuTooLarge {
             interface: interface.name.clone(),
             mtu: interface.mtu,
-            most: LONGEST_FRAME_BYTES - ETHERNET_HEADER_BYTES - VLAN_TAG_BYTES,
+            mtu_max: FRAME_BYTES_MAX - ETHERNET_HEADER_BYTES - VLAN_TAG_BYTES,
         })?;
         let failed = |(operation, source)| xdp_system(operation, &interface.name, source);
         // SAFETY: socket() takes no pointers.
@@ -56,18 +56,18 @@ impl XdpSender {
         Ok(Self { transmit, complete, socket, umem, free })
     }
 
-    /// For sending alone, with a copy of the kernel's: needs no program at a hook, and CAP_NET_RAW only.
+    /// Opens a socket for sending only, in copy mode: needs no program at a hook, and only CAP_NET_RAW.
     ///
-    /// A queue has one socket of this kind; the last one that is free is taken.
+    /// A queue can have one such socket; binds to the highest free queue.
     pub(crate) fn open(interface: &Interface) -> Result<Self, LinkError> {
         let sender = Self::new(interface, 0)?;
-        // The kernel binds no socket without one.
+        // The kernel requires a fill ring.
         let _fill = Producer::fill(&sender.socket, 1)
             .map_err(|(operation, source)| xdp_system(operation, &interface.name, source))?;
         for queue in (0..QUEUES_TRIED).rev() {
             match bind(&sender.socket, interface, queue, libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP) {
                 Ok(()) => return Ok(sender),
-                // Somebody has it, or the interface has not so many.
+                // The queue is in use, or does not exist.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EINVAL)) => {}
                 Err(error) => return Err(xdp_system("bind", &interface.name, error)),
             }
@@ -89,17 +89,17 @@ impl XdpSender {
         self.umem.chunk_of(address)
     }
 
-    /// The bytes of a frame, as [`Umem::frame_mut`] has them.
+    /// As [`Umem::frame_mut`].
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Umem::frame_mut`].
     #[inline]
     pub(super) unsafe fn frame_mut(&mut self, address: u64, length: usize) -> &mut [u8] {
         // SAFETY: the caller's promise.
         unsafe { self.umem.frame_mut(address, length) }
     }
 
-    /// Puts frames where the kernel finds them with the next [`kick`](Self::kick); returns how many.
+    /// Puts frames into the send ring for the next [`kick`](Self::kick); returns their number.
     #[inline]
     pub(crate) fn put_all(
         &mut self,
@@ -107,10 +107,10 @@ impl XdpSender {
         frames: &[Outgoing<'_>],
         counters: &mut Counters,
     ) -> Result<usize, LinkError> {
-        let mut taken = 0;
+        let mut accepted = 0;
         for frame in frames {
             if frame.len() > ETHERNET_HEADER_BYTES + interface.mtu {
-                if taken == 0 {
+                if accepted == 0 {
                     return Err(LinkError::FrameTooLong { frame_bytes: frame.len(), mtu: interface.mtu });
                 }
                 break;
@@ -123,33 +123,33 @@ impl XdpSender {
                 break;
             };
             self.put(chunk, frame);
-            taken += 1;
+            accepted += 1;
         }
         self.transmit.publish();
-        Ok(taken)
+        Ok(accepted)
     }
 
-    /// Whether the last [`kick`](Self::kick) left frames for the next one.
+    /// Whether the last [`kick`](Self::kick) left frames in the ring.
     #[inline]
-    pub(crate) fn is_stuck(&self) -> bool {
+    pub(crate) fn has_unsent(&self) -> bool {
         self.transmit.was_pending() && self.transmit.needs_wakeup()
     }
 
-    /// Lets the kernel send what is in the ring. What it does not take now stays there for the next call.
+    /// Makes the kernel send the frames in the ring. Frames that it does not accept now stay for the next call.
     #[inline]
     pub(crate) fn kick(&mut self, interface: &Interface, counters: &mut Counters) -> Result<(), LinkError> {
         let mut pending = self.transmit.pending();
         while pending > 0 && self.transmit.needs_wakeup() {
             if let Err(error) = self.wake() {
                 match error.raw_os_error() {
-                    // One call takes some frames and says EAGAIN if there are more. EBUSY: the device is full.
+                    // A call takes a limited number of frames and returns EAGAIN if there are more. EBUSY: the device is full.
                     Some(libc::EAGAIN) => {}
                     Some(libc::EBUSY | libc::ENOBUFS | libc::EINTR) => counters.send_busy += 1,
                     _ => return Err(system("sendto", &interface.name, error)),
                 }
             }
             let left = self.transmit.pending();
-            // Without a copy the device takes its time; with one it is full.
+            // No progress: a zero-copy device sends asynchronously; in copy mode the device is full.
             if left == pending {
                 break;
             }
@@ -159,7 +159,7 @@ impl XdpSender {
         Ok(())
     }
 
-    /// Waits until a frame can be put; `false` if `timeout` passed first.
+    /// Waits until a frame can be sent; `false` if `timeout` passed first.
     pub(crate) fn wait_to_send(
         &mut self,
         interface: &Interface,
@@ -170,11 +170,11 @@ impl XdpSender {
         loop {
             self.kick(interface, counters)?;
             let left = end.saturating_duration_since(Instant::now());
-            let is_ready = !self.free.is_empty() && !self.is_stuck();
+            let is_ready = !self.free.is_empty() && !self.has_unsent();
             if is_ready || left.is_zero() {
                 return Ok(is_ready);
             }
-            // Chunks come back without a word; `poll` speaks of places in the ring only.
+            // No event signals free chunks; `poll` reports only free entries of the ring.
             std::thread::sleep(FULL_PAUSE.min(left));
             self.check(interface)?;
         }
@@ -183,7 +183,7 @@ impl XdpSender {
     /// Whether the interface still works.
     pub(super) fn check(&self, interface: &Interface) -> Result<(), LinkError> {
         socket::check(&self.socket, &interface.name)?;
-        // An interface that is down has no word of its own: asking for a look at the ring tells.
+        // The socket has no pending error when the interface is down: a wakeup reports it.
         match self.wake() {
             Err(error)
                 if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR)) =>
@@ -194,7 +194,7 @@ impl XdpSender {
         }
     }
 
-    /// Takes the chunks back whose frames are out.
+    /// Reclaims the chunks of sent frames.
     #[inline]
     fn reclaim(&mut self) {
         while let Some(chunk) = self.complete.take() {
@@ -203,13 +203,13 @@ impl XdpSender {
         self.complete.release();
     }
 
-    /// Puts a frame into the ring for sending.
+    /// Puts a frame into the send ring.
     #[inline]
     fn put(&mut self, chunk: u64, frame: &Outgoing<'_>) {
         let (header, length) = (frame.header.len(), frame.len());
-        // A driver without a copy of the kernel's in between need not pad.
+        // A zero-copy driver may not pad.
         let padded = length.max(MINIMUM_FRAME_BYTES);
-        // SAFETY: the chunk was on the free list, so it is ours, and no frame of it is lent.
+        // SAFETY: the chunk was on the free list, so the kernel does not use it and no frame in it is lent.
         let bytes = unsafe { self.umem.frame_mut(chunk, padded) };
         bytes[..header].copy_from_slice(frame.header);
         barewire_copy::copy(frame.payload, &mut bytes[header..length]);
@@ -217,10 +217,10 @@ impl XdpSender {
         self.transmit.put(libc::xdp_desc { addr: chunk, len: padded as u32, options: 0 });
     }
 
-    /// The system call that makes the kernel look into the ring for sending.
+    /// Makes the kernel process the send ring.
     #[inline]
     fn wake(&self) -> io::Result<()> {
-        // SAFETY: a null pointer with no length, which is how an AF_XDP socket is woken.
+        // SAFETY: a null pointer with length 0, as AF_XDP expects.
         let result =
             unsafe { libc::sendto(self.socket.as_raw_fd(), ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The memory that program and kernel share for frames, cut into chunks of one size.
+//! UMEM: memory for frames shared by program and kernel, divided into chunks of equal size.
 //!
 //! ```text
 //! | receive chunk 0 | … | receive chunk n−1 | send chunk 0 | … |
-//!   chunk: 256 bytes of the kernel's (receive only) | frame
+//!   chunk: 256 bytes of headroom (receive only) | frame
 //! ```
 
 use std::io;
@@ -12,16 +12,17 @@ use std::ptr::{self, NonNull};
 
 use crate::socket::set_option;
 
-/// What the kernel keeps for itself at the start of a chunk that it receives into (`XDP_PACKET_HEADROOM`).
-const KERNEL_BYTES: usize = 256;
+/// The kernel's headroom at the start of a receive chunk (`XDP_PACKET_HEADROOM`).
+const HEADROOM_BYTES: usize = 256;
 /// Chunks are powers of two from 2 KiB up to a page.
 const CHUNK_BYTES: [usize; 2] = [2048, 4096];
-/// As a receive ring of the packet link: stays in the cache, and holds a millisecond at 10 Gb/s.
+/// Comparable to a receive ring of the packet link: stays in the cache, and holds about a millisecond at 10 Gb/s.
 pub(super) const RECEIVE_CHUNKS: u32 = 1024;
-/// Frames on their way out. Few, because the chunk used last is used again first, while it is in the cache.
+/// Frames being sent. Few, since the most recently used chunk is reused first, while it is in the cache.
 pub(super) const SEND_CHUNKS: u32 = 256;
 
-const _: () = assert!(RECEIVE_CHUNKS.is_power_of_two() && SEND_CHUNKS.is_power_of_two(), "they are also rings' sizes");
+const _: () =
+    assert!(RECEIVE_CHUNKS.is_power_of_two() && SEND_CHUNKS.is_power_of_two(), "they are also sizes of rings");
 
 /// A private mapping of this process.
 pub(super) struct Mapping {
@@ -29,16 +30,16 @@ pub(super) struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: a mapping belongs to the process and not to the thread that made it.
+// SAFETY: a mapping is not bound to the creating thread.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Fresh memory, all zeros, present at once.
+    /// New zeroed memory, populated at once.
     pub(super) fn anonymous(bytes: usize) -> io::Result<Self> {
         Self::map(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
     }
 
-    /// A part of what `descriptor` offers to share.
+    /// A shared mapping of `descriptor`.
     pub(super) fn shared(bytes: usize, descriptor: i32, offset: libc::off_t) -> io::Result<Self> {
         Self::map(bytes, libc::MAP_SHARED, descriptor, offset)
     }
@@ -54,7 +55,7 @@ impl Mapping {
         }
     }
 
-    /// The address `offset` bytes from the start, of `length` bytes inside the mapping.
+    /// The address at `offset`, of `length` bytes inside the mapping.
     #[inline]
     pub(super) fn at(&self, offset: usize, length: usize) -> *mut u8 {
         assert!(offset.checked_add(length).is_some_and(|end| end <= self.bytes), "outside of the mapping");
@@ -70,29 +71,29 @@ impl Drop for Mapping {
     }
 }
 
-/// Size of the chunks for frames of that many bytes, or `None` if no chunk holds them.
+/// Chunk size for frames of this length, or `None` if no chunk is large enough.
 pub(super) fn chunk_bytes(frame_bytes: usize) -> Option<usize> {
-    CHUNK_BYTES.into_iter().find(|chunk| KERNEL_BYTES + frame_bytes <= *chunk)
+    CHUNK_BYTES.into_iter().find(|chunk| HEADROOM_BYTES + frame_bytes <= *chunk)
 }
 
-/// The longest frame that any chunk holds.
-pub(super) const LONGEST_FRAME_BYTES: usize = CHUNK_BYTES[1] - KERNEL_BYTES;
+/// Longest frame that a chunk can hold.
+pub(super) const FRAME_BYTES_MAX: usize = CHUNK_BYTES[1] - HEADROOM_BYTES;
 
-/// The registered memory. Addresses in it are offsets from its start, as in the rings.
+/// The registered memory. Addresses are offsets from its start, as in the rings.
 pub(super) struct Umem {
     mapping: Mapping,
     chunk_bytes: usize,
-    /// Chunks to receive into; those to send from are behind them.
+    /// Number of receive chunks; the send chunks follow them.
     receive_chunks: u32,
 }
 
 impl Umem {
-    /// Bytes of all chunks of that size, so many of them to receive into.
+    /// Total size with this number of receive chunks.
     pub(super) fn bytes(chunk_bytes: usize, receive_chunks: u32) -> usize {
         chunk_bytes * (receive_chunks + SEND_CHUNKS) as usize
     }
 
-    /// Memory of chunks of that size, so many of them to receive into, registered with `socket`, which locks it.
+    /// Allocates memory and registers it with `socket`, which locks it.
     pub(super) fn register(
         socket: &OwnedFd,
         chunk_bytes: usize,
@@ -112,20 +113,20 @@ impl Umem {
         Ok(Self { mapping, chunk_bytes, receive_chunks })
     }
 
-    /// Addresses of the chunks to receive into.
+    /// Addresses of the receive chunks.
     pub(super) fn receive_chunks(&self) -> impl Iterator<Item = u64> + use<> {
         let chunk_bytes = self.chunk_bytes as u64;
         (0..u64::from(self.receive_chunks)).map(move |chunk| chunk * chunk_bytes)
     }
 
-    /// Addresses of the chunks to send from.
+    /// Addresses of the send chunks.
     pub(super) fn send_chunks(&self) -> impl Iterator<Item = u64> + use<> {
         let chunk_bytes = self.chunk_bytes as u64;
         let first = u64::from(self.receive_chunks);
         (first..first + u64::from(SEND_CHUNKS)).map(move |chunk| chunk * chunk_bytes)
     }
 
-    /// Address of the chunk that an address lies in.
+    /// Address of the chunk that contains an address.
     #[inline]
     pub(super) fn chunk_of(&self, address: u64) -> u64 {
         address & !(self.chunk_bytes as u64 - 1)
@@ -134,11 +135,11 @@ impl Umem {
     /// The bytes of a frame.
     ///
     /// # Safety
-    /// The chunk is the caller's (given by the kernel and not given back), and no other slice of it is alive.
+    /// The caller owns the chunk (received from the kernel and not returned), and no other slice of it exists.
     #[inline]
     pub(super) unsafe fn frame_mut(&mut self, address: u64, length: usize) -> &mut [u8] {
-        // SAFETY: inside the mapping, as `at` checks, whose bytes are always initialised; the caller is the only
-        // one to use them.
+        // SAFETY: inside the mapping, as `at` checks, whose bytes are always initialised; the caller has exclusive
+        // access.
         unsafe { std::slice::from_raw_parts_mut(self.mapping.at(address as usize, length), length) }
     }
 }
@@ -148,11 +149,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_gets_the_smallest_chunk_that_holds_it_with_the_kernels_part() {
+    fn frame_gets_the_smallest_chunk_that_holds_it_with_headroom() {
         assert_eq!(chunk_bytes(1518), Some(2048));
         assert_eq!(chunk_bytes(2048 - 256), Some(2048));
         assert_eq!(chunk_bytes(2048 - 255), Some(4096));
-        assert_eq!(chunk_bytes(LONGEST_FRAME_BYTES), Some(4096));
-        assert_eq!(chunk_bytes(LONGEST_FRAME_BYTES + 1), None);
+        assert_eq!(chunk_bytes(FRAME_BYTES_MAX), Some(4096));
+        assert_eq!(chunk_bytes(FRAME_BYTES_MAX + 1), None);
     }
 }

@@ -1,123 +1,124 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which connection a PDU belongs to: nonces of both ends and the marks that are made of them ([`crate::extension`]).
+//! Nonces of both ends and the marks derived from them, which identify the PDUs of a connection ([`crate::extension`]).
 
 use crate::extension::{self, Extension};
 use crate::pdu::{Body, Pdu};
 
-/// What an extended connection knows of itself and its peer.
+/// Nonces, key and marks of an extended connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// This end's nonce: another one for each set-up.
+    /// This end's nonce, a new one for each set-up.
     nonce: u64,
-    /// The peer's; 0 until it is known.
-    peer: u64,
-    /// The peer's in a SABME that waits for the user, or for the answer to a poll.
-    held: u64,
-    /// What the peer wants to know to be connected to.
-    key: u64,
-    /// The mark of what this end sends, and of what it receives; 0 before both nonces are known.
-    sends: u64,
-    receives: u64,
-    /// The mark of the next UA or DM: of what it answers.
-    answers: u64,
+    /// The peer's nonce; 0 until it is known.
+    peer_nonce: u64,
+    /// The peer's nonce in a SABME that waits for the user's answer or for verification polls.
+    held_nonce: u64,
+    /// The key with which the peer accepts connections.
+    peer_key: u64,
+    /// The mark of transmitted PDUs; 0 until both nonces are known.
+    send_mark: u64,
+    /// The mark of received PDUs; 0 until both nonces are known.
+    receive_mark: u64,
+    /// The mark of the next UA or DM.
+    response_mark: u64,
 }
 
 impl Identity {
-    pub fn new(nonce: u64, key: u64) -> Self {
-        Self { nonce, key, ..Self::default() }
+    pub fn new(nonce: u64, peer_key: u64) -> Self {
+        Self { nonce, peer_key, ..Self::default() }
     }
 
-    /// Whether an I or S PDU is of this connection.
+    /// Whether an I or S PDU with this mark belongs to this connection.
     #[inline]
     pub fn is_of_connection(&self, mark: u64) -> bool {
-        mark == self.receives && self.receives != 0
+        mark == self.receive_mark && self.receive_mark != 0
     }
 
-    /// Whether a PDU of the connection's two service access points is of this connection, or answers this end. A SABME
-    /// that does not know this end's key comes no further than the station.
-    pub fn believes(&self, pdu: &Pdu<'_>, mark: u64) -> bool {
-        let is_one_of = |known: &[u64]| mark != 0 && known.contains(&mark);
+    /// Whether a PDU between the connection's two service access points belongs to this connection or answers this end.
+    /// The station drops a SABME without this end's key.
+    pub fn is_authentic(&self, pdu: &Pdu<'_>, mark: u64) -> bool {
+        let is_one_of = |marks: &[u64]| mark != 0 && marks.contains(&mark);
         match pdu.body {
             Body::Sabme { .. } => true,
-            // To a SABME; or to a DISC.
-            Body::Ua { .. } => is_one_of(&[self.nonce, self.sends]),
-            // Those answers, or unasked: from a peer that may not have known both nonces yet.
+            // Answers a SABME or a DISC.
+            Body::Ua { .. } => is_one_of(&[self.nonce, self.send_mark]),
+            // Answers a PDU, or is unsolicited; the peer may not know both nonces yet.
             Body::Dm { .. } | Body::Disc { .. } => {
-                is_one_of(&[self.receives, self.nonce, self.sends, self.peer, self.held])
+                is_one_of(&[self.receive_mark, self.nonce, self.send_mark, self.peer_nonce, self.held_nonce])
             }
             _ => self.is_of_connection(mark),
         }
     }
 
-    /// Whether a SABME is the one again that set the connection up.
-    pub fn is_known(&self, nonce: u64) -> bool {
-        nonce == self.peer
+    /// Whether a SABME's nonce is that of the set-up, so that it is a duplicate.
+    pub fn is_peer_nonce(&self, nonce: u64) -> bool {
+        nonce == self.peer_nonce
     }
 
-    /// A UA came: if it answers this end's SABME, the peer's nonce is known.
-    pub fn answered(&mut self, extension: &Extension) {
+    /// Learns the peer's nonce from a UA if that answers this end's SABME.
+    pub fn handle_ua(&mut self, extension: &Extension) {
         if extension.mark == self.nonce {
-            self.agree(extension.nonce);
+            self.set_peer_nonce(extension.nonce);
         }
     }
 
-    /// What the next UA or DM answers.
-    pub fn answer(&mut self, extension: &Extension) {
-        self.answers = if extension.nonce != 0 { extension.nonce } else { extension.mark };
+    /// Sets the mark of the next UA or DM to answer the PDU with this extension.
+    pub fn respond_to(&mut self, extension: &Extension) {
+        self.response_mark = if extension.nonce != 0 { extension.nonce } else { extension.mark };
     }
 
-    /// The next UA accepts the set-up that a SABME asked for.
+    /// Accepts the set-up that a SABME requested; the next UA says so.
     pub fn accept(&mut self, nonce: u64) {
-        self.agree(nonce);
-        self.answers = nonce;
+        self.set_peer_nonce(nonce);
+        self.response_mark = nonce;
     }
 
     pub fn hold(&mut self, nonce: u64) {
-        self.held = nonce;
+        self.held_nonce = nonce;
     }
 
     pub fn accept_held(&mut self) {
-        self.accept(self.held);
+        self.accept(self.held_nonce);
     }
 
     pub fn refuse_held(&mut self) {
-        self.answers = self.held;
+        self.response_mark = self.held_nonce;
     }
 
-    /// The next DM answers nothing.
-    pub fn leave(&mut self) {
-        self.answers = if self.sends == 0 { self.nonce } else { self.sends };
+    /// Sets the mark of an unsolicited DM.
+    pub fn abandon(&mut self) {
+        self.response_mark = if self.send_mark == 0 { self.nonce } else { self.send_mark };
     }
 
-    /// This end sets up anew: nothing of before is believed after the peer's consent.
-    pub fn renew(&mut self) {
+    /// Draws a new nonce for a reset: PDUs sent before it are ignored once the peer accepts.
+    pub fn renew_nonce(&mut self) {
         self.nonce = extension::next_nonce(self.nonce, 1).max(1);
     }
 
     pub fn set_up_mark(&self) -> u64 {
-        extension::set_up_mark(self.key, self.nonce)
+        extension::set_up_mark(self.peer_key, self.nonce)
     }
 
     #[inline]
-    pub fn sends(&self) -> u64 {
-        self.sends
+    pub fn send_mark(&self) -> u64 {
+        self.send_mark
     }
 
     pub fn peer_key(&self) -> u64 {
-        self.key
+        self.peer_key
     }
 
-    pub fn answers(&self) -> u64 {
-        self.answers
+    pub fn response_mark(&self) -> u64 {
+        self.response_mark
     }
 
     pub fn nonce(&self) -> u64 {
         self.nonce
     }
 
-    fn agree(&mut self, peer: u64) {
-        self.peer = peer;
-        self.sends = extension::connection_mark(self.nonce, peer);
-        self.receives = extension::connection_mark(peer, self.nonce);
+    fn set_peer_nonce(&mut self, peer_nonce: u64) {
+        self.peer_nonce = peer_nonce;
+        self.send_mark = extension::connection_mark(self.nonce, peer_nonce);
+        self.receive_mark = extension::connection_mark(peer_nonce, self.nonce);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The variables of a connection, and what the table's actions do to them.
+//! State variables of a connection and the processing of its events.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -10,7 +10,7 @@ use super::reordering::Reordering;
 use super::round_trip::RoundTrip;
 use super::state::{Event, State};
 use super::table::{self, Next};
-use super::{Cause, ConnectionCounters, Taken};
+use super::{Cause, ConnectionCounters, Disposition};
 use crate::bounds;
 use crate::config::{AfterLoss, Parameters};
 use crate::extension::{self, Extension};
@@ -19,97 +19,96 @@ use crate::time::Instant;
 pub(crate) use indications::{Indication, Indications};
 use transmit::Pending;
 
-/// Everything of a connection except the user's tokens, which lie in the send queue under the same
-/// absolute indices: `acknowledged <= next <= sent <= queued`, each wrapping.
+/// State of a connection except the user's tokens, which are in the send queue under the same
+/// absolute, wrapping indices: `acknowledged <= next <= sent <= queued`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
     pub parameters: Parameters,
     /// DSAP and SSAP of this end's commands.
     addresses: [u8; 2],
     pub state: State,
-    /// I PDUs received in order: modulo 128, V(R).
+    /// Number of I PDUs received in sequence; modulo 128 it is V(R).
     received: u32,
-    /// Bit i: the I PDU after i others, counted from V(R), came early and is kept by the user. Extended connections only,
-    /// as everything up to `order`.
+    /// Bit i: the user keeps I PDU V(R) + i, received early. This field up to `order`: extended connections only.
     kept: u128,
-    /// Likewise, counted from V(A): what the peer keeps, and what is to be sent again.
+    /// Bit i: the peer keeps I PDU V(A) + i.
     peer_kept: u128,
+    /// Bit i: I PDU V(A) + i is to be retransmitted.
     to_resend: u128,
-    /// Of each PDU under way, by its index: how many I PDUs had been sent when it was sent last.
+    /// For each I PDU in flight, by index: value of `information_sent` at its last transmission.
     order: Box<[u32]>,
     reordering: Reordering,
     pub identity: Identity,
-    /// The next REJ says that all is missing that is not kept.
+    /// The next REJ reports every PDU that is not kept as missing.
     lacks_the_rest: bool,
     /// The index that had N(S) = 0.
     base: u32,
-    /// V(A): all before it are acknowledged.
+    /// V(A): one after the last acknowledged PDU.
     pub acknowledged: u32,
-    /// V(S): the next to be sent, perhaps again.
+    /// V(S): the next PDU to transmit or retransmit.
     pub next: u32,
-    /// One after the last that was ever sent.
+    /// One after the last PDU ever transmitted.
     sent: u32,
-    /// One after the last in the queue.
+    /// One after the last PDU in the queue.
     pub queued: u32,
-    /// The window now, 1 to k; smaller than k after loss.
+    /// The current window, 1 to k; smaller than k after loss.
     pub window: u8,
     /// PDUs acknowledged since the window last changed.
-    grown: u16,
-    /// Loss before this index has been paid for with a smaller window.
-    recovered: u32,
-    /// I PDUs received and not yet acknowledged.
+    growth_credit: u16,
+    /// The window was already reduced for losses before this index.
+    recovery_point: u32,
+    /// I PDUs received since the last acknowledgement was sent.
     unacknowledged: u8,
     retry_count: u8,
     reject_count: u8,
     data_flag: u8,
     p_flag: bool,
-    /// P of this end's SABME.
+    /// P bit of this end's SABME.
     sabme_poll: bool,
     s_flag: bool,
     pub remote_busy: bool,
-    /// Whether data has been received or acknowledged since the connection was set up.
-    touched: bool,
-    /// Data is held until the peer has been heard: it may still repeat its SABME.
-    is_held: bool,
-    /// The user waits for the acknowledgement of all before this index …
-    wanted: u32,
-    /// … and the peer was not asked for it yet.
-    is_answer_wanted: bool,
-    /// The user wants to end once all is acknowledged.
-    pub finishing: bool,
-    /// P of a SABME that waits for the user, or for a poll's answer.
+    /// Whether data has been received or acknowledged since set-up.
+    has_exchanged: bool,
+    /// Data is held back until an I or S PDU of the peer arrives: it may still repeat its SABME.
+    is_data_held: bool,
+    /// The user requested the acknowledgement of all PDUs before this index …
+    ack_requested_to: u32,
+    /// … and the request was not sent yet.
+    is_ack_requested: bool,
+    /// The connection ends once all data is acknowledged.
+    pub is_finishing: bool,
+    /// P bit of a SABME that waits for the user's answer or for verification polls.
     held_poll: bool,
-    /// Polls since a SABME that may be none of the peer's now, and one more; 0 without doubt: whoever sends I or S PDUs
-    /// is connected.
-    doubts: u8,
-    /// What is to be sent: [`Pending`] bits.
+    /// 1 + the number of polls sent to verify whether a SABME received during data transfer is a reset; 0 if none is in
+    /// question. An I or S PDU proves that the peer is connected.
+    verification_polls: u8,
+    /// PDUs to transmit: [`Pending`] bits.
     pending: u16,
     timers: [Instant; Timer::COUNT],
-    /// Not later than the earliest of the timers: they are often put off, and only looked at when this has come.
+    /// Lower bound of the earliest timer. Timers are often postponed; they are checked only when this time has passed.
     wake: Instant,
     last_heard: Instant,
-    /// When the peer was last asked whether it is there.
-    last_asked: Instant,
-    /// Since when the peer has said nothing but that it lacks what it was taken to have; never, usually.
-    contradicted: Instant,
+    /// Time of the last poll because of inactivity.
+    last_polled: Instant,
+    /// Since when every N(R) was outside the window; `NEVER` if the last one was valid.
+    nr_invalid_since: Instant,
     frmr: FrmrInformation,
     pub round_trip: RoundTrip,
     polls: Polls,
     pub indications: Indications,
-    /// From where to where tokens were dropped; equal if none were.
+    /// Range of indices of dropped tokens that the user has not polled; empty if both are equal.
     pub dropped: (u32, u32),
     pub counters: ConnectionCounters,
 }
 
-/// The PDU, or the user's wish, that an event came with.
+/// Parameters of an event: the received PDU, or the user's request.
 #[derive(Clone, Copy)]
 pub(crate) struct Context {
     pub now: Instant,
     pub poll_final: bool,
-    /// I PDUs that are acknowledged and were not before.
+    /// Number of newly acknowledged I PDUs.
     pub progress: u32,
     pub cause: Cause,
-    /// What else the PDU said.
     pub extension: Extension,
 }
 
@@ -137,7 +136,7 @@ impl Timer {
     ];
 }
 
-/// Whether this connection is to have a fault; never without the feature `mutants`.
+/// Whether this fault is injected; always false without the feature `mutants`.
 #[cfg(feature = "mutants")]
 macro_rules! mutant {
     ($machine:expr, $fault:ident) => {
@@ -151,7 +150,7 @@ macro_rules! mutant {
     };
 }
 
-// After the macro that it uses.
+// After `mutant!`, which these modules use.
 mod actions;
 mod gaps;
 mod indications;
@@ -163,7 +162,7 @@ const REJECTING: u16 = State::Reject.bit() | State::AwaitReject.bit();
 
 impl Machine {
     pub fn new(parameters: Parameters, addresses: [u8; 2], identity: Identity, now: Instant) -> Self {
-        let under_way = if parameters.is_extended { usize::from(parameters.window).next_power_of_two() } else { 0 };
+        let in_flight = if parameters.is_extended { usize::from(parameters.window).next_power_of_two() } else { 0 };
         Self {
             parameters,
             addresses,
@@ -172,7 +171,7 @@ impl Machine {
             kept: 0,
             peer_kept: 0,
             to_resend: 0,
-            order: vec![0; under_way].into_boxed_slice(),
+            order: vec![0; in_flight].into_boxed_slice(),
             reordering: Reordering::default(),
             identity,
             lacks_the_rest: false,
@@ -182,8 +181,8 @@ impl Machine {
             sent: 0,
             queued: 0,
             window: parameters.window,
-            grown: 0,
-            recovered: 0,
+            growth_credit: 0,
+            recovery_point: 0,
             unacknowledged: 0,
             retry_count: 0,
             reject_count: 0,
@@ -192,19 +191,19 @@ impl Machine {
             sabme_poll: true,
             s_flag: false,
             remote_busy: false,
-            touched: false,
-            is_held: false,
-            wanted: 0,
-            is_answer_wanted: false,
-            finishing: false,
+            has_exchanged: false,
+            is_data_held: false,
+            ack_requested_to: 0,
+            is_ack_requested: false,
+            is_finishing: false,
             held_poll: false,
-            doubts: 0,
+            verification_polls: 0,
             pending: 0,
             timers: [Instant::NEVER; Timer::COUNT],
             wake: Instant::NEVER,
             last_heard: now,
-            last_asked: now,
-            contradicted: Instant::NEVER,
+            last_polled: now,
+            nr_invalid_since: Instant::NEVER,
             frmr: FrmrInformation([0; 5]),
             round_trip: RoundTrip::new(&parameters),
             polls: Polls::NONE,
@@ -214,42 +213,42 @@ impl Machine {
         }
     }
 
-    /// Takes a type 2 PDU.
+    /// Processes a type 2 PDU. An in-sequence I PDU in state NORMAL takes a fast path.
     #[inline]
-    pub fn handle(&mut self, pdu: &Pdu<'_>, extension: &Extension, now: Instant) -> Taken {
+    pub fn handle(&mut self, pdu: &Pdu<'_>, extension: &Extension, now: Instant) -> Disposition {
         if let Body::I { role, poll_final, information, .. } = pdu.body {
             let outstanding = self.sent.wrapping_sub(self.acknowledged);
             let progress = self.ahead_of(extension.nr, self.acknowledged.wrapping_sub(self.base));
-            let plain = !poll_final || (role as u8 == Role::Response as u8 && !self.p_flag);
+            let needs_no_answer = !poll_final || (role as u8 == Role::Response as u8 && !self.p_flag);
             if self.state == State::Normal
-                && plain
+                && needs_no_answer
                 && self.ahead_of(extension.ns, self.received) == 0
                 && u32::from(progress) <= outstanding
                 && information.len() <= usize::from(self.parameters.information_max)
-                && self.is_believed(pdu, extension)
+                && self.is_authentic(pdu, extension)
             {
-                (self.last_heard, self.contradicted) = (now, Instant::NEVER);
-                self.heard();
+                (self.last_heard, self.nr_invalid_since) = (now, Instant::NEVER);
+                self.confirm_peer();
                 self.deliver();
                 self.update_nr(u32::from(progress), now);
-                self.acknowledge_later(now);
+                self.delay_ack(now);
                 self.finish(now);
-                return Taken::InOrder;
+                return Disposition::InOrder;
             }
         }
         self.handle_by_table(pdu, extension, now)
     }
 
-    /// The same for every PDU, without the short way for the usual one.
-    pub fn handle_by_table(&mut self, pdu: &Pdu<'_>, extension: &Extension, now: Instant) -> Taken {
-        if !self.is_believed(pdu, extension) {
+    /// As [`handle`](Self::handle), without the fast path.
+    pub fn handle_by_table(&mut self, pdu: &Pdu<'_>, extension: &Extension, now: Instant) -> Disposition {
+        if !self.is_authentic(pdu, extension) {
             self.counters.unauthenticated += 1;
-            return Taken::Foreign;
+            return Disposition::Foreign;
         }
         self.last_heard = now;
         let (role, bit) = (pdu.role(), pdu.poll_final());
         let is_response = role == Role::Response;
-        let poll_final = bit && (!is_response || self.is_awaited(pdu, extension, now));
+        let poll_final = bit && (!is_response || self.answers_poll(pdu, extension, now));
         let mut context = Context { now, poll_final: bit, progress: 0, cause: Cause::Requested, extension: *extension };
         let event = match pdu.body {
             Body::I { information, .. } => {
@@ -258,31 +257,31 @@ impl Machine {
                     Ok(None) => {
                         self.counters.received_again += 1;
                         self.counters.received_late += 1;
-                        return Taken::Not;
+                        return Disposition::NoData;
                     }
                     Err(flags) => return self.reject(pdu.header().as_bytes(), role, bit, flags, now),
                 };
-                self.heard();
+                self.confirm_peer();
                 match kind {
                     Event::IC0 if self.state.is_in(REJECTING) => {
                         self.reordering.gap_closed(extension.is_flagged, now);
                     }
                     Event::AheadC0 => {
                         self.counters.received_ahead += 1;
-                        self.reordering.gap_seen(self.state.is_in(REJECTING), now);
-                        let is_taken = self.dispatch(Event::numbered(kind, is_response, poll_final), context);
-                        debug_assert!(!is_taken || cfg!(feature = "mutants"));
+                        self.reordering.gap_detected(self.state.is_in(REJECTING), now);
+                        let is_delivered = self.dispatch(Event::numbered(kind, is_response, poll_final), context);
+                        debug_assert!(!is_delivered || cfg!(feature = "mutants"));
                         let can_keep = self.parameters.is_extended && !self.state.is_in(BUSY);
                         let ahead = self.ahead_of(extension.ns, self.received);
-                        return match is_taken {
-                            true => Taken::InOrder,
-                            false if can_keep && self.kept >> ahead & 1 == 0 => Taken::Early,
-                            false => Taken::Not,
+                        return match is_delivered {
+                            true => Disposition::InOrder,
+                            false if can_keep && self.kept >> ahead & 1 == 0 => Disposition::Early,
+                            false => Disposition::NoData,
                         };
                     }
-                    Event::AgainC0 => {
+                    Event::DupC0 => {
                         self.counters.received_again += 1;
-                        self.reordering.came_after_all(extension.is_flagged, now);
+                        self.reordering.duplicate_received(extension.is_flagged, now);
                     }
                     _ => {}
                 }
@@ -293,12 +292,12 @@ impl Machine {
                     Ok(is_fresh) => is_fresh,
                     Err(flags) => return self.reject(pdu.header().as_bytes(), role, bit, flags, now),
                 };
-                self.heard();
+                self.confirm_peer();
                 self.counters.overtaken += u64::from(!is_fresh);
                 let kind = match function {
                     Supervisory::Rr => Event::RrC0,
                     Supervisory::Rnr => Event::RnrC0,
-                    // An overtaken REJ asks for what has arrived since.
+                    // A stale REJ requests PDUs that have since been acknowledged.
                     Supervisory::Rej if is_fresh => Event::RejC0,
                     Supervisory::Rej => Event::RrC0,
                 };
@@ -306,8 +305,8 @@ impl Machine {
             }
             Body::Sabme { .. } => {
                 context.cause = Cause::PeerReset;
-                let is_known = self.parameters.is_extended && self.identity.is_known(extension.nonce);
-                if is_known && self.state.is_connected() { Event::SabmeAgain } else { Event::Sabme }
+                let is_known = self.parameters.is_extended && self.identity.is_peer_nonce(extension.nonce);
+                if is_known && self.state.is_connected() { Event::SabmeDup } else { Event::Sabme }
             }
             Body::Disc { .. } => {
                 context.cause = Cause::PeerDisconnected;
@@ -315,7 +314,7 @@ impl Machine {
             }
             Body::Ua { .. } => {
                 if self.state.is_in(State::Setup.bit() | State::Reset.bit()) {
-                    self.identity.answered(extension);
+                    self.identity.handle_ua(extension);
                 }
                 Event::Ua
             }
@@ -328,28 +327,28 @@ impl Machine {
                 self.counters.frmr_received += u64::from(self.state.is_connected());
                 Event::Frmr
             }
-            // Types 1 and 3 are not the connection's.
+            // Types 1 and 3 are handled by the station.
             Body::Ui { .. }
             | Body::Xid { .. }
             | Body::Test { .. }
             | Body::AcCommand { .. }
             | Body::AcResponse { .. } => {
-                return Taken::Not;
+                return Disposition::NoData;
             }
         };
-        if self.dispatch(event, context) { Taken::InOrder } else { Taken::Not }
+        if self.dispatch(event, context) { Disposition::InOrder } else { Disposition::NoData }
     }
 
     #[inline]
-    fn is_believed(&self, pdu: &Pdu<'_>, extension: &Extension) -> bool {
+    fn is_authentic(&self, pdu: &Pdu<'_>, extension: &Extension) -> bool {
         !self.parameters.is_extended
             || match pdu.body {
                 Body::I { .. } | Body::S { .. } => self.identity.is_of_connection(extension.mark),
-                _ => self.identity.believes(pdu, extension.mark),
+                _ => self.identity.is_authentic(pdu, extension.mark),
             }
     }
 
-    /// A number's distance from a count, modulo 128 or what rounds make of it.
+    /// Distance of a received number from `count`, modulo 128 or, extended, 2^14.
     #[inline]
     fn ahead_of(&self, number: u16, count: u32) -> u16 {
         number.wrapping_sub(count as u16) & self.number_mask()
@@ -360,25 +359,25 @@ impl Machine {
         if self.parameters.is_extended { extension::NUMBERS - 1 } else { SequenceNumber::MODULUS as u16 - 1 }
     }
 
-    /// Whether a response with F = 1 answers the poll that is under way; then that took a round trip.
-    fn is_awaited(&mut self, pdu: &Pdu<'_>, extension: &Extension, now: Instant) -> bool {
+    /// Whether a response with F = 1 answers the outstanding poll. Measures the round trip if so.
+    fn answers_poll(&mut self, pdu: &Pdu<'_>, extension: &Extension, now: Instant) -> bool {
         let is_complete = match pdu.body {
             Body::S { .. } | Body::I { .. } => self.ahead_of(extension.nr, self.sent.wrapping_sub(self.base)) == 0,
             _ => return self.p_flag,
         };
-        if self.polls.is_late(is_complete, now) {
-            // None of the polls was lost: the peer was late, and they followed each other in vain.
-            self.round_trip.was_impatient(None, &self.parameters);
+        if self.polls.take_late(is_complete, now) {
+            // No poll was lost: the peer was late, and the later polls were needless.
+            self.round_trip.timeout_was_spurious(None, &self.parameters);
             return false;
         }
         if !self.p_flag {
             return false;
         }
-        let is_one = self.polls.is_one_awaited();
+        let is_unambiguous = self.polls.is_single_outstanding();
         let round_trip_ns = self.polls.answered(is_complete, self.round_trip.smoothed_ns(), now);
-        // It asked because T1 was over.
-        if self.retry_count > 0 && is_complete && is_one {
-            self.round_trip.was_impatient(round_trip_ns, &self.parameters);
+        // The poll was sent because T1 expired.
+        if self.retry_count > 0 && is_complete && is_unambiguous {
+            self.round_trip.timeout_was_spurious(round_trip_ns, &self.parameters);
         }
         if let Some(round_trip_ns) = round_trip_ns {
             self.round_trip.measure(round_trip_ns, &self.parameters);
@@ -386,8 +385,8 @@ impl Machine {
         true
     }
 
-    /// Answers a PDU that breaks the protocol with FRMR. `header`: from DSAP to the control field.
-    pub fn reject(&mut self, header: &[u8], role: Role, poll_final: bool, flags: u8, now: Instant) -> Taken {
+    /// Answers a PDU that violates the protocol with FRMR. `header`: from DSAP to the control field.
+    pub fn reject(&mut self, header: &[u8], role: Role, poll_final: bool, flags: u8, now: Instant) -> Disposition {
         if self.state.is_connected() {
             let control = [header.get(2).copied().unwrap_or(0), header.get(3).copied().unwrap_or(0)];
             let (vs, vr) = (self.sequence(self.next), self.vr());
@@ -399,10 +398,10 @@ impl Machine {
             let poll_final = poll_final && role == Role::Command;
             self.dispatch(Event::Bad, Context { poll_final, ..self.context(now, Cause::Requested) });
         }
-        Taken::Not
+        Disposition::NoData
     }
 
-    /// A wish of the user; false if it makes no sense in this state.
+    /// Processes a request of the user. False if the state does not change.
     pub fn request(&mut self, event: Event, now: Instant) -> bool {
         let before = self.state;
         self.dispatch(event, self.context(now, Cause::Requested));
@@ -415,37 +414,37 @@ impl Machine {
                 self.timers[number] = Instant::NEVER;
                 let cause = match event {
                     Event::StallTimer => Cause::Stalled,
-                    Event::PollTimer if self.is_doubt_confirmed() => Cause::PeerReset,
+                    Event::PollTimer if self.has_verification_failed() => Cause::PeerReset,
                     _ => Cause::NoAnswer,
                 };
                 self.counters.timeouts += u64::from(!matches!(event, Event::DelayTimer));
                 self.dispatch(event, self.context(now, cause));
             }
         }
-        if self.silence_deadline() <= now {
-            self.last_asked = now;
-            self.dispatch(Event::SilenceTimer, self.context(now, Cause::NoAnswer));
+        if self.inactivity_deadline() <= now {
+            self.last_polled = now;
+            self.dispatch(Event::InactivityTimer, self.context(now, Cause::NoAnswer));
         }
         self.wake = self.next_deadline();
     }
 
     pub fn next_deadline(&self) -> Instant {
-        self.timers.iter().fold(self.silence_deadline(), |earliest, timer| earliest.min(*timer))
+        self.timers.iter().fold(self.inactivity_deadline(), |earliest, timer| earliest.min(*timer))
     }
 
-    /// As [`wake`](Self::wake), but not earlier than a timer runs out.
+    /// As [`wake`](Self::wake), but exact.
     pub fn exact_wake(&mut self) -> Instant {
         self.wake = self.next_deadline();
         self.wake
     }
 
-    /// When to look at the timers: not later than [`next_deadline`](Self::next_deadline), perhaps earlier.
+    /// When to check the timers: a lower bound of [`next_deadline`](Self::next_deadline).
     #[inline]
     pub fn wake(&self) -> Instant {
         self.wake
     }
 
-    /// A token went into the queue.
+    /// Records that a token was queued.
     #[inline]
     pub fn enqueue(&mut self, now: Instant) {
         if self.queued == self.acknowledged {
@@ -454,34 +453,34 @@ impl Machine {
         self.queued = self.queued.wrapping_add(1);
     }
 
-    /// The user waits for the acknowledgement of all that is queued: the peer is asked for it, once, with the last PDU.
+    /// Requests the acknowledgement of all queued PDUs, once, with the last of them.
     #[inline]
-    pub fn want_answer(&mut self, now: Instant) {
-        let is_asked = self.wanted == self.queued && !self.is_answer_wanted;
-        if self.queued == self.acknowledged || is_asked {
+    pub fn request_ack(&mut self, now: Instant) {
+        let is_request_sent = self.ack_requested_to == self.queued && !self.is_ack_requested;
+        if self.queued == self.acknowledged || is_request_sent {
             return;
         }
-        (self.wanted, self.is_answer_wanted) = (self.queued, true);
-        self.ask_for_answer(now);
+        (self.ack_requested_to, self.is_ack_requested) = (self.queued, true);
+        self.poll_for_requested_ack(now);
     }
 
-    /// Polls the peer if the last PDU for whose acknowledgement the user waits has left without P = 1.
+    /// Polls the peer if the last PDU of an acknowledgement request has left with P = 0.
     #[inline]
-    fn ask_for_answer(&mut self, now: Instant) {
-        if !self.is_answer_wanted || self.p_flag || self.remote_busy || !self.state.is_in(SENDING) {
+    fn poll_for_requested_ack(&mut self, now: Instant) {
+        if !self.is_ack_requested || self.p_flag || self.remote_busy || !self.state.is_in(SENDING) {
             return;
         }
-        let left = self.next.wrapping_sub(self.wanted) as i32 >= 0;
-        if left {
-            self.is_answer_wanted = false;
-            self.dispatch(Event::AnswerWanted, self.context(now, Cause::Requested));
+        let has_left = self.next.wrapping_sub(self.ack_requested_to) as i32 >= 0;
+        if has_left {
+            self.is_ack_requested = false;
+            self.dispatch(Event::AckRequested, self.context(now, Cause::Requested));
         }
     }
 
-    /// Ends the connection if the user asked for that and nothing is left to do.
+    /// Disconnects if the user requested that and all data is acknowledged.
     #[inline]
     pub fn finish(&mut self, now: Instant) {
-        if self.finishing && self.acknowledged == self.queued && self.state.is_connected() {
+        if self.is_finishing && self.acknowledged == self.queued && self.state.is_connected() {
             self.dispatch(Event::DisconnectRequest, self.context(now, Cause::Requested));
         }
     }
@@ -491,7 +490,7 @@ impl Machine {
         self.sent.wrapping_sub(self.acknowledged)
     }
 
-    /// What must hold at any time, whatever the peer did.
+    /// Checks the invariants, which no input from the peer may violate.
     #[cfg(any(test, debug_assertions))]
     pub fn check(&self) {
         #[cfg(feature = "mutants")]
@@ -505,32 +504,32 @@ impl Machine {
         assert!(from_acknowledged(self.queued) <= u32::from(self.parameters.queue));
         assert!(self.window >= 1 && self.window <= self.parameters.window);
         assert!(self.retry_count <= self.parameters.retries);
-        assert!(self.wake <= self.next_deadline(), "sleeps too long: {self:?}");
+        assert!(self.wake <= self.next_deadline(), "wakes too late: {self:?}");
         if self.state.is_connected() && self.queued != self.acknowledged {
             assert!(self.timer_runs(Timer::Stall));
             let supervised =
                 self.timer_runs(Timer::Ack) || self.timer_runs(Timer::Poll) || self.timer_runs(Timer::Busy);
-            assert!(supervised || self.wants_transmit(), "nothing drives {self:?}");
+            assert!(supervised || self.has_pdu(), "no timer runs: {self:?}");
         }
         if self.state.is_in(State::Await.bit() | BUSY & !State::Busy.bit() | State::AwaitReject.bit()) {
-            assert!(self.timer_runs(Timer::Poll), "nothing ends the wait of {self:?}");
+            assert!(self.timer_runs(Timer::Poll), "no poll timer runs: {self:?}");
         }
         if !self.state.is_connected() {
             assert!(self.acknowledged == self.queued);
         }
-        let under_way = self.outstanding();
-        assert!(self.to_resend == 0 || u128::BITS - self.to_resend.leading_zeros() <= under_way);
-        assert!(self.peer_kept & 1 == 0 && u128::BITS - self.peer_kept.leading_zeros() <= under_way);
+        let in_flight = self.outstanding();
+        assert!(self.to_resend == 0 || u128::BITS - self.to_resend.leading_zeros() <= in_flight);
+        assert!(self.peer_kept & 1 == 0 && u128::BITS - self.peer_kept.leading_zeros() <= in_flight);
     }
 
-    /// With the one variable left out that two equal histories need not agree about.
+    /// Normalises `wake`, the only variable in which two equal histories may differ.
     #[cfg(test)]
     pub fn with_exact_wake(mut self) -> Self {
         self.wake = self.next_deadline();
         self
     }
 
-    /// What the table says of data that waits: send it, and with which P bit, or not.
+    /// What the table prescribes for queued data: `None` not to send it, else the P bit to send it with.
     #[cfg(test)]
     pub fn data_request(&self) -> Option<bool> {
         let is_new = self.next != self.queued && self.next.wrapping_sub(self.acknowledged) < u32::from(self.window);
@@ -545,7 +544,7 @@ impl Machine {
             self.counters.ignored += 1;
             return false;
         };
-        // An action may look at the state it came from, never at the one it leads to.
+        // Actions see the old state, never the new one.
         let mut deliver = false;
         for action in row.actions {
             deliver |= self.perform(*action, &context);
@@ -559,11 +558,11 @@ impl Machine {
         }
         self.wake = self.next_deadline();
         self.finish(context.now);
-        self.ask_for_answer(context.now);
+        self.poll_for_requested_ack(context.now);
         deliver
     }
 
-    /// Which event an I PDU is, or the FRMR bits if it is none. `Ok(None)`: what it says, N(R) too, was true once.
+    /// The event of an I PDU, or the FRMR flags if the PDU is invalid. `Ok(None)`: a late duplicate, whose N(R) is stale.
     fn classify(&mut self, information: &[u8], context: &mut Context) -> Result<Option<Event>, u8> {
         if !self.state.is_connected() {
             return Ok(Some(Event::IC0));
@@ -587,14 +586,14 @@ impl Machine {
                 Ok(Some(Event::IC0))
             }
             _ if ahead < window => Ok(Some(Event::AheadC0)),
-            _ if behind <= window => Ok(Some(Event::AgainC0)),
+            _ if behind <= window => Ok(Some(Event::DupC0)),
             _ => Err(FrmrInformation::V),
         }
     }
 
-    /// Puts what a valid N(R) acknowledges into the context. `Ok(false)`: overtaken, so that it says nothing new. Without
-    /// rounds one that was overtaken by so many that it came round seems to acknowledge what the peer lacks, who then says
-    /// nothing else for long.
+    /// Validates N(R) and sets `progress`; the error is the FRMR flags. `Ok(false)`: N(R) is stale. Without rounds a stale
+    /// N(R) that has wrapped can acknowledge PDUs that the peer lacks; all later N(R) of the peer then seem stale, and
+    /// after a time are treated as invalid.
     fn check_nr(&mut self, context: &mut Context) -> Result<bool, u8> {
         let progress = self.ahead_of(context.extension.nr, self.acknowledged.wrapping_sub(self.base));
         if !self.state.is_connected() {
@@ -602,20 +601,20 @@ impl Machine {
         }
         if u32::from(progress) <= self.outstanding() || mutant!(self, NrUnchecked) {
             context.progress = u32::from(progress) % u32::from(SequenceNumber::MODULUS);
-            self.contradicted = Instant::NEVER;
+            self.nr_invalid_since = Instant::NEVER;
             return Ok(true);
         }
         let behind = self.number_mask() + 1 - progress;
         let is_stale = if self.parameters.is_extended {
             behind <= extension::NUMBERS / 2
         } else {
-            behind <= u16::from(bounds::STALE_NR_MAX) && self.touched
+            behind <= u16::from(bounds::STALE_NR_MAX) && self.has_exchanged
         };
         context.extension.kept = 0;
-        self.contradicted = self.contradicted.min(context.now);
+        self.nr_invalid_since = self.nr_invalid_since.min(context.now);
         let limit_ns = self.parameters.stall_limit_ns.min(bounds::STALL_LIMIT.as_nanos() as u64);
-        let is_for_long = self.contradicted.after(limit_ns) <= context.now;
-        if is_stale && !is_for_long { Ok(false) } else { Err(FrmrInformation::Z) }
+        let is_persistent = self.nr_invalid_since.after(limit_ns) <= context.now;
+        if is_stale && !is_persistent { Ok(false) } else { Err(FrmrInformation::Z) }
     }
 
     fn context(&self, now: Instant, cause: Cause) -> Context {
@@ -632,12 +631,12 @@ impl Machine {
         SequenceNumber::wrapping(index.wrapping_sub(self.base))
     }
 
-    /// An I or S PDU came: the peer knows that it is connected.
+    /// An I or S PDU was received: the peer is connected.
     #[inline]
-    fn heard(&mut self) {
-        self.doubts = 0;
-        if self.is_held && self.state.is_connected() {
-            self.is_held = false;
+    fn confirm_peer(&mut self) {
+        self.verification_polls = 0;
+        if self.is_data_held && self.state.is_connected() {
+            self.is_data_held = false;
             if self.next == self.acknowledged {
                 self.stop(Timer::Ack);
             }
@@ -649,12 +648,12 @@ impl Machine {
         self.received = self.received.wrapping_add(1);
         self.kept >>= 1;
         self.reject_count = 0;
-        self.touched = true;
+        self.has_exchanged = true;
         self.counters.information_received += 1;
     }
 
     #[inline]
-    fn acknowledge_later(&mut self, now: Instant) {
+    fn delay_ack(&mut self, now: Instant) {
         self.unacknowledged = self.unacknowledged.saturating_add(1);
         if self.unacknowledged >= self.parameters.acknowledge_every {
             self.pending |= Pending::PLAIN;
@@ -678,8 +677,8 @@ impl Machine {
         }
         self.to_resend = self.to_resend.checked_shr(progress).unwrap_or(0);
         self.peer_kept = self.peer_kept.checked_shr(progress).unwrap_or(0) & !1;
-        self.is_answer_wanted &= (self.acknowledged.wrapping_sub(self.wanted) as i32) < 0;
-        self.touched = true;
+        self.is_ack_requested &= (self.acknowledged.wrapping_sub(self.ack_requested_to) as i32) < 0;
+        self.has_exchanged = true;
         self.retry_count = 0;
         self.counters.information_acknowledged += u64::from(progress);
         self.round_trip.acknowledged(self.acknowledged, now, &self.parameters);
@@ -699,9 +698,9 @@ impl Machine {
     }
 
     fn grow(&mut self, progress: u32) {
-        self.grown = self.grown.saturating_add(progress as u16);
-        while self.grown >= self.parameters.grow_after && self.window < self.parameters.window {
-            self.grown -= self.parameters.grow_after;
+        self.growth_credit = self.growth_credit.saturating_add(progress as u16);
+        while self.growth_credit >= self.parameters.grow_after && self.window < self.parameters.window {
+            self.growth_credit -= self.parameters.grow_after;
             self.window += 1;
         }
     }
@@ -712,17 +711,17 @@ impl Machine {
         if self.next != self.acknowledged {
             self.next = self.acknowledged.wrapping_add(u32::from(mutant!(self, ResendsFromSecond)));
             self.stop(Timer::Ack);
-            // Whoever waited for the acknowledgement of what is sent again still does.
-            self.is_answer_wanted |= (self.acknowledged.wrapping_sub(self.wanted) as i32) < 0;
+            // An acknowledgement requested for PDUs that are retransmitted must be requested again.
+            self.is_ack_requested |= (self.acknowledged.wrapping_sub(self.ack_requested_to) as i32) < 0;
         }
         self.round_trip.cancel();
     }
 
-    /// What the peer has not received goes out again, with a smaller window, once for each loss.
+    /// Retransmits what the peer has not received. The window shrinks once for each loss.
     fn resend(&mut self, context: &Context) {
-        // Whoever is asked after a timeout answers for all that was sent; who says REJ knows of what came early only.
-        let knows_all = context.extension.is_flagged || !self.state.is_in(SENDING);
-        if self.peer_kept != 0 && !knows_all {
+        // The answer to a poll after a timeout covers all PDUs sent; a REJ only those before one received early.
+        let covers_all = context.extension.is_flagged || !self.state.is_in(SENDING);
+        if self.peer_kept != 0 && !covers_all {
             return self.resend_gaps();
         }
         self.rewind();
@@ -731,14 +730,14 @@ impl Machine {
         }
         self.counters.recoveries += 1;
         self.round_trip.lost(&self.parameters);
-        if (self.acknowledged.wrapping_sub(self.recovered) as i32) >= 0 {
+        if (self.acknowledged.wrapping_sub(self.recovery_point) as i32) >= 0 {
             self.window = match self.parameters.after_loss {
                 AfterLoss::Keep => self.window,
                 AfterLoss::Halve => self.window.div_ceil(2).max(bounds::HALVED_WINDOW_MIN.min(self.parameters.window)),
                 AfterLoss::One => 1,
             };
-            self.grown = 0;
-            self.recovered = self.sent;
+            self.growth_credit = 0;
+            self.recovery_point = self.sent;
         }
     }
 
@@ -749,20 +748,20 @@ impl Machine {
 
     fn reset_variables(&mut self, now: Instant) {
         (self.base, self.acknowledged, self.next, self.sent) = (self.queued, self.queued, self.queued, self.queued);
-        self.recovered = self.queued;
-        (self.wanted, self.is_answer_wanted) = (self.queued, false);
+        self.recovery_point = self.queued;
+        (self.ack_requested_to, self.is_ack_requested) = (self.queued, false);
         self.received = 0;
         (self.kept, self.peer_kept, self.to_resend, self.lacks_the_rest) = (0, 0, 0, false);
         self.window = self.parameters.window;
-        (self.grown, self.unacknowledged, self.reject_count, self.data_flag) = (0, 0, 0, 0);
-        (self.touched, self.is_held) = (false, false);
+        (self.growth_credit, self.unacknowledged, self.reject_count, self.data_flag) = (0, 0, 0, 0);
+        (self.has_exchanged, self.is_data_held) = (false, false);
         self.polls = Polls::NONE;
-        self.doubts = 0;
-        (self.last_heard, self.contradicted) = (now, Instant::NEVER);
+        self.verification_polls = 0;
+        (self.last_heard, self.nr_invalid_since) = (now, Instant::NEVER);
         self.round_trip.cancel();
     }
 
-    /// Data is no longer exchanged: what was not acknowledged goes back to the user.
+    /// Leaves data transfer: unacknowledged tokens return to the user.
     fn drop_data(&mut self) {
         if self.acknowledged != self.queued {
             self.dropped = (self.acknowledged, self.queued);
@@ -770,11 +769,11 @@ impl Machine {
         (self.acknowledged, self.next, self.sent) = (self.queued, self.queued, self.queued);
         (self.kept, self.peer_kept, self.to_resend) = (0, 0, 0);
         self.base = self.queued;
-        (self.wanted, self.is_answer_wanted) = (self.queued, false);
+        (self.ack_requested_to, self.is_ack_requested) = (self.queued, false);
         self.stop(Timer::Stall);
         self.stop(Timer::Delay);
         self.pending &= !Pending::SUPERVISORY;
-        self.finishing = false;
+        self.is_finishing = false;
     }
 
     #[inline]
@@ -788,14 +787,14 @@ impl Machine {
 
     fn start_poll_timer(&mut self, now: Instant) {
         self.p_flag = true;
-        self.doubts = self.doubts.saturating_add(u8::from(self.doubts != 0));
-        let repetitions = self.retry_count.max(self.doubts.saturating_sub(2));
+        self.verification_polls = self.verification_polls.saturating_add(u8::from(self.verification_polls != 0));
+        let repetitions = self.retry_count.max(self.verification_polls.saturating_sub(2));
         let t1 = self.round_trip.timeout_ns(&self.parameters, repetitions);
         self.set_timer(Timer::Poll, now.after(t1));
     }
 
-    fn is_doubt_confirmed(&self) -> bool {
-        self.doubts > bounds::DOUBTING_POLLS
+    fn has_verification_failed(&self) -> bool {
+        self.verification_polls > bounds::VERIFICATION_POLLS
     }
 
     #[inline]
@@ -814,16 +813,16 @@ impl Machine {
         self.timers[timer as usize] = Instant::NEVER;
     }
 
+    /// Whether the peer has left N2 retransmissions unanswered, for at least the patience.
     #[inline]
-    /// Whether the peer has left enough repetitions unanswered, and for long enough.
-    fn is_given_up(&self, now: Instant) -> bool {
-        let is_patient = self.state.is_connected() && now < self.last_heard.after(self.parameters.patience_ns);
-        self.retry_count >= self.parameters.retries && !is_patient
+    fn is_peer_lost(&self, now: Instant) -> bool {
+        let is_within_patience = self.state.is_connected() && now < self.last_heard.after(self.parameters.patience_ns);
+        self.retry_count >= self.parameters.retries && !is_within_patience
     }
 
-    fn silence_deadline(&self) -> Instant {
+    fn inactivity_deadline(&self) -> Instant {
         match self.parameters.inactivity_ns {
-            Some(silence) if self.state.is_connected() => self.last_heard.max(self.last_asked).after(silence),
+            Some(inactivity) if self.state.is_connected() => self.last_heard.max(self.last_polled).after(inactivity),
             _ => Instant::NEVER,
         }
     }

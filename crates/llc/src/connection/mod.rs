@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One connection, type 2: asynchronous balanced mode (IEEE 802.2, clause 7).
+//! A type 2 connection: asynchronous balanced mode (IEEE 802.2, clause 7).
 //!
-//! [`Connection`] is what a [`Station`](crate::Station) has many of; it can be used alone, too.
+//! A [`Station`](crate::Station) holds many [`Connection`]s; one can also be used by itself.
 
 mod identity;
 mod machine;
@@ -25,95 +25,95 @@ use queue::Queue;
 use state::Event;
 pub use state::State;
 
-/// A connection. `T` stands for the caller's information fields: an index, or where the bytes lie.
-/// The engine hands a token back as soon as its bytes are not needed any more.
+/// A connection. `T` is the caller's token for an information field, such as an index or an address.
+/// The engine returns a token as soon as its bytes are no longer needed.
 pub struct Connection<T> {
     machine: Machine,
     queue: Queue<T>,
 }
 
-/// Something to put on the wire.
+/// A PDU to transmit.
 #[derive(Debug)]
 pub struct Transmit<'c, T> {
-    /// DSAP, SSAP and control field, and a FRMR's reason.
+    /// DSAP, SSAP and control field, and the reason of a FRMR.
     pub header: Header,
-    /// Of an I PDU: whose information follows the header.
+    /// Token of an I PDU's information field, which follows the header.
     pub token: Option<&'c T>,
-    /// What an extended connection adds.
+    /// Extension of an extended connection.
     pub extra: Extra,
 }
 
-/// What became of a PDU that was handed to a connection.
+/// How a connection disposed of a received PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
-    /// There is nothing for the user in it.
-    Not,
-    /// It is of another connection, and nothing has changed.
+pub(crate) enum Disposition {
+    /// No data for the user.
+    NoData,
+    /// The PDU belongs to another connection and was ignored.
     Foreign,
-    /// Its information is the next in order.
+    /// Its information field is the next in sequence.
     InOrder,
-    /// Its information belongs behind others that have not come: to be kept if there is room.
+    /// Its information field is ahead of sequence: the user may keep it.
     Early,
 }
 
-/// What the user of a connection hears.
+/// An event for the user of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionEvent<T> {
-    /// The peer has it: the caller may reuse the memory.
+    /// The peer received this information field: the caller may reuse its memory.
     Acknowledged(T),
-    /// Given up because the connection ended or was reset: whether the peer has it is not known.
+    /// Dropped because the connection ended or was reset; the peer may have received it.
     Dropped(T),
-    /// A peer wants to connect: answer with `accept` or `disconnect`.
+    /// A peer requests a connection: answer with `accept` or `disconnect`.
     Incoming,
-    /// The peer accepted.
+    /// The peer accepted the connection.
     Connected,
-    /// The connection lost its data. After [`Cause::PeerReset`] answer with `accept_reset`, otherwise with
-    /// `reset`; or give up with `disconnect` or `abort`.
+    /// The connection dropped unacknowledged data. After [`Cause::PeerReset`] continue with `accept_reset`, otherwise with
+    /// `reset`; or end it with `disconnect` or `abort`.
     Reset(Cause),
-    /// A reset asked for with `reset` is complete.
+    /// A reset requested with `reset` is complete.
     ResetDone,
-    /// The connection is no more; nothing follows.
+    /// The connection has ended. This is its last event.
     Disconnected(Cause),
 }
 
 /// Why a connection ended or was reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The user of this end asked for it.
+    /// Requested by the local user.
     Requested,
-    /// The peer said DISC.
+    /// The peer sent DISC.
     PeerDisconnected,
-    /// The peer said DM to SABME: nobody listens, or there is no room.
+    /// The peer answered SABME with DM: its SAP is not listening, or it has no room.
     PeerRefused,
-    /// The peer said DM: it knows of no connection, perhaps after a restart.
+    /// The peer sent DM: it has no such connection, perhaps after a restart.
     PeerNotConnected,
-    /// The peer said SABME.
+    /// The peer sent SABME.
     PeerReset,
-    /// The peer said FRMR.
+    /// The peer sent FRMR.
     PeerRejected(FrmrInformation),
-    /// N2 repetitions were not answered.
+    /// N2 retransmissions were not answered.
     NoAnswer,
-    /// The peer answers, but has acknowledged nothing for too long.
+    /// The peer answers, but has acknowledged nothing within the stall limit.
     Stalled,
 }
 
-/// A token that was not taken.
+/// A refused token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused<T> {
-    /// The caller's again.
+    /// The token, returned to the caller.
     pub token: T,
-    /// Why.
+    /// Why it was refused.
     pub reason: RefusedReason,
 }
 
-/// Why a token was not taken, and so what to do.
+/// Why a token was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedReason {
-    /// Wait for `Acknowledged` events, or take the ones that wait.
+    /// The send queue is full: poll `Acknowledged` events, or wait for them.
     Full,
-    /// Data cannot be sent in this state, or before all `Dropped` events are taken.
+    /// Data cannot be sent in this state, or before all `Dropped` events are polled.
     NotConnected,
-    /// The handle's connection is no more.
+    /// The handle's connection has ended.
     Stale,
 }
 
@@ -122,45 +122,45 @@ impl<T: fmt::Debug> fmt::Display for Refused<T> {
         match self.reason {
             RefusedReason::Full => f.write_str("the send queue is full"),
             RefusedReason::NotConnected => f.write_str("not connected"),
-            RefusedReason::Stale => f.write_str("the connection is no more"),
+            RefusedReason::Stale => f.write_str("the connection has ended"),
         }
     }
 }
 
 impl<T: fmt::Debug> core::error::Error for Refused<T> {}
 
-/// What happened on a connection so far.
+/// Counters of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionCounters {
     /// I PDUs delivered to the user.
     pub information_received: u64,
-    /// I PDUs sent, repetitions included.
+    /// I PDUs sent, retransmissions included.
     pub information_sent: u64,
-    /// I PDUs sent more than once.
+    /// Retransmissions of I PDUs.
     pub information_repeated: u64,
     /// I PDUs acknowledged by the peer.
     pub information_acknowledged: u64,
-    /// Times that sending went back.
+    /// Loss recoveries: times that PDUs were scheduled for retransmission.
     pub recoveries: u64,
-    /// Timers that expired, other than that of a delayed acknowledgement.
+    /// Timer expirations, except of the delay timer.
     pub timeouts: u64,
     /// FRMR PDUs received.
     pub frmr_received: u64,
     /// Protocol violations of the peer, each answered with FRMR.
     pub frmr_sent: u64,
-    /// I PDUs received ahead of their turn: one before them is missing.
+    /// I PDUs received ahead of sequence.
     pub received_ahead: u64,
-    /// I PDUs received again.
+    /// Duplicate I PDUs received.
     pub received_again: u64,
-    /// Of these, the ones so late that only their round told them from new ones.
+    /// Duplicates so late that only their round distinguished them from new PDUs.
     pub received_late: u64,
-    /// PDUs whose N(R) was overtaken by a later one.
+    /// S PDUs with a stale N(R).
     pub overtaken: u64,
     /// Causes of the FRMR PDUs sent: W, X, Y, Z, V.
     pub frmr_causes: [u64; 5],
-    /// Events that mean nothing in their state.
+    /// Events without a transition in their state.
     pub ignored: u64,
-    /// PDUs that are of another connection between the same service access points.
+    /// PDUs of other connections between the same service access points.
     pub unauthenticated: u64,
 }
 
@@ -185,17 +185,17 @@ impl ConnectionCounters {
 }
 
 impl<T> Connection<T> {
-    /// A connection in ADM between a local and a remote service access point: one of LLC alone, whatever the configuration
-    /// says of extensions, which need a [`Station`](crate::Station).
+    /// A connection in ADM between a local and a remote service access point. Ignores `is_extended`: extensions need a
+    /// [`Station`](crate::Station).
     ///
     /// # Errors
-    /// Which value is out of its range.
+    /// The value that is out of range.
     pub fn new(config: &ConnectionConfig, local: Lsap, remote: Lsap, now: Instant) -> Result<Self, ConfigError> {
         let parameters = ConnectionConfig { is_extended: false, ..config.clone() }.check()?;
         Ok(Self::with_parameters(parameters, local, remote, [0, 0], now))
     }
 
-    /// With the nonce of this end, and the peer's key.
+    /// As [`new`](Self::new), with this end's nonce and the peer's key.
     pub(crate) fn with_parameters(
         parameters: Parameters,
         local: Lsap,
@@ -208,57 +208,57 @@ impl<T> Connection<T> {
         Self { machine, queue: Queue::new(parameters.queue) }
     }
 
-    /// Connects to the peer; [`ConnectionEvent::Connected`] or `Disconnected` follows. False if not in ADM.
+    /// Connects to the peer. [`ConnectionEvent::Connected`] or `Disconnected` follows. False if not in ADM.
     pub fn connect(&mut self, now: Instant) -> bool {
         self.machine.request(Event::ConnectRequest, now)
     }
 
-    /// Answers [`ConnectionEvent::Incoming`]: the connection can be used at once. False in other states.
+    /// Accepts an [incoming](ConnectionEvent::Incoming) connection, which is usable at once. False in other states.
     pub fn accept(&mut self, now: Instant) -> bool {
         self.machine.request(Event::ConnectResponse, now)
     }
 
-    /// Ends at once: what is not acknowledged is dropped. `Disconnected` follows.
+    /// Disconnects at once and drops unacknowledged data. `Disconnected` follows.
     pub fn disconnect(&mut self, now: Instant) -> bool {
         self.machine.request(Event::DisconnectRequest, now)
     }
 
-    /// Ends once all that was sent is acknowledged; nothing more can be sent. False if not connected.
+    /// Disconnects once all data is acknowledged. Further `send`s are refused. False if not connected.
     pub fn finish(&mut self, now: Instant) -> bool {
-        self.machine.finishing = self.machine.state.is_connected();
+        self.machine.is_finishing = self.machine.state.is_connected();
         self.machine.finish(now);
-        self.machine.finishing || self.machine.state == State::DConn
+        self.machine.is_finishing || self.machine.state == State::DConn
     }
 
-    /// Ends without waiting for the peer's consent: DM is sent once and the connection forgotten.
+    /// Ends without waiting for the peer: sends DM once and discards the connection.
     pub fn abort(&mut self, now: Instant) -> bool {
         self.machine.request(Event::AbortRequest, now)
     }
 
-    /// Numbers anew, dropping what is not acknowledged. `ResetDone` or `Disconnected` follows.
+    /// Resets the sequence numbers and drops unacknowledged data. `ResetDone` or `Disconnected` follows.
     pub fn reset(&mut self, now: Instant) -> bool {
         self.machine.request(Event::ResetRequest, now)
     }
 
-    /// Agrees to the peer's reset: the connection can be used again at once.
+    /// Accepts the peer's reset; the connection is usable at once.
     pub fn accept_reset(&mut self, now: Instant) -> bool {
         self.machine.request(Event::ResetResponse, now)
     }
 
-    /// Tells the peer whether this end can take data. While it cannot, arriving data is discarded and the
-    /// peer sends it again later.
+    /// Sets or clears the local busy condition. While it is set, received data is discarded; the peer
+    /// retransmits it later.
     pub fn set_busy(&mut self, is_busy: bool, now: Instant) {
         self.machine.request(if is_busy { Event::LocalBusy } else { Event::LocalBusyCleared }, now);
     }
 
-    /// Puts an information field into the send queue.
+    /// Appends an information field to the send queue.
     ///
     /// # Errors
-    /// The token, if the queue is full or the connection not in use.
+    /// The token, if the queue is full or the connection is not connected.
     #[inline]
     pub fn send(&mut self, token: T, now: Instant) -> Result<(), Refused<T>> {
         let machine = &mut self.machine;
-        let is_usable = machine.state.is_connected() && !machine.finishing && machine.dropped.0 == machine.dropped.1;
+        let is_usable = machine.state.is_connected() && !machine.is_finishing && machine.dropped.0 == machine.dropped.1;
         let reason = if !is_usable {
             RefusedReason::NotConnected
         } else if !self.queue.has_room(machine.queued) {
@@ -271,26 +271,26 @@ impl<T> Connection<T> {
         Err(Refused { token, reason })
     }
 
-    /// Asks the peer to acknowledge all that was sent so far as soon as it has it: with the last of it, if that has not left
-    /// yet. Otherwise an acknowledgement may wait for `acknowledge_delay`.
+    /// Requests an immediate acknowledgement of all queued data: the last PDU is sent with P = 1, or a poll if that PDU
+    /// has already left. Otherwise the peer may delay its acknowledgement by `acknowledge_delay`.
     #[inline]
-    pub fn want_answer(&mut self, now: Instant) {
-        self.machine.want_answer(now);
+    pub fn request_ack(&mut self, now: Instant) {
+        self.machine.request_ack(now);
         self.check();
     }
 
-    /// Takes a PDU of this connection; its information field if that is the next one in order.
+    /// Processes a PDU of this connection. Returns its information field if that is the next in sequence.
     #[inline]
     pub fn handle_pdu<'a>(&mut self, pdu: &Pdu<'a>, now: Instant) -> Option<&'a [u8]> {
-        let taken = self.handle(pdu, &extension::plain(pdu), now);
-        (taken == Taken::InOrder).then(|| pdu.information())
+        let disposition = self.handle(pdu, &extension::unextended(pdu), now);
+        (disposition == Disposition::InOrder).then(|| pdu.information())
     }
 
     #[inline]
-    pub(crate) fn handle(&mut self, pdu: &Pdu<'_>, extension: &Extension, now: Instant) -> Taken {
-        let taken = self.machine.handle(pdu, extension, now);
+    pub(crate) fn handle(&mut self, pdu: &Pdu<'_>, extension: &Extension, now: Instant) -> Disposition {
+        let disposition = self.machine.handle(pdu, extension, now);
         self.check();
-        taken
+        disposition
     }
 
     pub(crate) fn keep(&mut self, number: u16) {
@@ -311,8 +311,8 @@ impl<T> Connection<T> {
         self.machine.has_kept()
     }
 
-    /// Takes a PDU whose addresses are this connection's, but which [`Pdu::decode`] refused.
-    /// `header`: DSAP, SSAP and control field, as far as they are there.
+    /// Processes a PDU with this connection's addresses that [`Pdu::decode`] refused.
+    /// `header`: DSAP, SSAP and control field, as far as present.
     pub fn handle_malformed(&mut self, header: &[u8], malformed: crate::Malformed, now: Instant) {
         if let (Some(flags), [_, ssap, control, ..]) = (malformed.frmr_flags(), header) {
             let role = if ssap & 1 == 0 { Role::Command } else { Role::Response };
@@ -324,26 +324,26 @@ impl<T> Connection<T> {
         }
     }
 
-    /// To be called when [`next_deadline`](Self::next_deadline) has passed; harmless before.
+    /// Processes expired timers. Call it when [`next_deadline`](Self::next_deadline) has passed; earlier calls are harmless.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.machine.handle_timeout(now);
         self.check();
     }
 
-    /// When `handle_timeout` is due.
+    /// Time at which `handle_timeout` is due.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.machine.next_deadline().if_ever()
+        self.machine.next_deadline().if_set()
     }
 
-    /// The next PDU to send, until there is none.
+    /// The next PDU to transmit.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_, T>> {
         let (header, index, extra) = self.next_pdu(now)?;
         Some(Transmit { header, token: index.and_then(|index| self.token(index)), extra })
     }
 
-    /// The next thing to know, until there is none.
+    /// The next event.
     #[inline]
     pub fn poll_event(&mut self) -> Option<ConnectionEvent<T>> {
         let machine = &mut self.machine;
@@ -352,7 +352,7 @@ impl<T> Connection<T> {
             if start == end {
                 return Some(ConnectionEvent::Acknowledged(token));
             }
-            // Both ends lie within one queue of each other, so the distance tells the side.
+            // Indices differ by less than the queue's capacity, so wrapping distances compare correctly.
             let is_dropped = index.wrapping_sub(start) < end.wrapping_sub(start);
             if index.wrapping_add(1) == end {
                 machine.dropped = (end, end);
@@ -369,7 +369,7 @@ impl<T> Connection<T> {
         })
     }
 
-    /// Whether I and S PDUs with this mark are of this connection.
+    /// Whether I and S PDUs with this mark belong to this connection.
     #[inline]
     pub(crate) fn receives(&self, mark: u64) -> bool {
         self.machine.identity.is_of_connection(mark)
@@ -379,50 +379,50 @@ impl<T> Connection<T> {
         self.machine.identity.peer_key()
     }
 
-    /// Where the connection stands.
+    /// The connection's state.
     #[must_use]
     pub fn state(&self) -> State {
         self.machine.state
     }
 
-    /// Whether the peer asked to wait.
+    /// Whether the peer is busy (RNR).
     #[must_use]
     pub fn is_peer_busy(&self) -> bool {
         self.machine.remote_busy
     }
 
-    /// PDUs that the send queue has room for.
+    /// Free entries of the send queue.
     #[inline]
     #[must_use]
     pub fn room(&self) -> usize {
         self.queue.room(self.machine.queued)
     }
 
-    /// PDUs in the send queue and under way, not acknowledged yet.
+    /// PDUs queued or in flight, not yet acknowledged.
     #[must_use]
     pub fn unacknowledged(&self) -> usize {
         self.machine.queued.wrapping_sub(self.machine.acknowledged) as usize
     }
 
-    /// I PDUs under way: sent and not acknowledged.
+    /// I PDUs in flight: sent and not acknowledged.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.machine.outstanding() as usize
     }
 
-    /// The send window now, 1 to k: smaller than k after loss.
+    /// The current send window, 1 to k; smaller than k after loss.
     #[must_use]
     pub fn window(&self) -> u8 {
         self.machine.window
     }
 
-    /// The smoothed round trip in ns, once one was measured.
+    /// The smoothed round-trip time in ns; `None` before the first measurement.
     #[must_use]
     pub fn round_trip_ns(&self) -> Option<u64> {
         self.machine.round_trip.smoothed_ns()
     }
 
-    /// What happened so far.
+    /// The connection's counters.
     #[must_use]
     pub fn counters(&self) -> &ConnectionCounters {
         &self.machine.counters
@@ -441,21 +441,21 @@ impl<T> Connection<T> {
     }
 
     #[inline]
-    pub(crate) fn wants_transmit(&self) -> bool {
-        self.machine.wants_transmit()
+    pub(crate) fn has_pdu(&self) -> bool {
+        self.machine.has_pdu()
     }
 
     #[inline]
-    pub(crate) fn owes_answer(&self) -> bool {
-        self.machine.owes_answer()
+    pub(crate) fn is_answer_due(&self) -> bool {
+        self.machine.is_answer_due()
     }
 
     #[inline]
     pub(crate) fn has_event(&self) -> bool {
-        !self.queue.is_drained(self.machine.acknowledged) || !self.machine.indications.is_empty()
+        !self.queue.is_empty_before(self.machine.acknowledged) || !self.machine.indications.is_empty()
     }
 
-    /// Not earlier than something is to be done.
+    /// The earliest deadline of a running timer.
     pub(crate) fn exact_wake(&mut self) -> Instant {
         self.machine.exact_wake()
     }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which poll an answer belongs to. F says that some poll was answered, not which. Where a network holds PDUs for longer
-//! than T1 was thought to be, several polls are under way, and each is answered; what came after the first of these
-//! answers must not be taken for lost because the second, older than it, does not acknowledge it.
+//! Matching of final responses to polls. F = 1 does not say which poll it answers. If the round-trip time exceeds T1, several
+//! polls are in flight and each is answered. PDUs sent after the first of these answers must not be considered lost
+//! because the later answers, to older polls, do not acknowledge them.
 
 use crate::time::Instant;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Polls {
-    /// Polls sent that await an answer now, and when the first and the last of them left.
+    /// Number of polls sent since the last answer, and when the first and the last of them were sent.
     sent: u8,
     first: Instant,
     last: Instant,
-    /// Answers to polls of before that may still come, and until when.
+    /// Number of answers to earlier polls that may still arrive, and until when.
     late: u8,
     late_until: Instant,
 }
@@ -20,7 +20,7 @@ impl Polls {
     pub(crate) const NONE: Self =
         Self { sent: 0, first: Instant::NEVER, last: Instant::NEVER, late: 0, late_until: Instant::NEVER };
 
-    /// A PDU with P = 1 leaves.
+    /// Records the transmission of a PDU with P = 1.
     pub(crate) fn sent(&mut self, now: Instant) {
         if self.sent == 0 {
             self.first = now;
@@ -29,9 +29,9 @@ impl Polls {
         self.sent = self.sent.saturating_add(1);
     }
 
-    /// F = 1 came: whether it answers a poll of before. `is_complete`: it acknowledges all, and so tells of no loss in
-    /// either case.
-    pub(crate) fn is_late(&mut self, is_complete: bool, now: Instant) -> bool {
+    /// Whether a response with F = 1 answers an earlier poll; consumes one expected late answer if so. `is_complete`: the
+    /// response acknowledges all PDUs and so indicates no loss in either case.
+    pub(crate) fn take_late(&mut self, is_complete: bool, now: Instant) -> bool {
         if self.late == 0 || self.late_until < now {
             self.late = 0;
             return false;
@@ -43,22 +43,22 @@ impl Polls {
         true
     }
 
-    /// Whether one answer is awaited, and no other can come instead.
-    pub(crate) fn is_one_awaited(&self) -> bool {
+    /// Whether exactly one poll is outstanding and no late answer can be mistaken for its answer.
+    pub(crate) fn is_single_outstanding(&self) -> bool {
         self.sent == 1 && self.late == 0
     }
 
-    /// The peer does not answer any more, or did.
-    pub(crate) fn none_is_awaited(&mut self) {
+    /// No answer is expected any more.
+    pub(crate) fn clear(&mut self) {
         self.sent = 0;
     }
 
-    /// F = 1 was taken for the answer. How long it took, in ns; `None` if that is not known, since it answers some other
-    /// poll. `is_complete`: as above. `usual_ns`: what a round trip took so far.
+    /// Processes the answer to the outstanding polls. Returns the round-trip time in ns, `None` if it is unknown because
+    /// the poll cannot be identified. `is_complete`: as above. `usual_ns`: the smoothed round-trip time.
     pub(crate) fn answered(&mut self, is_complete: bool, usual_ns: Option<u64>, now: Instant) -> Option<u64> {
         let polls = core::mem::take(&mut self.sent);
-        // It tells of loss, and came as soon after the last poll as ever: it answers that one, and those before it were
-        // lost, too. Otherwise all are answered, and this answers the first: too long rather than too short.
+        // An answer that indicates loss within a usual round-trip time of the last poll answers that poll; the earlier polls
+        // were lost. Otherwise assume that it answers the first poll: overestimate rather than underestimate.
         let is_prompt = usual_ns.is_some_and(|usual_ns| now.nanos_since(self.last) <= 2 * usual_ns);
         if polls > 1 && is_prompt && !is_complete {
             return None;
@@ -67,7 +67,7 @@ impl Polls {
         let is_first = polls != 0 && self.late == 0;
         if polls > 1 {
             self.late = self.late.saturating_add(polls - 1);
-            // They follow as far apart as the polls were.
+            // The other answers are spaced as the polls were.
             self.late_until = now.after(round_trip_ns);
         }
         is_first.then_some(round_trip_ns)
@@ -91,49 +91,49 @@ mod tests {
     }
 
     #[test]
-    fn one_poll_has_one_answer_which_is_a_round_trip() {
+    fn answer_to_a_single_poll_yields_the_round_trip() {
         let mut polls = sent_at(&[100]);
-        assert!(!polls.is_late(false, at(130)));
+        assert!(!polls.take_late(false, at(130)));
         assert_eq!(polls.answered(false, USUAL, at(130)), Some(30));
         polls.sent(at(200));
-        assert!(!polls.is_late(false, at(230)));
+        assert!(!polls.take_late(false, at(230)));
     }
 
     #[test]
-    fn of_several_polls_the_first_is_answered_and_the_others_later() {
+    fn answers_to_several_polls_arrive_in_order() {
         let mut polls = sent_at(&[100, 300, 700]);
-        assert!(!polls.is_late(false, at(1000)));
+        assert!(!polls.take_late(false, at(1000)));
         assert_eq!(polls.answered(false, USUAL, at(1000)), Some(900));
         polls.sent(at(1150));
-        assert!(polls.is_late(false, at(1200)), "the second poll's");
-        assert!(polls.is_late(false, at(1600)), "the third one's");
-        assert!(!polls.is_late(false, at(1700)));
+        assert!(polls.take_late(false, at(1200)), "answers the second poll");
+        assert!(polls.take_late(false, at(1600)), "answers the third poll");
+        assert!(!polls.take_late(false, at(1700)));
         assert_eq!(polls.answered(false, USUAL, at(1700)), Some(550));
     }
 
     #[test]
-    fn a_late_answer_that_acknowledges_all_ends_the_wait_and_is_not_measured() {
+    fn complete_late_answer_is_accepted_without_measurement() {
         let mut polls = sent_at(&[100, 300]);
         polls.answered(true, USUAL, at(1000));
         polls.sent(at(1150));
-        assert!(!polls.is_late(true, at(1200)));
+        assert!(!polls.take_late(true, at(1200)));
         assert_eq!(polls.answered(true, USUAL, at(1200)), None);
     }
 
     #[test]
-    fn after_a_lost_poll_none_is_waited_for() {
+    fn no_late_answer_is_expected_after_a_lost_poll() {
         let mut polls = sent_at(&[100, 300]);
-        assert_eq!(polls.answered(false, USUAL, at(320)), None, "as prompt as ever");
+        assert_eq!(polls.answered(false, USUAL, at(320)), None, "answers the last poll");
         polls.sent(at(330));
-        assert!(!polls.is_late(false, at(350)));
+        assert!(!polls.take_late(false, at(350)));
     }
 
     #[test]
-    fn late_answers_are_not_waited_for_without_end() {
+    fn late_answers_are_expected_for_a_bounded_time() {
         let mut polls = sent_at(&[100, 300]);
         polls.answered(false, USUAL, at(1000));
         polls.sent(at(2000));
-        assert!(!polls.is_late(false, at(2100)));
+        assert!(!polls.take_late(false, at(2100)));
         assert_eq!(polls.answered(false, USUAL, at(2100)), Some(100));
     }
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The user's tokens from `send` until they are handed back.
+//! Send queue: the user's tokens from `send` until they are returned.
 
 use alloc::boxed::Box;
 
-/// A ring under absolute, wrapping indices; its capacity is a power of two. `T` is never cloned.
+/// A ring buffer with absolute, wrapping indices; the capacity is a power of two. `T` is never cloned.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     slots: Box<[Option<T>]>,
-    /// All before it were handed back.
-    drained: u32,
+    /// Index of the first token that was not returned.
+    returned: u32,
 }
 
 impl<T> Queue<T> {
     pub fn new(capacity: u16) -> Self {
-        Self { slots: (0..capacity).map(|_| None).collect(), drained: 0 }
+        Self { slots: (0..capacity).map(|_| None).collect(), returned: 0 }
     }
 
     #[inline]
@@ -21,10 +21,10 @@ impl<T> Queue<T> {
         self.room(queued) > 0
     }
 
-    /// Tokens that there is room for.
+    /// Number of free slots.
     #[inline]
     pub fn room(&self, queued: u32) -> usize {
-        self.slots.len() - queued.wrapping_sub(self.drained) as usize
+        self.slots.len() - queued.wrapping_sub(self.returned) as usize
     }
 
     #[inline]
@@ -38,20 +38,20 @@ impl<T> Queue<T> {
         self.slots[self.slot(index)].as_ref()
     }
 
-    /// The oldest token, with its index, if it lies before `end`.
+    /// Removes the oldest token and its index if that is before `end`.
     #[inline]
     pub fn drain(&mut self, end: u32) -> Option<(u32, T)> {
-        if self.drained == end {
+        if self.returned == end {
             return None;
         }
-        let index = self.drained;
-        self.drained = index.wrapping_add(1);
+        let index = self.returned;
+        self.returned = index.wrapping_add(1);
         let slot = self.slot(index);
         self.slots[slot].take().map(|token| (index, token))
     }
 
-    pub fn is_drained(&self, end: u32) -> bool {
-        self.drained == end
+    pub fn is_empty_before(&self, end: u32) -> bool {
+        self.returned == end
     }
 
     #[inline]

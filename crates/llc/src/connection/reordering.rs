@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How long a gap is given to close by itself: on a network that keeps the order not at all, since a gap is a loss there; on
-//! one whose paths have unequal delays as long as PDUs were late. The sender marks what it sends again, so that the late
-//! ones are known.
+//! How long to wait for a gap to close by itself: not at all on a network that preserves order, where a gap is a loss; as long
+//! as PDUs were late on one with paths of unequal delay. The sender flags retransmissions, so that the receiver recognises
+//! late originals.
 
 use crate::bounds;
 use crate::time::Instant;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reordering {
-    /// When the last gap was seen.
-    seen: Instant,
+    /// When the last gap was detected.
+    gap_since: Instant,
     wait_ns: u64,
 }
 
 impl Default for Reordering {
     fn default() -> Self {
-        Self { seen: Instant::NEVER, wait_ns: 0 }
+        Self { gap_since: Instant::NEVER, wait_ns: 0 }
     }
 }
 
@@ -25,18 +25,18 @@ impl Reordering {
         self.wait_ns
     }
 
-    /// A PDU came that lies behind a gap, a known one or not.
-    pub fn gap_seen(&mut self, is_known: bool, now: Instant) {
+    /// A PDU ahead of sequence was received. `is_known`: the gap was detected before.
+    pub fn gap_detected(&mut self, is_known: bool, now: Instant) {
         if !is_known {
-            self.seen = now;
+            self.gap_since = now;
         }
     }
 
-    /// What was missing came: late, or sent again.
-    pub fn gap_closed(&mut self, was_sent_again: bool, now: Instant) {
-        if was_sent_again {
+    /// The missing PDU was received: a late original or a retransmission.
+    pub fn gap_closed(&mut self, is_retransmission: bool, now: Instant) {
+        if is_retransmission {
             self.wait_ns -= self.wait_ns / 8;
-            if self.wait_ns < SHORTEST_NS {
+            if self.wait_ns < WAIT_MIN_NS {
                 self.wait_ns = 0;
             }
         } else {
@@ -44,27 +44,27 @@ impl Reordering {
         }
     }
 
-    /// What was sent again in the meantime came for the first time.
-    pub fn came_after_all(&mut self, was_sent_again: bool, now: Instant) {
-        if !was_sent_again {
+    /// A duplicate was received; if it is the original, the PDU was retransmitted needlessly.
+    pub fn duplicate_received(&mut self, is_retransmission: bool, now: Instant) {
+        if !is_retransmission {
             self.was_late(now);
         }
     }
 
     fn was_late(&mut self, now: Instant) {
-        if self.seen == Instant::NEVER {
+        if self.gap_since == Instant::NEVER {
             return;
         }
-        let late_ns = now.nanos_since(self.seen);
-        // What comes as late as that was held up, not overtaken.
-        if late_ns <= MOST_NS {
-            self.wait_ns = self.wait_ns.max(late_ns + late_ns / 2).clamp(SHORTEST_NS, MOST_NS);
+        let late_ns = now.nanos_since(self.gap_since);
+        // A PDU later than this was delayed, not reordered.
+        if late_ns <= WAIT_MAX_NS {
+            self.wait_ns = self.wait_ns.max(late_ns + late_ns / 2).clamp(WAIT_MIN_NS, WAIT_MAX_NS);
         }
     }
 }
 
-const MOST_NS: u64 = bounds::REORDERING_MAX.as_nanos() as u64;
-const SHORTEST_NS: u64 = 5_000;
+const WAIT_MAX_NS: u64 = bounds::REORDERING_MAX.as_nanos() as u64;
+const WAIT_MIN_NS: u64 = 5_000;
 
 #[cfg(test)]
 mod tests {
@@ -75,38 +75,38 @@ mod tests {
     }
 
     #[test]
-    fn on_an_ordered_network_a_gap_is_a_loss_at_once() {
+    fn gap_on_an_ordered_network_is_a_loss_at_once() {
         let mut reordering = Reordering::default();
         for n in 0..100 {
-            reordering.gap_seen(false, at(n * 1000));
+            reordering.gap_detected(false, at(n * 1000));
             reordering.gap_closed(true, at(n * 1000 + 50_000));
             assert_eq!(reordering.wait_ns(), 0);
         }
     }
 
     #[test]
-    fn a_gap_is_given_as_long_as_pdus_were_late_until_they_are_lost_instead() {
+    fn wait_follows_lateness_and_decays_with_loss() {
         let mut reordering = Reordering::default();
-        reordering.gap_seen(false, at(1000));
-        reordering.gap_seen(true, at(30_000));
+        reordering.gap_detected(false, at(1000));
+        reordering.gap_detected(true, at(30_000));
         reordering.gap_closed(false, at(41_000));
         assert_eq!(reordering.wait_ns(), 60_000);
         for n in 1..50 {
-            reordering.gap_seen(false, at(n * 1_000_000));
+            reordering.gap_detected(false, at(n * 1_000_000));
             reordering.gap_closed(true, at(n * 1_000_000 + 300_000));
         }
         assert_eq!(reordering.wait_ns(), 0);
     }
 
     #[test]
-    fn what_was_sent_again_in_vain_shows_how_late_the_first_was_and_what_took_far_longer_shows_nothing() {
+    fn late_original_sets_the_wait_unless_far_too_late() {
         let mut reordering = Reordering::default();
-        reordering.gap_seen(false, at(1000));
+        reordering.gap_detected(false, at(1000));
         reordering.gap_closed(true, at(50_000));
-        reordering.came_after_all(false, at(101_000));
+        reordering.duplicate_received(false, at(101_000));
         assert_eq!(reordering.wait_ns(), 150_000);
-        reordering.came_after_all(false, at(1 << 40));
-        reordering.came_after_all(true, at(200_000));
+        reordering.duplicate_received(false, at(1 << 40));
+        reordering.duplicate_received(true, at(200_000));
         assert_eq!(reordering.wait_ns(), 150_000);
     }
 }

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The words of the connection component's table: states, events, qualifiers and actions
-//! (IEEE 802.2, clause 7.9).
+//! States, events, qualifiers and actions of the connection component (IEEE 802.2, clause 7.9).
 
-/// A list of names without values, each with its name as text and its place in a bit set.
-macro_rules! vocabulary {
+/// Defines a fieldless enum whose variants have a printed name and a bit in a bit set.
+macro_rules! named_enum {
     ($(#[$about:meta])* $visible:vis enum $name:ident as $set:ty { $($(#[$doc:meta])* $item:ident = $text:literal,)* }) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         $visible enum $name { $($(#[$doc])* $item,)* }
 
-        #[allow(dead_code)] // Names are for the printed table, and not every list is searched.
+        #[allow(dead_code)] // Not every enum uses each function outside tests.
         impl $name {
             pub(crate) const ALL: &[Self] = &[$(Self::$item,)*];
 
-            /// As it stands in the printed table.
+            /// The name in the printed table.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$item => $text,)* }
@@ -26,34 +25,34 @@ macro_rules! vocabulary {
     };
 }
 
-vocabulary! {
+named_enum! {
     /// State of a connection.
     pub enum State as u16 {
         /// Asynchronous disconnected mode: there is no connection.
         Adm = "ADM",
         /// SABME sent, UA awaited.
         Setup = "SETUP",
-        /// SABME received, the user's answer awaited.
+        /// SABME received, user's answer awaited.
         Conn = "CONN",
-        /// Data is exchanged.
+        /// Data transfer.
         Normal = "NORMAL",
-        /// This end cannot take data.
+        /// Local busy condition.
         Busy = "BUSY",
-        /// A PDU is missing and REJ was sent.
+        /// A PDU is missing; REJ was sent or is deferred.
         Reject = "REJECT",
-        /// A poll is under way after a timeout: nothing is sent before its answer.
+        /// A poll is outstanding after a timeout; data waits for its answer.
         Await = "AWAIT",
-        /// Both.
+        /// AWAIT and BUSY.
         AwaitBusy = "AWAIT_BUSY",
-        /// Both.
+        /// AWAIT and REJECT.
         AwaitReject = "AWAIT_REJECT",
         /// DISC sent, UA awaited.
         DConn = "D_CONN",
         /// SABME sent to reset, UA awaited.
         Reset = "RESET",
-        /// The peer reset the connection; the user's answer awaited.
+        /// The peer reset the connection; user's answer awaited.
         ResetCheck = "RESET_CHECK",
-        /// The connection cannot go on; the user must reset or disconnect it.
+        /// Data transfer failed; the user must reset or disconnect.
         ResetWait = "RESET_WAIT",
         /// FRMR sent, SABME or DISC awaited.
         Error = "ERROR",
@@ -61,7 +60,7 @@ vocabulary! {
 }
 
 impl State {
-    /// The states in which data is exchanged.
+    /// The states of data transfer.
     pub(crate) const DATA: u16 = Self::Normal.bit()
         | Self::Busy.bit()
         | Self::Reject.bit()
@@ -69,7 +68,7 @@ impl State {
         | Self::AwaitBusy.bit()
         | Self::AwaitReject.bit();
 
-    /// Whether data is exchanged.
+    /// Whether the connection is in data transfer.
     #[must_use]
     pub const fn is_connected(self) -> bool {
         self.bit() & Self::DATA != 0
@@ -80,9 +79,9 @@ impl State {
     }
 }
 
-vocabulary! {
-    /// What happens to a connection. C0 and C1 are commands with P = 0 and 1; R0 and R1 are responses with
-    /// F = 0 and 1. A response with F = 1 that no poll awaits counts as R0.
+named_enum! {
+    /// Events of a connection. C0 and C1 are commands with P = 0 and 1; R0 and R1 are responses with
+    /// F = 0 and 1. A response with F = 1 that answers no outstanding poll counts as R0.
     pub(crate) enum Event as u64 {
         ConnectRequest = "CONNECT_REQUEST",
         ConnectResponse = "CONNECT_RESPONSE",
@@ -100,10 +99,10 @@ vocabulary! {
         StallTimer = "STALL_TIMER_EXPIRED",
         DelayTimer = "DELAY_TIMER_EXPIRED",
         GapTimer = "GAP_TIMER_EXPIRED",
-        SilenceTimer = "SILENCE_TIMER_EXPIRED",
-        AnswerWanted = "ANSWER_WANTED",
+        InactivityTimer = "INACTIVITY_TIMER_EXPIRED",
+        AckRequested = "ACK_REQUESTED",
         Sabme = "RX SABME",
-        SabmeAgain = "RX SABME_AGAIN",
+        SabmeDup = "RX SABME_DUP",
         Disc = "RX DISC",
         Ua = "RX UA",
         Dm = "RX DM",
@@ -117,10 +116,10 @@ vocabulary! {
         AheadC1 = "RX I_AHEAD C1",
         AheadR0 = "RX I_AHEAD R0",
         AheadR1 = "RX I_AHEAD R1",
-        AgainC0 = "RX I_AGAIN C0",
-        AgainC1 = "RX I_AGAIN C1",
-        AgainR0 = "RX I_AGAIN R0",
-        AgainR1 = "RX I_AGAIN R1",
+        DupC0 = "RX I_DUP C0",
+        DupC1 = "RX I_DUP C1",
+        DupR0 = "RX I_DUP R0",
+        DupR1 = "RX I_DUP R1",
         RrC0 = "RX RR C0",
         RrC1 = "RX RR C1",
         RrR0 = "RX RR R0",
@@ -137,13 +136,13 @@ vocabulary! {
 }
 
 impl Event {
-    /// The event of the same PDU kind with the given role and bit; `first` is the kind's C0.
+    /// The event of a PDU kind with the given role and P/F bit; `first` is the kind's C0.
     pub(crate) const fn numbered(first: Self, is_response: bool, poll_final: bool) -> Self {
         Self::ALL[first as usize + 2 * is_response as usize + poll_final as usize]
     }
 }
 
-vocabulary! {
+named_enum! {
     /// A condition on the variables of a connection.
     pub(crate) enum Qualifier as u32 {
         PollOutstanding = "P_FLAG=1",
@@ -157,14 +156,14 @@ vocabulary! {
         DataFlag2 = "DATA_FLAG=2",
         RemoteReady = "REMOTE_BUSY=0",
         PeerHeard = "PEER_HEARD",
-        AnswerDue = "LAST_OF_SHRUNK_WINDOW_OR_ANSWER_WANTED",
-        Untouched = "NOTHING_EXCHANGED",
-        DoubtConfirmed = "SABME_AND_POLLS_UNANSWERED",
+        PollDue = "LAST_OF_SHRUNK_WINDOW_OR_ACK_REQUESTED",
+        NothingExchanged = "NOTHING_EXCHANGED",
+        VerificationFailed = "VERIFICATION_POLLS_UNANSWERED",
     }
 }
 
-vocabulary! {
-    /// What a connection does.
+named_enum! {
+    /// An action of a connection.
     pub(crate) enum Action as u64 {
         SendSabme = "SEND_SABME(P=P_SABME)",
         FlipSabmePoll = "P_SABME=1-P_SABME",
@@ -173,14 +172,14 @@ vocabulary! {
         SendUaHeld = "SEND_UA(F=P_HELD)",
         SendDm = "SEND_DM(F=P)",
         SendDmHeld = "SEND_DM(F=P_HELD)",
-        SendDmUnasked = "SEND_DM(F=0)",
+        SendDmUnsolicited = "SEND_DM(F=0)",
         SendFrmr = "SEND_FRMR(F=P)",
         ResendFrmr = "RESEND_FRMR(F=P)",
         SendRr = "SEND_RR(0)",
         SendReady = "SEND_RR(0),NOT_ON_I",
         SendRnr = "SEND_RNR(0)",
         SendRej = "SEND_REJ(0)",
-        SendRejLater = "SEND_REJ(0)_IF_GAP_LASTS",
+        SendRejIfGapLasts = "SEND_REJ(0)_IF_GAP_LASTS",
         SendRrFinal = "SEND_RR(F=1)",
         SendRnrFinal = "SEND_RNR(F=1)",
         SendRejFinal = "SEND_REJ(F=1)",
@@ -190,14 +189,14 @@ vocabulary! {
         SendI = "SEND_I(P=0)",
         SendIPoll = "SEND_I(P=1)",
         SendAckLater = "SEND_ACK_LATER",
-        SendKeptLater = "SEND_REJ_LATER_IF_EXTENDED",
+        SendRejLaterIfExtended = "SEND_REJ_LATER_IF_EXTENDED",
         Deliver = "V(R)+1,DATA_INDICATION",
         UpdateNr = "UPDATE_N(R)",
         Rewind = "V(S)=V(A)",
         Resend = "RESEND_FROM_N(R)",
         ClearPoll = "P_FLAG=0",
         HoldPoll = "P_HELD=P",
-        Doubt = "DOUBT_THE_PEER",
+        VerifyPeer = "VERIFY_PEER",
         HoldData = "HOLD_DATA_UNTIL_PEER_HEARD,START_ACK_TIMER",
         StartAckTimer = "START_ACK_TIMER",
         StartAckTimerIfNot = "START_ACK_TIMER_IF_NOT_RUNNING",

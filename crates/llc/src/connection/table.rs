@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The connection component as data (IEEE 802.2, clause 7.9): one [`Row`] says what happens for a set of
-//! states and a set of events, under its qualifiers. Of several rows for one state and event, the first
+//! Transition table of the connection component (IEEE 802.2, clause 7.9). A [`Row`] applies to a set of
+//! states and a set of events, under its qualifiers. Of several rows for a state and event, the first
 //! whose qualifiers hold applies; if there is none, the event is ignored.
 //!
-//! Deviations from the standard, each for a network that loses and repeats frames:
-//! - A UA that nothing awaits is ignored, not rejected: it answers a repeated SABME.
-//! - A SABME while nothing was exchanged yet is a repetition, and answered with UA again. So that there is
-//!   no doubt, who sent UA, and got none, holds its data until it has heard an I or S PDU of the peer, and asks for one
-//!   after T1; who got UA says RR at once. (Otherwise a repeated SABME could reset one end only.)
-//! - A SABME after data was exchanged resets nothing before the peer has left polls unanswered for a while: it can be a
-//!   repetition that was held up on its way, or come from somebody else. Who resets or begins anew does not answer polls.
-//! - A reset's SABME has the other P bit than the SABME before, so that a late UA to that one, whose F bit
-//!   tells, does not end the reset.
-//! - An I PDU received before is acknowledged again, and neither rejected nor answered with REJ.
-//! - The ack timer runs on while a poll is outstanding.
+//! Deviations from the standard, all for networks that lose and duplicate frames:
+//! - An unexpected UA is ignored, not rejected: it answers a duplicate SABME.
+//! - A SABME before any data was exchanged is a duplicate, and answered with UA again. To make this certain, an end that sent
+//!   UA and received none holds its data until it receives an I or S PDU, and polls for one after T1; an end that received
+//!   UA sends RR at once. (Otherwise a duplicate SABME could reset only one end.)
+//! - A SABME after data was exchanged resets the connection only once the peer has left several polls unanswered: it can be a
+//!   delayed duplicate, or spoofed. A peer that is resetting or connecting anew does not answer polls.
+//! - A reset's SABME has the P bit opposite to that of the previous SABME, so that a late UA to the previous one does not
+//!   complete the reset: its F bit differs.
+//! - A duplicate I PDU is acknowledged again, and neither rejected nor answered with REJ.
+//! - The ack timer keeps running while a poll is outstanding.
 //! - A busy station discards I PDUs; the standard allows it to keep them.
-//! - A user that waits for an acknowledgement has the last of its PDUs sent with P = 1, or polls if that has left already.
-//! - The stall, delay, gap and silence timers and the abort are ours.
-//! - Between stations of ours ([`crate::extension`]) a repeated SABME is known by its nonce and answered again at any time;
-//!   a gap that the network's reordering may close by itself is answered with REJ only if it lasts; and REJ, which says what
-//!   is kept, is repeated as more comes.
+//! - On a request for acknowledgement the last PDU is sent with P = 1, or a poll if that PDU has left.
+//! - The stall, delay, gap and inactivity timers and the abort are additions.
+//! - Between extended stations ([`crate::extension`]) a duplicate SABME is recognised by its nonce and answered at any time;
+//!   a gap that reordering may close is answered with REJ only if it persists; and REJ, which lists the
+//!   kept PDUs, is repeated as more arrive.
 
 use super::state::Action::*;
 use super::state::Event;
 use super::state::Qualifier::{self, *};
 use super::state::State;
 
-/// Where a transition leads.
+/// Next state of a transition.
 #[derive(Clone, Copy)]
 pub(crate) enum Next {
     To(State),
@@ -77,14 +77,14 @@ pub(crate) const TABLE: &[Row] = rows! {
     ADM: SABME => [HoldPoll, ConnectIndication] Conn;
     ADM: DISC | COMMAND_P1 => [SendDm];
 
-    // Asked by a peer, waiting for the user.
+    // Incoming connection, waiting for the user.
     CONN: CONNECT_RESPONSE => [SendUaHeld, ResetVariables, ClearPoll, ZeroRetry, ForgetRemoteBusy, HoldData] Normal;
     CONN: DISCONNECT_REQUEST | ABORT_REQUEST => [SendDmHeld, DisconnectConfirm] Adm;
     CONN: SABME => [HoldPoll];
     CONN: DISC => [SendDm, DisconnectIndication] Adm;
     CONN: DM => [DisconnectIndication] Adm;
 
-    // Asking a peer.
+    // Outgoing connection.
     SETUP: SABME => [SendUa, ResetVariables, SetSabmeSeen];
     SETUP: UA, if FinalMatches => [StopAckTimer, ResetVariables, ClearPoll, ZeroRetry, ForgetRemoteBusy, ConnectConfirm, SendRr] Normal;
     SETUP: ACK_TIMER, if SabmeSeen => [ClearPoll, ZeroRetry, ForgetRemoteBusy, ConnectConfirm, SendRr, HoldData] Normal;
@@ -92,17 +92,17 @@ pub(crate) const TABLE: &[Row] = rows! {
     SETUP: ACK_TIMER => [DisconnectIndication] Adm;
     SETUP: DISC => [SendDm, StopAckTimer, DisconnectIndication] Adm;
     SETUP: DM => [StopAckTimer, DisconnectIndication] Adm;
-    SETUP: DISCONNECT_REQUEST | ABORT_REQUEST => [SendDmUnasked, StopAckTimer, DisconnectConfirm] Adm;
+    SETUP: DISCONNECT_REQUEST | ABORT_REQUEST => [SendDmUnsolicited, StopAckTimer, DisconnectConfirm] Adm;
 
-    // Ends and resets while data is exchanged.
+    // Disconnection and reset during data transfer.
     DATA: DISCONNECT_REQUEST => [SendDisc, StartAckTimer, StopOtherTimers, ZeroRetry, DropData] DConn;
-    DATA: ABORT_REQUEST => [SendDmUnasked, StopAllTimers, DropData, DisconnectConfirm] Adm;
+    DATA: ABORT_REQUEST => [SendDmUnsolicited, StopAllTimers, DropData, DisconnectConfirm] Adm;
     DATA: RESET_REQUEST => [FlipSabmePoll, SendSabme, StartAckTimer, StopOtherTimers, ZeroRetry, ClearSabmeSeen, DropData] Reset;
-    DATA: SABME_AGAIN => [SendUa];
-    DATA: SABME, if Untouched => [SendUa, StopAllTimers, ClearPoll, ForgetRemoteBusy, HoldData] Normal;
-    SENDING: SABME, if NoPollOutstanding => [HoldPoll, Doubt, SendRrPoll, StartPollTimer];
-    DATA: SABME => [HoldPoll, Doubt];
-    AWAITING: P_TIMER, if DoubtConfirmed => [StopAllTimers, DropData, ResetIndication] ResetCheck;
+    DATA: SABME_DUP => [SendUa];
+    DATA: SABME, if NothingExchanged => [SendUa, StopAllTimers, ClearPoll, ForgetRemoteBusy, HoldData] Normal;
+    SENDING: SABME, if NoPollOutstanding => [HoldPoll, VerifyPeer, SendRrPoll, StartPollTimer];
+    DATA: SABME => [HoldPoll, VerifyPeer];
+    AWAITING: P_TIMER, if VerificationFailed => [StopAllTimers, DropData, ResetIndication] ResetCheck;
     DATA: DISC => [SendUa, StopAllTimers, DropData, DisconnectIndication] Adm;
     DATA: DM => [StopAllTimers, DropData, DisconnectIndication] Adm;
     DATA: FRMR => [StopAllTimers, ClearSabmeSeen, DropData, ResetIndication] ResetWait;
@@ -112,13 +112,13 @@ pub(crate) const TABLE: &[Row] = rows! {
     AWAITING: P_TIMER, if RetryReached => [StopAllTimers, ClearSabmeSeen, DropData, ResetIndication] ResetWait;
     DATA: REJ_TIMER, if RejectsReached => [StopAllTimers, ClearSabmeSeen, DropData, ResetIndication] ResetWait;
 
-    // Sending data.
-    SENDING: DATA_REQUEST, if RemoteReady && PeerHeard && NoPollOutstanding && AnswerDue => [SendIPoll, StartAckTimerIfNot, StartPollTimer];
+    // Transmission of data.
+    SENDING: DATA_REQUEST, if RemoteReady && PeerHeard && NoPollOutstanding && PollDue => [SendIPoll, StartAckTimerIfNot, StartPollTimer];
     SENDING: DATA_REQUEST, if RemoteReady && PeerHeard => [SendI, StartAckTimerIfNot];
     DATA: DELAY_TIMER => [SendRr];
-    SENDING: SILENCE_TIMER | ANSWER_WANTED, if NoPollOutstanding => [SendRrPoll, StartPollTimer];
+    SENDING: INACTIVITY_TIMER | ACK_REQUESTED, if NoPollOutstanding => [SendRrPoll, StartPollTimer];
 
-    // Supervision of what was sent; the same for all three that may send.
+    // S PDUs and timers, in the three states that may send data.
     SENDING: RR_0 => [UpdateNr, ClearRemoteBusy];
     SENDING: RR_R1 => [ClearPoll, UpdateNr, ClearRemoteBusy];
     SENDING: RNR_0 => [UpdateNr, SetRemoteBusy];
@@ -143,20 +143,20 @@ pub(crate) const TABLE: &[Row] = rows! {
     NORMAL: I_0 => [Deliver, UpdateNr, SendAckLater];
     NORMAL: I_R1 => [Deliver, ClearPoll, UpdateNr, ClearRemoteBusy, SendAckLater];
     NORMAL: I_C1 => [Deliver, UpdateNr, SendRrFinal];
-    NORMAL: AHEAD_0 => [SendRejLater, UpdateNr, StartRejectTimer] Reject;
-    NORMAL: AHEAD_R1 => [SendRejLater, ClearPoll, UpdateNr, ClearRemoteBusy, StartRejectTimer] Reject;
+    NORMAL: AHEAD_0 => [SendRejIfGapLasts, UpdateNr, StartRejectTimer] Reject;
+    NORMAL: AHEAD_R1 => [SendRejIfGapLasts, ClearPoll, UpdateNr, ClearRemoteBusy, StartRejectTimer] Reject;
     NORMAL: AHEAD_C1 => [SendRejFinal, UpdateNr, StartRejectTimer] Reject;
-    NOT_BUSY: AGAIN_0 => [UpdateNr, SendAckLater];
-    NOT_BUSY: AGAIN_R1 => [ClearPoll, UpdateNr, ClearRemoteBusy, SendAckLater];
-    NOT_BUSY: AGAIN_C1 => [UpdateNr, SendRrFinal];
+    NOT_BUSY: DUP_0 => [UpdateNr, SendAckLater];
+    NOT_BUSY: DUP_R1 => [ClearPoll, UpdateNr, ClearRemoteBusy, SendAckLater];
+    NOT_BUSY: DUP_C1 => [UpdateNr, SendRrFinal];
     NORMAL: LOCAL_BUSY => [SendRnr, SetDataFlag0] Busy;
 
     // A PDU is missing.
     REJECT: I_0 => [Deliver, UpdateNr, StopRejectTimer, SendAckLater] Normal;
     REJECT: I_R1 => [Deliver, ClearPoll, UpdateNr, ClearRemoteBusy, StopRejectTimer, SendAckLater] Normal;
     REJECT: I_C1 => [Deliver, UpdateNr, StopRejectTimer, SendRrFinal] Normal;
-    REJECT: AHEAD_0 => [UpdateNr, SendKeptLater];
-    REJECT: AHEAD_R1 => [ClearPoll, UpdateNr, ClearRemoteBusy, SendKeptLater];
+    REJECT: AHEAD_0 => [UpdateNr, SendRejLaterIfExtended];
+    REJECT: AHEAD_R1 => [ClearPoll, UpdateNr, ClearRemoteBusy, SendRejLaterIfExtended];
     REJECT: AHEAD_C1 => [SendRrFinal, UpdateNr];
     REJECT: REJ_TIMER, if NoPollOutstanding => [SendRejPoll, StartPollTimer, StartRejectTimer, CountReject];
     REJECT: REJ_TIMER => [SendRej, StartRejectTimer, CountReject];
@@ -170,15 +170,15 @@ pub(crate) const TABLE: &[Row] = rows! {
     BUSY: AHEAD_0 => [SendRnr, UpdateNr, SetDataFlag1If0];
     BUSY: AHEAD_R1 => [SendRnr, ClearPoll, UpdateNr, ClearRemoteBusy, SetDataFlag1If0];
     BUSY: AHEAD_C1 => [SendRnrFinal, UpdateNr, SetDataFlag1If0];
-    BUSY: AGAIN_0 => [SendRnr, UpdateNr];
-    BUSY: AGAIN_R1 => [SendRnr, ClearPoll, UpdateNr, ClearRemoteBusy];
-    BUSY: AGAIN_C1 => [SendRnrFinal, UpdateNr];
+    BUSY: DUP_0 => [SendRnr, UpdateNr];
+    BUSY: DUP_R1 => [SendRnr, ClearPoll, UpdateNr, ClearRemoteBusy];
+    BUSY: DUP_C1 => [SendRnrFinal, UpdateNr];
     BUSY: LOCAL_BUSY_CLEARED, if DataFlag1 => [SendRej, StartRejectTimer] Reject;
     BUSY: LOCAL_BUSY_CLEARED, if DataFlag2 => [SendReady] Reject;
     BUSY: LOCAL_BUSY_CLEARED => [SendReady] Normal;
     ANY_BUSY: REJ_TIMER => [SetDataFlag1];
 
-    // A poll is under way after a timeout; the same for all three that await.
+    // A poll is outstanding after a timeout.
     AWAIT: RR_R1 | REJ_R1 => [ClearPoll, UpdateNr, ClearRemoteBusy, Resend] Normal;
     AWAIT: RNR_R1 => [ClearPoll, UpdateNr, SetRemoteBusy] Normal;
     AWAIT_BUSY: RR_R1 | REJ_R1 => [ClearPoll, UpdateNr, ClearRemoteBusy, Resend] Busy;
@@ -198,19 +198,19 @@ pub(crate) const TABLE: &[Row] = rows! {
     AWAIT: I_0 => [Deliver, UpdateNr, SendAckLater];
     AWAIT: I_R1 => [Deliver, ClearPoll, UpdateNr, ClearRemoteBusy, Resend, SendAckLater] Normal;
     AWAIT: I_C1 => [Deliver, UpdateNr, SendRrFinal];
-    AWAIT: AHEAD_0 => [SendRejLater, UpdateNr, StartRejectTimer] AwaitReject;
-    AWAIT: AHEAD_R1 => [SendRejLater, ClearPoll, UpdateNr, ClearRemoteBusy, Resend, StartRejectTimer] Reject;
+    AWAIT: AHEAD_0 => [SendRejIfGapLasts, UpdateNr, StartRejectTimer] AwaitReject;
+    AWAIT: AHEAD_R1 => [SendRejIfGapLasts, ClearPoll, UpdateNr, ClearRemoteBusy, Resend, StartRejectTimer] Reject;
     AWAIT: AHEAD_C1 => [SendRejFinal, UpdateNr, StartRejectTimer] AwaitReject;
-    AWAIT: AGAIN_R1 => [ClearPoll, UpdateNr, ClearRemoteBusy, Resend, SendAckLater] Normal;
-    AWAIT_REJECT: AGAIN_R1 => [ClearPoll, UpdateNr, ClearRemoteBusy, Resend, SendAckLater] Reject;
-    AWAIT_READY: AGAIN_0 => [UpdateNr, SendAckLater];
-    AWAIT_READY: AGAIN_C1 => [UpdateNr, SendRrFinal];
+    AWAIT: DUP_R1 => [ClearPoll, UpdateNr, ClearRemoteBusy, Resend, SendAckLater] Normal;
+    AWAIT_REJECT: DUP_R1 => [ClearPoll, UpdateNr, ClearRemoteBusy, Resend, SendAckLater] Reject;
+    AWAIT_READY: DUP_0 => [UpdateNr, SendAckLater];
+    AWAIT_READY: DUP_C1 => [UpdateNr, SendRrFinal];
     AWAIT: LOCAL_BUSY => [SendRnr, SetDataFlag0] AwaitBusy;
 
     AWAIT_REJECT: I_0 => [Deliver, UpdateNr, StopRejectTimer, SendAckLater] Await;
     AWAIT_REJECT: I_R1 => [Deliver, ClearPoll, UpdateNr, ClearRemoteBusy, Resend, StopRejectTimer, SendAckLater] Normal;
     AWAIT_REJECT: I_C1 => [Deliver, UpdateNr, StopRejectTimer, SendRrFinal] Await;
-    AWAIT_REJECT: AHEAD_0 => [UpdateNr, SendKeptLater];
+    AWAIT_REJECT: AHEAD_0 => [UpdateNr, SendRejLaterIfExtended];
     AWAIT_REJECT: AHEAD_R1 => [ClearPoll, UpdateNr, ClearRemoteBusy, Resend] Reject;
     AWAIT_REJECT: AHEAD_C1 => [SendRrFinal, UpdateNr];
     AWAIT_REJECT: GAP_TIMER => [SendRej];
@@ -222,21 +222,21 @@ pub(crate) const TABLE: &[Row] = rows! {
     AWAIT_BUSY: AHEAD_0 => [SendRnr, UpdateNr, SetDataFlag1If0];
     AWAIT_BUSY: AHEAD_R1 => [SendRnr, ClearPoll, UpdateNr, ClearRemoteBusy, Resend, SetDataFlag1If0] Busy;
     AWAIT_BUSY: AHEAD_C1 => [SendRnrFinal, UpdateNr, SetDataFlag1If0];
-    AWAIT_BUSY: AGAIN_0 => [SendRnr, UpdateNr];
-    AWAIT_BUSY: AGAIN_R1 => [SendRnr, ClearPoll, UpdateNr, ClearRemoteBusy, Resend] Busy;
-    AWAIT_BUSY: AGAIN_C1 => [SendRnrFinal, UpdateNr];
+    AWAIT_BUSY: DUP_0 => [SendRnr, UpdateNr];
+    AWAIT_BUSY: DUP_R1 => [SendRnr, ClearPoll, UpdateNr, ClearRemoteBusy, Resend] Busy;
+    AWAIT_BUSY: DUP_C1 => [SendRnrFinal, UpdateNr];
     AWAIT_BUSY: LOCAL_BUSY_CLEARED, if DataFlag1 => [SendRej, StartRejectTimer] AwaitReject;
     AWAIT_BUSY: LOCAL_BUSY_CLEARED, if DataFlag2 => [SendReady] AwaitReject;
     AWAIT_BUSY: LOCAL_BUSY_CLEARED => [SendReady] Await;
 
-    // Ending.
+    // Disconnecting.
     D_CONN: SABME => [SendDm, StopAckTimer, DisconnectConfirm] Adm;
     D_CONN: UA, if FinalMatches => [StopAckTimer, DisconnectConfirm] Adm;
     D_CONN: DISC => [SendUa];
     D_CONN: DM => [StopAckTimer, DisconnectConfirm] Adm;
     D_CONN: ACK_TIMER, if RetryBelow => [SendDisc, StartAckTimer, CountRetry];
     D_CONN: ACK_TIMER => [DisconnectConfirm] Adm;
-    D_CONN: ABORT_REQUEST => [SendDmUnasked, StopAckTimer, DisconnectConfirm] Adm;
+    D_CONN: ABORT_REQUEST => [SendDmUnsolicited, StopAckTimer, DisconnectConfirm] Adm;
 
     // Resetting.
     RESET: SABME => [SendUa, ResetVariables, SetSabmeSeen];
@@ -247,7 +247,7 @@ pub(crate) const TABLE: &[Row] = rows! {
     RESET: DISC => [SendDm, StopAckTimer, DisconnectIndication] Adm;
     RESET: DM => [StopAckTimer, DisconnectIndication] Adm;
     RESET: DISCONNECT_REQUEST => [SendDisc, StartAckTimer, ZeroRetry] DConn;
-    RESET: ABORT_REQUEST => [SendDmUnasked, StopAckTimer, DisconnectConfirm] Adm;
+    RESET: ABORT_REQUEST => [SendDmUnsolicited, StopAckTimer, DisconnectConfirm] Adm;
     RESET_CHECK: RESET_RESPONSE => [SendUaHeld, ResetVariables, ZeroRetry, ClearPoll, ForgetRemoteBusy, HoldData] Normal;
     RESET_CHECK: DISCONNECT_REQUEST | ABORT_REQUEST => [SendDmHeld, DisconnectConfirm] Adm;
     RESET_CHECK: SABME => [HoldPoll];
@@ -257,12 +257,12 @@ pub(crate) const TABLE: &[Row] = rows! {
     RESET_WAIT: RESET_REQUEST => [FlipSabmePoll, SendSabme, StartAckTimer, ZeroRetry] Reset;
     RESET_WAIT: DISCONNECT_REQUEST, if SabmeSeen => [SendDmHeld, DisconnectConfirm] Adm;
     RESET_WAIT: DISCONNECT_REQUEST => [SendDisc, StartAckTimer, ZeroRetry] DConn;
-    RESET_WAIT: ABORT_REQUEST => [SendDmUnasked, DisconnectConfirm] Adm;
+    RESET_WAIT: ABORT_REQUEST => [SendDmUnsolicited, DisconnectConfirm] Adm;
     RESET_WAIT: SABME => [HoldPoll, SetSabmeSeen];
     RESET_WAIT: DISC => [SendDm, DisconnectIndication] Adm;
     RESET_WAIT: DM => [DisconnectIndication] Adm;
 
-    // The peer broke the protocol; it must reset or disconnect.
+    // The peer violated the protocol; it must reset or disconnect.
     ERROR: SABME => [HoldPoll, StopAckTimer, ResetIndication] ResetCheck;
     ERROR: DISC => [SendUa, StopAckTimer, DisconnectIndication] Adm;
     ERROR: DM => [StopAckTimer, DisconnectIndication] Adm;
@@ -272,10 +272,10 @@ pub(crate) const TABLE: &[Row] = rows! {
     ERROR: ACK_TIMER => [ClearSabmeSeen, ResetIndication] ResetWait;
     ERROR: DISCONNECT_REQUEST => [SendDisc, StartAckTimer, ZeroRetry] DConn;
     ERROR: RESET_REQUEST => [FlipSabmePoll, SendSabme, StartAckTimer, ZeroRetry, ClearSabmeSeen] Reset;
-    ERROR: ABORT_REQUEST => [SendDmUnasked, StopAckTimer, DisconnectConfirm] Adm;
+    ERROR: ABORT_REQUEST => [SendDmUnsolicited, StopAckTimer, DisconnectConfirm] Adm;
 };
 
-/// Sets of states and events under the names used above.
+/// Named sets of states and events.
 mod set {
     use super::{Event, State};
 
@@ -303,23 +303,23 @@ mod set {
         RESET_RESPONSE = ResetResponse; DATA_REQUEST = DataRequest; LOCAL_BUSY = LocalBusy;
         LOCAL_BUSY_CLEARED = LocalBusyCleared; ACK_TIMER = AckTimer; P_TIMER = PollTimer;
         REJ_TIMER = RejectTimer; BUSY_TIMER = BusyTimer; STALL_TIMER = StallTimer; DELAY_TIMER = DelayTimer; GAP_TIMER = GapTimer;
-        SILENCE_TIMER = SilenceTimer; ANSWER_WANTED = AnswerWanted; SABME = Sabme; SABME_AGAIN = SabmeAgain; DISC = Disc; UA = Ua; DM = Dm; FRMR = Frmr; BAD = Bad;
+        INACTIVITY_TIMER = InactivityTimer; ACK_REQUESTED = AckRequested; SABME = Sabme; SABME_DUP = SabmeDup; DISC = Disc; UA = Ua; DM = Dm; FRMR = Frmr; BAD = Bad;
         I_0 = IC0 | IR0; I_C1 = IC1; I_R1 = IR1;
         AHEAD_0 = AheadC0 | AheadR0; AHEAD_C1 = AheadC1; AHEAD_R1 = AheadR1;
-        AGAIN_0 = AgainC0 | AgainR0; AGAIN_C1 = AgainC1; AGAIN_R1 = AgainR1;
+        DUP_0 = DupC0 | DupR0; DUP_C1 = DupC1; DUP_R1 = DupR1;
         RR_0 = RrC0 | RrR0; RR_C1 = RrC1; RR_R1 = RrR1;
         RNR_0 = RnrC0 | RnrR0; RNR_C1 = RnrC1; RNR_R1 = RnrR1;
         REJ_0 = RejC0 | RejR0; REJ_C1 = RejC1; REJ_R1 = RejR1;
-        COMMAND_P1 = IC1 | AheadC1 | AgainC1 | RrC1 | RnrC1 | RejC1;
-        ANY_COMMAND = IC0 | IC1 | AheadC0 | AheadC1 | AgainC0 | AgainC1 | RrC0 | RrC1 | RnrC0 | RnrC1 | RejC0 | RejC1;
+        COMMAND_P1 = IC1 | AheadC1 | DupC1 | RrC1 | RnrC1 | RejC1;
+        ANY_COMMAND = IC0 | IC1 | AheadC0 | AheadC1 | DupC0 | DupC1 | RrC0 | RrC1 | RnrC0 | RnrC1 | RejC0 | RejC1;
     }
 }
 
-/// More rows than this for one state and event do not compile.
+/// Most rows for one state and event; more do not compile.
 const ROWS_PER_CELL: usize = 5;
 const NONE: u8 = u8::MAX;
 
-/// The numbers of the rows for each state and event, in order.
+/// Row numbers for each state and event, in order.
 static INDEX: [[[u8; ROWS_PER_CELL]; Event::ALL.len()]; State::ALL.len()] = index();
 
 const fn index() -> [[[u8; ROWS_PER_CELL]; Event::ALL.len()]; State::ALL.len()] {
@@ -356,9 +356,9 @@ mod tests {
 
     const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tables/connection.txt");
 
-    /// Proves that the table is what the committed file shows: prints it and its graph, and compares.
+    /// Prints the table and its graph, and compares them with the golden file.
     #[test]
-    fn the_table_is_the_committed_one() {
+    fn table_matches_golden_file() {
         let printed = print();
         if env::var_os("BAREWIRE_UPDATE_TABLES").is_some() {
             fs::write(FILE, &printed).unwrap();
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn every_state_can_be_reached_from_adm_and_left_for_it() {
+    fn every_state_is_reachable_from_adm_and_leads_back() {
         let edges = edges();
         for state in State::ALL {
             assert!(reachable(&edges, State::Adm, *state), "{}", state.name());

@@ -11,22 +11,24 @@ mod properties;
 
 const LOCAL: Lsap = Lsap::SNAP;
 
-/// Two connections and the PDUs under way between them, each an encoded frame.
+/// Two connected ends and the encoded PDUs in flight between them.
 struct Pair {
     ends: [Connection<u32>; 2],
     wires: [VecDeque<Vec<u8>>; 2],
-    /// Tokens that arrived at each end: the information fields are these.
+    /// Tokens delivered at each end, decoded from the information fields.
     received: [Vec<u32>; 2],
     events: [Vec<ConnectionEvent<u32>>; 2],
     now: Instant,
+    /// Bypass the fast path.
     by_table: bool,
     is_extended: bool,
+    /// Keep every early PDU, instead of most.
     keeps_all: bool,
-    /// Tokens that came early, by their numbers.
+    /// Kept tokens by sequence number.
     kept: [BTreeMap<u16, u32>; 2],
 }
 
-/// A frame's PDU, and what lies behind it.
+/// Splits a frame into PDU and trailer.
 fn split(frame: &[u8]) -> (&[u8], &[u8]) {
     match frame[2] & 3 {
         1 => frame.split_at(4),
@@ -70,7 +72,7 @@ impl Pair {
         [self.ends[0].state(), self.ends[1].state()]
     }
 
-    /// Puts what an end wants to send on its wire, up to `limit` PDUs.
+    /// Moves up to `limit` PDUs of an end to its wire.
     fn transmit(&mut self, end: usize, limit: usize) {
         for _ in 0..limit {
             let Some(transmit) = self.ends[end].poll_transmit(self.now) else { break };
@@ -84,29 +86,29 @@ impl Pair {
         }
     }
 
-    /// Takes the next PDU from the wire of the other end.
+    /// Receives the next PDU from the wire of the other end; false if there is none.
     fn receive(&mut self, end: usize) -> bool {
         let Some(frame) = self.wires[1 - end].pop_front() else { return false };
-        let (llc, behind) = split(&frame);
+        let (llc, trailer) = split(&frame);
         let pdu = Pdu::decode(llc).unwrap();
         let (pdu, extension) = match self.is_extended {
-            true => extension::take(pdu, behind, Guard::Check).unwrap(),
-            false => (pdu, extension::plain(&pdu)),
+            true => extension::strip(pdu, trailer, Guard::Check).unwrap(),
+            false => (pdu, extension::unextended(&pdu)),
         };
-        let taken = if self.by_table {
+        let disposition = if self.by_table {
             self.ends[end].machine.handle_by_table(&pdu, &extension, self.now)
         } else {
             self.ends[end].handle(&pdu, &extension, self.now)
         };
         let token = |pdu: &Pdu<'_>| u32::from_be_bytes(*pdu.information().first_chunk().unwrap());
-        match taken {
-            Taken::InOrder => self.received[end].push(token(&pdu)),
-            // Now and then there is no room.
-            Taken::Early if self.keeps_all || extension.ns % 5 != 3 => {
+        match disposition {
+            Disposition::InOrder => self.received[end].push(token(&pdu)),
+            // Simulate occasional lack of room.
+            Disposition::Early if self.keeps_all || extension.ns % 5 != 3 => {
                 self.ends[end].keep(extension.ns);
                 self.kept[end].insert(extension.ns, token(&pdu));
             }
-            Taken::Early | Taken::Not | Taken::Foreign => {}
+            Disposition::Early | Disposition::NoData | Disposition::Foreign => {}
         }
         while let Some(number) = self.ends[end].next_kept(self.now) {
             let token = self.kept[end].remove(&number).expect("it was kept");
@@ -123,7 +125,7 @@ impl Pair {
         }
     }
 
-    /// Until nothing moves without the passage of time.
+    /// Exchanges PDUs until neither end sends any without the passage of time.
     fn exchange(&mut self) {
         for _ in 0..10_000 {
             (0..2).for_each(|end| self.transmit(end, usize::MAX));
@@ -133,10 +135,10 @@ impl Pair {
                 return;
             }
         }
-        panic!("the two never fall silent");
+        panic!("the ends never become idle");
     }
 
-    /// Lets time pass until the next deadline of either.
+    /// Advances time to the next deadline of either end.
     fn sleep(&mut self) {
         let Some(deadline) = self.ends.iter().filter_map(Connection::next_deadline).min() else { return };
         self.now = self.now.max(deadline);
@@ -145,7 +147,7 @@ impl Pair {
         self.collect();
     }
 
-    /// From end 0, each when the one before has arrived, with pauses for delayed acknowledgements.
+    /// Sends from end 0, each token after delivery of the previous one, with pauses for delayed acknowledgements.
     fn send_one_by_one(&mut self, tokens: core::ops::Range<u32>) {
         for token in tokens {
             self.send(0, [token]);
@@ -161,7 +163,7 @@ impl Pair {
         tokens.into_iter().for_each(|token| self.ends[end].send(token, self.now).unwrap());
     }
 
-    /// An S or U PDU from the peer of end 0, made by hand.
+    /// Injects a PDU into end 0. Returns the body of the PDU that it transmits next.
     fn inject(&mut self, body: Body<'_>) -> Option<Body<'static>> {
         let pdu = Pdu { destination: LOCAL.into(), source: LOCAL.into(), body };
         self.ends[0].handle_pdu(&pdu, self.now);
@@ -185,7 +187,7 @@ fn rr(poll_final: bool, nr: u32) -> Body<'static> {
 }
 
 #[test]
-fn data_flows_both_ways_in_order_and_is_acknowledged() {
+fn data_is_delivered_in_order_both_ways_and_acknowledged() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     for round in 0..10 {
         pair.send(0, round * 100..round * 100 + 100);
@@ -200,13 +202,13 @@ fn data_flows_both_ways_in_order_and_is_acknowledged() {
 }
 
 #[test]
-fn an_acknowledgement_rides_on_data_or_comes_after_the_delay() {
+fn acknowledgement_is_piggybacked_or_sent_after_the_delay() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.send(0, [1]);
     pair.transmit(0, 9);
     pair.receive(1);
     pair.transmit(1, 9);
-    assert!(pair.wires[1].is_empty(), "it waits for data to ride on");
+    assert!(pair.wires[1].is_empty(), "it is delayed");
     pair.send(1, [2]);
     pair.exchange();
     assert_eq!(acknowledged(&pair.events[0]), [1]);
@@ -218,41 +220,41 @@ fn an_acknowledgement_rides_on_data_or_comes_after_the_delay() {
     assert_eq!(pair.ends[0].counters().timeouts, 0);
 }
 
-/// The P bits of the I PDUs, or of the poll, that lie on an end's wire.
+/// The P bits of the PDUs on an end's wire.
 fn polls(pair: &Pair, end: usize) -> Vec<bool> {
     pair.wires[end].iter().map(|frame| Pdu::decode(frame).unwrap().poll_final()).collect()
 }
 
 #[test]
-fn whoever_waits_for_an_acknowledgement_asks_for_it_with_the_last_pdu() {
+fn requested_acknowledgement_is_polled_for_with_the_last_pdu() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.send(0, 0..3);
-    pair.ends[0].want_answer(pair.now);
+    pair.ends[0].request_ack(pair.now);
     pair.transmit(0, usize::MAX);
     assert_eq!(polls(&pair, 0), [false, false, true]);
     pair.exchange();
     assert_eq!(pair.ends[0].unacknowledged(), 0, "no time has passed");
-    // What has left already is polled for, once.
+    // If the last PDU has left, the end polls once.
     pair.send(0, [3]);
     pair.exchange();
-    pair.ends[0].want_answer(pair.now);
-    pair.ends[0].want_answer(pair.now);
+    pair.ends[0].request_ack(pair.now);
+    pair.ends[0].request_ack(pair.now);
     pair.transmit(0, usize::MAX);
     assert_eq!(polls(&pair, 0), [true]);
     pair.exchange();
     assert_eq!(pair.ends[0].unacknowledged(), 0);
-    pair.ends[0].want_answer(pair.now);
-    assert!(pair.ends[0].poll_transmit(pair.now).is_none(), "there is nothing to be answered");
+    pair.ends[0].request_ack(pair.now);
+    assert!(pair.ends[0].poll_transmit(pair.now).is_none(), "nothing is unacknowledged");
 }
 
 #[test]
-fn a_second_wait_while_a_poll_is_under_way_is_answered_too() {
+fn second_request_while_a_poll_is_outstanding_is_answered() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.send(0, [0]);
-    pair.ends[0].want_answer(pair.now);
+    pair.ends[0].request_ack(pair.now);
     pair.transmit(0, usize::MAX);
     pair.send(0, [1]);
-    pair.ends[0].want_answer(pair.now);
+    pair.ends[0].request_ack(pair.now);
     pair.transmit(0, usize::MAX);
     assert_eq!(polls(&pair, 0), [true, false]);
     pair.exchange();
@@ -260,10 +262,10 @@ fn a_second_wait_while_a_poll_is_under_way_is_answered_too() {
 }
 
 #[test]
-fn what_was_lost_is_asked_for_again() {
+fn request_is_repeated_after_loss() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.send(0, 0..3);
-    pair.ends[0].want_answer(pair.now);
+    pair.ends[0].request_ack(pair.now);
     pair.transmit(0, usize::MAX);
     pair.wires[0].pop_front();
     pair.exchange();
@@ -272,7 +274,7 @@ fn what_was_lost_is_asked_for_again() {
 }
 
 #[test]
-fn every_sixteenth_pdu_is_acknowledged_at_once() {
+fn sixteenth_pdu_is_acknowledged_at_once() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.send(0, 0..33);
     pair.exchange();
@@ -280,7 +282,7 @@ fn every_sixteenth_pdu_is_acknowledged_at_once() {
 }
 
 #[test]
-fn the_window_bounds_what_is_under_way() {
+fn window_bounds_the_pdus_in_flight() {
     let config = ConnectionConfig { window: 7, ..Default::default() };
     let mut pair = Pair::connected(&config);
     pair.send(0, 0..50);
@@ -289,14 +291,14 @@ fn the_window_bounds_what_is_under_way() {
 }
 
 #[test]
-fn a_full_queue_refuses_and_hands_the_token_back() {
+fn full_queue_returns_the_token() {
     let mut pair = Pair::connected(&ConnectionConfig { queue: 64, ..Default::default() });
     pair.send(0, 0..64);
     assert_eq!(pair.ends[0].send(64, pair.now), Err(Refused { token: 64, reason: RefusedReason::Full }));
 }
 
 #[test]
-fn a_lost_pdu_is_rejected_and_sent_again_within_a_round_trip() {
+fn lost_pdu_is_rejected_and_retransmitted_within_a_round_trip() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.send(0, 0..20);
     pair.transmit(0, 99);
@@ -309,7 +311,7 @@ fn a_lost_pdu_is_rejected_and_sent_again_within_a_round_trip() {
 }
 
 #[test]
-fn a_lost_tail_is_found_by_a_poll_after_t1() {
+fn tail_loss_is_recovered_by_a_poll_after_t1() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.send(0, 0..3);
     pair.transmit(0, 99);
@@ -322,7 +324,7 @@ fn a_lost_tail_is_found_by_a_poll_after_t1() {
 }
 
 #[test]
-fn a_lost_rej_is_repeated() {
+fn lost_rej_is_repeated() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.send(0, 0..4);
     pair.transmit(0, 99);
@@ -340,7 +342,7 @@ fn a_lost_rej_is_repeated() {
 }
 
 #[test]
-fn loss_shrinks_the_window_and_success_grows_it_again() {
+fn loss_shrinks_the_window_and_acknowledgements_grow_it() {
     let mut pair = Pair::connected(&ConnectionConfig { window: 16, grow_after: 4, ..Default::default() });
     pair.send(0, 0..16);
     pair.transmit(0, 99);
@@ -362,7 +364,7 @@ fn loss_shrinks_the_window_and_success_grows_it_again() {
 }
 
 #[test]
-fn a_busy_receiver_stops_the_sender_and_loses_nothing() {
+fn busy_receiver_stops_the_sender_without_loss() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.send(0, 0..10);
     pair.ends[1].set_busy(true, pair.now);
@@ -379,9 +381,9 @@ fn a_busy_receiver_stops_the_sender_and_loses_nothing() {
     assert_eq!(pair.received[1], (0..10).collect::<Vec<_>>());
 }
 
-/// An I PDU that could carry the acknowledgement does not say that the busy condition is over.
+/// An I PDU could piggyback the acknowledgement, but does not end the busy condition.
 #[test]
-fn a_receiver_that_is_ready_again_says_so_at_once_though_it_has_data_to_send() {
+fn end_of_busy_condition_is_sent_before_data() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.send(0, [0]);
     pair.exchange();
@@ -400,7 +402,7 @@ fn a_receiver_that_is_ready_again_says_so_at_once_though_it_has_data_to_send() {
 }
 
 #[test]
-fn a_peer_that_is_always_busy_is_reported_in_bounded_time() {
+fn permanently_busy_peer_is_reported_in_bounded_time() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.ends[1].set_busy(true, pair.now);
     pair.send(0, 0..10);
@@ -414,7 +416,7 @@ fn a_peer_that_is_always_busy_is_reported_in_bounded_time() {
 }
 
 #[test]
-fn a_peer_that_never_acknowledges_is_reported_in_bounded_time() {
+fn silent_peer_is_reported_in_bounded_time() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.send(0, 0..3);
     while pair.ends[0].state() != State::ResetWait {
@@ -427,9 +429,9 @@ fn a_peer_that_never_acknowledges_is_reported_in_bounded_time() {
     assert!(pair.events[0].ends_with(&tail), "{:?}", pair.events[0]);
 }
 
-/// With N2 = 1 the first poll is the last: only its own timer may call it unanswered.
+/// With N2 = 1 the first poll is the last: only the poll timer may end the wait for its answer.
 #[test]
-fn the_last_poll_gets_its_whole_time_though_the_peer_is_busy() {
+fn last_poll_of_a_busy_peer_waits_for_its_own_timer() {
     let mut pair = Pair::connected(&ConnectionConfig { retries: 1, ..Default::default() });
     pair.send(0, [0]);
     pair.transmit(0, 1);
@@ -448,7 +450,7 @@ fn the_last_poll_gets_its_whole_time_though_the_peer_is_busy() {
 }
 
 #[test]
-fn a_silent_peer_is_polled_and_a_dead_one_reported() {
+fn idle_peer_is_polled_and_a_dead_one_reported() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.sleep();
     pair.exchange();
@@ -464,7 +466,7 @@ fn a_silent_peer_is_polled_and_a_dead_one_reported() {
 }
 
 #[test]
-fn an_unanswered_connect_fails_in_bounded_time() {
+fn unanswered_connect_fails_in_bounded_time() {
     let mut pair = Pair::new(&ConnectionConfig::default());
     pair.ends[0].connect(pair.now);
     while pair.ends[0].state() == State::Setup {
@@ -476,7 +478,7 @@ fn an_unanswered_connect_fails_in_bounded_time() {
 }
 
 #[test]
-fn a_refused_connect_says_so() {
+fn refused_connect_is_reported() {
     let mut pair = Pair::new(&ConnectionConfig::default());
     pair.ends[0].connect(pair.now);
     pair.exchange();
@@ -486,7 +488,7 @@ fn a_refused_connect_says_so() {
 }
 
 #[test]
-fn two_sabmes_that_cross_make_one_connection() {
+fn crossing_sabmes_open_one_connection() {
     let mut pair = Pair::new(&ConnectionConfig::default());
     let now = pair.now;
     assert!(pair.ends.iter_mut().all(|end| end.connect(now)));
@@ -498,23 +500,23 @@ fn two_sabmes_that_cross_make_one_connection() {
 }
 
 #[test]
-fn a_repeated_sabme_before_any_data_does_not_reset() {
+fn duplicate_sabme_before_data_does_not_reset() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     assert_eq!(pair.inject(Body::Sabme { poll: true }), Some(Body::Ua { final_bit: true }));
     pair.collect();
     assert!(pair.events[0].is_empty() && pair.ends[0].state() == State::Normal);
-    assert_eq!(pair.inject(Body::Ua { final_bit: true }), None, "nor does a repeated UA");
+    assert_eq!(pair.inject(Body::Ua { final_bit: true }), None, "nor does a duplicate UA");
     assert_eq!(pair.ends[0].state(), State::Normal);
 }
 
 #[test]
-fn a_sabme_after_data_is_a_reset_that_the_user_answers() {
+fn sabme_after_data_is_a_reset_once_polls_are_unanswered() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.send(0, 0..5);
     pair.exchange();
     pair.ends[1].reset(pair.now);
     pair.exchange();
-    assert_eq!(pair.states(), [State::Normal, State::Reset], "it could be a repetition, held up on its way");
+    assert_eq!(pair.states(), [State::Normal, State::Reset], "it could be a delayed duplicate");
     while pair.states()[0] != State::ResetCheck {
         pair.sleep();
         pair.exchange();
@@ -528,8 +530,8 @@ fn a_sabme_after_data_is_a_reset_that_the_user_answers() {
     assert_eq!(pair.received[0], [77]);
 }
 
-/// A connection, and the SABME that it came about by.
-fn connected_by() -> (Pair, Vec<u8>) {
+/// A connected pair, and the SABME that opened the connection.
+fn connected_with_sabme() -> (Pair, Vec<u8>) {
     let mut pair = Pair::new(&ConnectionConfig::default());
     assert!(pair.ends[0].connect(pair.now));
     pair.transmit(0, usize::MAX);
@@ -541,8 +543,8 @@ fn connected_by() -> (Pair, Vec<u8>) {
 }
 
 #[test]
-fn a_sabme_that_was_held_up_resets_nothing() {
-    let (mut pair, late) = connected_by();
+fn delayed_duplicate_sabme_does_not_reset() {
+    let (mut pair, late) = connected_with_sabme();
     for round in 0..5 {
         pair.send(0, [2 * round]);
         pair.exchange();
@@ -555,14 +557,14 @@ fn a_sabme_that_was_held_up_resets_nothing() {
 }
 
 #[test]
-fn whoever_goes_on_talking_was_not_started_again() {
-    let (mut pair, late) = connected_by();
+fn peer_that_keeps_sending_was_not_restarted() {
+    let (mut pair, late) = connected_with_sabme();
     pair.send(0, [0]);
     pair.exchange();
     pair.wires[0].push_back(late);
     assert!(pair.receive(1));
     for token in 1..20 {
-        // Its polls are lost, and what says nothing new comes.
+        // The polls are lost, and a PDU that acknowledges nothing new arrives.
         pair.transmit(1, usize::MAX);
         pair.wires[1].clear();
         let body = Body::S {
@@ -579,7 +581,7 @@ fn whoever_goes_on_talking_was_not_started_again() {
 }
 
 #[test]
-fn finish_ends_after_everything_was_acknowledged() {
+fn finish_disconnects_after_everything_is_acknowledged() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.send(0, 0..100);
     assert!(pair.ends[0].finish(pair.now));
@@ -594,7 +596,7 @@ fn finish_ends_after_everything_was_acknowledged() {
 }
 
 #[test]
-fn disconnect_ends_at_once_and_hands_the_tokens_back() {
+fn disconnect_ends_at_once_and_returns_the_tokens() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.send(0, 0..3);
     pair.ends[0].disconnect(pair.now);
@@ -606,7 +608,7 @@ fn disconnect_ends_at_once_and_hands_the_tokens_back() {
 }
 
 #[test]
-fn an_unanswered_disconnect_still_ends() {
+fn unanswered_disconnect_ends() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.ends[0].disconnect(pair.now);
     while pair.ends[0].state() == State::DConn {
@@ -618,7 +620,7 @@ fn an_unanswered_disconnect_still_ends() {
 }
 
 #[test]
-fn abort_says_dm_once() {
+fn abort_sends_dm_once() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.ends[0].abort(pair.now);
     pair.exchange();
@@ -627,7 +629,7 @@ fn abort_says_dm_once() {
 }
 
 #[test]
-fn a_restarted_peer_is_noticed_after_t1() {
+fn restarted_peer_is_detected_after_t1() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.ends[1] = Connection::new(&ConnectionConfig::default(), LOCAL, LOCAL, pair.now).unwrap();
     pair.send(0, [1]);
@@ -639,7 +641,7 @@ fn a_restarted_peer_is_noticed_after_t1() {
 }
 
 #[test]
-fn an_acknowledgement_of_what_was_never_sent_is_rejected_with_z() {
+fn acknowledgement_of_unsent_pdus_is_rejected_with_z() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     let Some(Body::Frmr { reason, .. }) = pair.inject(rr(false, 10)) else { panic!("no FRMR") };
     assert_eq!(reason.flags(), FrmrInformation::Z);
@@ -648,7 +650,7 @@ fn an_acknowledgement_of_what_was_never_sent_is_rejected_with_z() {
 }
 
 #[test]
-fn a_number_far_outside_a_small_window_is_rejected_with_v() {
+fn number_far_outside_a_small_window_is_rejected_with_v() {
     let mut pair = Pair::connected(&ConnectionConfig { receive_window: 8, acknowledge_every: 4, ..Default::default() });
     let number = SequenceNumber::wrapping;
     let body =
@@ -658,7 +660,7 @@ fn a_number_far_outside_a_small_window_is_rejected_with_v() {
 }
 
 #[test]
-fn too_much_information_is_rejected_with_y_and_none_permitted_with_x() {
+fn too_long_information_is_rejected_with_y_and_unpermitted_with_x() {
     let config = ConnectionConfig { information_max: 2, ..Default::default() };
     let number = SequenceNumber::wrapping;
     let body =
@@ -673,7 +675,7 @@ fn too_much_information_is_rejected_with_y_and_none_permitted_with_x() {
 }
 
 #[test]
-fn a_frmr_received_leaves_the_decision_to_the_user_with_its_reason() {
+fn received_frmr_is_reported_with_its_reason() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     let reason = FrmrInformation([1, 2, 3, 4, 8]);
     pair.inject(Body::Frmr { final_bit: false, reason });
@@ -685,7 +687,7 @@ fn a_frmr_received_leaves_the_decision_to_the_user_with_its_reason() {
 }
 
 #[test]
-fn a_rejected_peer_that_does_nothing_ends_in_bounded_time() {
+fn rejected_peer_that_stays_silent_is_reported_in_bounded_time() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.inject(rr(false, 10));
     while pair.ends[0].state() == State::Error {
@@ -696,9 +698,9 @@ fn a_rejected_peer_that_does_nothing_ends_in_bounded_time() {
     assert_eq!(pair.ends[0].state(), State::ResetWait);
 }
 
-/// What seemed to be acknowledged was lost: nobody has it any more, so both ends must hear of it.
+/// PDUs that were wrongly acknowledged are lost for good: both ends must report it.
 #[test]
-fn an_acknowledgement_of_what_the_peer_does_not_have_ends_in_bounded_time() {
+fn false_acknowledgement_is_reported_in_bounded_time() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.send(0, [0]);
     pair.exchange();
@@ -719,7 +721,7 @@ fn an_acknowledgement_of_what_the_peer_does_not_have_ends_in_bounded_time() {
 }
 
 #[test]
-fn an_overtaken_acknowledgement_is_harmless() {
+fn stale_acknowledgement_is_harmless() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.send(0, 0..10);
     pair.transmit(0, 99);
@@ -728,7 +730,7 @@ fn an_overtaken_acknowledgement_is_harmless() {
     assert_eq!((pair.ends[0].outstanding(), pair.ends[0].counters().overtaken), (2, 1));
 }
 
-/// Sends so many PDUs one way and holds the first back, which arrives again then; what the receiver has heard after it.
+/// Sends `count` PDUs one way, then delivers a copy of the first. Returns the tokens delivered after that.
 fn late_by(count: u32, is_extended: bool) -> (Pair, Vec<u32>) {
     let mut pair = Pair::connected(&ConnectionConfig { is_extended, ..Default::default() });
     pair.send(0, [0]);
@@ -739,34 +741,34 @@ fn late_by(count: u32, is_extended: bool) -> (Pair, Vec<u32>) {
     let before = pair.received[1].len();
     pair.wires[0].push_back(first);
     pair.receive(1);
-    let heard = pair.received[1].split_off(before);
-    (pair, heard)
+    let delivered = pair.received[1].split_off(before);
+    (pair, delivered)
 }
 
 #[test]
-fn a_pdu_that_comes_so_late_that_its_number_has_come_round_is_not_taken_for_a_new_one() {
+fn late_pdu_with_a_wrapped_number_is_recognised_as_duplicate() {
     for count in [64, 100, 127, 128, 129, 256, 1280, 4096, 8192] {
-        let (mut pair, heard) = late_by(count, true);
-        assert_eq!((heard, pair.ends[1].counters().received_late), (std::vec![], 1), "{count}");
+        let (mut pair, delivered) = late_by(count, true);
+        assert_eq!((delivered, pair.ends[1].counters().received_late), (std::vec![], 1), "{count}");
         pair.transmit(1, 99);
         assert!(pair.wires[1].iter().all(|frame| frame[2] & 3 == 1), "no FRMR");
         pair.send(0, [count]);
         pair.exchange();
-        assert_eq!(pair.received[1].last(), Some(&count), "all goes on");
+        assert_eq!(pair.received[1].last(), Some(&count), "the connection continues");
     }
-    let (pair, heard) = late_by(63, true);
-    assert_eq!((heard, pair.ends[1].counters().received_again), (std::vec![], 1), "within a window it is a repetition");
-    let (_, heard) = late_by(128, false);
-    assert_eq!(heard, [0], "seven bits cannot tell");
+    let (pair, delivered) = late_by(63, true);
+    assert_eq!((delivered, pair.ends[1].counters().received_again), (std::vec![], 1), "a duplicate within the window");
+    let (_, delivered) = late_by(128, false);
+    assert_eq!(delivered, [0], "seven bits are ambiguous");
 }
 
 fn extended() -> Pair {
     Pair::connected(&ConnectionConfig { is_extended: true, ..Default::default() })
 }
 
-/// An acknowledgement that 64 to 127 later ones overtook acknowledged what was lost.
+/// With seven bits, an acknowledgement overtaken by 64 to 127 later ones would acknowledge lost PDUs.
 #[test]
-fn an_acknowledgement_that_comes_so_late_that_its_number_has_come_round_acknowledges_nothing() {
+fn late_acknowledgement_with_a_wrapped_number_is_stale() {
     for count in [64, 100, 127, 128, 200] {
         let mut pair = extended();
         pair.send(0, [0]);
@@ -780,18 +782,17 @@ fn an_acknowledgement_that_comes_so_late_that_its_number_has_come_round_acknowle
         pair.exchange();
         pair.send(0, count..count + 60);
         pair.transmit(0, 99);
-        let under_way = pair.ends[0].outstanding();
+        let in_flight = pair.ends[0].outstanding();
         pair.wires[1].push_back(late);
         pair.receive(0);
-        assert_eq!((pair.ends[0].outstanding(), pair.ends[0].counters().overtaken), (under_way, 1), "{count}");
+        assert_eq!((pair.ends[0].outstanding(), pair.ends[0].counters().overtaken), (in_flight, 1), "{count}");
         pair.exchange();
         assert_eq!(pair.states(), [State::Normal; 2]);
     }
 }
 
-/// Nothing of an earlier connection is believed by the next.
 #[test]
-fn pdus_of_an_earlier_connection_change_nothing() {
+fn pdus_of_an_earlier_connection_are_ignored() {
     let mut pair = extended();
     pair.send(0, 0..3);
     pair.transmit(0, 99);
@@ -802,7 +803,7 @@ fn pdus_of_an_earlier_connection_change_nothing() {
     pair.exchange();
     pair.ends[1].abort(pair.now);
     assert_eq!(pair.states(), [State::Adm; 2]);
-    // The same two ends under other nonces, as a station gives them.
+    // The same two ends with new nonces, as a station assigns them.
     let parameters = pair.ends[0].machine.parameters;
     for (end, nonce) in [(0, 11), (1, 12)] {
         pair.ends[end] = Connection::with_parameters(parameters, LOCAL, LOCAL, [nonce, 0], pair.now);
@@ -825,7 +826,7 @@ fn pdus_of_an_earlier_connection_change_nothing() {
 }
 
 #[test]
-fn of_what_was_lost_only_that_is_sent_again() {
+fn only_lost_pdus_are_retransmitted() {
     let mut pair = extended();
     pair.send(0, 0..12);
     pair.transmit(0, 99);
@@ -834,16 +835,16 @@ fn of_what_was_lost_only_that_is_sent_again() {
     }
     while pair.receive(1) {}
     let received = pair.received[1].clone();
-    assert_eq!(received, [0, 1], "the others came early");
+    assert_eq!(received, [0, 1], "the others are early");
     pair.exchange();
     assert_eq!(pair.received[1], (0..12).collect::<Vec<_>>());
-    // Two are lost, and one that came early found no room.
+    // Two were lost, and at most two early ones found no room.
     assert!(pair.ends[0].counters().information_repeated <= 4, "{:?}", pair.ends[0].counters());
     assert_eq!(pair.ends[0].counters().timeouts, 0);
 }
 
 #[test]
-fn what_is_only_late_is_not_sent_again_once_the_network_is_known() {
+fn reordered_pdus_are_not_retransmitted_once_the_delay_is_known() {
     let mut pair = extended();
     pair.keeps_all = true;
     let swap = |pair: &mut Pair, token: u32| {
@@ -855,7 +856,7 @@ fn what_is_only_late_is_not_sent_again_once_the_network_is_known() {
         pair.exchange();
         pair.ends[0].counters().information_repeated
     };
-    assert_eq!(swap(&mut pair, 0), 1, "it was taken for lost");
+    assert_eq!(swap(&mut pair, 0), 1, "it was considered lost");
     for round in 1..20 {
         pair.now = pair.now + core::time::Duration::from_micros(100);
         let before = pair.ends[0].counters().information_repeated;
@@ -866,7 +867,7 @@ fn what_is_only_late_is_not_sent_again_once_the_network_is_known() {
 }
 
 #[test]
-fn a_repeated_set_up_is_answered_again_whatever_was_exchanged() {
+fn extended_duplicate_sabme_after_data_is_answered_again() {
     let mut pair = Pair::new(&ConnectionConfig { is_extended: true, ..Default::default() });
     pair.ends[0].connect(pair.now);
     pair.transmit(0, 1);

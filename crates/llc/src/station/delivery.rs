@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a frame that came in leads to.
+//! Results of a received frame.
 
 use super::ConnectionHandle;
 use crate::acknowledged::Peer;
@@ -7,84 +7,84 @@ use crate::address::{Destination, Mac, Source};
 use crate::extension::Extra;
 use crate::pdu::{Header, Identification};
 
-/// What to do with a frame that was handed in: both may be there.
+/// Result of processing a frame; both fields may be set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handled<'a> {
-    /// For a user.
+    /// Data for the user.
     pub delivery: Option<Delivery<'a>>,
-    /// To be sent back, now.
+    /// A reply to be sent at once.
     pub reply: Option<Reply<'a>>,
 }
 
-/// Something for a user. Every slice is of the frame handed in.
+/// Data for the user. Every slice borrows from the received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery<'a> {
-    /// Type 2: the next information field of a connection, in order, exactly once.
+    /// Type 2: the next information field of a connection, in sequence, exactly once.
     Data {
-        /// Of which.
+        /// The connection.
         connection: ConnectionHandle,
-        /// The field.
+        /// The information field.
         information: &'a [u8],
-        /// Whether some that came early may be next: to be asked for with [`Station::next_kept`](crate::Station::next_kept).
+        /// Whether kept fields may be next: poll [`Station::next_kept`](crate::Station::next_kept).
         has_kept: bool,
     },
-    /// Type 2, extended: an information field of a connection that belongs behind others that have not come. It can be
-    /// copied and [kept](crate::Station::keep); else it will be sent again.
+    /// Type 2, extended: an information field ahead of sequence. The caller may copy and [keep](crate::Station::keep) it;
+    /// otherwise the peer retransmits it.
     Early {
-        /// Of which.
+        /// The connection.
         connection: ConnectionHandle,
-        /// Its number, by which it is asked for when its turn has come.
+        /// Its number, which [`Station::next_kept`](crate::Station::next_kept) returns when it is next in sequence.
         number: u16,
-        /// The field.
+        /// The information field.
         information: &'a [u8],
     },
-    /// Type 1: a UI PDU, for an active service access point, or for a group with [`Station::members`].
+    /// Type 1: a UI PDU to an active service access point, or to a group with [`Station::members`](crate::Station::members).
     Datagram {
         /// The sending station.
         from: Mac,
-        /// The service access point there.
+        /// The sending service access point.
         source: Source,
-        /// For whom.
+        /// The destination.
         destination: Destination,
-        /// The field.
+        /// The information field.
         information: &'a [u8],
     },
-    /// Type 3: an acknowledged datagram, once.
+    /// Type 3: an acknowledged datagram, exactly once.
     AcknowledgedDatagram {
-        /// From whom, for whom.
+        /// Sender and receiver.
         peer: Peer,
-        /// The field.
+        /// The information field.
         information: &'a [u8],
     },
     /// An XID response.
     Identification {
-        /// The answering station.
+        /// The responding station.
         from: Mac,
-        /// The service access point there.
+        /// The responding service access point.
         source: Source,
-        /// What it says.
+        /// The information field.
         identification: Identification<'a>,
     },
     /// A TEST response.
     Test {
-        /// The answering station.
+        /// The responding station.
         from: Mac,
-        /// The service access point there.
+        /// The responding service access point.
         source: Source,
-        /// What came back.
+        /// The returned information field.
         information: &'a [u8],
     },
 }
 
-/// An answer that the caller sends at once; none is stored.
+/// A reply to be sent at once; the engine does not store it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply<'a> {
-    /// To whom.
+    /// Destination MAC address.
     pub destination: Mac,
     /// The PDU up to its information field.
     pub header: Header,
-    /// That follows: a slice of the frame handed in, or nothing.
+    /// The information field: a slice of the received frame, or empty.
     pub information: &'a [u8],
-    /// What an extended station adds, behind it.
+    /// Extension of an extended station, for the trailer.
     pub extra: Extra,
 }

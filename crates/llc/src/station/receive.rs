@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Frames that come in, other than the I and S PDUs of a connection.
+//! Processing of received frames, except I and S PDUs of existing connections.
 
 use super::{AddressCheck, Delivery, Handled, Reply, Station};
 use crate::acknowledged::Peer;
@@ -9,8 +9,8 @@ use crate::pdu::{AcStatus, Body, Pdu, Role};
 use crate::time::Instant;
 
 impl<T> Station<T> {
-    /// Everything but I and S PDUs of a connection.
-    pub(super) fn handle_unusual<'a>(
+    /// Processes everything but I and S PDUs of existing connections.
+    pub(super) fn handle_other<'a>(
         &mut self,
         from: Mac,
         to: Mac,
@@ -33,7 +33,7 @@ impl<T> Station<T> {
         }
         match pdu.body {
             Body::Ui { .. } | Body::Xid { .. } | Body::Test { .. } => {
-                if !self.is_datagram_believed(extension) {
+                if !self.is_datagram_authentic(extension) {
                     return Handled::default();
                 }
                 self.handle_type_1(from, pdu)
@@ -42,13 +42,13 @@ impl<T> Station<T> {
                 let (Destination::Individual(local), Source::Individual(remote), false) =
                     (pdu.destination, pdu.source, address::is_group_mac(to))
                 else {
-                    self.counters.out_of_place += 1;
+                    self.counters.not_applicable += 1;
                     return Handled::default();
                 };
                 let peer = Peer { local, mac: from, remote };
                 match pdu.body {
                     Body::AcCommand { poll, sequence, information } => {
-                        if !self.is_datagram_believed(extension) {
+                        if !self.is_datagram_authentic(extension) {
                             return Handled::default();
                         }
                         self.handle_datagram(peer, poll, sequence, information, now)
@@ -68,7 +68,7 @@ impl<T> Station<T> {
     fn handle_type_1<'a>(&mut self, from: Mac, pdu: &Pdu<'a>) -> Handled<'a> {
         let (source, destination) = (pdu.source, pdu.destination);
         let deliver = |delivery| Handled { delivery: Some(delivery), reply: None };
-        // A group answers as its station.
+        // A response to a group address has the null SAP as source.
         let answering = if let Destination::Individual(sap) = destination { sap.into() } else { Source::Null };
         let extra = self.extra(self.datagram_mark);
         let answer = |header, information| {
@@ -77,7 +77,7 @@ impl<T> Station<T> {
         };
         match pdu.body {
             Body::Ui { .. } if destination == Destination::Null => {
-                self.counters.out_of_place += 1;
+                self.counters.not_applicable += 1;
                 Handled::default()
             }
             Body::Ui { information } => {
@@ -113,7 +113,7 @@ impl<T> Station<T> {
         now: Instant,
     ) -> Handled<'a> {
         let (status, is_new) = if !self.class.has_type_3() {
-            self.counters.out_of_place += 1;
+            self.counters.not_applicable += 1;
             (AcStatus::NOT_ACTIVATED, false)
         } else {
             let is_new = self.datagrams_in.is_new(peer, sequence, now);
@@ -136,7 +136,7 @@ impl<T> Station<T> {
 
     fn handle_type_2<'a>(&mut self, peer: Peer, pdu: &Pdu<'a>, extension: &Extension, now: Instant) -> Handled<'a> {
         if !self.class.has_type_2() {
-            self.counters.out_of_place += 1;
+            self.counters.not_applicable += 1;
             return Handled::default();
         }
         let is_set_up = matches!(pdu.body, Body::Sabme { .. });
@@ -145,7 +145,7 @@ impl<T> Station<T> {
             self.counters.unauthenticated += 1;
             return Handled::default();
         }
-        let known = self.keyed.get(peer.key());
+        let known = self.by_peer.get(peer.key());
         let slot = if is_set_up {
             known.or_else(|| self.add_incoming(peer, self.key_to(extension.cookie), now))
         } else {
@@ -155,11 +155,11 @@ impl<T> Station<T> {
             return self.handle_connected(slot, pdu, extension, now);
         }
         *(if is_set_up { &mut self.counters.refused } else { &mut self.counters.no_connection }) += 1;
-        self.disown(peer, pdu, extension)
+        self.reply_dm(peer, pdu, extension)
     }
 
-    /// Says DM to a peer that asks for a connection that is not here.
-    pub(super) fn disown<'a>(&self, peer: Peer, pdu: &Pdu<'a>, extension: &Extension) -> Handled<'a> {
+    /// Replies DM to a SABME, DISC or poll for a connection that does not exist.
+    pub(super) fn reply_dm<'a>(&self, peer: Peer, pdu: &Pdu<'a>, extension: &Extension) -> Handled<'a> {
         let is_set_up = matches!(pdu.body, Body::Sabme { .. });
         let is_polled = pdu.role() == Role::Command && pdu.poll_final();
         if !is_set_up && !is_polled && !matches!(pdu.body, Body::Disc { .. }) {
@@ -171,7 +171,7 @@ impl<T> Station<T> {
         Handled { delivery: None, reply: Some(Reply { destination: peer.mac, header, information: &[], extra }) }
     }
 
-    /// What a peer that has told this cookie wants to know: that, or what it shares with this station.
+    /// The key of a peer that sent this cookie: the cookie itself, or the key shared with this station.
     fn key_to(&self, cookie: u64) -> u64 {
         match cookie {
             0 if self.parameters.cookie == 0 => self.parameters.key,
@@ -179,13 +179,13 @@ impl<T> Station<T> {
         }
     }
 
-    fn is_datagram_believed(&mut self, extension: &Extension) -> bool {
-        let is_believed = !self.parameters.is_extended || extension.mark == self.datagram_mark;
-        self.counters.unauthenticated += u64::from(!is_believed);
-        is_believed
+    fn is_datagram_authentic(&mut self, extension: &Extension) -> bool {
+        let is_authentic = !self.parameters.is_extended || extension.mark == self.datagram_mark;
+        self.counters.unauthenticated += u64::from(!is_authentic);
+        is_authentic
     }
 
-    /// What is added to a PDU without more to say.
+    /// An extension that consists of a mark.
     pub(super) fn extra(&self, mark: u64) -> Extra {
         if self.parameters.is_extended { Extra::datagram(mark) } else { Extra::NONE }
     }
@@ -204,12 +204,12 @@ impl<T> Station<T> {
         else {
             return;
         };
-        if let Some(slot) = self.keyed.get(Peer { local, mac: from, remote }.key())
+        if let Some(slot) = self.by_peer.get(Peer { local, mac: from, remote }.key())
             && !address::is_group_mac(to)
             && let Some(connection) = &mut self.entries[usize::from(slot)].connection
         {
             connection.handle_malformed(bytes, malformed, now);
-            self.settle(slot);
+            self.update_queues(slot);
         }
     }
 }

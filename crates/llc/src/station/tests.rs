@@ -34,11 +34,11 @@ fn frame(body: Body<'_>, dsap: u8, ssap: u8) -> Vec<u8> {
     bytes
 }
 
-/// Moves frames between two stations until neither has any; what was delivered to each.
+/// Moves frames between two stations until neither has any. Returns the data delivered to each.
 fn exchange(stations: &mut [Station<u32>; 2], now: Instant) -> [Vec<Vec<u8>>; 2] {
     let mut delivered: [Vec<Vec<u8>>; 2] = Default::default();
     loop {
-        let mut is_quiet = true;
+        let mut is_idle = true;
         for end in 0..2 {
             let mut frames = Vec::new();
             while let Some(transmit) = stations[end].poll_transmit(now) {
@@ -47,7 +47,7 @@ fn exchange(stations: &mut [Station<u32>; 2], now: Instant) -> [Vec<Vec<u8>>; 2]
                 frames.push((transmit.destination, bytes));
             }
             for (destination, bytes) in frames {
-                is_quiet = false;
+                is_idle = false;
                 let (from, to) = if end == 0 { (A, 1) } else { (B, 0) };
                 let handled = stations[to].handle_frame(from, destination, &bytes, &[], now);
                 if let Some(Delivery::Data { information, .. } | Delivery::AcknowledgedDatagram { information, .. }) =
@@ -62,7 +62,7 @@ fn exchange(stations: &mut [Station<u32>; 2], now: Instant) -> [Vec<Vec<u8>>; 2]
                 }
             }
         }
-        if is_quiet {
+        if is_idle {
             return delivered;
         }
     }
@@ -90,7 +90,7 @@ fn connected() -> ([Station<u32>; 2], [ConnectionHandle; 2]) {
 }
 
 #[test]
-fn a_thousand_connections_between_two_service_access_points_and_many_peers() {
+fn two_thousand_connections_of_one_service_access_point() {
     let mut stations = pair();
     let mut handles = Vec::new();
     for number in 0..2000u16 {
@@ -105,7 +105,7 @@ fn a_thousand_connections_between_two_service_access_points_and_many_peers() {
         assert!(stations[1].accept(handle, at(0)));
         let answer = stations[1].poll_transmit(at(0)).unwrap();
         assert_eq!((answer.destination, answer.header.as_bytes()[2]), (mac, 0x73));
-        // Only when it has heard the peer does it send.
+        // It sends data only after a PDU from the peer.
         stations[1].handle_frame(mac, B, &[0x40, 0x43, 0x01, 0x00], &[], at(0));
         handles.push(handle);
     }
@@ -116,15 +116,15 @@ fn a_thousand_connections_between_two_service_access_points_and_many_peers() {
 }
 
 #[test]
-fn an_idle_connection_takes_less_than_two_kib_besides_its_window() {
+fn idle_connection_takes_less_than_a_kib_besides_its_queue() {
     let window = usize::from(bounds::QUEUE) * size_of::<Option<u32>>();
-    let index = 2 * size_of::<Option<(crate::keyed::Key, u16)>>() + 2 * size_of::<u16>() + 16 + 2 + 2;
+    let index = 2 * size_of::<Option<(crate::peer_table::Key, u16)>>() + 2 * size_of::<u16>() + 16 + 2 + 2;
     let bytes = size_of::<Entry<u32>>() + index;
     assert!(bytes < 1024, "{bytes} and {window} for the queue");
 }
 
 #[test]
-fn data_goes_to_its_connection_and_a_stale_handle_is_harmless() {
+fn data_reaches_its_connection_and_stale_handles_are_refused() {
     let (mut stations, [a, b]) = connected();
     stations[0].send(a, 1, at(0)).unwrap();
     assert_eq!(exchange(&mut stations, at(0))[1], [1u32.to_be_bytes()]);
@@ -142,9 +142,9 @@ fn data_goes_to_its_connection_and_a_stale_handle_is_harmless() {
     assert_ne!(again, a);
 }
 
-/// The delay of an acknowledgement that has ridden on data must not wake a sleeper.
+/// The delay timer of a piggybacked acknowledgement must not wake a sleeping caller.
 #[test]
-fn who_sleeps_until_the_exact_deadline_is_not_woken_by_a_timer_that_was_stopped() {
+fn exact_deadline_ignores_stopped_timers() {
     let (mut stations, [a, b]) = connected();
     stations[0].send(a, 1, at(1000)).unwrap();
     exchange(&mut stations, at(1000));
@@ -154,7 +154,7 @@ fn who_sleeps_until_the_exact_deadline_is_not_woken_by_a_timer_that_was_stopped(
     let lower_bound = b.next_deadline().unwrap();
     let exact = b.exact_deadline().unwrap();
     assert!(lower_bound < exact, "{lower_bound:?}, {exact:?}");
-    // Nothing is to be done before, and something is then.
+    // No timer expires before the deadline, one does at it.
     b.handle_timeout(Instant::from_nanos(exact.as_nanos() - 1));
     assert!(b.poll_transmit(at(1010)).is_none());
     b.handle_timeout(exact);
@@ -163,24 +163,24 @@ fn who_sleeps_until_the_exact_deadline_is_not_woken_by_a_timer_that_was_stopped(
 }
 
 #[test]
-fn a_service_access_point_that_does_not_listen_or_is_full_refuses() {
+fn service_access_point_refuses_when_not_listening_or_full() {
     let config = StationConfig { backlog: 2, ..Default::default() };
     let mut station = station(B, &config);
     let sabme = frame(Body::Sabme { poll: true }, 0x40, 0x42);
     let mut refuses = |mac, now| station.handle_frame(mac, B, &sabme, &[], now).reply.map(|reply| reply.header);
     assert_eq!([refuses([2; 6], at(0)), refuses([4; 6], at(0))], [None, None]);
     assert_eq!(refuses([6; 6], at(0)).unwrap().as_bytes(), [0x42, 0x41, 0x1f]);
-    assert_eq!(refuses([2; 6], at(0)), None, "a repetition is not another");
+    assert_eq!(refuses([2; 6], at(0)), None, "a duplicate is not a second request");
     station.listen(sap(0x40), false);
     assert!(station.handle_frame([8; 6], B, &sabme, &[], at(0)).reply.is_some());
     assert_eq!((station.counters().refused, station.connections()), (2, 2));
     let Some(StationEvent::Connection(first, ConnectionEvent::Incoming)) = station.poll_event() else { panic!() };
-    assert!(station.disconnect(first, at(0)), "refuses it");
+    assert!(station.disconnect(first, at(0)), "refuses the request");
     assert_eq!(station.poll_transmit(at(0)).unwrap().header.as_bytes(), [0x42, 0x41, 0x1f]);
 }
 
 #[test]
-fn a_flood_of_connects_costs_bounded_memory() {
+fn sabme_flood_takes_bounded_memory() {
     let mut station = station(B, &StationConfig::default());
     for number in 0..100_000u32 {
         let [_, a, b, c] = number.to_be_bytes();
@@ -191,7 +191,7 @@ fn a_flood_of_connects_costs_bounded_memory() {
 }
 
 #[test]
-fn xid_and_test_are_answered_from_the_frame_itself() {
+fn xid_and_test_are_answered_from_the_frame() {
     let mut station = station(B, &StationConfig::default());
     let xid = frame(
         Body::Xid { role: Role::Command, poll_final: true, identification: Identification::Other(&[]) },
@@ -203,8 +203,8 @@ fn xid_and_test_are_answered_from_the_frame_itself() {
     let test = frame(Body::Test { role: Role::Command, poll_final: false, information: b"echo" }, 0x00, 0x00);
     let reply = station.handle_frame(A, B, &test, &[], at(0)).reply.unwrap();
     assert_eq!((reply.header.as_bytes(), reply.information), (&[0x00, 0x01, 0xe3][..], &b"echo"[..]));
-    let to_nobody = frame(Body::Test { role: Role::Command, poll_final: false, information: b"echo" }, 0x44, 0x42);
-    assert_eq!(station.handle_frame(A, B, &to_nobody, &[], at(0)), Handled::default());
+    let to_inactive = frame(Body::Test { role: Role::Command, poll_final: false, information: b"echo" }, 0x44, 0x42);
+    assert_eq!(station.handle_frame(A, B, &to_inactive, &[], at(0)), Handled::default());
     assert_eq!(station.counters().unknown_sap, 1);
 }
 
@@ -217,7 +217,7 @@ fn responses_are_delivered_and_never_answered() {
 }
 
 #[test]
-fn datagrams_reach_individuals_groups_and_all() {
+fn datagrams_reach_individual_group_and_global_addresses() {
     let mut station = station(B, &StationConfig::default());
     station.activate(sap(0x44));
     let group = GroupSap::new(0x41).unwrap();
@@ -236,17 +236,17 @@ fn datagrams_reach_individuals_groups_and_all() {
 }
 
 #[test]
-fn frames_from_group_addresses_and_connects_by_broadcast_are_dropped() {
+fn frames_from_group_addresses_and_broadcast_sabmes_are_dropped() {
     let mut station = station(B, &StationConfig::default());
     let ui = frame(Body::Ui { information: b"" }, 0x40, 0x42);
     assert_eq!(station.handle_frame([3; 6], B, &ui, &[], at(0)), Handled::default());
     let sabme = frame(Body::Sabme { poll: true }, 0x40, 0x42);
     assert_eq!(station.handle_frame(A, BROADCAST, &sabme, &[], at(0)), Handled::default());
-    assert_eq!((station.counters().group_source, station.counters().out_of_place), (1, 1));
+    assert_eq!((station.counters().group_source, station.counters().not_applicable), (1, 1));
 }
 
 #[test]
-fn a_class_one_station_neither_connects_nor_acknowledges() {
+fn class_one_station_neither_connects_nor_acknowledges() {
     let mut station = station(B, &StationConfig { class: Class::I, ..Default::default() });
     let sabme = frame(Body::Sabme { poll: true }, 0x40, 0x42);
     assert_eq!(station.handle_frame(A, B, &sabme, &[], at(0)), Handled::default());
@@ -260,7 +260,7 @@ fn a_class_one_station_neither_connects_nor_acknowledges() {
 }
 
 #[test]
-fn a_command_without_a_connection_is_told_dm_only_if_it_asks() {
+fn command_without_connection_is_answered_with_dm_only_if_polled() {
     let mut station = station(B, &StationConfig::default());
     let rr = |poll_final| {
         let nr = SequenceNumber::default();
@@ -272,7 +272,7 @@ fn a_command_without_a_connection_is_told_dm_only_if_it_asks() {
 }
 
 #[test]
-fn an_acknowledged_datagram_arrives_once_and_its_sender_knows() {
+fn acknowledged_datagram_arrives_once_and_is_reported() {
     let mut stations = pair();
     let peer = Peer { local: sap(0x40), mac: B, remote: sap(0x40) };
     let start = 250_001;
@@ -287,7 +287,7 @@ fn an_acknowledged_datagram_arrives_once_and_its_sender_knows() {
 }
 
 #[test]
-fn a_datagram_whose_acknowledgement_is_lost_is_repeated_but_delivered_once() {
+fn datagram_with_lost_acknowledgement_is_retransmitted_but_delivered_once() {
     let mut stations = pair();
     let peer = Peer { local: sap(0x40), mac: B, remote: sap(0x40) };
     let mut now = at(300_000);
@@ -309,7 +309,7 @@ fn a_datagram_whose_acknowledgement_is_lost_is_repeated_but_delivered_once() {
 }
 
 #[test]
-fn a_datagram_that_nobody_acknowledges_fails_in_bounded_time() {
+fn unacknowledged_datagram_fails_in_bounded_time() {
     let mut station = station(A, &StationConfig::default());
     let peer = Peer { local: sap(0x40), mac: B, remote: sap(0x40) };
     station.send_datagram(peer, 0, 5, at(0)).unwrap();
@@ -322,11 +322,11 @@ fn a_datagram_that_nobody_acknowledges_fails_in_bounded_time() {
     }
     assert_eq!(sent, 1 + usize::from(bounds::DATAGRAM_RETRIES));
     assert_eq!(outcomes, [StationEvent::Datagram(peer, 5, DatagramOutcome::NoAnswer)]);
-    assert!(now < at(600_000), "and is forgotten: {now:?}");
+    assert!(now < at(600_000), "its state expires: {now:?}");
 }
 
 #[test]
-fn strangers_with_datagrams_do_not_grow_a_station() {
+fn datagrams_from_many_peers_take_bounded_memory() {
     let mut station = station(B, &StationConfig { datagram_peers: 16, ..Default::default() });
     for number in 0..10_000u32 {
         let [_, a, b, c] = number.to_be_bytes();
@@ -337,16 +337,16 @@ fn strangers_with_datagrams_do_not_grow_a_station() {
 }
 
 #[test]
-fn a_duplicate_address_is_noticed_and_its_absence_too() {
+fn duplicate_and_unique_addresses_are_reported() {
     for is_duplicate in [true, false] {
         let mut station = station(A, &StationConfig::default());
         station.check_address(at(0));
         let mut now = at(0);
-        let mut asked = 0;
+        let mut probes = 0;
         while now < at(1_000_000) && station.next_deadline().is_some() {
             while let Some(transmit) = station.poll_transmit(now) {
                 assert_eq!((transmit.destination, transmit.header.as_bytes()[2]), (A, 0xbf));
-                asked += 1;
+                probes += 1;
             }
             if is_duplicate {
                 let identification = Identification::Other(&[]);
@@ -357,12 +357,12 @@ fn a_duplicate_address_is_noticed_and_its_absence_too() {
             station.handle_timeout(now);
         }
         assert_eq!(events(&mut station), [StationEvent::AddressChecked { is_duplicate }]);
-        assert_eq!(asked, if is_duplicate { 1 } else { 2 });
+        assert_eq!(probes, if is_duplicate { 1 } else { 2 });
     }
 }
 
 #[test]
-fn deactivation_aborts_the_connections() {
+fn deactivation_aborts_connections() {
     let (mut stations, _) = connected();
     stations[1].deactivate(sap(0x40), at(5));
     exchange(&mut stations, at(5));
@@ -374,16 +374,18 @@ fn deactivation_aborts_the_connections() {
 }
 
 #[test]
-fn a_connection_that_ended_unheard_does_not_block_the_next_one() {
+fn ended_connection_with_unpolled_events_does_not_block_the_next() {
     let (mut stations, [a, _]) = connected();
     stations[0].abort(a, at(1));
     exchange(&mut stations, at(1));
-    // Station 1 has not taken its Disconnected event.
+    // Station 1 has not polled its Disconnected event.
     events(&mut stations[0]);
     let again = stations[0].connect(Peer { local: sap(0x40), mac: B, remote: sap(0x40) }, 0, at(2)).unwrap();
     exchange(&mut stations, at(2));
-    let heard = events(&mut stations[1]);
-    let Some(StationEvent::Connection(handle, ConnectionEvent::Incoming)) = heard.last() else { panic!("{heard:?}") };
+    let reported = events(&mut stations[1]);
+    let Some(StationEvent::Connection(handle, ConnectionEvent::Incoming)) = reported.last() else {
+        panic!("{reported:?}")
+    };
     stations[1].accept(*handle, at(2));
     exchange(&mut stations, at(2));
     assert_eq!(events(&mut stations[0]), [StationEvent::Connection(again, ConnectionEvent::Connected)]);
@@ -392,8 +394,8 @@ fn a_connection_that_ended_unheard_does_not_block_the_next_one() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Proves that frames of any content, some of them to live connections, neither panic a station nor
-    /// grow it, and that time passing in between does not either.
+    /// Frames of any content, some of them to open connections, with time passing in between, neither panic a station nor
+    /// make it grow.
     #[test]
     fn any_frames_are_survived(
         frames in prop::collection::vec((0u8..4, prop::collection::vec(any::<u8>(), 0..12), 0u64..3000), 0..300),
@@ -402,7 +404,7 @@ proptest! {
         let mut station = station(B, &config);
         let mut now = at(0);
         for (mac, mut bytes, microseconds) in frames {
-            // Mostly well-addressed, so that they get somewhere.
+            // Most frames get valid addresses, so that they reach a connection.
             if mac > 0 && bytes.len() >= 2 {
                 bytes[0] = 0x40;
                 bytes[1] = 0x40 | bytes[1] & 3;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use barewire_link::{Interface, MacAddress};
-use barewire_names::bounds::PATIENCE;
+use barewire_names::bounds::LOOKUP_TIMEOUT;
 use barewire_names::{Census, Found, Host, Hosts, Name, NameError};
 use clap::Args;
 
@@ -176,7 +176,7 @@ fn reach(mut control: SocketAddr, port: Option<u16>, interface: &str) -> Result<
 /// The one station of the segment that has a name.
 fn find_named(name: &Name, interface: &str, looked: &[String]) -> Result<Found, LaunchError> {
     let mut segment = Segment::open(interface)?;
-    let mut census = Census::of_name(name.clone(), fastrand::u32(..), PATIENCE, now());
+    let mut census = Census::of_name(name.clone(), fastrand::u32(..), LOOKUP_TIMEOUT, now());
     segment.ask(&mut census)?;
     let mut found = census.found();
     if found.len() > 1 {
@@ -193,7 +193,7 @@ fn find_named(name: &Name, interface: &str, looked: &[String]) -> Result<Found, 
 /// What one station says of itself; the one with a probe, if it has several names.
 fn ask_station(peer: &Peer, mac: MacAddress, interface: &str) -> Result<Found, LaunchError> {
     let mut segment = Segment::open(interface)?;
-    let mut census = Census::of_station(mac, fastrand::u32(..), PATIENCE, now());
+    let mut census = Census::of_station(mac, fastrand::u32(..), LOOKUP_TIMEOUT, now());
     segment.ask(&mut census)?;
     census.found().into_iter().max_by_key(|found| found.control.is_some()).ok_or_else(|| {
         LaunchError::Failed(format!(
@@ -213,7 +213,9 @@ fn both(peer: &Peer, mac: MacAddress) -> String {
 
 fn nowhere(peer: &Peer, interface: Option<&str>, looked: &[String]) -> LaunchError {
     let segment = match interface {
-        Some(interface) => format!("nor on the segment of {interface} (no answer in {} ms)", PATIENCE.as_millis()),
+        Some(interface) => {
+            format!("nor on the segment of {interface} (no answer in {} ms)", LOOKUP_TIMEOUT.as_millis())
+        }
         None => "and no segment was asked (give --interface)".to_owned(),
     };
     LaunchError::WrongUse(format!("'{peer}' was not found: not in {}, {segment}", looked.join(", not in ")))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The links that frames can go over.
 
-use barewire_broker::{AskError, Status};
+use barewire_broker::{RequestError, Status};
 use barewire_endpoint::OpenError;
 use barewire_link::{BusyPoll, Filter, Link, PacketConfig, PacketLink, XdpConfig, XdpLink, XdpMode};
 
@@ -63,12 +63,11 @@ pub fn launch_error(error: OpenError) -> LaunchError {
     };
     let text = error.to_string();
     match error {
-        AskError::Request(_) => LaunchError::WrongUse(text),
-        AskError::Refused { status: Status::NoInterface | Status::Taken, .. } => LaunchError::WrongUse(text),
-        AskError::Refused { status: Status::NotAllowed | Status::TooMany, .. } | AskError::Nobody { .. } => {
-            LaunchError::MachineCannot(text)
-        }
-        AskError::Refused { .. } | AskError::Broken { .. } => LaunchError::Failed(text),
+        RequestError::Request(_) => LaunchError::WrongUse(text),
+        RequestError::Refused { status: Status::NoInterface | Status::Taken, .. } => LaunchError::WrongUse(text),
+        RequestError::Refused { status: Status::NotAllowed | Status::TooMany, .. }
+        | RequestError::Unreachable { .. } => LaunchError::MachineCannot(text),
+        RequestError::Refused { .. } | RequestError::Broken { .. } => LaunchError::Failed(text),
     }
 }
 

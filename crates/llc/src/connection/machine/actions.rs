@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the words of the table mean: its qualifiers and its actions.
+//! Implementation of the table's qualifiers and actions.
 
 use super::transmit::Pending;
 use super::{BUSY, Context, Indication, Machine, Timer};
@@ -12,22 +12,24 @@ impl Machine {
             Qualifier::PollOutstanding => self.p_flag,
             Qualifier::NoPollOutstanding => !self.p_flag,
             Qualifier::FinalMatches => self.p_flag == context.poll_final,
-            Qualifier::RetryBelow => !self.is_given_up(context.now),
-            Qualifier::RetryReached => self.is_given_up(context.now),
+            Qualifier::RetryBelow => !self.is_peer_lost(context.now),
+            Qualifier::RetryReached => self.is_peer_lost(context.now),
             Qualifier::RejectsReached => self.reject_count >= self.parameters.retries,
             Qualifier::SabmeSeen => self.s_flag,
             Qualifier::DataFlag1 => self.data_flag == 1,
             Qualifier::DataFlag2 => self.data_flag == 2,
             Qualifier::RemoteReady => !self.remote_busy,
-            Qualifier::PeerHeard => !self.is_held,
-            Qualifier::AnswerDue => self.is_answer_due(),
-            Qualifier::DoubtConfirmed => self.is_doubt_confirmed(),
-            // An extended connection knows a repetition by its nonce: another one may be of an earlier connection.
-            Qualifier::Untouched => !self.parameters.is_extended && !self.touched && self.sent == self.base,
+            Qualifier::PeerHeard => !self.is_data_held,
+            Qualifier::PollDue => self.is_poll_due(),
+            Qualifier::VerificationFailed => self.has_verification_failed(),
+            // An extended connection recognises a duplicate by its nonce.
+            Qualifier::NothingExchanged => {
+                !self.parameters.is_extended && !self.has_exchanged && self.sent == self.base
+            }
         }
     }
 
-    /// Does what the table says; true if the PDU's information is to be delivered.
+    /// Performs an action; true if the PDU's information field is to be delivered.
     pub(super) fn perform(&mut self, action: Action, context: &Context) -> bool {
         let now = context.now;
         let bit = |set: bool, bit: u16| if set { bit } else { 0 };
@@ -35,12 +37,12 @@ impl Machine {
             Action::SendSabme => self.command(Pending::SABME, self.sabme_poll),
             Action::FlipSabmePoll => {
                 self.sabme_poll = !self.sabme_poll;
-                self.identity.renew();
+                self.identity.renew_nonce();
             }
             Action::SendDisc => self.command(Pending::DISC, true),
             Action::SendUa => {
                 match context.extension.nonce {
-                    0 => self.identity.answer(&context.extension),
+                    0 => self.identity.respond_to(&context.extension),
                     nonce => self.identity.accept(nonce),
                 }
                 self.answer(Pending::UA | bit(context.poll_final, Pending::UA_FINAL));
@@ -50,15 +52,15 @@ impl Machine {
                 self.answer(Pending::UA | bit(self.held_poll, Pending::UA_FINAL));
             }
             Action::SendDm => {
-                self.identity.answer(&context.extension);
+                self.identity.respond_to(&context.extension);
                 self.answer(Pending::DM | bit(context.poll_final, Pending::DM_FINAL));
             }
             Action::SendDmHeld => {
                 self.identity.refuse_held();
                 self.answer(Pending::DM | bit(self.held_poll, Pending::DM_FINAL));
             }
-            Action::SendDmUnasked => {
-                self.identity.leave();
+            Action::SendDmUnsolicited => {
+                self.identity.abandon();
                 self.answer(Pending::DM);
             }
             Action::SendFrmr | Action::ResendFrmr => {
@@ -70,23 +72,23 @@ impl Machine {
                 self.lacks_the_rest = self.state.is_in(BUSY);
                 self.pending |= Pending::PLAIN | Pending::REJ;
             }
-            Action::SendRejLater => {
-                if !self.awaits_reordered(now) {
+            Action::SendRejIfGapLasts => {
+                if !self.defer_rej(now) {
                     self.pending |= Pending::PLAIN | Pending::REJ;
                 }
             }
             Action::SendRrFinal | Action::SendRnrFinal => self.pending |= Pending::FINAL,
             Action::SendRejFinal => {
-                self.pending |= Pending::FINAL | bit(!self.awaits_reordered(now), Pending::REJ);
+                self.pending |= Pending::FINAL | bit(!self.defer_rej(now), Pending::REJ);
             }
             Action::SendRrPoll | Action::SendRnrPoll => self.pending |= Pending::POLL,
             Action::SendRejPoll => self.pending |= Pending::POLL | Pending::REJ,
-            // The transmission itself is `poll_transmit`: it needs the token.
+            // `poll_transmit` transmits, since that needs the token.
             Action::SendI | Action::SendIPoll => {}
-            Action::SendAckLater => self.acknowledge_later(now),
-            Action::SendKeptLater => {
+            Action::SendAckLater => self.delay_ack(now),
+            Action::SendRejLaterIfExtended => {
                 if self.parameters.is_extended {
-                    self.acknowledge_later(now);
+                    self.delay_ack(now);
                 }
             }
             Action::Deliver => {
@@ -96,7 +98,7 @@ impl Machine {
             Action::UpdateNr => {
                 self.update_nr(context.progress, now);
                 if context.extension.kept != 0 {
-                    self.note_kept(context.extension.kept);
+                    self.set_peer_kept(context.extension.kept);
                 }
             }
             Action::Rewind => self.rewind(),
@@ -104,22 +106,22 @@ impl Machine {
             Action::ClearPoll => {
                 self.p_flag = false;
                 self.stop(Timer::Poll);
-                self.polls.none_is_awaited();
-                // A repetition that has not left yet is not needed any more; a REJ in it still is.
+                self.polls.clear();
+                // A queued poll is no longer needed; a REJ in it still is.
                 if self.pending & Pending::POLL != 0 {
                     let rejects = self.pending & Pending::REJ != 0;
                     self.pending = self.pending & !Pending::POLL | bit(rejects, Pending::PLAIN);
                 }
             }
             Action::HoldData => {
-                self.is_held = true;
+                self.is_data_held = true;
                 self.start_ack_timer(now);
             }
             Action::HoldPoll => {
                 self.held_poll = context.poll_final;
                 self.identity.hold(context.extension.nonce);
             }
-            Action::Doubt => self.doubts = self.doubts.max(1),
+            Action::VerifyPeer => self.verification_polls = self.verification_polls.max(1),
             Action::StartAckTimer => self.start_ack_timer(now),
             Action::StartAckTimerIfNot => {
                 if !self.timer_runs(Timer::Ack) {
@@ -181,8 +183,9 @@ impl Machine {
         }
         false
     }
-    /// Whether a gap may close by itself: then the gap timer runs, and REJ waits for it.
-    fn awaits_reordered(&mut self, now: Instant) -> bool {
+
+    /// Whether a gap may close by itself. Starts the gap timer if so; REJ then waits for its expiry.
+    fn defer_rej(&mut self, now: Instant) -> bool {
         let wait_ns = self.reordering.wait_ns();
         if wait_ns > 0 && self.parameters.is_extended {
             self.set_timer(Timer::Gap, now.after(wait_ns));

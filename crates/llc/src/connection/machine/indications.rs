@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the user of a connection is to hear, until it asks.
+//! Queue of indications for the user of a connection.
 
 use crate::connection::Cause;
 
-/// What the user is to hear besides the fate of its tokens; at most four wait, since the fourth is an end.
+/// Pending events other than those of tokens. At most four are pending, since the fourth is a disconnection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Indications {
     waiting: [Option<Indication>; 4],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a connection sends, and in which order: answers, commands, then data, then plain acknowledgements.
+//! Transmission, in order of priority: U PDUs, final responses and polls, data, plain acknowledgements.
 
 use super::{BUSY, Machine, REJECTING, SENDING, Timer};
 use crate::address::Source;
@@ -7,12 +7,12 @@ use crate::extension::Extra;
 use crate::pdu::{self, Body, Header, Pdu, Role, Supervisory};
 use crate::time::Instant;
 
-/// PDUs to be sent. What an S PDU says, RR, RNR or REJ, follows from the state when it leaves.
+/// Bits of the PDUs to transmit. The state at transmission decides whether an S PDU is RR, RNR or REJ.
 pub(super) struct Pending;
 
 impl Pending {
-    /// The lowest goes first. Where both ends set up or reset at once, SABME must: after the UA to the peer's the
-    /// peer would take it for another set-up.
+    /// The lowest bit is sent first. If both ends set up or reset at once, SABME must precede the UA to the peer's SABME:
+    /// after it, the peer would treat SABME as another set-up.
     pub const SABME: u16 = 1;
     pub const UA: u16 = 1 << 1;
     pub const DM: u16 = 1 << 2;
@@ -22,34 +22,34 @@ impl Pending {
     pub const FINAL: u16 = 1 << 5;
     /// An S command with P = 1.
     pub const POLL: u16 = 1 << 6;
-    /// An S response with F = 0, unless an I PDU says the same.
+    /// An S response with F = 0, unless an I PDU piggybacks it.
     pub const PLAIN: u16 = 1 << 7;
-    /// The next S PDU with F or P = 0 or F = 1 is REJ.
+    /// The next S PDU is REJ.
     pub const REJ: u16 = 1 << 8;
-    /// F of the UA, DM, FRMR.
+    /// F bits of UA, DM and FRMR.
     pub const UA_FINAL: u16 = 1 << 9;
     pub const DM_FINAL: u16 = 1 << 10;
     pub const FRMR_FINAL: u16 = 1 << 11;
-    /// The peer takes an S PDU for the end of this end's busy condition, and no I PDU: PLAIN does not ride on one.
+    /// PLAIN must not be piggybacked: only an S PDU ends this end's busy condition at the peer.
     pub const READY: u16 = 1 << 12;
     pub const SUPERVISORY: u16 = Self::FINAL | Self::POLL | Self::PLAIN | Self::REJ | Self::READY;
     pub const ANY: u16 = Self::UA | Self::DM | Self::FRMR | Self::SABME | Self::DISC | Self::SUPERVISORY;
 }
 
 impl Machine {
-    /// Whether `poll_transmit` would yield something.
+    /// Whether `poll_transmit` would return a PDU.
     #[inline]
-    pub fn wants_transmit(&self) -> bool {
+    pub fn has_pdu(&self) -> bool {
         self.pending & Pending::ANY != 0 || self.may_send_data()
     }
 
-    /// Whether an answer with F = 1 is to be sent, for which the peer waits.
+    /// Whether an S response with F = 1 is pending, for which the peer waits.
     #[inline]
-    pub fn owes_answer(&self) -> bool {
+    pub fn is_answer_due(&self) -> bool {
         self.pending & Pending::FINAL != 0
     }
 
-    /// The next PDU to send, the index of the token that it carries, and its extension.
+    /// The next PDU to transmit, the index of its token, and its extension.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<(Header, Option<u32>, Extra)> {
         if self.pending & (Pending::ANY & !Pending::PLAIN) != 0 {
@@ -61,13 +61,13 @@ impl Machine {
             return Some((header, None, extra));
         }
         if self.may_send_data() {
-            let poll = !self.p_flag && self.is_answer_due();
+            let poll = !self.p_flag && self.is_poll_due();
             let (header, index, extra) = self.transmit_information(poll, now);
             if !self.timer_runs(Timer::Ack) {
                 self.start_ack_timer(now);
             }
             if poll {
-                self.is_answer_wanted &= (self.next.wrapping_sub(self.wanted) as i32) < 0;
+                self.is_ack_requested &= (self.next.wrapping_sub(self.ack_requested_to) as i32) < 0;
                 self.polls.sent(now);
                 self.start_poll_timer(now);
             }
@@ -81,7 +81,7 @@ impl Machine {
         self.p_flag = poll;
     }
 
-    /// A newer U response replaces an older one; after DM there is nothing else to say.
+    /// Queues a U response, which replaces an older one. DM replaces everything.
     pub(super) fn answer(&mut self, response: u16) {
         let kept = if response & Pending::DM != 0 { 0 } else { Pending::SUPERVISORY | Pending::SABME | Pending::DISC };
         self.pending = response | self.pending & kept;
@@ -90,7 +90,7 @@ impl Machine {
     fn transmit_pending(&mut self, now: Instant) -> (Header, Extra) {
         const UNNUMBERED: u16 = Pending::UA | Pending::DM | Pending::FRMR | Pending::SABME | Pending::DISC;
         if self.pending & UNNUMBERED == 0 {
-            // REJ goes before a poll, so that its answer comes after what was asked for.
+            // REJ precedes a poll, so that the answer to the poll follows the retransmissions.
             let is_urgent = self.pending & (Pending::REJ | Pending::READY) != 0;
             let order = [Pending::FINAL, if is_urgent { Pending::PLAIN } else { 0 }, Pending::POLL];
             let kind = order.into_iter().find(|kind| self.pending & kind != 0).unwrap_or(Pending::PLAIN);
@@ -111,9 +111,9 @@ impl Machine {
         let extra = match body {
             _ if !self.parameters.is_extended => Extra::NONE,
             Body::Sabme { .. } => self.set_up(self.identity.set_up_mark()),
-            Body::Ua { .. } => self.set_up(self.identity.answers()),
-            Body::Dm { .. } => Extra::datagram(self.identity.answers()),
-            _ => Extra::datagram(self.identity.sends()),
+            Body::Ua { .. } => self.set_up(self.identity.response_mark()),
+            Body::Dm { .. } => Extra::datagram(self.identity.response_mark()),
+            _ => Extra::datagram(self.identity.send_mark()),
         };
         (Pdu { destination: destination.into(), source, body }.header(), extra)
     }
@@ -123,10 +123,10 @@ impl Machine {
     }
 
     fn transmit_supervisory(&mut self, kind: u16, now: Instant) -> (Header, Extra) {
-        // What is kept tells whoever sends again in which gaps that was lost, too.
-        let is_gap_told = self.parameters.is_extended && self.kept != 0 && !self.timer_runs(Timer::Gap);
-        let is_asked_for = self.pending & Pending::REJ != 0 || is_gap_told;
-        let rejects = is_asked_for && self.state.is_in(REJECTING) && !mutant!(self, NoRej);
+        // Repeating REJ with the kept PDUs reveals retransmissions that were lost as well.
+        let repeats_rej = self.parameters.is_extended && self.kept != 0 && !self.timer_runs(Timer::Gap);
+        let is_rej_due = self.pending & Pending::REJ != 0 || repeats_rej;
+        let rejects = is_rej_due && self.state.is_in(REJECTING) && !mutant!(self, NoRej);
         let function = if self.state.is_in(BUSY) {
             Supervisory::Rnr
         } else if rejects {
@@ -134,9 +134,9 @@ impl Machine {
         } else {
             Supervisory::Rr
         };
-        // Whatever the kind, N(R) acknowledges and REJ rejects.
+        // Whatever its kind, this S PDU also serves a pending acknowledgement and REJ.
         self.pending &= !(kind | Pending::PLAIN | Pending::REJ | Pending::READY);
-        self.acknowledged_now();
+        self.ack_sent();
         let role = if kind == Pending::POLL {
             self.polls.sent(now);
             Role::Command
@@ -146,7 +146,7 @@ impl Machine {
         let control = pdu::supervisory_control(function, self.vr(), kind != Pending::PLAIN);
         let extra = if self.parameters.is_extended {
             let lacks_the_rest = rejects && core::mem::take(&mut self.lacks_the_rest);
-            Extra::supervisory(self.identity.sends(), self.received as u16, self.kept, lacks_the_rest)
+            Extra::supervisory(self.identity.send_mark(), self.received as u16, self.kept, lacks_the_rest)
         } else {
             Extra::NONE
         };
@@ -157,15 +157,15 @@ impl Machine {
     fn transmit_information(&mut self, poll: bool, now: Instant) -> (Header, u32, Extra) {
         let index = if self.to_resend == 0 {
             let index = self.next;
-            self.next = self.beyond_kept(index.wrapping_add(1));
+            self.next = self.skip_peer_kept(index.wrapping_add(1));
             index
         } else {
             let first = self.to_resend.trailing_zeros();
             self.to_resend &= self.to_resend - 1;
             self.acknowledged.wrapping_add(first)
         };
-        let is_repeated = index != self.sent;
-        if !is_repeated {
+        let is_retransmission = index != self.sent;
+        if !is_retransmission {
             self.sent = index.wrapping_add(1);
             self.round_trip.sent(index, now);
         } else {
@@ -176,21 +176,21 @@ impl Machine {
         if !self.state.is_in(BUSY) {
             self.pending &= !Pending::PLAIN;
         }
-        self.acknowledged_now();
+        self.ack_sent();
         let extra = if self.parameters.is_extended {
             let slot = self.order_slot(index);
             self.order[slot] = self.counters.information_sent as u32;
             let ns = index.wrapping_sub(self.base) as u16;
-            Extra::information(self.identity.sends(), ns, self.received as u16, is_repeated)
+            Extra::information(self.identity.send_mark(), ns, self.received as u16, is_retransmission)
         } else {
             Extra::NONE
         };
         (Header::numbered(self.addresses, control), index, extra)
     }
 
-    /// The PDU that leaves carries V(R).
+    /// The PDU being transmitted carries V(R): no acknowledgement is pending any more.
     #[inline]
-    fn acknowledged_now(&mut self) {
+    fn ack_sent(&mut self) {
         self.unacknowledged = 0;
         self.stop(Timer::Delay);
     }
@@ -200,21 +200,21 @@ impl Machine {
         let is_open = self.next != self.queued
             && self.next.wrapping_sub(self.acknowledged)
                 < u32::from(self.window) + u32::from(mutant!(self, WindowOffByOne));
-        (is_open || self.to_resend != 0) && !self.remote_busy && !self.is_held && self.state.is_in(SENDING)
+        (is_open || self.to_resend != 0) && !self.remote_busy && !self.is_data_held && self.state.is_in(SENDING)
     }
 
-    /// The next I PDU is the last that a window shrunk by loss admits, or the last for whose acknowledgement the user
-    /// waits: its answer should not wait.
+    /// Whether the next I PDU should poll for an immediate acknowledgement: it is the last in a window shrunk by loss, or the
+    /// last of an acknowledgement request.
     #[inline]
-    pub(super) fn is_answer_due(&self) -> bool {
+    pub(super) fn is_poll_due(&self) -> bool {
         if self.to_resend != 0 {
             return false;
         }
         let closes_shrunk_window = self.window < self.parameters.window
             && self.next.wrapping_sub(self.acknowledged) + 1 == u32::from(self.window);
         closes_shrunk_window
-            || self.is_answer_wanted
-                && (self.next.wrapping_sub(self.wanted) as i32) < 0
-                && (self.beyond_kept(self.next.wrapping_add(1)).wrapping_sub(self.wanted) as i32) >= 0
+            || self.is_ack_requested
+                && (self.next.wrapping_sub(self.ack_requested_to) as i32) < 0
+                && (self.skip_peer_kept(self.next.wrapping_add(1)).wrapping_sub(self.ack_requested_to) as i32) >= 0
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What holds after any operations.
+//! Properties that hold after any sequence of operations.
 
 use std::vec::Vec;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a test does to a pair.
+/// An operation on a pair.
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     Send(usize, u8),
@@ -16,7 +16,7 @@ enum Operation {
     Lose(usize),
     Repeat(usize),
     Overtake(usize, usize),
-    WantAnswer(usize),
+    RequestAck(usize),
     Busy(usize, bool),
     Sleep,
 }
@@ -30,7 +30,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => end.clone().prop_map(Operation::Lose),
         1 => end.clone().prop_map(Operation::Repeat),
         1 => (end.clone(), 1..30usize).prop_map(|(end, by)| Operation::Overtake(end, by)),
-        2 => end.clone().prop_map(Operation::WantAnswer),
+        2 => end.clone().prop_map(Operation::RequestAck),
         1 => (end, any::<bool>()).prop_map(|(end, busy)| Operation::Busy(end, busy)),
         2 => Just(Operation::Sleep),
     ]
@@ -48,22 +48,22 @@ impl Pair {
             Operation::Receive(end) => _ = self.receive(end),
             Operation::Lose(end) => drop(self.wires[end].pop_front()),
             Operation::Repeat(end) => {
-                // Without rounds overtaken by so few PDUs that no number can come round, whatever each acknowledges.
-                let most = (63 / usize::from(self.ends[end].machine.parameters.window)).min(8);
+                // Without rounds a duplicate may be overtaken only by so few PDUs that no number can wrap.
+                let distance_max = (63 / usize::from(self.ends[end].machine.parameters.window)).min(8);
                 let wire = &mut self.wires[end];
-                let place = if self.is_extended { wire.len() } else { wire.len().min(most) };
-                wire.front().cloned().into_iter().for_each(|frame| wire.insert(place, frame));
+                let position = if self.is_extended { wire.len() } else { wire.len().min(distance_max) };
+                wire.front().cloned().into_iter().for_each(|frame| wire.insert(position, frame));
             }
             Operation::Overtake(end, by) => {
                 let wire = &mut self.wires[end];
                 if self.is_extended && wire.len() > by {
-                    let frame = wire.pop_front().expect("one is there");
+                    let frame = wire.pop_front().expect("the wire is not empty");
                     wire.insert(by, frame);
                 }
             }
-            Operation::WantAnswer(end) => self.ends[end].want_answer(self.now),
+            Operation::RequestAck(end) => self.ends[end].request_ack(self.now),
             Operation::Busy(end, is_busy) => self.ends[end].set_busy(is_busy, self.now),
-            // Who sends nothing that is due cannot sleep: only the stall timer would wake it.
+            // Transmit first: with PDUs pending only the stall timer may be running.
             Operation::Sleep => {
                 (0..2).for_each(|end| self.transmit(end, usize::MAX));
                 self.sleep();
@@ -77,10 +77,10 @@ impl Pair {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Proves exactly-once in-order delivery, the window bound and progress: any sequence of operations on
-    /// a connected pair, over wires that lose and repeat, then a quiet time in which all must arrive.
+    /// Exactly-once in-order delivery, window bound and progress: any sequence of operations on
+    /// a connected pair over wires that lose and duplicate, then a time without faults in which all data must arrive.
     #[test]
-    fn whatever_happens_data_arrives_once_and_in_order(
+    fn data_arrives_once_and_in_order_whatever_happens(
         window in 1..=63u8,
         operations in prop::collection::vec(operation(), 0..400),
         is_extended in any::<bool>(),
@@ -112,32 +112,32 @@ proptest! {
         }
     }
 
-    /// Proves that the short way for the usual PDU does exactly what the table says: two pairs go through
-    /// the same operations, one by the table alone, and all their variables agree after each.
+    /// Two pairs perform the same operations, one of them without the fast path; all their variables agree after
+    /// each operation.
     #[test]
-    fn the_short_way_does_what_the_table_says(
+    fn fast_path_agrees_with_the_table(
         window in 1..=63u8,
         operations in prop::collection::vec(operation(), 0..300),
         is_extended in any::<bool>(),
     ) {
         let config = ConnectionConfig { window, is_extended, ..Default::default() };
-        let (mut short, mut table) = (Pair::connected(&config), Pair::connected(&config));
+        let (mut fast, mut table) = (Pair::connected(&config), Pair::connected(&config));
         table.by_table = true;
         for operation in operations {
-            short.apply(operation, &mut [0, 0]);
+            fast.apply(operation, &mut [0, 0]);
             table.apply(operation, &mut [0, 0]);
             for end in 0..2 {
-                // When to look at the timers may differ; it is never too late.
-                let machines = [&short, &table].map(|pair| pair.ends[end].machine.clone().with_exact_wake());
+                // `wake` may differ; it is a lower bound.
+                let machines = [&fast, &table].map(|pair| pair.ends[end].machine.clone().with_exact_wake());
                 prop_assert_eq!(&machines[0], &machines[1]);
             }
-            prop_assert_eq!(&short.wires, &table.wires);
+            prop_assert_eq!(&fast.wires, &table.wires);
         }
     }
 
-    /// Proves that the short way out sends exactly when, and with the P bit with which, the table would.
+    /// `poll_transmit` sends data exactly when the table does, and with the same P bit.
     #[test]
-    fn data_leaves_when_the_table_says(
+    fn data_is_sent_when_the_table_says(
         window in 1..=63u8,
         operations in prop::collection::vec(operation(), 0..300),
         is_extended in any::<bool>(),
@@ -158,23 +158,23 @@ proptest! {
         }
     }
 
-    /// Proves that no PDU, however senseless, breaks an invariant or panics, in any state.
+    /// No PDU violates an invariant or panics, in any state.
     #[test]
-    fn garbage_breaks_nothing(
+    fn random_pdus_violate_no_invariant(
         frames in prop::collection::vec((prop::collection::vec(any::<u8>(), 2..6), 0u8..4), 0..200),
     ) {
         let mut pair = Pair::connected(&ConnectionConfig::default());
-        for (frame, what) in frames {
+        for (frame, action) in frames {
             let _ = pair.ends[0].send(7, pair.now);
-            let mut bytes = std::vec![0xaa, 0xaa | u8::from(what & 1 != 0)];
+            let mut bytes = std::vec![0xaa, 0xaa | u8::from(action & 1 != 0)];
             bytes.extend(frame);
             match Pdu::decode(&bytes) {
                 Ok(pdu) => drop(pair.ends[0].handle_pdu(&pdu, pair.now)),
                 Err(malformed) => pair.ends[0].handle_malformed(&bytes, malformed, pair.now),
             }
-            pair.transmit(0, if what == 0 { 3 } else { 0 });
+            pair.transmit(0, if action == 0 { 3 } else { 0 });
             pair.wires[0].clear();
-            if what == 3 {
+            if action == 3 {
                 pair.sleep();
                 pair.ends[0].accept(pair.now);
                 pair.ends[0].accept_reset(pair.now);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use barewire_link::{ETHERNET_HEADER_BYTES, Link};
 use barewire_llc::extension::Guard;
-use barewire_llc::message::{Cutter, FIRST_HEADER, Fragment, Progress, Reassembler};
+use barewire_llc::message::{FIRST_HEADER, Fragment, Fragmenter, Progress, Reassembler};
 use barewire_llc::{
     Cause, ConnectionConfig, ConnectionEvent, ConnectionHandle, DatagramOutcome, Delivery, Peer, StationConfig,
     StationEvent,
@@ -39,7 +39,7 @@ pub struct Reliable<L> {
     service: Service,
     room: u32,
     /// What is being sent.
-    cutter: Option<(Cutter, Option<Fragment>)>,
+    fragmenter: Option<(Fragmenter, Option<Fragment>)>,
     borrowed: Borrowed,
     reassembler: Reassembler,
     /// Fragments that came while only sending; their memory is used again.
@@ -134,7 +134,7 @@ impl<L: Link> Reliable<L> {
             room: information_max(mtu, Guard::Check) as u32,
             port,
             service,
-            cutter: None,
+            fragmenter: None,
             borrowed: Borrowed::default(),
             reassembler: Reassembler::new(),
             backlog: VecDeque::with_capacity(BACKLOG_FRAGMENTS + 1),
@@ -370,15 +370,16 @@ impl<L: Link> Transport for Reliable<L> {
         }
         // One frame goes out at once; several are worth asking for all that is due.
         let is_short = message.len() <= self.room as usize - FIRST_HEADER;
-        let (mut cutter, mut next) = match self.cutter.take() {
+        let (mut fragmenter, mut next) = match self.fragmenter.take() {
             Some(under_way) => under_way,
             None => {
                 if self.lends(message.len()) && !self.may_borrow(message.len())? {
                     return Ok(false);
                 }
-                let mut cutter = Cutter::new(message.len() as u32, self.room).expect("an MTU has room for a header");
-                let first = cutter.next();
-                (cutter, first)
+                let mut fragmenter =
+                    Fragmenter::new(message.len() as u32, self.room).expect("an MTU has room for a header");
+                let first = fragmenter.next();
+                (fragmenter, first)
             }
         };
         let mut waiting = 0;
@@ -391,12 +392,12 @@ impl<L: Link> Transport for Reliable<L> {
                 self.hear()?;
                 // SAFETY: the caller's promise.
                 if !unsafe { self.offer(fragment, message) } {
-                    self.cutter = Some((cutter, next));
+                    self.fragmenter = Some((fragmenter, next));
                     return Ok(false);
                 }
             }
             *done = fragment.end as usize;
-            next = cutter.next();
+            next = fragmenter.next();
             waiting += 1;
             if waiting == FRAGMENTS_PER_TRANSMIT {
                 waiting = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What survives the broker: who has what, for the next broker, and that there is one at a time.
+//! State that outlives the broker: the list of grants, for the next broker, and a lock against a second one.
 //!
-//! The kernel knows which sockets are open, and not for which service access point.
+//! The kernel lists the open sockets, but not their service access points.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -14,28 +14,28 @@ use serde_json::json;
 
 use crate::ledger::{Entry, Ledger};
 
-/// Two files beside the socket.
-pub struct Notebook {
+/// The list of grants and the lock file, beside the broker's socket.
+pub struct GrantFile {
     path: PathBuf,
     boot: String,
     /// Held until the process ends.
     _lock: Flock<File>,
 }
 
-impl Notebook {
+impl GrantFile {
     /// # Errors
-    /// `WouldBlock` if another broker lives, or what the system says.
+    /// `WouldBlock` if another broker is running, or the system's error.
     pub fn open(socket: &Path) -> io::Result<Self> {
-        let file = File::options().create(true).truncate(false).write(true).open(beside(socket, ".lock"))?;
+        let file = File::options().create(true).truncate(false).write(true).open(with_suffix(socket, ".lock"))?;
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| io::Error::from(error))?;
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
-        Ok(Self { path: beside(socket, ".grants"), boot, _lock: lock })
+        Ok(Self { path: with_suffix(socket, ".grants"), boot, _lock: lock })
     }
 
-    /// What a broker before us handed out since the machine started. A line that cannot be read is none of ours.
+    /// The grants of previous brokers since boot. Ignores invalid lines, and files of earlier boots.
     ///
     /// # Errors
-    /// What the system says, except that there is no file.
+    /// The system's error, except that there is no file.
     pub fn read(&self) -> io::Result<Ledger> {
         let text = match fs::read_to_string(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Ledger::default()),
@@ -48,10 +48,10 @@ impl Notebook {
         Ok(Ledger::restored(lines.filter_map(|line| serde_json::from_str::<Entry>(line).ok())))
     }
 
-    /// Whole or not at all.
+    /// Replaces the file atomically.
     ///
     /// # Errors
-    /// What the system says: then nothing may be granted.
+    /// The system's error; then nothing may be granted.
     pub fn write(&self, ledger: &Ledger) -> io::Result<()> {
         let mut text = self.head();
         text.push('\n');
@@ -59,7 +59,7 @@ impl Notebook {
             text.push_str(&serde_json::to_string(entry)?);
             text.push('\n');
         }
-        let fresh = beside(&self.path, ".new");
+        let fresh = with_suffix(&self.path, ".new");
         File::create(&fresh)?.write_all(text.as_bytes())?;
         fs::rename(fresh, &self.path)
     }
@@ -69,21 +69,21 @@ impl Notebook {
     }
 }
 
-/// The numbers of all AF_PACKET sockets of this network namespace.
+/// The inodes of all AF_PACKET sockets of this network namespace.
 ///
 /// # Errors
-/// What the system says, or that the list is not as it should be.
+/// The system's error, or that the list has an unknown format.
 pub fn open_packet_sockets() -> io::Result<BTreeSet<u64>> {
     let text = fs::read_to_string("/proc/self/net/packet")?;
     let numbers = text.lines().skip(1).map(|line| {
         let number = line.split_ascii_whitespace().next_back().and_then(|last| last.parse().ok());
-        number.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "/proc/self/net/packet has another form"))
+        number.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "/proc/self/net/packet has an unknown format"))
     });
     numbers.collect()
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
+fn with_suffix(path: &Path, holder: &str) -> PathBuf {
     let mut name = OsString::from(path);
-    name.push(ending);
+    name.push(holder);
     name.into()
 }

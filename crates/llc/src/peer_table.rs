@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which slot belongs to which pair of service access points.
+//! Hash table from pairs of service access points to slots.
 
 use alloc::boxed::Box;
 use alloc::vec;
 
 use crate::address::{Lsap, Mac};
 
-/// A local service access point, a station, and a service access point there, in 64 bits.
+/// Local service access point, remote station and remote service access point, packed into 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key(u64);
 
@@ -18,16 +18,16 @@ impl Key {
     }
 }
 
-/// A hash table of fixed size: open addressing, linear probing, at most half full. `seed` keeps strangers
-/// from choosing addresses that collide.
+/// A fixed-size hash table with open addressing and linear probing, at most half full. The secret `seed` prevents peers
+/// from choosing colliding addresses.
 #[derive(Debug)]
-pub(crate) struct Keyed {
+pub(crate) struct PeerTable {
     entries: Box<[Option<(Key, u16)>]>,
     seed: u64,
 }
 
-impl Keyed {
-    /// For at most `capacity` keys.
+impl PeerTable {
+    /// A table for at most `capacity` keys.
     pub fn new(capacity: u16, seed: u64) -> Self {
         let size = (2 * usize::from(capacity)).next_power_of_two();
         Self { entries: vec![None; size].into_boxed_slice(), seed: seed | 1 }
@@ -35,23 +35,23 @@ impl Keyed {
 
     #[inline]
     pub fn get(&self, key: Key) -> Option<u16> {
-        let mut place = self.home(key);
+        let mut index = self.home(key);
         loop {
-            match self.entries[place] {
+            match self.entries[index] {
                 Some((found, slot)) if found == key => return Some(slot),
-                Some(_) => place = self.after(place),
+                Some(_) => index = self.after(index),
                 None => return None,
             }
         }
     }
 
-    /// The key must not be there, and fewer than the capacity must be.
+    /// The key must be absent and the table not full.
     pub fn insert(&mut self, key: Key, slot: u16) {
-        let mut place = self.home(key);
-        while self.entries[place].is_some() {
-            place = self.after(place);
+        let mut index = self.home(key);
+        while self.entries[index].is_some() {
+            index = self.after(index);
         }
-        self.entries[place] = Some((key, slot));
+        self.entries[index] = Some((key, slot));
     }
 
     pub fn remove(&mut self, key: Key) {
@@ -63,16 +63,16 @@ impl Keyed {
                 None => return,
             }
         }
-        // Entries after the hole move into it unless they would leave the way from their home.
-        let mut place = self.after(hole);
-        while let Some((other, _)) = self.entries[place] {
-            let from_home = place.wrapping_sub(self.home(other)) & self.mask();
-            let from_hole = place.wrapping_sub(hole) & self.mask();
+        // Backward-shift deletion: a later entry fills the hole unless its home bucket lies after the hole.
+        let mut index = self.after(hole);
+        while let Some((other, _)) = self.entries[index] {
+            let from_home = index.wrapping_sub(self.home(other)) & self.mask();
+            let from_hole = index.wrapping_sub(hole) & self.mask();
             if from_home >= from_hole {
-                self.entries[hole] = self.entries[place];
-                hole = place;
+                self.entries[hole] = self.entries[index];
+                hole = index;
             }
-            place = self.after(place);
+            index = self.after(index);
         }
         self.entries[hole] = None;
     }
@@ -84,8 +84,8 @@ impl Keyed {
     }
 
     #[inline]
-    fn after(&self, place: usize) -> usize {
-        (place + 1) & self.mask()
+    fn after(&self, index: usize) -> usize {
+        (index + 1) & self.mask()
     }
 
     #[inline]
@@ -101,21 +101,21 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Proves that the table is a map: the same operations on it and on a `BTreeMap` agree.
+        /// Compares the table with a `BTreeMap` under the same operations.
         #[test]
-        fn it_agrees_with_an_ordered_map(seed: u64, operations in prop::collection::vec((0u8..40, any::<bool>()), 0..300)) {
-            let (mut keyed, mut model) = (Keyed::new(40, seed), BTreeMap::new());
+        fn table_agrees_with_btree_map(seed: u64, operations in prop::collection::vec((0u8..40, any::<bool>()), 0..300)) {
+            let (mut table, mut model) = (PeerTable::new(40, seed), BTreeMap::new());
             for (number, insert) in operations {
                 let key = Key(u64::from(number));
                 if insert && !model.contains_key(&number) {
-                    keyed.insert(key, u16::from(number) + 7);
+                    table.insert(key, u16::from(number) + 7);
                     model.insert(number, u16::from(number) + 7);
                 } else if !insert {
-                    keyed.remove(key);
+                    table.remove(key);
                     model.remove(&number);
                 }
                 for other in 0..40 {
-                    prop_assert_eq!(keyed.get(Key(u64::from(other))), model.get(&other).copied());
+                    prop_assert_eq!(table.get(Key(u64::from(other))), model.get(&other).copied());
                 }
             }
         }

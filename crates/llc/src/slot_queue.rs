@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whose turn it is: slots in order of arrival, each at most once.
+//! FIFO queue of slots, each queued at most once.
 
 use alloc::boxed::Box;
 use alloc::vec;
 
-/// A list of slots, linked through an array: nothing is allocated after set-up.
+/// A list of slots linked through an array, without allocation after construction.
 #[derive(Debug)]
-pub(crate) struct Turns {
-    /// The slot behind each slot; itself if it is the last, `ABSENT` if it is not in the list.
+pub(crate) struct SlotQueue {
+    /// Successor of each slot: itself if it is the last, `ABSENT` if it is not queued.
     next: Box<[u16]>,
     first: u16,
     last: u16,
@@ -15,7 +15,7 @@ pub(crate) struct Turns {
 
 const ABSENT: u16 = u16::MAX;
 
-impl Turns {
+impl SlotQueue {
     /// For slots below `capacity`.
     pub fn new(capacity: u16) -> Self {
         Self { next: vec![ABSENT; usize::from(capacity)].into_boxed_slice(), first: ABSENT, last: ABSENT }
@@ -26,7 +26,7 @@ impl Turns {
         if self.first == ABSENT { None } else { Some(self.first) }
     }
 
-    /// Does nothing if the slot already waits.
+    /// Does nothing if the slot is already queued.
     #[inline]
     pub fn push(&mut self, slot: u16) {
         if self.next[usize::from(slot)] != ABSENT {
@@ -53,7 +53,7 @@ impl Turns {
         Some(slot)
     }
 
-    /// The first slot goes behind all others.
+    /// Moves the first slot to the end.
     #[inline]
     pub fn rotate(&mut self) {
         if self.first != self.last {
@@ -68,13 +68,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_take_turns_and_wait_only_once() {
-        let mut turns = Turns::new(4);
-        [2, 0, 2, 3].into_iter().for_each(|slot| turns.push(slot));
-        turns.rotate();
-        assert_eq!([turns.pop(), turns.pop(), turns.pop(), turns.pop()], [Some(0), Some(3), Some(2), None]);
-        turns.push(1);
-        turns.rotate();
-        assert_eq!([turns.pop(), turns.pop()], [Some(1), None]);
+    fn slots_leave_in_order_and_are_queued_once() {
+        let mut queue = SlotQueue::new(4);
+        [2, 0, 2, 3].into_iter().for_each(|slot| queue.push(slot));
+        queue.rotate();
+        assert_eq!([queue.pop(), queue.pop(), queue.pop(), queue.pop()], [Some(0), Some(3), Some(2), None]);
+        queue.push(1);
+        queue.rotate();
+        assert_eq!([queue.pop(), queue.pop()], [Some(1), None]);
     }
 }
