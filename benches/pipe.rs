@@ -59,7 +59,7 @@ fn stream(criterion: &mut Criterion) {
                         |pipe| {
                             let began = Instant::now();
                             for _ in 0..times {
-                                for piece in message.chunks(pipe.room()) {
+                                for piece in message.chunks(pipe.message_max()) {
                                     while !pipe.send([piece]) {
                                         spin_loop();
                                     }

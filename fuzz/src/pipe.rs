@@ -28,7 +28,7 @@ pub fn pipe(data: &[u8]) {
     let mut listener = Listener::open(name.as_bytes()).expect("nobody has the name");
     let (memory, other) = connect_badly(&name, &mut input);
     let Ok(Some(mut pipe)) = listener.accept() else { return };
-    let room = pipe.room();
+    let room = pipe.message_max();
     while !input.is_empty() {
         match input.byte() % 12 {
             0..=3 => rewrite(&memory, &mut input),

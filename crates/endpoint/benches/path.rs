@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a message costs without a kernel: two endpoints on a link in memory, in one thread. Its times repeat to 2 %, where
-//! those over an interface have modes of 20 %, so it shows what a change to the path costs; run it in both trees, in turns.
+//! Cost of a message without a kernel: two endpoints on an in-memory link, in one thread. Times repeat within 2 %,
+//! while those over an interface have modes that differ by 20 %. To compare two trees, run it in both alternately.
 //!
-//! `cargo bench -p barewire-endpoint`: nanoseconds for a burst of messages and a short answer, the least of many; without
-//! authentication, with it, and with encryption.
+//! `cargo bench -p barewire-endpoint` prints the minimum time in nanoseconds of a burst of messages and a short reply:
+//! without authentication, with it, and with encryption.
 
 use std::time::Instant;
 
@@ -22,7 +22,7 @@ const REPETITIONS: u32 = 40;
 struct Side {
     endpoint: Endpoint<MemoryLink>,
     inbox: Inbox,
-    /// That the peer has opened.
+    /// The channel that the peer has opened.
     opened: Option<ChannelId>,
 }
 
@@ -37,8 +37,8 @@ impl Side {
         Self { endpoint, inbox: Inbox::new(&buffers), opened: None }
     }
 
-    /// Messages that have come.
-    fn turn(&mut self) -> u32 {
+    /// Makes progress; returns the number of messages received.
+    fn poll(&mut self) -> u32 {
         self.endpoint.progress(&mut self.inbox).expect("the link works");
         while let Some(event) = self.endpoint.poll_event() {
             if let Event::Opened { channel, .. } = event {
@@ -54,40 +54,40 @@ impl Side {
     }
 }
 
-fn until(messages: u32, receiver: &mut Side, sender: &mut Side) {
-    let mut received = receiver.turn();
+fn receive(messages: u32, receiver: &mut Side, sender: &mut Side) {
+    let mut received = receiver.poll();
     while received < messages {
-        sender.turn();
-        received += receiver.turn();
+        sender.poll();
+        received += receiver.poll();
     }
 }
 
 fn main() {
-    let kinds = [(8, 1), (1024, 1), (8, 16), (60_000, 1), (60_000, 4)];
+    let workloads = [(8, 1), (1024, 1), (8, 16), (60_000, 1), (60_000, 4)];
     let modes = [("none", None), ("job", Some(false)), ("encrypt", Some(true))];
-    let all = kinds.iter().flat_map(|kind| modes.iter().map(move |mode| (*kind, *mode)));
+    let all = workloads.iter().flat_map(|workload| modes.iter().map(move |mode| (*workload, *mode)));
     for ((bytes, burst), (name, encrypts)) in all {
         let body = vec![7; bytes];
         let (left, right) = MemoryLink::pair(MTU, Faults::default(), 1);
         let (mut left, mut right) = (Side::new(left, 0x20, encrypts), Side::new(right, 0x22, encrypts));
-        let there = left.endpoint.connect(right.endpoint.address()).expect("a channel");
+        let to_right = left.endpoint.connect(right.endpoint.address()).expect("a channel");
         let mut best = f64::MAX;
         for _ in 0..REPETITIONS {
             let began = Instant::now();
             for _ in 0..ROUNDS / burst {
                 for _ in 0..burst {
                     let sent = if bytes + HEAD.len() <= left.endpoint.copied_max() {
-                        left.endpoint.send(there, &HEAD, &body, 0)
+                        left.endpoint.send(to_right, &HEAD, &body, 0)
                     } else {
                         // SAFETY: the body is dropped after the endpoint.
-                        unsafe { left.endpoint.send_lent(there, &HEAD, &body, 0, Acknowledge::Eventually) }
+                        unsafe { left.endpoint.send_lent(to_right, &HEAD, &body, 0, Acknowledge::Eventually) }
                     };
                     sent.expect("a descriptor");
                 }
-                until(burst, &mut right, &mut left);
-                let back = right.opened.expect("the peer has opened it");
-                right.endpoint.send(back, &HEAD, &[], 0).expect("a descriptor");
-                until(1, &mut left, &mut right);
+                receive(burst, &mut right, &mut left);
+                let to_left = right.opened.expect("the peer has opened it");
+                right.endpoint.send(to_left, &HEAD, &[], 0).expect("a descriptor");
+                receive(1, &mut left, &mut right);
             }
             best = best.min(began.elapsed().as_nanos() as f64 / f64::from(ROUNDS / burst));
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where an endpoint is.
+//! Addresses of endpoints.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -7,15 +7,15 @@ use std::hash::{Hash, Hasher};
 use barewire_link::MacAddress;
 use barewire_llc::{Lsap, Mac};
 
-/// An endpoint's address: its host's interface, and its tag there, which is its service access point. Whoever has it can
-/// connect, also to an endpoint without a job token: the cookie, which is not compared, is what that wants to know.
+/// An endpoint's address: its interface's MAC address and its SAP there. It is all that a peer needs to connect: it
+/// includes the cookie that an endpoint without a job token requires. Comparison ignores the cookie.
 #[derive(Clone, Copy, Debug)]
 pub struct Address {
-    /// The interface.
+    /// The interface's MAC address.
     pub mac: Mac,
-    /// The tag.
+    /// The endpoint's tag.
     pub sap: Lsap,
-    /// 64 random bits, or 0 if the endpoint has a token or is open to all.
+    /// 64 random bits, or 0 if the endpoint has a job token or accepts any peer.
     pub cookie: u64,
 }
 
@@ -37,13 +37,13 @@ impl Address {
     /// Length of the wire form.
     pub const BYTES: usize = 15;
 
-    /// An endpoint that wants a token, or nothing, to be known.
+    /// An address without a cookie.
     #[must_use]
     pub fn new(mac: Mac, sap: Lsap) -> Self {
         Self { mac, sap, cookie: 0 }
     }
 
-    /// MAC address, service access point and cookie, big endian.
+    /// Encodes MAC address, SAP and cookie, big-endian.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -53,7 +53,7 @@ impl Address {
         bytes
     }
 
-    /// The wire form back; `None` if the seventh byte is no individual service access point.
+    /// Decodes the wire form; `None` if the seventh byte is not an individual SAP.
     #[must_use]
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Option<Self> {
         let [a, b, c, d, e, f, sap, cookie @ ..] = bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One peer: how it is reached, what waits to be sent to it, and what comes from it.
+//! A channel to one peer: its carrier, its send queue, and what was received from it.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,9 +10,9 @@ use barewire_shm::Pipe;
 
 use crate::address::Address;
 use crate::error::Ending;
-use crate::waiting_messages::WaitingMessages;
+use crate::message_queue::MessageQueue;
 
-/// Names a channel of an endpoint; one that has ended is recognised. The default is the first there ever was.
+/// Identifies a channel of an endpoint; one that has ended is recognised. The default is the endpoint's first channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ChannelId {
     pub(crate) index: u16,
@@ -20,45 +20,45 @@ pub struct ChannelId {
 }
 
 impl ChannelId {
-    /// A number below the endpoint's `channels` that no other channel has at the same time.
+    /// A number below the endpoint's `channels`, unique among the channels that exist at a time.
     #[must_use]
     pub fn index(self) -> usize {
         usize::from(self.index)
     }
 }
 
-/// A connection to a peer by some carrier, or one that is being opened.
+/// A channel to a peer, open or being opened.
 pub(crate) struct Channel {
     pub peer: Address,
     pub carrier: Carrier,
-    /// Messages that are not wholly handed to the carrier yet.
-    pub queue: WaitingMessages,
-    /// Whether it waits for its turn to send.
-    pub in_turn: bool,
+    /// Messages that are not completely submitted to the carrier.
+    pub queue: MessageQueue,
+    /// Whether it is in the endpoint's list of channels with something to send.
+    pub is_queued: bool,
     pub reassembler: Reassembler,
     /// Pieces that the sink refused.
     pub parked: VecDeque<Parked>,
-    /// Closed by this side once the queue is empty.
+    /// Closed by this side; ends once the queue is empty.
     pub is_closing: bool,
-    /// Known before the carrier has ended.
+    /// Reason of the end, if known before the carrier has ended.
     pub ending: Option<Ending>,
-    /// Of a pipe: its activity as last seen, and since when that is so; `None` once its memory was given back.
-    pub quiet: (u64, Option<Instant>),
+    /// For a pipe: the last observed activity, and since when it has not changed; `None` once its memory was released.
+    pub idle: (u64, Option<Instant>),
 }
 
-/// How a peer is reached.
+/// What transports a channel's messages.
 pub(crate) enum Carrier {
-    /// Over the link.
+    /// A connection over the link.
     Wire { handle: ConnectionHandle, is_open: bool },
-    /// Over the link, once the engine has said all of an earlier connection, or that the peer was faster.
+    /// Waits for the engine: for the last events of an earlier connection, or for a connection request of the peer.
     Pending,
-    /// On this host, and nobody is there yet: until when it is tried, and whether descriptors or memory were used up when it
-    /// was last.
+    /// A local peer that is not connected yet: the time at which to give up, and whether the last attempt failed for
+    /// lack of descriptors or memory.
     Connecting { until: Instant, is_exhausted: bool },
-    /// On this host. Messages go into the pipe that was there first, and come from both.
-    Local { pipe: Box<Pipe>, other: Option<Box<Pipe>> },
-    /// Not any more; what has come and was refused by the sink still waits for it.
-    Over,
+    /// A local peer. Messages are sent into the first pipe and received from both, if both sides connected.
+    Local { pipe: Box<Pipe>, second: Option<Box<Pipe>> },
+    /// None any more; the sink has not taken all received data.
+    Ended,
 }
 
 /// A piece that waits, with its bytes.
@@ -83,13 +83,13 @@ impl Channel {
         Self {
             peer,
             carrier,
-            queue: WaitingMessages::default(),
-            in_turn: false,
+            queue: MessageQueue::default(),
+            is_queued: false,
             reassembler: Reassembler::new(),
             parked: VecDeque::new(),
             is_closing: false,
             ending: None,
-            quiet: (0, None),
+            idle: (0, None),
         }
     }
 
@@ -97,35 +97,35 @@ impl Channel {
         if let Carrier::Wire { handle, .. } = self.carrier { Some(handle) } else { None }
     }
 
-    /// Whether messages to the peer are still accepted.
+    /// Whether messages to the peer are accepted.
     #[inline]
-    pub fn takes_messages(&self) -> bool {
+    pub fn accepts_messages(&self) -> bool {
         !self.is_closing && self.ending.is_none()
     }
 }
 
-/// All channels of an endpoint, found by number, by the peer's address, and by the engine's connection.
+/// The channels of an endpoint, found by index, by the peer's address, and by the engine's connection.
 pub(crate) struct Channels {
     entries: Vec<(u32, Option<Channel>)>,
     free: Vec<u16>,
     by_address: HashMap<Address, u16>,
-    /// By a connection's number: the channel's.
+    /// By a connection's index: the channel's.
     by_connection: Vec<u16>,
 }
 
 const NONE: u16 = u16::MAX;
 
 impl Channels {
-    pub fn new(most: u16) -> Self {
+    pub fn new(channels: u16) -> Self {
         Self {
-            entries: (0..most).map(|_| (0, None)).collect(),
-            free: (0..most).rev().collect(),
+            entries: (0..channels).map(|_| (0, None)).collect(),
+            free: (0..channels).rev().collect(),
             by_address: HashMap::new(),
-            by_connection: vec![NONE; usize::from(most)],
+            by_connection: vec![NONE; usize::from(channels)],
         }
     }
 
-    /// A new channel, its peer's if it does not end already; `None` if there is no room.
+    /// Adds a channel, and makes it the current channel to its peer unless it is ending. `None` if there is no room.
     pub fn add(&mut self, channel: Channel) -> Option<ChannelId> {
         let index = self.free.pop()?;
         if channel.ending.is_none() {
@@ -139,8 +139,8 @@ impl Channels {
         Some(ChannelId { index, generation: entry.0 })
     }
 
-    /// Gives a channel that waited for it its connection.
-    pub fn begin(&mut self, index: u16, handle: ConnectionHandle, is_open: bool) {
+    /// Sets the connection of a channel that waited for it.
+    pub fn set_connection(&mut self, index: u16, handle: ConnectionHandle, is_open: bool) {
         if let Some(channel) = self.at(index) {
             channel.carrier = Carrier::Wire { handle, is_open };
             self.by_connection[handle.index()] = index;
@@ -151,29 +151,29 @@ impl Channels {
         self.free.is_empty()
     }
 
-    /// Takes a channel out; its identifier means nothing any more.
+    /// Removes a channel; its identifier is no longer valid.
     pub fn remove(&mut self, index: u16) -> Option<Channel> {
         let (generation, entry) = &mut self.entries[usize::from(index)];
         let channel = entry.take()?;
         *generation = generation.wrapping_add(1);
         self.free.push(index);
         let (peer, connection) = (channel.peer, channel.connection());
-        self.unlist(index, peer, connection);
+        self.unindex(index, peer, connection);
         Some(channel)
     }
 
-    /// Ends a channel towards its peer, who may open another; what it has received stays.
+    /// Ends a channel towards its peer, which may open another. Its received data stays.
     pub fn retire(&mut self, index: u16, ending: Ending) {
         let Some(channel) = self.at(index) else { return };
         channel.ending.get_or_insert(ending);
         let (peer, connection) = (channel.peer, channel.connection());
         if connection.is_some() {
-            channel.carrier = Carrier::Over;
+            channel.carrier = Carrier::Ended;
         }
-        self.unlist(index, peer, connection);
+        self.unindex(index, peer, connection);
     }
 
-    fn unlist(&mut self, index: u16, peer: Address, connection: Option<ConnectionHandle>) {
+    fn unindex(&mut self, index: u16, peer: Address, connection: Option<ConnectionHandle>) {
         if self.by_address.get(&peer) == Some(&index) {
             self.by_address.remove(&peer);
         }
@@ -198,29 +198,29 @@ impl Channels {
         if *generation == id.generation { channel.as_mut() } else { None }
     }
 
-    /// The connections of all channels over the link.
+    /// The connections of all channels on the link.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionHandle> + '_ {
         self.entries.iter().filter_map(|(_, channel)| channel.as_ref()?.connection())
     }
 
-    /// What to sleep on for a channel on this host.
-    pub fn descriptors_of(&self, index: u16) -> impl Iterator<Item = BorrowedFd<'_>> {
+    /// Descriptors to wait on for a channel to a local peer.
+    pub fn file_descriptors(&self, index: u16) -> impl Iterator<Item = BorrowedFd<'_>> {
         let pipes = match &self.entries[usize::from(index)].1 {
-            Some(Channel { carrier: Carrier::Local { pipe, other }, queue, parked, .. }) => {
+            Some(Channel { carrier: Carrier::Local { pipe, second }, queue, parked, .. }) => {
                 let awaits_message = parked.is_empty();
-                [Some(pipe).filter(|_| awaits_message || !queue.is_empty()), other.as_ref().filter(|_| awaits_message)]
+                [Some(pipe).filter(|_| awaits_message || !queue.is_empty()), second.as_ref().filter(|_| awaits_message)]
             }
             _ => [None, None],
         };
         pipes.into_iter().flatten().flat_map(|pipe| [Some(pipe.as_fd()), pipe.process()].into_iter().flatten())
     }
 
-    pub fn to(&self, peer: Address) -> Option<u16> {
+    pub fn find(&self, peer: Address) -> Option<u16> {
         self.by_address.get(&peer).copied()
     }
 
     #[inline]
-    pub fn of_connection(&self, handle: ConnectionHandle) -> Option<u16> {
+    pub fn find_connection(&self, handle: ConnectionHandle) -> Option<u16> {
         Some(self.by_connection[handle.index()]).filter(|index| *index != NONE)
     }
 }

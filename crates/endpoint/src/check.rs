@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The check of frames between our stations: CRC32C (Castagnoli), over what [`barewire_llc::extension`] says.
+//! The check of frames between Barewire stations: CRC32C (Castagnoli) over what [`barewire_llc::extension`] defines.
 
 use barewire_link::ETHERNET_HEADER_BYTES;
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// Bytes of a frame's destination and source.
+/// Bytes of a frame's destination and source addresses.
 pub(crate) const ADDRESSES: usize = 12;
 
-/// Of a frame with this header.
+/// The addresses in an Ethernet header.
 #[inline]
 pub(crate) fn addresses(header: &[u8; ETHERNET_HEADER_BYTES]) -> &[u8; ADDRESSES] {
     header.first_chunk().expect("a header begins with them")
 }
 
-/// Over the addresses of a frame, destination and source, over the first bytes of its LLC PDU, up to the control field, and
-/// over what follows. The PDU's first bytes are the register's first value: that covers them and costs nothing.
+/// CRC over a frame's destination and source, the start of its LLC PDU up to the control field, and what follows. The
+/// start of the PDU is folded into the register's initial value, which covers it at no cost.
 #[inline]
 pub(crate) fn check<const N: usize>(addresses: &[u8; ADDRESSES], head: &[u8], pieces: [&[u8]; N]) -> u32 {
     let mut first = [0xff; 4];
@@ -22,32 +22,32 @@ pub(crate) fn check<const N: usize>(addresses: &[u8; ADDRESSES], head: &[u8], pi
     let first = u32::from_le_bytes(first);
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("sse4.2") {
-        // SAFETY: the processor has the instruction.
+        // SAFETY: the processor supports SSE4.2.
         return !unsafe { x86::extend(first, addresses, pieces) };
     }
     !pieces.into_iter().fold(extend(first, addresses), extend)
 }
 
-/// The register after more bytes.
+/// Extends the CRC register by `bytes`.
 fn extend(state: u32, bytes: &[u8]) -> u32 {
     let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(state));
     digest.update(bytes);
     !(digest.finalize() as u32)
 }
 
-/// With the processor's instruction, without a call for each piece.
+/// The same with the processor's CRC32 instruction, without a function call for each piece.
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64};
 
     use super::ADDRESSES;
 
-    /// Bytes up to which the instruction is faster than the library, which prepares for long ones.
+    /// Size in bytes up to which the instruction is faster than the library, which has a set-up cost.
     const SHORT: usize = 256;
 
     #[target_feature(enable = "sse4.2")]
     pub(super) fn extend<const N: usize>(mut state: u32, addresses: &[u8; ADDRESSES], pieces: [&[u8]; N]) -> u32 {
-        // Each address as it was written, by four and two bytes: loads of others would wait for the stores.
+        // Loads each address as it was stored, 4 and 2 bytes: other sizes would miss store forwarding.
         for address in addresses.as_chunks::<6>().0 {
             let [a, b, c, d, e, f] = *address;
             state = _mm_crc32_u32(state, u32::from_le_bytes([a, b, c, d]));
@@ -84,32 +84,32 @@ mod tests {
     }
 
     #[test]
-    fn it_is_crc32c_with_the_head_in_front() {
+    fn check_is_crc32c_and_covers_addresses_head_and_rest() {
         assert_eq!(check(b"123456789012", &[], [b"34", b"56789"]), !extend(!0, b"1234567890123456789"));
-        // The check value of the catalogue of CRC algorithms.
+        // The check value in the catalogue of CRC algorithms.
         assert_eq!(!extend(!0, b"123456789"), 0xe306_9283);
-        // As if the head's four bytes stood before what follows, behind a register that is 0 instead of all ones.
-        let usual = check(FRAME, b"LLC!", [b"123456789", b""]);
+        // Equivalent to the head's four bytes before the rest, with an initial register of 0 instead of all ones.
+        let original = check(FRAME, b"LLC!", [b"123456789", b""]);
         for bit in 0..32 {
             let mut head = *b"LLC!";
             head[bit / 8] ^= 1 << (bit % 8);
-            assert_ne!(check(FRAME, &head, [b"123456789", b""]), usual);
+            assert_ne!(check(FRAME, &head, [b"123456789", b""]), original);
         }
         for bit in 0..96 {
             let mut frame = *FRAME;
             frame[bit / 8] ^= 1 << (bit % 8);
-            assert_ne!(check(&frame, b"LLC!", [b"123456789", b""]), usual);
+            assert_ne!(check(&frame, b"LLC!", [b"123456789", b""]), original);
         }
         for bit in 0..72 {
             let mut rest = *b"123456789";
             rest[bit / 8] ^= 1 << (bit % 8);
-            assert_ne!(check(FRAME, b"LLC!", [&rest, b""]), usual);
+            assert_ne!(check(FRAME, b"LLC!", [&rest, b""]), original);
         }
     }
 
     #[test]
-    fn pieces_of_any_length_are_as_one() {
-        let bytes: Vec<u8> = (0..1500u32).map(|at| (at * 37 + at / 256) as u8).collect();
+    fn result_does_not_depend_on_how_bytes_are_split_into_pieces() {
+        let bytes: Vec<u8> = (0..1500u32).map(|index| (index * 37 + index / 256) as u8).collect();
         for length in (0..300_usize).chain([511, 1024, 1500]) {
             for cut in [0, length / 3, length.saturating_sub(1), length] {
                 let (first, second) = bytes[..length].split_at(cut);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a user of endpoints may choose, and why the defaults are what they are.
+//! Configuration of endpoints, and why the defaults have their values.
 
 use std::time::Duration;
 
@@ -14,79 +14,78 @@ use crate::token::JobToken;
 use crate::tuning::Tuning;
 use crate::waiting::Waiting;
 
-/// How an endpoint is made.
+/// Configuration of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The tag: frames for it, and no others, come in.
+    /// The endpoint's tag: it receives the frames for this SAP.
     pub sap: Lsap,
-    /// Encapsulation, and the job's token.
+    /// Encapsulation and job token.
     pub framing: Framing,
-    /// Without a token: 64 random bits that peers learn from the endpoint's address, and that keep out who has it not; 0:
-    /// all may connect.
+    /// For endpoints without a job token: 64 random bits, part of the endpoint's address, without which no peer can
+    /// connect. 0: any peer can connect.
     pub cookie: u64,
-    /// Whether the check of a frame is over all it carries of a message of several frames. Without, it is over all headers,
-    /// over messages of one frame, and over the first 64 bytes of others; a network that changes bits
-    /// behind Ethernet's own check is then noticed for these only. Costs a stream of long messages 4 to 6 % on two cores
-    /// of 2024.
+    /// Whether a frame's check covers all of the frame. Otherwise it covers all headers, all of a message of one frame,
+    /// and the first 64 bytes of any other frame; corruption behind Ethernet's own check is then detected for these
+    /// only. Costs 4 to 6 % of the rate of long messages on two cores of 2024.
     pub checks_all: bool,
-    /// Whether and how frames are authenticated: of all peers alike; they cover all of each frame then. Peers of this host do
-    /// without.
+    /// Whether and how frames are authenticated, for all peers alike. Authentication always covers all of a frame.
+    /// Local peers do without.
     pub authentication: Option<Authentication>,
-    /// Messages under way at once, at most; more are refused as [`Full`](crate::SendError::Full).
+    /// Maximum number of outstanding messages; more are refused with [`Full`](crate::SendError::Full).
     pub send_descriptors: u16,
-    /// Frames under way at once, at most, of all messages; each takes as much memory as a frame.
+    /// Maximum number of outstanding frames of all messages; each slot takes the memory of a frame.
     pub slots: u16,
-    /// Peers at once, at most.
+    /// Maximum number of channels.
     pub channels: u16,
     /// Whether peers may connect.
     pub accepts: bool,
     /// How [`Endpoint::wait`](crate::Endpoint::wait) waits.
     pub waiting: Waiting,
-    /// Whether others want the core: then a waiter gives it away.
+    /// Whether other threads need the core; waiters yield it then.
     pub shares_core: bool,
-    /// What was measured on this machine.
+    /// Values measured on this machine.
     pub tuning: Tuning,
-    /// How connections behave; `information_max` follows from the link.
+    /// Parameters of LLC connections; `information_max` follows from the link.
     pub connection: ConnectionConfig,
-    /// How to reach processes of this host: through shared memory, or not at all.
+    /// Pipes to local peers; `None`: local peers are reached over the link.
     pub local: Option<PipeConfig>,
-    /// How long a process of this host that is not there yet is waited for.
-    pub local_patience: Duration,
-    /// A fault to have, for the tests of tests.
+    /// How long connecting to a local peer is retried while the peer does not listen.
+    pub connect_timeout: Duration,
+    /// Injected fault, for tests of the checkers.
     #[cfg(feature = "mutants")]
     pub mutant: Option<crate::Mutant>,
 }
 
 impl Config {
-    /// More than a job of MPI has ranks on a small cluster, at 200 bytes each.
+    /// More than the ranks of an MPI job on a small cluster. A channel takes 200 bytes.
     pub const CHANNELS: u16 = 1024;
     /// The processes of a job start within seconds of each other.
-    pub const LOCAL_PATIENCE: Duration = Duration::from_secs(10);
+    pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// Default of [`notice_the_dead_within`](Self::notice_the_dead_within).
-    pub const NOTICE_THE_DEAD_WITHIN: Duration = Duration::from_secs(32);
-    /// A peer that loses its core for less is not dead.
-    pub const NOTICE_THE_DEAD_WITHIN_MIN: Duration = Duration::from_millis(100);
+    /// Default of [`set_dead_peer_timeout`](Self::set_dead_peer_timeout).
+    pub const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(32);
+    /// A peer that is descheduled for less time must not be taken for dead.
+    pub const DEAD_PEER_TIMEOUT_MIN: Duration = Duration::from_millis(100);
 
-    /// The key that a peer must be shown: the job's token, or the cookie of its address.
+    /// The key to present to a peer: the job token's, or the cookie of the peer's address.
     pub(crate) fn key_to(&self, peer: Address) -> u64 {
         self.framing.token.map_or(peer.cookie, JobToken::key)
     }
 
-    /// What frames begin their extension with.
+    /// The guard at the start of an extension.
     #[must_use]
     pub const fn guard(&self) -> Guard {
         if self.authentication.is_some() { Guard::Seal } else { Guard::Check }
     }
 
-    /// Sets everything that decides how long a peer over the link can be gone before its channel ends, also if nothing is
-    /// sent to it: `time` at most, and at least [`NOTICE_THE_DEAD_WITHIN_MIN`](Self::NOTICE_THE_DEAD_WITHIN_MIN). A peer
-    /// that makes no progress for a quarter of it may be taken for dead. A process of this host that is gone is noticed at
-    /// once; one that is not there yet is waited for for [`local_patience`](Self::local_patience).
-    pub fn notice_the_dead_within(&mut self, time: Duration) {
-        let time = time.max(Self::NOTICE_THE_DEAD_WITHIN_MIN);
-        // A quarter of it may pass in silence. Then there are polls, T1 apart, N2 at least, and as many as it takes until
-        // the peer has said nothing for seven eighths of it; the last one is followed by one T1.
+    /// Sets the time after which the channel to an unreachable peer on the link ends, even if nothing is sent: at most
+    /// `time`, and at least [`DEAD_PEER_TIMEOUT_MIN`](Self::DEAD_PEER_TIMEOUT_MIN). A peer that makes no progress for a
+    /// quarter of it may be taken for dead. The end of a local peer is noticed at once; for one that does not listen
+    /// yet, [`connect_timeout`](Self::connect_timeout) applies.
+    pub fn set_dead_peer_timeout(&mut self, time: Duration) {
+        let time = time.max(Self::DEAD_PEER_TIMEOUT_MIN);
+        // Polling starts after a quarter of the time without frames from the peer. Polls follow at intervals of T1, at
+        // least N2 of them, until seven eighths of the time have passed; one T1 follows the last poll.
         self.connection.retries = Self::DEAD_AFTER_POLLS;
         self.connection.patience = time * 7 / 8;
         self.connection.inactivity = Some(time / 4);
@@ -98,9 +97,9 @@ impl Config {
 
     const DEAD_AFTER_POLLS: u8 = 20;
 
-    /// Takes what was measured on this machine. Its ring is for whoever opens the link.
-    pub fn follow(&mut self, tuning: Tuning) {
-        // The casts lose nothing: bounded where they come in.
+    /// Applies measured values, except that of the receive ring, which is for the caller that opens the link.
+    pub fn set_tuning(&mut self, tuning: Tuning) {
+        // The casts are lossless: values are checked when they are read.
         self.slots = tuning.slots as u16;
         self.send_descriptors = tuning.send_descriptors as u16;
         self.connection.window = tuning.window as u8;
@@ -108,7 +107,7 @@ impl Config {
         self.connection.acknowledge_every = tuning.acknowledge_every as u8;
         let delay = Duration::from_micros(tuning.acknowledge_delay_us as u64);
         self.connection.acknowledge_delay = delay;
-        // An acknowledgement that waits must not look like a loss.
+        // A delayed acknowledgement must not cause a retransmission.
         self.connection.t1_min = self.connection.t1_min.max(4 * delay).min(self.connection.t1_max);
         if let Some(local) = &mut self.local {
             local.ring_bytes = tuning.pipe_ring_bytes;
@@ -116,7 +115,7 @@ impl Config {
         self.tuning = tuning;
     }
 
-    /// The defaults for a tag.
+    /// Default configuration for a SAP.
     #[must_use]
     pub fn new(sap: Lsap, framing: Framing) -> Self {
         let mut config = Self {
@@ -134,11 +133,11 @@ impl Config {
             tuning: Tuning::default(),
             connection: ConnectionConfig::default(),
             local: Some(PipeConfig::default()),
-            local_patience: Self::LOCAL_PATIENCE,
+            connect_timeout: Self::CONNECT_TIMEOUT,
             #[cfg(feature = "mutants")]
             mutant: None,
         };
-        config.notice_the_dead_within(Self::NOTICE_THE_DEAD_WITHIN);
+        config.set_dead_peer_timeout(Self::DEAD_PEER_TIMEOUT);
         config
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The endpoint: channels to peers, messages out and in.
+//! Endpoint: channels to peers; sending and receiving of messages.
 
 mod local;
 mod receive;
@@ -23,138 +23,138 @@ use crate::config::Config;
 use crate::descriptors::{Content, DescriptorId, Descriptors};
 use crate::error::{ConnectError, Ending, EndpointError};
 use crate::mutant::mutant;
-use crate::port::{Port, information_max, mtu_min, unless_down};
+use crate::port::{Port, ignore_down, information_max, mtu_min};
 use crate::sink::Sink;
 use crate::token::JobToken;
 use crate::tuning::Tuning;
-use crate::waiting::Patience;
+use crate::waiting::WaitPolicy;
 
 pub use send::Acknowledge;
 
-/// What an endpoint has to say.
+/// An event that an endpoint reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A peer opened a channel.
     Opened {
-        /// Which.
+        /// The new channel.
         channel: ChannelId,
-        /// Who.
+        /// The peer.
         peer: Address,
     },
-    /// The peer's endpoint has a message, or the pipe to a peer of this host; its memory is the caller's again.
+    /// A message has reached the peer's endpoint or, for a local peer, the pipe. The caller may reuse its memory.
     Sent {
-        /// The message's.
+        /// Context of the message.
         context: u64,
     },
-    /// A message was given up: whether the peer has it is not known. Its memory is the caller's again.
+    /// A message was given up; the peer may or may not have received it. The caller may reuse its memory.
     Failed {
-        /// The message's.
+        /// Context of the message.
         context: u64,
-        /// Why.
+        /// Reason.
         ending: Ending,
     },
-    /// A channel has ended; its messages were reported before.
+    /// A channel has ended. Its messages were reported before.
     Ended {
-        /// Which; it means nothing any more.
+        /// The channel; this identifier is no longer valid.
         channel: ChannelId,
-        /// To whom.
+        /// The peer.
         peer: Address,
-        /// Why.
+        /// Reason.
         ending: Ending,
     },
 }
 
-/// What came in that was for nobody, and what was sent again.
+/// Counters of discarded, retransmitted and duplicate frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndpointCounters {
-    /// Frames that carried no LLC PDU, or were cut.
+    /// Frames without an LLC PDU, and truncated frames.
     pub foreign: u64,
-    /// Frames and local peers that do not know what they must: the job's token, the endpoint's cookie, the connection's
-    /// marks; where frames are authenticated, its secret: also frames that were changed.
+    /// Frames and local peers without the required job token, endpoint cookie or connection marks. With authentication:
+    /// frames without a valid seal, including frames that were modified in transit.
     pub unauthenticated: u64,
-    /// Authentic frames of a connection that had come before, or were overtaken by a thousand others.
+    /// Authentic frames of a connection that were received before, or that more than a thousand later frames overtook.
     pub replayed: u64,
-    /// Frames whose check is wrong: changed on their way, or of a station that is none of ours.
+    /// Frames with a wrong check: corrupted in transit, or from a station of another implementation.
     pub damaged: u64,
-    /// Pieces of messages that did not fit; each ended its channel.
+    /// Fragments that do not continue the channel's message. Each ends its channel.
     pub malformed: u64,
-    /// Frames sent more than once.
+    /// Frames retransmitted.
     pub repeated: u64,
     /// Frames received more than once.
     pub duplicate: u64,
-    /// Frames that found the receive ring full.
+    /// Frames dropped because the receive ring was full.
     pub ring_full: u64,
-    /// Times that the link was too busy to take a frame.
+    /// Number of times the link was too busy to accept a frame.
     pub send_busy: u64,
 }
 
-/// Events are taken at least once in so many turns that deliver something, so that slots become free.
-const BUSY_TURNS_MAX: u32 = 16;
-/// Questions between two looks at the clock, which costs as much as several.
-const TURNS_PER_CLOCK: u32 = 32;
-/// Time between two looks at the listener and at who is gone: each is a system call.
-const LOOK_ROUND_EVERY: Duration = Duration::from_millis(2);
+/// Maximum number of polls that deliver something before events are processed, so that slots become free.
+const BUSY_POLLS_MAX: u32 = 16;
+/// Polls between two readings of the clock, which costs as much as several polls.
+const POLLS_PER_CLOCK_READ: u32 = 32;
+/// Interval between checks of the listener and of the local peers' state. Each check is a system call.
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(2);
 
-/// A process's window onto the network. Nothing happens behind its back: all work is done in its calls.
+/// A process's own access to the network. There is no background thread: all work is done in calls of its methods.
 pub struct Endpoint<L> {
     port: Port<L>,
     config: Config,
     address: Address,
     listener: Option<Listener>,
-    /// What keeps other processes from the same address.
+    /// Keeps other processes from using the same address.
     claim: Option<Claim>,
     channels: Channels,
     descriptors: Descriptors,
-    /// Of each slot under way: the message it belongs to.
+    /// By slot: the message that occupies it.
     owners: Box<[DescriptorId]>,
-    /// Channels with something to send, each in its turn.
-    turns: VecDeque<u16>,
-    /// Whom the engine was given something for last.
+    /// Channels with something to send, served round-robin.
+    ready: VecDeque<u16>,
+    /// Connection of the last message that was handed to the engine.
     last_sent_to: Option<ConnectionHandle>,
-    /// Channels whose sink refused a piece.
-    waiting: Vec<u16>,
-    /// Channels whose peer has another connection still, of which the engine has more to say.
+    /// Channels with pieces that the sink refused.
+    parked_channels: Vec<u16>,
+    /// Channels that wait for the engine to finish an earlier connection to the same peer.
     pending: Vec<u16>,
-    /// Channels that peers have opened and nobody was told of yet, in their order: of the one before to the same peer the
-    /// sink has not taken all that came.
-    untold: Vec<(ChannelId, Address)>,
-    /// Channels to processes of this host. Those that spoke last are among the first.
+    /// Channels opened by peers and not reported yet, in order: the sink has not taken all data of the previous channel
+    /// to the same peer.
+    unreported: Vec<(ChannelId, Address)>,
+    /// Channels to local peers. The most recent senders are among the first `local::ACTIVE_PEERS`.
     local_peers: Vec<u16>,
-    /// Places in it: of the next that makes room for one that speaks, of the last of the others that was asked, and of the
-    /// last that was looked after.
-    next_first: usize,
-    last_asked: usize,
-    last_seen: usize,
-    /// The local peer that spoke last, if no other did in that turn.
-    only_speaker: Option<u16>,
+    /// Indices into `local_peers`: the active entry to be replaced next, the inactive entry polled last, and the entry
+    /// whose state was checked last.
+    next_active: usize,
+    last_polled: usize,
+    last_checked: usize,
+    /// The local peer from which the last successful poll received, if it was the only one.
+    only_sender: Option<u16>,
     events: VecDeque<Event>,
-    /// Information that a frame carries.
-    room: usize,
-    /// Frames' messages since events were taken from the engine, and other things that may have made some.
-    unheard: u32,
-    /// Turns that delivered something since then.
-    busy_turns: u32,
-    /// Nobody knows what has happened since the last progress.
+    /// Bytes of the information field of a frame.
+    information_max: usize,
+    /// Actions since events were last taken from the engine that may have produced events.
+    pending_events: u32,
+    /// Polls since then that delivered something.
+    busy_polls: u32,
+    /// Set by a sleep: the next call of `progress` must check everything.
     has_slept: bool,
-    looked_round: Instant,
-    patience: Patience,
+    last_housekeeping: Instant,
+    wait_policy: WaitPolicy,
     malformed: u64,
     unauthenticated: u64,
-    /// What the connections that have ended had counted.
+    /// Totals of connections that have ended.
     repeated: u64,
     duplicate: u64,
 }
 
-/// Whether an endpoint of this user on this host has an address now: who looks for one that is free saves a link, which
-/// some kernels need 30 ms to open and to close.
+/// Whether an endpoint of this user on this host uses the address. Opening a link only to find that out would cost up
+/// to 30 ms on some kernels.
 #[must_use]
 pub fn is_taken(address: Address) -> bool {
     matches!(Listener::open(&local::listener_name(address)), Err(ShmError::NameTaken(_)))
 }
 
 impl<L: Link> Endpoint<L> {
-    /// An endpoint on a link that hears its tag's frames; `mtu` is the smallest on the segment, where that is less
-    /// than the link's.
+    /// Opens an endpoint on a link that receives the frames of its SAP. `mtu` is the smallest MTU on the segment, if it
+    /// is less than the link's.
     ///
     /// # Errors
     /// [`EndpointError`].
@@ -167,15 +167,18 @@ impl<L: Link> Endpoint<L> {
         if config.authentication.is_some() && !has_aes() {
             return Err(EndpointError::NoAes);
         }
-        let room = information_max(mtu, guard);
+        let information_max = information_max(mtu, guard);
         if let Some(config) = &config.local {
-            let (pipe, needed) = (config.room()?, local::room_needed(room));
+            let (pipe, needed) = (config.message_max()?, local::pipe_message_bytes(information_max));
             if pipe < needed {
                 return Err(EndpointError::Ring { ring_bytes: config.ring_bytes, room: pipe, needed });
             }
         }
-        let connection =
-            ConnectionConfig { information_max: room as u16, is_extended: true, ..config.connection.clone() };
+        let connection = ConnectionConfig {
+            information_max: information_max as u16,
+            is_extended: true,
+            ..config.connection.clone()
+        };
         let token = config.framing.token;
         let cookie = if token.is_none() { config.cookie } else { 0 };
         let station = StationConfig {
@@ -193,7 +196,7 @@ impl<L: Link> Endpoint<L> {
         port.slots.checks_all = config.checks_all;
         port.station.activate(config.sap);
         port.station.listen(config.sap, config.accepts);
-        let looked_round = port.now();
+        let last_housekeeping = port.now();
         #[cfg(feature = "mutants")]
         {
             port.mutant = config.mutant;
@@ -207,23 +210,23 @@ impl<L: Link> Endpoint<L> {
             channels: Channels::new(config.channels),
             descriptors: Descriptors::new(config.send_descriptors),
             owners: vec![0; usize::from(config.slots)].into_boxed_slice(),
-            turns: VecDeque::with_capacity(usize::from(config.channels)),
+            ready: VecDeque::with_capacity(usize::from(config.channels)),
             last_sent_to: None,
-            waiting: Vec::new(),
+            parked_channels: Vec::new(),
             pending: Vec::new(),
-            untold: Vec::new(),
+            unreported: Vec::new(),
             local_peers: Vec::new(),
-            next_first: 0,
-            last_asked: 0,
-            last_seen: 0,
-            only_speaker: None,
+            next_active: 0,
+            last_polled: 0,
+            last_checked: 0,
+            only_sender: None,
             events: VecDeque::with_capacity(usize::from(config.send_descriptors)),
-            room,
-            unheard: 0,
-            busy_turns: 0,
+            information_max,
+            pending_events: 0,
+            busy_polls: 0,
             has_slept: false,
-            looked_round,
-            patience: Patience::new(config.waiting, config.shares_core),
+            last_housekeeping,
+            wait_policy: WaitPolicy::new(config.waiting, config.shares_core),
             malformed: 0,
             unauthenticated: 0,
             repeated: 0,
@@ -232,42 +235,41 @@ impl<L: Link> Endpoint<L> {
         })
     }
 
-    /// Its own address.
+    /// The endpoint's address.
     #[must_use]
     pub fn address(&self) -> Address {
         self.address
     }
 
-    /// Keeps what was claimed for its address for as long as it lives.
-    pub fn keep(&mut self, claim: Option<Claim>) {
+    /// Holds the claim on its address until the endpoint is dropped.
+    pub fn hold_claim(&mut self, claim: Option<Claim>) {
         self.claim = claim;
     }
 
-    /// What it was told of this machine.
+    /// Tuning values in use.
     #[must_use]
     pub fn tuning(&self) -> &Tuning {
         &self.config.tuning
     }
 
-    /// The link below.
+    /// The underlying link.
     #[must_use]
     pub fn link(&mut self) -> &mut L {
         &mut self.port.link
     }
 
-    /// A channel to a peer: the one there is, or a new one, into which can be sent at once. Whether the peer is there
-    /// turns out later.
+    /// Returns the channel to a peer, or opens one. Messages can be sent at once; failure to connect is reported later.
     ///
     /// # Errors
     /// [`ConnectError`].
     pub fn connect(&mut self, peer: Address) -> Result<ChannelId, ConnectError> {
-        if let (Some(index), true) = (self.channels.to(peer), self.untold.is_empty()) {
+        if let (Some(index), true) = (self.channels.find(peer), self.unreported.is_empty()) {
             return Ok(self.channels.id(index));
         }
-        if self.untold.iter().any(|(_, of)| *of == peer) || self.has_predecessor(peer) {
+        if self.unreported.iter().any(|(_, unreported)| *unreported == peer) || self.has_predecessor(peer) {
             return Err(ConnectError::Ending(peer));
         }
-        if let Some(index) = self.channels.to(peer) {
+        if let Some(index) = self.channels.find(peer) {
             return Ok(self.channels.id(index));
         }
         if self.channels.is_full() {
@@ -275,16 +277,16 @@ impl<L: Link> Endpoint<L> {
         }
         if self.is_local(peer) {
             let carrier =
-                Carrier::Connecting { until: self.port.now() + self.config.local_patience, is_exhausted: false };
+                Carrier::Connecting { until: self.port.now() + self.config.connect_timeout, is_exhausted: false };
             let id = self.channels.add(Channel::new(peer, carrier)).ok_or(ConnectError::Full(peer))?;
             self.local_peers.push(id.index);
             self.connect_local(id.index);
             return Ok(id);
         }
-        let at = Peer { local: self.address.sap, mac: peer.mac, remote: peer.sap };
+        let ends = Peer { local: self.address.sap, mac: peer.mac, remote: peer.sap };
         let now = self.port.now();
         let key = self.config.key_to(peer);
-        let carrier = match self.port.station.connect(at, key, now) {
+        let carrier = match self.port.station.connect(ends, key, now) {
             Ok(handle) => Carrier::Wire { handle, is_open: false },
             Err(barewire_llc::ConnectError::Exists) => Carrier::Pending,
             Err(_) => return Err(ConnectError::Full(peer)),
@@ -293,151 +295,150 @@ impl<L: Link> Endpoint<L> {
         let id = self.channels.add(Channel::new(peer, carrier)).ok_or(ConnectError::Full(peer))?;
         if is_pending {
             self.pending.push(id.index);
-            self.unheard += 1;
+            self.pending_events += 1;
         }
         Ok(id)
     }
 
-    /// Whom a channel leads to; `None` once it has ended.
+    /// The peer of a channel; `None` once the channel has ended.
     pub fn peer(&mut self, channel: ChannelId) -> Option<Address> {
         self.channels.get(channel).map(|channel| channel.peer)
     }
 
-    /// Whether a channel has come about: its peer is there.
+    /// Whether the peer has accepted the channel.
     pub fn is_open(&mut self, channel: ChannelId) -> bool {
         let carrier = self.channels.get(channel).map(|channel| &channel.carrier);
         matches!(carrier, Some(Carrier::Wire { is_open: true, .. } | Carrier::Local { .. }))
     }
 
-    /// Ends a channel once all that was given to it is sent. [`Event::Ended`] tells.
+    /// Ends a channel once everything queued on it is sent, and reports [`Event::Ended`].
     pub fn close(&mut self, channel: ChannelId) {
-        // Again is nothing new: whoever says it each time must be able to sleep.
+        // A repeated call must not count as new work: a caller that repeats it could never sleep.
         if let Some(entry) =
             self.channels.get(channel).filter(|entry| !entry.is_closing || mutant!(self.config, ClosesAgain))
         {
             entry.is_closing = true;
-            self.unheard += 1;
-            self.take_turn(channel.index);
+            self.pending_events += 1;
+            self.mark_ready(channel.index);
         }
     }
 
-    /// Breaks a channel off, whatever its peer does: messages that are not sent fail, and [`Event::Ended`] tells soon, with
-    /// this ending.
+    /// Aborts a channel without waiting for the peer: unsent messages fail, and [`Event::Ended`] follows with it.
     pub fn abort(&mut self, channel: ChannelId, ending: Ending) {
         let Some(entry) = self.channels.get(channel) else { return };
         entry.ending.get_or_insert(ending);
         entry.is_closing = true;
-        self.unheard += 1;
+        self.pending_events += 1;
         match entry.carrier {
             Carrier::Wire { handle, .. } => {
                 let now = self.port.now();
                 self.port.station.abort(handle, now);
             }
-            // Ends when the sink has taken what it refused.
-            Carrier::Over => {}
+            // Ends when the sink has taken the parked pieces.
+            Carrier::Ended => {}
             Carrier::Pending | Carrier::Connecting { .. } | Carrier::Local { .. } => {
                 entry.queue.clear();
                 self.fail_messages(channel.index, ending);
-                // The next look round ends it.
-                self.looked_round = Instant::from_nanos(0);
+                // The next housekeeping ends the channel.
+                self.last_housekeeping = Instant::from_nanos(0);
             }
         }
     }
 
-    /// The next event, until there is none.
+    /// The next event, if any.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Does all there is to do now: takes what has come and gives it to `sink`, sends what can be sent. True if
-    /// something was received or an event waits.
+    /// Does all work that is due: receives into `sink`, sends what can be sent. Returns true if something was received
+    /// or an event is queued.
     ///
     /// # Errors
-    /// When the link no longer works.
+    /// If the link no longer works.
     #[inline]
     pub fn progress(&mut self, sink: &mut impl Sink) -> Result<bool, EndpointError> {
-        let was_parked = !self.waiting.is_empty() && self.offer_again(sink);
-        let (mut is_news, of_frames) = self.take_frames(sink)?;
-        // A local peer's message leaves nothing to hear or to say.
-        self.unheard += u32::from(was_parked || of_frames);
-        let received = (!self.local_peers.is_empty() && self.take_local(sink)) || was_parked || of_frames;
-        self.busy_turns += u32::from(received);
-        // Whoever asked for an acknowledgement waits for it, while what was received may keep the caller busy for long.
+        let was_parked = !self.parked_channels.is_empty() && self.offer_parked(sink);
+        let (mut has_changed, from_frames) = self.receive_frames(sink)?;
+        // Receiving from a pipe produces no engine events and no frames.
+        self.pending_events += u32::from(was_parked || from_frames);
+        let received = (!self.local_peers.is_empty() && self.poll_local_peers(sink)) || was_parked || from_frames;
+        self.busy_polls += u32::from(received);
+        // The peer waits for a requested acknowledgement, and the caller may process what it received for a long time.
         if received && self.port.station.is_answer_due() {
             self.port.transmit()?;
         }
-        // What was received may show that a message has arrived: whoever is told of the one is told of the other.
-        if of_frames && self.descriptors.has_awaited() {
-            self.hear(sink);
+        // A received frame may acknowledge a message for which the caller waits: report both in the same call.
+        if from_frames && self.descriptors.has_awaited() {
+            self.process_events(sink);
         }
-        // A message is handed over first; what else there is to do can wait for a quieter moment, but not for ever: the
-        // acknowledgement that it brought may be what a sender waits for, who sleeps next.
-        is_news |= self.has_slept;
-        let is_quiet = (is_news || self.unheard > 0) && !received;
-        if is_quiet || self.busy_turns >= BUSY_TURNS_MAX || !self.turns.is_empty() {
-            (self.unheard, self.busy_turns) = (0, 0);
+        // Messages are delivered first. Other work waits for a poll that receives nothing, but only for a bounded
+        // number of polls: a sender that is about to sleep may wait for an acknowledgement received with a message.
+        has_changed |= self.has_slept;
+        let is_idle = (has_changed || self.pending_events > 0) && !received;
+        if is_idle || self.busy_polls >= BUSY_POLLS_MAX || !self.ready.is_empty() {
+            (self.pending_events, self.busy_polls) = (0, 0);
             let has_slept = std::mem::take(&mut self.has_slept);
-            if is_news && self.listener.is_some() {
-                self.look_round(sink, has_slept)?;
+            if has_changed && self.listener.is_some() {
+                self.run_housekeeping(sink, has_slept)?;
             }
             self.port.transmit()?;
-            self.hear(sink);
+            self.process_events(sink);
             self.pump()?;
             self.port.transmit()?;
         }
         Ok(received || !self.events.is_empty())
     }
 
-    /// Whether nothing can be sent now, so that a peer loses nothing if the next progress comes later: it would look
-    /// whether something has come, and hear what was acknowledged.
+    /// Whether nothing is to be sent and no event is queued, so that a delayed `progress` costs no peer anything: it
+    /// would only receive frames and process acknowledgements.
     #[inline]
     #[must_use]
-    pub fn owes_nothing(&self) -> bool {
-        self.turns.is_empty() && self.events.is_empty() && !self.port.station.has_frames()
+    pub fn has_nothing_to_send(&self) -> bool {
+        self.ready.is_empty() && self.events.is_empty() && !self.port.station.has_frames()
     }
 
-    /// Whether a message waits to be sent, or is not acknowledged.
+    /// Whether a message is unsent or unacknowledged.
     #[inline]
     #[must_use]
     pub fn has_messages(&self) -> bool {
         !self.descriptors.are_all_free()
     }
 
-    /// Whether the last message, or one that waits for room, could not be sent: until its peer takes or acknowledges others.
+    /// Whether the last message, or one that waits for room, is blocked until its peer receives or acknowledges others.
     #[inline]
     #[must_use]
-    pub fn is_held_up(&self) -> bool {
-        !self.turns.is_empty() || self.last_sent_to.is_some_and(|connection| self.port.holds_up(connection))
+    pub fn is_blocked(&self) -> bool {
+        !self.ready.is_empty() || self.last_sent_to.is_some_and(|connection| self.port.is_blocked(connection))
     }
 
-    /// Makes progress until something was received or an event waits, for `patience` at most, and waits meanwhile as
-    /// configured. False if nothing came.
+    /// Makes progress until something is received or an event is queued, for at most `timeout`; waits as configured.
+    /// Returns false on timeout.
     ///
     /// # Errors
-    /// When the link no longer works.
-    pub fn wait(&mut self, sink: &mut impl Sink, patience: Duration) -> Result<bool, EndpointError> {
-        let (mut asks, mut turns) = (self.patience.asks(), 0_u32);
+    /// If the link no longer works.
+    pub fn wait(&mut self, sink: &mut impl Sink, timeout: Duration) -> Result<bool, EndpointError> {
+        let (mut spins, mut polls) = (self.wait_policy.spins(), 0_u32);
         let began = self.port.now();
-        let end = began + patience;
-        let last_question = if self.patience.sleeps() { end.min(began + Patience::ASKING) } else { end };
+        let end = began + timeout;
+        let spin_end = if self.wait_policy.sleeps() { end.min(began + WaitPolicy::SPIN_TIME) } else { end };
         loop {
             if self.progress(sink)? {
-                self.patience.learn(asks);
+                self.wait_policy.learn(spins);
                 return Ok(true);
             }
-            if asks {
-                turns += 1;
-                if self.patience.shares_core() {
+            if spins {
+                polls += 1;
+                if self.wait_policy.shares_core() {
                     std::thread::yield_now();
-                } else if !turns.is_multiple_of(TURNS_PER_CLOCK) {
+                } else if !polls.is_multiple_of(POLLS_PER_CLOCK_READ) {
                     continue;
                 }
-                asks = self.port.now() < last_question;
+                spins = self.port.now() < spin_end;
             } else {
                 let left = end.as_nanos().saturating_sub(self.port.now().as_nanos());
                 if left == 0 {
-                    self.patience.learn(false);
+                    self.wait_policy.learn(false);
                     return Ok(false);
                 }
                 self.check()?;
@@ -446,72 +447,72 @@ impl<L: Link> Endpoint<L> {
         }
     }
 
-    /// Goes on with what was given to the endpoint and is not done, without waiting; true once nothing is left.
+    /// Continues to send what is queued, without waiting. Returns true once no message is unsent or unacknowledged.
     ///
     /// # Errors
-    /// When the link no longer works.
+    /// If the link no longer works.
     pub fn settle(&mut self, sink: &mut impl Sink) -> Result<bool, EndpointError> {
-        self.port.tell_time();
+        self.port.update_time();
         self.has_slept = true;
-        self.looked_round = Instant::from_nanos(0);
+        self.last_housekeeping = Instant::from_nanos(0);
         let now = self.port.now();
         for handle in self.channels.connections() {
             self.port.station.request_ack(handle, now);
         }
         self.progress(sink)?;
-        self.hear(sink);
+        self.process_events(sink);
         self.pump()?;
         self.port.transmit()?;
         Ok(self.descriptors.are_all_free())
     }
 
-    /// Sleeps until something comes, something is due, or for `patience`; uses no processor meanwhile.
+    /// Sleeps until there is something to receive, a timer expires, or for `timeout`.
     ///
     /// # Errors
-    /// When the link no longer works.
-    pub fn sleep(&mut self, patience: Duration) -> Result<(), EndpointError> {
-        let Some(patience) = self.prepare_to_sleep(patience)? else { return Ok(()) };
-        let others: Vec<BorrowedFd<'_>> = awaited(&self.listener, &self.local_peers, &self.channels).collect();
-        unless_down(self.port.link.wait_to_receive_or(&others, patience))?;
-        self.port.tell_time();
+    /// If the link no longer works.
+    pub fn sleep(&mut self, timeout: Duration) -> Result<(), EndpointError> {
+        let Some(timeout) = self.prepare_to_sleep(timeout)? else { return Ok(()) };
+        let descriptors: Vec<BorrowedFd<'_>> = awaited(&self.listener, &self.local_peers, &self.channels).collect();
+        ignore_down(self.port.link.wait_to_receive_or(&descriptors, timeout))?;
+        self.port.update_time();
         Ok(())
     }
 
-    /// Makes ready for a sleep that the caller sleeps: until the link or one of [`awaited`](Self::awaited) can be read,
-    /// for as long as is returned at most; `None`: there is something to do. [`progress`](Self::progress) comes next.
+    /// Prepares for a sleep of the caller: until the link or one of [`awaited`](Self::awaited) becomes readable, for at
+    /// most the returned time. `None` if there is work to do. Call [`progress`](Self::progress) after the sleep.
     ///
     /// # Errors
-    /// When the link no longer works.
-    pub fn prepare_to_sleep(&mut self, patience: Duration) -> Result<Option<Duration>, EndpointError> {
-        // The next progress looks everywhere, whatever wakes us.
+    /// If the link no longer works.
+    pub fn prepare_to_sleep(&mut self, timeout: Duration) -> Result<Option<Duration>, EndpointError> {
+        // The next call of `progress` must check everything, whatever ends the sleep.
         self.has_slept = true;
-        self.looked_round = Instant::from_nanos(0);
-        if self.unheard > 0 || !self.events.is_empty() {
+        self.last_housekeeping = Instant::from_nanos(0);
+        if self.pending_events > 0 || !self.events.is_empty() {
             return Ok(None);
         }
-        // A socket whose interface went down wakes every sleeper, until somebody has asked it why.
+        // A socket whose interface went down wakes every sleeper until its error is read.
         self.check()?;
-        let patience = self.port.prepare_to_sleep(patience)?;
-        Ok(self.arm_local_peers(patience).filter(|patience| !patience.is_zero()))
+        let timeout = self.port.prepare_to_sleep(timeout)?;
+        Ok(self.arm_local_peers(timeout).filter(|timeout| !timeout.is_zero()))
     }
 
-    /// What a sleeper awaits besides the link: that somebody of this host connects, or has something for us.
+    /// Descriptors to wait on besides the link's: the listener's, for new local peers, and those of local peers.
     pub fn awaited(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         awaited(&self.listener, &self.local_peers, &self.channels)
     }
 
-    /// Asks whether the link still works, for callers that spin. One that is down may come up again.
+    /// Checks whether the link still works, for callers that spin. A link that is down may come up again.
     ///
     /// # Errors
-    /// When it does not.
+    /// If it does not.
     pub fn check(&mut self) -> Result<(), EndpointError> {
-        Ok(unless_down(self.port.link.check())?)
+        Ok(ignore_down(self.port.link.check())?)
     }
 
-    /// What has been counted so far.
+    /// Counters since the endpoint was opened.
     ///
     /// # Errors
-    /// When the system does not tell.
+    /// If the system does not provide them.
     pub fn counters(&mut self) -> Result<EndpointCounters, EndpointError> {
         let link = self.port.link.counters()?;
         let station = self.port.station.counters();
@@ -538,19 +539,19 @@ impl<L: Link> Endpoint<L> {
         Ok(counters)
     }
 
-    /// Takes what the engine has to say.
-    fn hear(&mut self, sink: &mut impl Sink) {
+    /// Processes the engine's events.
+    fn process_events(&mut self, sink: &mut impl Sink) {
         while let Some(event) = self.port.station.poll_event() {
             match event {
                 StationEvent::Connection(_, ConnectionEvent::Acknowledged(slot)) => self.slot_done(slot, true),
                 StationEvent::Connection(_, ConnectionEvent::Dropped(slot)) => self.slot_done(slot, false),
                 StationEvent::Connection(handle, ConnectionEvent::Incoming) => self.accept(handle),
                 StationEvent::Connection(handle, ConnectionEvent::Connected) => {
-                    let Some(index) = self.channels.of_connection(handle) else { continue };
+                    let Some(index) = self.channels.find_connection(handle) else { continue };
                     if let Some(Channel { carrier: Carrier::Wire { is_open, .. }, .. }) = self.channels.at(index) {
                         *is_open = true;
                     }
-                    self.take_turn(index);
+                    self.mark_ready(index);
                 }
                 StationEvent::Connection(handle, ConnectionEvent::Reset(cause)) => self.reset(handle, cause, sink),
                 StationEvent::Connection(_, ConnectionEvent::ResetDone) => {}
@@ -559,7 +560,7 @@ impl<L: Link> Endpoint<L> {
                         self.repeated += connection.counters().information_repeated;
                         self.duplicate += connection.counters().received_again;
                     }
-                    if let Some(index) = self.channels.of_connection(handle) {
+                    if let Some(index) = self.channels.find_connection(handle) {
                         self.retire(index, cause.into(), sink);
                     }
                 }
@@ -583,8 +584,8 @@ impl<L: Link> Endpoint<L> {
 
     fn connect_pending(&mut self, sink: &mut impl Sink) {
         let now = self.port.now();
-        for place in (0..self.pending.len()).rev() {
-            let index = self.pending[place];
+        for position in (0..self.pending.len()).rev() {
+            let index = self.pending[position];
             let Some(channel) = self.channels.at(index) else { continue };
             if channel.is_closing && channel.queue.is_empty() {
                 self.end(index, Ending::Closed, sink);
@@ -593,64 +594,64 @@ impl<L: Link> Endpoint<L> {
             let peer = Peer { local: self.address.sap, mac: channel.peer.mac, remote: channel.peer.sap };
             let key = self.config.key_to(channel.peer);
             if let Ok(handle) = self.port.station.connect(peer, key, now) {
-                self.pending.swap_remove(place);
-                self.channels.begin(index, handle, false);
+                self.pending.swap_remove(position);
+                self.channels.set_connection(index, handle, false);
             }
         }
     }
 
-    /// A peer asks for a channel.
+    /// Handles a peer's connection request.
     fn accept(&mut self, handle: ConnectionHandle) {
         let now = self.port.now();
         let Some(Peer { mac, remote, .. }) = self.port.station.peer(handle) else { return };
         let cookie = if self.config.framing.token.is_none() { self.port.station.peer_key(handle) } else { 0 };
         let peer = Address { mac, sap: remote, cookie };
-        let known = self.channels.to(peer);
-        if let Some(index) = known
+        let existing = self.channels.find(peer);
+        if let Some(index) = existing
             && self.pending.contains(&index)
             && self.port.station.accept(handle, now)
         {
             self.pending.retain(|pending| *pending != index);
-            self.channels.begin(index, handle, true);
-            self.take_turn(index);
+            self.channels.set_connection(index, handle, true);
+            self.mark_ready(index);
             return;
         }
-        if known.is_some() || self.channels.is_full() || !self.port.station.accept(handle, now) {
+        if existing.is_some() || self.channels.is_full() || !self.port.station.accept(handle, now) {
             self.port.station.disconnect(handle, now);
             return;
         }
         if let Some(channel) = self.channels.add(Channel::new(peer, Carrier::Wire { handle, is_open: true })) {
-            self.tell_opened(channel, peer);
+            self.report_opened(channel, peer);
         }
     }
 
-    /// What was under way is lost, so the channel ends. If it was the peer that wants to number anew, it was started
-    /// again: it has asked for a channel, and nobody is asked twice.
+    /// Messages in flight are lost, so the channel ends. A reset by the peer means that it was restarted and asks for a
+    /// new channel. An endpoint that accepts takes the reset as that request: a peer is never asked to repeat it.
     fn reset(&mut self, handle: ConnectionHandle, cause: Cause, sink: &mut impl Sink) {
         let now = self.port.now();
         if cause != Cause::PeerReset || !self.config.accepts {
-            self.end_connection(handle, cause.into());
+            self.abort_connection(handle, cause.into());
             return;
         }
-        let Some(index) = self.channels.of_connection(handle) else { return };
+        let Some(index) = self.channels.find_connection(handle) else { return };
         let Some(peer) = self.channels.at(index).map(|channel| channel.peer) else { return };
         self.retire(index, cause.into(), sink);
         self.port.station.accept_reset(handle, now);
         if let Some(channel) = self.channels.add(Channel::new(peer, Carrier::Wire { handle, is_open: true })) {
-            self.tell_opened(channel, peer);
+            self.report_opened(channel, peer);
         }
     }
 
-    /// Breaks a connection off; the engine says when it has ended.
-    fn end_connection(&mut self, handle: ConnectionHandle, ending: Ending) {
-        if let Some(channel) = self.channels.of_connection(handle).and_then(|index| self.channels.at(index)) {
+    /// Aborts a connection. The engine reports its end.
+    fn abort_connection(&mut self, handle: ConnectionHandle, ending: Ending) {
+        if let Some(channel) = self.channels.find_connection(handle).and_then(|index| self.channels.at(index)) {
             channel.ending = Some(ending);
         }
         let now = self.port.now();
         self.port.station.abort(handle, now);
     }
 
-    /// The engine has done with a slot.
+    /// Handles a slot that the engine no longer needs.
     #[inline]
     fn slot_done(&mut self, slot: crate::Slot, is_acknowledged: bool) {
         self.port.slots.free(slot);
@@ -658,14 +659,14 @@ impl<L: Link> Endpoint<L> {
         let Some(message) = self.descriptors.at(id) else { return };
         message.outstanding -= 1;
         message.is_lost |= !is_acknowledged;
-        if message.outstanding == 0 && message.is_cut && !message.is_lost {
+        if message.outstanding == 0 && message.is_submitted && !message.is_lost {
             self.events.push_back(Event::Sent { context: message.context });
             self.descriptors.remove(id);
         }
     }
 
-    /// A peer's carrier is no more: messages to it are reported at once, and the channel ends when all that it has
-    /// received was taken, which was acknowledged.
+    /// Handles the end of a peer's carrier: its messages fail at once. The channel ends when the sink has taken all
+    /// received data, which was acknowledged.
     fn retire(&mut self, index: u16, ending: Ending, sink: &mut impl Sink) {
         match self.channels.at(index) {
             Some(channel) if !channel.parked.is_empty() && !channel.is_closing => {
@@ -678,31 +679,31 @@ impl<L: Link> Endpoint<L> {
         }
     }
 
-    /// A channel is no more: its messages are reported, then it.
+    /// Removes a channel; its messages are reported first, then its end.
     fn end(&mut self, index: u16, ending: Ending, sink: &mut impl Sink) {
         let id = self.channels.id(index);
         let Some(channel) = self.channels.remove(index) else { return };
         let ending = channel.ending.unwrap_or(ending);
-        self.waiting.retain(|waiting| *waiting != index);
+        self.parked_channels.retain(|parked| *parked != index);
         self.local_peers.retain(|local_peer| *local_peer != index);
-        self.turns.retain(|turn| *turn != index);
+        self.ready.retain(|ready| *ready != index);
         self.pending.retain(|pending| *pending != index);
         self.fail_messages(index, ending);
-        if self.untold.iter().any(|(untold, _)| *untold == id) {
-            self.untold.retain(|(untold, _)| *untold != id);
+        if self.unreported.iter().any(|(unreported, _)| *unreported == id) {
+            self.unreported.retain(|(unreported, _)| *unreported != id);
             return;
         }
         sink.ended(id);
         self.events.push_back(Event::Ended { channel: id, peer: channel.peer, ending });
-        if !self.untold.is_empty() {
-            self.tell_successors();
+        if !self.unreported.is_empty() {
+            self.report_successors();
         }
     }
 
     fn fail_messages(&mut self, index: u16, ending: Ending) {
         for message in self.descriptors.of_channel(index) {
             let Some(message) = self.descriptors.remove(message) else { continue };
-            debug_assert_eq!(message.outstanding, 0, "the engine has done with all of its slots");
+            debug_assert_eq!(message.outstanding, 0, "the engine has released all of its slots");
             if let Content::Slot(slot) = message.content {
                 self.port.slots.free(slot);
             }
@@ -714,17 +715,17 @@ impl<L: Link> Endpoint<L> {
 
     /// Queues a channel for sending.
     #[inline]
-    fn take_turn(&mut self, index: u16) {
+    fn mark_ready(&mut self, index: u16) {
         if let Some(channel) = self.channels.at(index)
-            && !channel.in_turn
+            && !channel.is_queued
         {
-            channel.in_turn = true;
-            self.turns.push_back(index);
+            channel.is_queued = true;
+            self.ready.push_back(index);
         }
     }
 }
 
-/// Whether this processor has what authentication is computed with.
+/// Whether the processor has the AES instructions that authentication needs.
 fn has_aes() -> bool {
     #[cfg(target_arch = "x86_64")]
     return is_x86_feature_detected!("aes") && is_x86_feature_detected!("avx");
@@ -737,6 +738,6 @@ fn awaited<'a>(
     local_peers: &'a [u16],
     channels: &'a Channels,
 ) -> impl Iterator<Item = BorrowedFd<'a>> {
-    let of_local_peers = local_peers.iter().flat_map(|index| channels.descriptors_of(*index));
+    let of_local_peers = local_peers.iter().flat_map(|index| channels.file_descriptors(*index));
     listener.as_ref().map(std::os::fd::AsFd::as_fd).into_iter().chain(of_local_peers)
 }

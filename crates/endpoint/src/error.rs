@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What can go wrong, sorted by whose fault it is.
+//! Errors, sorted by whose fault they are.
 
 use std::fmt;
 
@@ -10,57 +10,57 @@ use thiserror::Error;
 
 use crate::address::Address;
 
-/// Why an endpoint could not be opened, or works no more.
+/// Why an endpoint could not be opened, or no longer works.
 #[derive(Debug, Error)]
 pub enum EndpointError {
-    /// The link.
+    /// Error of the link.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// A value of the configuration.
+    /// Invalid value in the configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Shared memory, which carries to processes of this host.
+    /// Error of shared memory, the carrier to local peers.
     #[error(transparent)]
     Shm(#[from] ShmError),
-    /// The pipes to processes of this host are too short for a frame's message.
-    #[error("a ring of {ring_bytes} bytes takes messages of {room}; frames of this MTU need {needed}")]
+    /// The rings to local peers are too small for a frame's message.
+    #[error("a ring of {ring_bytes} bytes has room for messages of {room}; frames of this MTU need {needed}")]
     Ring {
-        /// As configured.
+        /// Configured size of a ring.
         ring_bytes: usize,
-        /// What there is.
+        /// Largest message of such a ring.
         room: usize,
-        /// What is needed.
+        /// Required size of the largest message.
         needed: usize,
     },
-    /// The interface's MTU leaves no room.
+    /// The interface's MTU is too small.
     #[error("frames of an MTU of {mtu} bytes have no room for a message's head; at least {least} are needed")]
     MtuTooSmall {
-        /// What there is.
+        /// MTU of the interface.
         mtu: usize,
-        /// What is needed.
+        /// Smallest MTU that is large enough.
         least: usize,
     },
-    /// The processor cannot do what authentication needs.
+    /// The processor lacks the instructions that authentication needs.
     #[error("this processor has no AES instructions (aes and avx), without which frames cannot be authenticated")]
     NoAes,
 }
 
-/// Why a message was not taken.
+/// Why a message was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SendError {
-    /// The send queue is full, or as many events wait: go on with [`progress`](crate::Endpoint::progress) and take
-    /// what [`poll_event`](crate::Endpoint::poll_event) has, then try again.
+    /// The send queue or the event queue is full: call [`progress`](crate::Endpoint::progress), take the events with
+    /// [`poll_event`](crate::Endpoint::poll_event), and try again.
     #[error("the send queue is full; make progress, take the events and try again")]
     Full,
     /// The channel has ended.
     #[error("the channel has ended")]
     Ended,
-    /// There is no service of this kind for it.
-    #[error("{bytes} bytes do not fit; this takes {most} at most")]
+    /// The message is longer than this call allows.
+    #[error("a message of {bytes} bytes is too long; the maximum is {most}")]
     TooLong {
-        /// What was to be sent.
+        /// Size of the message.
         bytes: usize,
-        /// What can be.
+        /// Maximum size.
         most: usize,
     },
 }
@@ -68,11 +68,11 @@ pub enum SendError {
 /// Why a peer cannot be connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ConnectError {
-    /// As many channels as were configured.
-    #[error("no room for a channel to {0}: raise how many there may be")]
+    /// The configured number of channels is in use.
+    #[error("no room for a channel to {0}: raise the maximum number of channels")]
     Full(Address),
-    /// The last channel to the peer is over, and not all that came through it was taken.
-    #[error("messages of the last channel to {0} wait: take them and the event of its end, then try again")]
+    /// The previous channel to the peer has ended, but its messages were not all taken.
+    #[error("the previous channel to {0} still has messages: take them and the event of its end, then try again")]
     Ending(Address),
 }
 
@@ -83,17 +83,17 @@ pub enum Ending {
     Closed,
     /// The peer closed it, or its process ended.
     PeerClosed,
-    /// Nobody accepts at the peer.
+    /// No endpoint of the peer accepts channels.
     Refused,
     /// The peer does not answer.
     NoAnswer,
-    /// The peer answers, and takes nothing.
+    /// The peer answers, but stopped receiving.
     Stalled,
-    /// The peer was started again.
+    /// The peer was restarted.
     Restarted,
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     Violation,
-    /// For a channel to a process of this host there was no descriptor or memory left, here or there.
+    /// This process or a local peer had no descriptor or memory left for the channel.
     Exhausted,
 }
 
@@ -104,9 +104,9 @@ impl fmt::Display for Ending {
             Self::PeerClosed => "the peer closed the channel, or its process ended",
             Self::Refused => "the peer refused the channel",
             Self::NoAnswer => "the peer does not answer: is its process running, its host up, and the link?",
-            Self::Stalled => "the peer takes nothing",
-            Self::Restarted => "the peer knows of no channel; was it started again?",
-            Self::Violation => "the peer broke the protocol",
+            Self::Stalled => "the peer has stopped receiving",
+            Self::Restarted => "the peer does not know the channel; was it restarted?",
+            Self::Violation => "the peer violated the protocol",
             Self::Exhausted => {
                 "this process or its peer on this host has no descriptors or memory left: ulimit -n, ulimit -v, \
                  vm.overcommit_memory"

@@ -12,30 +12,30 @@ use barewire_llc::Mac;
 use crate::check::{ADDRESSES, addresses};
 use crate::token::JobToken;
 
-/// The longest LLC PDU that the length field can tell (IEEE 802.3, clause 3.2.6).
+/// The longest LLC PDU that the length field can express (IEEE 802.3, clause 3.2.6).
 const LENGTH_MAX: usize = 1500;
-/// The longest that Ethernet may pad: without a length nobody knows where it ends.
+/// The longest PDU that Ethernet may pad: without a length field, its end would be unknown.
 const PADDED_MAX: usize = MINIMUM_FRAME_BYTES - ETHERNET_HEADER_BYTES - 1;
 /// LLC encapsulation (IEEE 802.1AC).
 const ETHER_TYPE_LLC: u16 = 0x8870;
 
-/// What goes around a station's PDUs. Every frame of either encapsulation is understood.
+/// How a station's PDUs are framed. Frames of either encapsulation are received.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Framing {
-    /// For PDUs of up to 1500 bytes.
+    /// Encapsulation of PDUs of up to 1500 bytes.
     pub encapsulation: Encapsulation,
-    /// With a token an endpoint hears only those who know it.
+    /// The job token that peers must know, if any.
     pub token: Option<JobToken>,
 }
 
-/// How PDUs of up to 1500 bytes are sent; for longer ones there is only the EtherType.
+/// Encapsulation of PDUs of up to 1500 bytes. Longer ones always use the EtherType.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encapsulation {
-    /// Behind their length, as every station understands them.
+    /// IEEE 802.3 with a length field, which every station understands.
     #[default]
     Length,
-    /// Behind the EtherType wherever Ethernet does not pad: between stations of ours. Linux has a handler of its own
-    /// for frames with a length, which sees each of them as well; an EtherType that nobody has costs nothing.
+    /// The EtherType, except where Ethernet pads; for Barewire stations. It avoids Linux's handler of frames with a
+    /// length field, which would process each of them as well; the EtherType has no other handler.
     EtherType,
 }
 
@@ -44,8 +44,8 @@ impl Encapsulation {
     #[inline]
     #[must_use]
     pub fn length_or_type(self, llc_bytes: usize) -> [u8; 2] {
-        let most = if self == Self::Length { LENGTH_MAX } else { PADDED_MAX };
-        if llc_bytes <= most { (llc_bytes as u16).to_be_bytes() } else { ETHER_TYPE_LLC.to_be_bytes() }
+        let length_max = if self == Self::Length { LENGTH_MAX } else { PADDED_MAX };
+        if llc_bytes <= length_max { (llc_bytes as u16).to_be_bytes() } else { ETHER_TYPE_LLC.to_be_bytes() }
     }
 
     /// The Ethernet header in front of an LLC PDU of `llc_bytes`.
@@ -65,26 +65,26 @@ impl Encapsulation {
 pub struct Frame<'a> {
     /// Both addresses, as they are in the frame.
     pub addresses: &'a [u8; ADDRESSES],
-    /// To whom.
+    /// Destination address.
     pub destination: Mac,
-    /// From whom.
+    /// Source address.
     pub source: Mac,
     /// The PDU, without padding.
     pub llc: &'a [u8],
-    /// What lies behind it, such as padding.
+    /// What follows the PDU, such as padding.
     pub behind: &'a [u8],
 }
 
-/// Takes a frame apart; `None` if it carries no LLC PDU.
+/// Parses a frame; `None` if it carries no LLC PDU.
 #[inline]
 #[must_use]
 pub fn parse(frame: &[u8]) -> Option<Frame<'_>> {
     let (header, rest) = frame.split_first_chunk::<ETHERNET_HEADER_BYTES>()?;
     let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, high, low] = *header;
-    let kind = u16::from_be_bytes([high, low]);
-    let (llc, behind) = match kind {
+    let length_or_type = u16::from_be_bytes([high, low]);
+    let (llc, behind) = match length_or_type {
         ETHER_TYPE_LLC => (rest, &[][..]),
-        _ if usize::from(kind) <= LENGTH_MAX => rest.split_at_checked(usize::from(kind))?,
+        _ if usize::from(length_or_type) <= LENGTH_MAX => rest.split_at_checked(usize::from(length_or_type))?,
         _ => return None,
     };
     let (destination, source) = ([d0, d1, d2, d3, d4, d5], [s0, s1, s2, s3, s4, s5]);
@@ -99,7 +99,7 @@ mod tests {
     const B: Mac = [2, 0, 0, 0, 0, 2];
 
     #[test]
-    fn padding_is_cut_by_the_length() {
+    fn padding_is_removed_by_the_length_field() {
         for encapsulation in [Encapsulation::Length, Encapsulation::EtherType] {
             for bytes in [4, 45] {
                 let llc = vec![7; bytes];
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_pdu_goes_under_its_ethertype_and_between_our_stations_every_one_that_is_not_padded() {
+    fn long_pdus_use_the_ethertype_and_with_ethertype_encapsulation_all_that_are_not_padded() {
         for (encapsulation, longest) in [(Encapsulation::Length, 1500), (Encapsulation::EtherType, 45)] {
             for bytes in [45, 46, 1500, 1501, 9000] {
                 let frame = [&encapsulation.header(B, A, bytes)[..], &vec![7; bytes]].concat();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_carries_no_llc_is_refused() {
+    fn a_frame_without_llc_is_refused() {
         let short = &Encapsulation::Length.header(B, A, 100)[..];
         let ip = [&short[..12], &[0x08, 0x00], &[0; 50]].concat();
         let undefined = [&short[..12], &[0x05, 0xdd], &vec![0; 1501]].concat();

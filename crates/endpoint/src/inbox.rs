@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! U-Net's receive queue and free queue.
 //!
-//! Short messages lie inside the receive queue's descriptors; longer ones in buffers that the user has put into the free
-//! queue, and takes back with the message.
+//! Short messages lie in the receive queue's descriptors; longer ones in buffers that the user has put into the free
+//! queue and gets back with the message.
 
 use std::collections::VecDeque;
 
@@ -12,16 +12,16 @@ use crate::address::Address;
 use crate::channel::ChannelId;
 use crate::sink::{Class, Sink};
 
-/// How an inbox is made.
+/// Configuration of an inbox.
 #[derive(Clone, Copy, Debug)]
 pub struct InboxConfig {
-    /// Descriptors of the receive queue: messages that wait for the user, at most.
+    /// Descriptors of the receive queue: the maximum number of messages that wait for the user.
     pub receive_descriptors: usize,
-    /// Buffers in the free queue at the beginning.
+    /// Initial number of buffers in the free queue.
     pub buffers: usize,
-    /// Bytes of each. The rest of a longer message is lost, and the message says so.
+    /// Bytes of each buffer. The rest of a longer message is discarded; [`Received::total`] shows it.
     pub buffer_bytes: usize,
-    /// Up to so many bytes a message lies inside its descriptor; at most [`INLINE_BYTES`].
+    /// Messages of up to this size lie in their descriptor; at most [`INLINE_BYTES`].
     pub inline_bytes: usize,
 }
 
@@ -32,25 +32,25 @@ impl Default for InboxConfig {
     }
 }
 
-/// Bytes that a receive descriptor holds: measured, `docs/performance.md`.
+/// Bytes of message data that a receive descriptor holds: measured, `docs/performance.md`.
 pub const INLINE_BYTES: usize = 192;
 
-/// A message that has come.
+/// A received message.
 #[derive(Debug)]
 pub struct Received {
-    /// From whom.
+    /// Where it came from.
     pub origin: Origin,
-    /// Length of the whole message; more than there is if no buffer was long enough.
+    /// Length of the whole message: greater than that of [`bytes`](Self::bytes) if no buffer was long enough.
     pub total: usize,
     content: Content,
 }
 
-/// Where a message came from.
+/// Origin of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Over a channel, in order.
+    /// A channel; its messages are in order.
     Channel(ChannelId),
-    /// As a datagram.
+    /// A datagram.
     Datagram(Address, Class),
 }
 
@@ -61,7 +61,7 @@ enum Content {
 }
 
 impl Received {
-    /// The message.
+    /// The message's data.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
@@ -72,21 +72,21 @@ impl Received {
     }
 }
 
-/// The two queues.
+/// Receive queue and free queue.
 #[derive(Debug)]
 pub struct Inbox {
     received: VecDeque<Received>,
     receive_descriptors: usize,
     inline_bytes: usize,
     free: Vec<Box<[u8]>>,
-    /// Messages of which pieces are missing, by channel.
+    /// Incomplete messages, by channel.
     partial: Vec<(ChannelId, Received)>,
-    /// Datagrams that found no room.
+    /// Datagrams dropped for lack of a descriptor or a buffer.
     pub lost_datagrams: u64,
 }
 
 impl Inbox {
-    /// Empty, with the buffers in the free queue.
+    /// An empty inbox with the configured buffers in its free queue.
     #[must_use]
     pub fn new(config: &InboxConfig) -> Self {
         Self {
@@ -104,20 +104,20 @@ impl Inbox {
         self.free.push(buffer);
     }
 
-    /// Puts a new buffer into the free queue unless it has one of so many bytes.
+    /// Puts a new buffer into the free queue unless it has one of at least this size.
     pub fn ensure_buffer(&mut self, bytes: usize) {
         if !self.free.iter().any(|buffer| buffer.len() >= bytes) {
             self.free.push(vec![0; bytes].into_boxed_slice());
         }
     }
 
-    /// The next message, in the order of arrival.
+    /// The next message, in order of arrival.
     #[inline]
     pub fn receive(&mut self) -> Option<Received> {
         self.received.pop_front()
     }
 
-    /// Gives a message's buffer, if it has one, back to the free queue.
+    /// Returns a message's buffer, if it has one, to the free queue.
     #[inline]
     pub fn done(&mut self, received: Received) {
         if let Content::Buffer { bytes, .. } = received.content {
@@ -125,7 +125,7 @@ impl Inbox {
         }
     }
 
-    /// Whether no message waits.
+    /// Whether the receive queue is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.received.is_empty()
@@ -135,7 +135,7 @@ impl Inbox {
         self.received.len() + self.partial.len() < self.receive_descriptors
     }
 
-    /// A descriptor with a place for so many bytes, or as many as there is a buffer for.
+    /// A descriptor with memory for `total` bytes, or as much as the longest buffer has.
     #[inline]
     fn begin(&mut self, origin: Origin, total: usize) -> Option<Received> {
         if !self.has_descriptor() {
@@ -144,10 +144,10 @@ impl Inbox {
         let content = if total <= self.inline_bytes {
             Content::Inline { bytes: [0; INLINE_BYTES], length: 0 }
         } else {
-            // The shortest that is long enough, or else the longest.
-            let fits = |buffer: &[u8]| if buffer.len() >= total { (0, buffer.len()) } else { (1, !buffer.len()) };
-            let place = (0..self.free.len()).min_by_key(|place| fits(&self.free[*place]))?;
-            Content::Buffer { bytes: self.free.swap_remove(place), length: 0 }
+            // The shortest buffer that is long enough, else the longest.
+            let rank = |buffer: &[u8]| if buffer.len() >= total { (0, buffer.len()) } else { (1, !buffer.len()) };
+            let index = (0..self.free.len()).min_by_key(|index| rank(&self.free[*index]))?;
+            Content::Buffer { bytes: self.free.swap_remove(index), length: 0 }
         };
         Some(Received { origin, total, content })
     }
@@ -156,7 +156,7 @@ impl Inbox {
 impl Received {
     #[inline]
     fn put(&mut self, offset: usize, piece: &[u8]) {
-        let place: &mut [u8] = match &mut self.content {
+        let memory: &mut [u8] = match &mut self.content {
             Content::Inline { bytes, length } => {
                 *length = (offset + piece.len()) as u8;
                 bytes
@@ -166,9 +166,9 @@ impl Received {
                 bytes
             }
         };
-        let room = place.len().saturating_sub(offset).min(piece.len());
+        let room = memory.len().saturating_sub(offset).min(piece.len());
         if room > 0 {
-            barewire_copy::copy(&piece[..room], &mut place[offset..offset + room]);
+            barewire_copy::copy(&piece[..room], &mut memory[offset..offset + room]);
         }
     }
 }
@@ -186,10 +186,10 @@ impl Sink for Inbox {
             }
             return true;
         }
-        let Some(place) = self.partial.iter().position(|(channel, _)| *channel == from) else { return true };
-        self.partial[place].1.put(piece.offset as usize, piece.bytes);
+        let Some(index) = self.partial.iter().position(|(channel, _)| *channel == from) else { return true };
+        self.partial[index].1.put(piece.offset as usize, piece.bytes);
         if piece.is_last() {
-            let (_, message) = self.partial.swap_remove(place);
+            let (_, message) = self.partial.swap_remove(index);
             self.received.push_back(message);
         }
         true
@@ -206,8 +206,8 @@ impl Sink for Inbox {
     }
 
     fn ended(&mut self, from: ChannelId) {
-        if let Some(place) = self.partial.iter().position(|(channel, _)| *channel == from) {
-            let (_, message) = self.partial.swap_remove(place);
+        if let Some(index) = self.partial.iter().position(|(channel, _)| *channel == from) {
+            let (_, message) = self.partial.swap_remove(index);
             self.done(message);
         }
     }

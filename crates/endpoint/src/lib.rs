@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! U-Net endpoints: a process's own window onto the network.
+//! U-Net endpoints: a process's own access to the network.
 //!
-//! An [`Endpoint`] owns a link that hears its tag's frames, a segment of slots to send from, and a queue of send
-//! descriptors; what comes in goes to a [`Sink`], such as an [`Inbox`] with its receive and free queues. Peers of the
-//! same host are reached through shared memory. [`Port`] is the layer below: a station of the LLC engine on a link.
+//! An [`Endpoint`] owns a link that receives the frames of its SAP, a segment of slots to send from, and a queue of
+//! send descriptors. Received messages go to a [`Sink`], such as an [`Inbox`] with its receive and free queues. Local
+//! peers are reached through shared memory. [`Port`] is the layer below: a station of the LLC engine on a link.
 
 mod address;
 mod channel;
@@ -11,14 +11,15 @@ mod check;
 mod clock;
 mod config;
 mod descriptors;
-mod early;
 mod endpoint;
 mod error;
 mod framing;
 mod inbox;
+mod message_queue;
 mod mutant;
 mod open;
 mod port;
+mod reorder;
 mod replay;
 mod seal;
 mod secret;
@@ -27,7 +28,6 @@ mod slots;
 mod token;
 mod tuning;
 mod waiting;
-mod waiting_messages;
 
 pub use address::Address;
 pub use barewire_llc::message::Piece;
@@ -40,11 +40,11 @@ pub use framing::{Encapsulation, Frame, Framing, parse};
 pub use inbox::{INLINE_BYTES, Inbox, InboxConfig, Origin, Received};
 #[cfg(feature = "mutants")]
 pub use mutant::Mutant;
-pub use open::{ClaimError, Hears, OpenError, PROTOCOL, claim, open_link};
+pub use open::{ClaimError, LinkScope, OpenError, PROTOCOL, claim, open_link};
 pub use port::{Port, information_max, mtu_min};
 pub use secret::{Authentication, Secret};
 pub use sink::{Class, Sink};
 pub use slots::{Slot, Slots};
 pub use token::JobToken;
 pub use tuning::{BadValue, TUNING_VARIABLE, Tuning, TuningError};
-pub use waiting::{Patience, Waiting};
+pub use waiting::{WaitPolicy, Waiting};

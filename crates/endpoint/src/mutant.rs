@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Faults that a test of the tests switches on.
+//! Injected faults, which prove the checkers.
 
-/// See the module.
+/// An injected fault.
 #[cfg(feature = "mutants")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
-    /// A frame's check, or its seal, is not looked at.
+    /// A frame's check or seal is not verified.
     CheckIgnored,
-    /// A peer's next channel is told of although the sink has not taken all that came through the one before.
+    /// A peer's next channel is reported although the sink has not taken all data of the previous one.
     SuccessorAtOnce,
-    /// Of the pieces that the sink refused, the newest is offered first.
+    /// Parked pieces are offered newest first.
     ParkedReversed,
-    /// A peer that was told to wait is never told to go on.
+    /// A paused peer is never resumed.
     StaysBusy,
-    /// Each call that closes a channel is news, so that whoever repeats it cannot sleep.
+    /// Each call that closes a channel counts as new work, so a caller that repeats it cannot sleep.
     ClosesAgain,
-    /// A message is told of as sent when its channel ends.
+    /// Unsent messages of an ended channel are reported as sent.
     FailedIsSent,
 }
 
-/// Whether this endpoint is to have a fault; never without the feature `mutants`.
+/// Whether a fault is injected; always false without the feature `mutants`.
 #[cfg(feature = "mutants")]
 macro_rules! mutant {
     ($holder:expr, $fault:ident) => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A link for LLC PDUs: a socket of our own, or the broker's where we may not have one.
+//! Opening a link for LLC PDUs: with a socket of this process, or with one from the broker.
 
 use std::io;
 use std::path::Path;
@@ -11,78 +11,78 @@ use thiserror::Error;
 
 use crate::address::Address;
 
-/// Why there is no link.
+/// Why a link could not be opened.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// The link itself.
+    /// Error of the link.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// The broker, who was asked for it.
+    /// Error of the broker.
     #[error(transparent)]
     Broker(#[from] RequestError),
 }
 
-/// Why an address is not this process's.
+/// Why an address could not be claimed.
 #[derive(Debug, Error)]
 pub enum ClaimError {
-    /// Another program of this host, of any user, has it.
-    #[error("the address {0} is taken by another process of this host; choose another service access point")]
+    /// Another process of this host, of any user, uses the address.
+    #[error("another process of this host uses the address {0}; choose another service access point")]
     Taken(Address),
-    /// Whether one has it cannot be found out.
-    #[error("whether another process has the address {0} cannot be found out: {1}")]
+    /// The system does not tell whether another process uses the address.
+    #[error("cannot find out whether another process uses the address {0}: {1}")]
     System(Address, #[source] io::Error),
 }
 
-/// Which frames.
+/// Which frames a link receives.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Hears {
-    /// Those for one service access point.
+pub enum LinkScope {
+    /// Frames for one SAP.
     Sap,
-    /// And those for the station itself and for all of its service access points.
+    /// Also frames for the station itself and for the global DSAP.
     Station,
 }
 
 /// The packet link's protocol for LLC PDUs.
 ///
-/// Not ETH_P_802_2, although that is where most of them are: the kernel's own handler of length frames would get
-/// each frame first, and a copy of its head. Who listens to all protocols comes before it.
+/// Not ETH_P_802_2, the protocol of most of them: the kernel's own handler of frames with a length field would process
+/// each frame first and take a copy of its head. Listeners to all protocols come before it.
 pub const PROTOCOL: u16 = libc::ETH_P_ALL as u16;
 
-/// A link for a service access point's PDUs: by `broker` if one is named, or if this process may not open one itself
-/// and a broker runs. `ring_bytes` are of a receive ring of its own; a broker's sockets have the broker's.
+/// Opens a link for the PDUs of a SAP: from `broker` if one is given, or from the default broker if it runs and this
+/// process has no permission. `ring_bytes` is the size of an own socket's receive ring; the broker's is its choice.
 ///
 /// # Errors
 /// [`OpenError`].
 pub fn open_link(
     interface: &str,
     sap: Lsap,
-    hears: Hears,
+    scope: LinkScope,
     broker: Option<&Path>,
     ring_bytes: usize,
 ) -> Result<PacketLink, OpenError> {
     if let Some(broker) = broker {
-        return from_broker(broker, interface, sap, hears);
+        return from_broker(broker, interface, sap, scope);
     }
     let opened = PacketLink::open(&PacketConfig {
         interface: interface.to_owned(),
         protocol: PROTOCOL,
-        filter: if hears == Hears::Station { station_filter(sap) } else { sap_filter(sap) },
+        filter: if scope == LinkScope::Station { station_filter(sap) } else { sap_filter(sap) },
         ring_bytes,
     });
     match opened {
         Err(LinkError::NotPermitted) if Path::new(DEFAULT_SOCKET).exists() => {
-            from_broker(Path::new(DEFAULT_SOCKET), interface, sap, hears)
+            from_broker(Path::new(DEFAULT_SOCKET), interface, sap, scope)
         }
         opened => {
             let mut link = opened?;
-            // Without it batches take the kernel longer, and all else is the same.
+            // Optional: without XDP the kernel takes longer for batches.
             let _ = link.send_batches_by_xdp();
             Ok(link)
         }
     }
 }
 
-/// Claims an address for a link of this process's own; `None` if the broker gives the link, who has claimed it then.
+/// Claims an address for a link that this process opened itself; `None` for a link from the broker, which claims it.
 ///
 /// # Errors
 /// [`ClaimError`].
@@ -98,8 +98,8 @@ pub fn claim(address: Address, broker: Option<&Path>) -> Result<Option<Claim>, C
     }
 }
 
-fn from_broker(broker: &Path, interface: &str, sap: Lsap, hears: Hears) -> Result<PacketLink, OpenError> {
-    let request = Request { interface: interface.to_owned(), sap, station: hears == Hears::Station };
+fn from_broker(broker: &Path, interface: &str, sap: Lsap, scope: LinkScope) -> Result<PacketLink, OpenError> {
+    let request = Request { interface: interface.to_owned(), sap, station: scope == LinkScope::Station };
     let grant = request_grant(broker, &request)?;
     Ok(PacketLink::adopt(grant.socket, interface, grant.ring, Some(grant.lease))?)
 }

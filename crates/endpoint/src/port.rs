@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A station of the LLC engine on a link: frames in, frames out, time.
+//! A station of the LLC engine on a link: received frames, sent frames, timers.
 //!
-//! What is to be sent waits in slots until the peer has acknowledged it: the engine may ask for it again. A slot
-//! holds a whole frame, with room for its headers, or the head of one whose rest lies in the caller's memory.
+//! Information stays in a slot until the peer has acknowledged it, because the engine may retransmit it. A slot holds a
+//! whole frame, with room for its headers, or the start of one whose rest lies in the caller's memory.
 //!
 //! ```text
 //! slot  | Ethernet 14 | LLC 4 | extension 14 or 34 | information …                 |
 //!       (shorter headers begin later)                | … information in the caller's memory |
 //! ```
 //!
-//! A frame whose information is encrypted is made beside them: the peer may need it again, and the caller has lent it.
+//! Encrypted frames are built in separate buffers: the plaintext may be needed again, and may be lent memory.
 
 use std::time::Duration;
 
@@ -23,105 +23,103 @@ use barewire_llc::{
 use crate::check::{ADDRESSES, addresses, check};
 use crate::clock::now;
 use crate::descriptors::HEAD_MAX;
-use crate::early::Early;
 use crate::framing::{self, Encapsulation, Frame};
 use crate::mutant::mutant;
-use crate::seal::{Seal, Unbelieved, Unsealed};
+use crate::reorder::ReorderBuffer;
+use crate::seal::{Seal, SealError, Unsealed};
 use crate::secret::Authentication;
 use crate::slots::{Slot, Slots};
 
-/// Bytes of an I PDU before its information; no other PDU with information has as many.
+/// Bytes of an I PDU before its information; no other PDU with information has a header of this length.
 const I_HEADER_BYTES: usize = 4;
-/// Frames handed to the link at once.
+/// Maximum number of frames passed to the link in one call.
 const BATCH_FRAMES: usize = 32;
-/// The longest frame without a slot.
+/// Size of the longest frame without a slot.
 const CONTROL_BYTES: usize = ETHERNET_HEADER_BYTES + Header::MAX + Guard::MAX + extension::MAX;
-/// The longest header of a frame with information.
+/// Size of the longest header of a frame with information.
 const HEADERS_MAX: usize = ETHERNET_HEADER_BYTES + I_HEADER_BYTES + Guard::MAX + INFORMATION_FRONT;
-/// Frames taken before acknowledgements are sent all the same: as many as the engine acknowledges at once.
+/// Frames received before acknowledgements are sent: as many as one acknowledgement covers.
 const FRAMES_PER_TRANSMIT: u32 = 16;
-/// Frames taken in one go: whoever sends faster than we receive must not keep us from everything else.
-const FRAMES_AT_ONCE: u32 = 1024;
-/// Looks into the ring between two looks for timers that are over: the clock costs as much as several.
-const LOOKS_PER_CLOCK: u32 = 32;
-/// The same while each look finds a frame, and others may be behind it.
-const LOOKS_PER_CLOCK_MAX: u32 = 128;
+/// Frames received in one call, so that a fast sender cannot starve other work.
+const FRAMES_PER_RECEIVE: u32 = 1024;
+/// Polls of the ring between two checks of the timers; reading the clock costs as much as several polls.
+const POLLS_PER_CLOCK_READ: u32 = 32;
+/// The same while every poll finds a frame, and others may be behind it.
+const POLLS_PER_CLOCK_READ_MAX: u32 = 128;
 
-/// Who goes to sleep does at once what is due so soon, such as an acknowledgement that waits for data to ride on:
-/// waking up for it would cost more.
+/// Timers that expire this soon, as of a delayed acknowledgement, are handled before a sleep: waking up costs more.
 const DUE_SOON: Duration = Duration::from_micros(60);
-/// The shortest sleep for a timer's sake. To set a timer nearer than the system's tick and to take it back costs a
-/// virtual machine microseconds in every sleep (measured, `docs/performance.md`); what is repeated for a sleeper may
-/// be late instead.
+/// Minimum timeout of a sleep. Arming and cancelling a timer that expires before the next tick costs a virtual machine
+/// microseconds in each sleep (measured, `docs/performance.md`). Retransmissions to a sleeper may be late instead.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
 
-/// How long a link may refuse frames before they count as lost: longer than any queue takes to drain.
-const REFUSAL_PATIENCE: Duration = Duration::from_millis(20);
+/// How long a link may refuse frames before they are dropped: longer than any queue takes to drain.
+const REFUSAL_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// Bytes of the smallest MTU that leaves room for a message's head.
+/// Smallest MTU in bytes that leaves room for a message's head.
 #[must_use]
 pub const fn mtu_min(guard: Guard) -> usize {
     front(guard) + HEAD_MAX + barewire_llc::message::FIRST_HEADER + 1
 }
 
-/// Bytes of user data that a frame of type 2 carries, between two endpoints on links of this MTU, [`mtu_min`] at least.
+/// Bytes of user data in a type 2 frame between two endpoints on links of this MTU, which is at least [`mtu_min`].
 #[must_use]
 pub const fn information_max(mtu: usize, guard: Guard) -> usize {
-    let most = if mtu > u16::MAX as usize { u16::MAX as usize } else { mtu };
-    most - front(guard)
+    let mtu = if mtu > u16::MAX as usize { u16::MAX as usize } else { mtu };
+    mtu - front(guard)
 }
 
-/// Bytes in front of that.
+/// Bytes of a frame's payload before the user data.
 const fn front(guard: Guard) -> usize {
     I_HEADER_BYTES + guard.bytes() + INFORMATION_FRONT
 }
 
 /// A link with a station on it.
 pub struct Port<L> {
-    /// The link; frames besides those of the station may be sent over it.
+    /// The link. Frames of others than the station may be sent over it.
     pub link: L,
-    /// The station; a [`Slot`] names what it sends.
+    /// The station. It refers to information by its [`Slot`].
     pub station: Station<Slot>,
     own: Mac,
     encapsulation: Encapsulation,
-    /// Whether the station adds what those of ours do.
+    /// Whether frames have an extension.
     is_extended: bool,
-    /// Of authenticated frames: keys and counters.
+    /// Keys and counters, if frames are authenticated.
     seal: Option<Box<Seal>>,
-    /// Where they are encrypted: a batch of frames to be sent, the room of each, and the PDU that was received last.
+    /// With encryption: a batch of frames to send, the size reserved for each, and the PDU received last.
     encrypted: Box<[u8]>,
     encrypted_bytes: usize,
-    opened: Box<[u8]>,
-    early: Early,
-    /// Something of this connection that came early may be next in order.
-    has_kept: Option<ConnectionHandle>,
-    /// Memory for the information fields of what is to be sent.
+    decrypted: Box<[u8]>,
+    reorder: ReorderBuffer,
+    /// Connection of which a frame in the reorder buffer may be next.
+    reordered: Option<ConnectionHandle>,
+    /// Memory for the information to send.
     pub slots: Slots,
     batch: Box<[Prepared; BATCH_FRAMES]>,
     clock: Clock,
     now: Instant,
-    /// Looks for something that has come since the last look for timers that are over.
-    pub looks: u32,
-    /// Frames taken since the last look for what is to be sent.
+    /// Polls since the timers were last checked.
+    pub polls: u32,
+    /// Frames received since the last `transmit`.
     handled: u32,
-    /// Frames that carried no LLC PDU, or were cut.
+    /// Frames without an LLC PDU, and truncated frames.
     pub foreign: u64,
-    /// Frames whose check is wrong: changed on their way, or of a station that is none of ours.
+    /// Frames with a wrong check: corrupted in transit, or from a station of another implementation.
     pub damaged: u64,
-    /// Frames without a seal or with a wrong one: forged, changed, or of a station that has another secret or none.
+    /// Frames without a valid seal: forged, modified, or from a station with another secret or none.
     pub unauthentic: u64,
-    /// Frames with a right seal that had come before.
+    /// Frames with a valid seal that were received before.
     pub replayed: u64,
-    /// A fault to have.
+    /// Injected fault.
     #[cfg(feature = "mutants")]
     pub mutant: Option<crate::Mutant>,
 }
 
 impl<L: Link> Port<L> {
-    /// A station with `slots` frames of send memory. An extended one may authenticate its frames; then its guard follows.
+    /// A station with `slots` slots. With `authentication`, which needs an extended station, its guard is the seal.
     ///
     /// # Errors
-    /// Which value of `config` is out of its range.
+    /// [`ConfigError`] for a value of `config` that is out of range.
     pub fn new(
         mut link: L,
         config: &StationConfig,
@@ -146,14 +144,14 @@ impl<L: Link> Port<L> {
             seal,
             encrypted: vec![0; if encrypts { BATCH_FRAMES * encrypted_bytes } else { 0 }].into_boxed_slice(),
             encrypted_bytes,
-            opened: vec![0; if encrypts { mtu } else { 0 }].into_boxed_slice(),
-            early: Early::default(),
-            has_kept: None,
+            decrypted: vec![0; if encrypts { mtu } else { 0 }].into_boxed_slice(),
+            reorder: ReorderBuffer::default(),
+            reordered: None,
             slots: Slots::new(slots, mtu, guard),
             batch: Box::new([Prepared::Slot { slot: 0, header_bytes: 0 }; BATCH_FRAMES]),
             clock,
             now,
-            looks: 0,
+            polls: 0,
             handled: 0,
             foreign: 0,
             damaged: 0,
@@ -166,39 +164,39 @@ impl<L: Link> Port<L> {
         })
     }
 
-    /// The time. The program may have computed since the last look at the clock: a timer that is set by an old one ends before
-    /// a prompt peer can answer.
+    /// Reads the clock. Timers need the current time: set by a time before the program computed, a timer could expire
+    /// before a prompt peer can answer.
     #[inline]
     pub fn now(&mut self) -> Instant {
         self.now = now(&self.clock);
         self.now
     }
 
-    /// Takes frames from the ring and hands what is for the user to `deliver`, until that says stop, none is
-    /// left, or there is other work to do. Answers that the engine wants given at once are given. False if nothing
-    /// came and no time has passed for the engine, so that there can be nothing new to send or to hear.
+    /// Receives frames and passes user data to `deliver`, until `deliver` returns true, no frame is left, or the limit
+    /// is reached. Sends immediate replies of the engine. Returns false if no frame was received and the engine's time
+    /// did not advance: then there is nothing new to send and no new event.
     ///
     /// # Errors
-    /// What the link says.
+    /// An error of the link.
     #[inline]
     pub fn receive(&mut self, mut deliver: impl FnMut(Delivery<'_>) -> bool) -> Result<bool, LinkError> {
-        self.looks += 1;
-        let mut is_news = false;
-        let mut looks_per_clock = LOOKS_PER_CLOCK;
-        if self.has_kept.is_some() {
+        self.polls += 1;
+        let mut has_changed = false;
+        let mut polls_per_clock_read = POLLS_PER_CLOCK_READ;
+        if self.reordered.is_some() {
             self.now = now(&self.clock);
-            if self.deliver_kept(&mut deliver) {
+            if self.deliver_reordered(&mut deliver) {
                 return Ok(true);
             }
-            is_news = true;
+            has_changed = true;
         }
-        for _ in 0..FRAMES_AT_ONCE {
+        for _ in 0..FRAMES_PER_RECEIVE {
             let Some(frame) = self.link.receive() else { break };
-            if !is_news {
+            if !has_changed {
                 self.now = now(&self.clock);
-                is_news = true;
+                has_changed = true;
             }
-            let Some(frame) = whole(&frame) else {
+            let Some(frame) = parse(&frame) else {
                 self.foreign += 1;
                 continue;
             };
@@ -207,14 +205,14 @@ impl<L: Link> Port<L> {
                 let station = &self.station;
                 let connection_with =
                     |from, saps, mark| station.connection_with(from, saps, mark).map(ConnectionHandle::index);
-                match seal.open(&frame, &mut self.opened, connection_with) {
+                match seal.open(&frame, &mut self.decrypted, connection_with) {
                     Ok(opened) => llc = opened,
-                    Err(Unbelieved::Unauthentic) if mutant!(self, CheckIgnored) => {}
-                    Err(Unbelieved::Unauthentic) => {
+                    Err(SealError::Unauthentic) if mutant!(self, CheckIgnored) => {}
+                    Err(SealError::Unauthentic) => {
                         self.unauthentic += 1;
                         continue;
                     }
-                    Err(Unbelieved::Replayed) => {
+                    Err(SealError::Replayed) => {
                         self.replayed += 1;
                         continue;
                     }
@@ -228,7 +226,7 @@ impl<L: Link> Port<L> {
             let stop = match delivery {
                 Some(Delivery::Early { connection, number, information }) => {
                     let is_wanted = |connection, number| self.station.is_kept(connection, number);
-                    if self.early.keep(connection, number, information, is_wanted) {
+                    if self.reorder.keep(connection, number, information, is_wanted) {
                         self.station.keep(connection, number);
                     }
                     false
@@ -236,46 +234,46 @@ impl<L: Link> Port<L> {
                 Some(delivery) => {
                     let stop = deliver(delivery);
                     if let Delivery::Data { connection, has_kept: true, .. } = delivery {
-                        self.has_kept = Some(connection);
+                        self.reordered = Some(connection);
                     }
                     stop
                 }
                 None => false,
             };
             if let Some(reply) = reply {
-                let answer = answer(self.own, &reply, self.encapsulation, self.seal.as_deref_mut());
-                send_all(&mut self.link, &[Outgoing { header: &answer, payload: &[] }])?;
+                let frame = reply_frame(self.own, &reply, self.encapsulation, self.seal.as_deref_mut());
+                send_all(&mut self.link, &[Outgoing { header: &frame, payload: &[] }])?;
             }
-            let stop = stop || self.has_kept.is_some() && self.deliver_kept(&mut deliver);
-            // Acknowledgements do not wait until a long message is whole: the peer's window would close.
+            let stop = stop || self.reordered.is_some() && self.deliver_reordered(&mut deliver);
+            // Do not delay acknowledgements until a long message is complete: the peer's window would close.
             self.handled += 1;
             if self.handled >= FRAMES_PER_TRANSMIT {
                 self.now = now(&self.clock);
                 self.transmit()?;
             }
             if stop {
-                looks_per_clock = LOOKS_PER_CLOCK_MAX;
+                polls_per_clock_read = POLLS_PER_CLOCK_READ_MAX;
                 break;
             }
         }
-        // Not before what has come: a timer may wait for that.
-        if self.looks >= looks_per_clock {
-            self.tell_time();
-            is_news = true;
+        // Only after the received frames are processed: they may be what a timer waits for.
+        if self.polls >= polls_per_clock_read {
+            self.update_time();
+            has_changed = true;
         }
-        Ok(is_news)
+        Ok(has_changed)
     }
 
-    /// Hands over what came early and is next in order now; whether `deliver` says stop.
-    fn deliver_kept(&mut self, deliver: &mut impl FnMut(Delivery<'_>) -> bool) -> bool {
-        while let Some(connection) = self.has_kept {
+    /// Delivers frames from the reorder buffer that are next in order. Returns whether `deliver` returned true.
+    fn deliver_reordered(&mut self, deliver: &mut impl FnMut(Delivery<'_>) -> bool) -> bool {
+        while let Some(connection) = self.reordered {
             let number = self.station.next_kept(connection, self.now);
-            let Some(information) = number.and_then(|number| self.early.take(connection, number)) else {
-                self.has_kept = None;
+            let Some(information) = number.and_then(|number| self.reorder.take(connection, number)) else {
+                self.reordered = None;
                 break;
             };
             let stop = deliver(Delivery::Data { connection, information: &information, has_kept: true });
-            self.early.reuse(information);
+            self.reorder.reuse(information);
             if stop {
                 return true;
             }
@@ -283,10 +281,10 @@ impl<L: Link> Port<L> {
         false
     }
 
-    /// Sends the next frame that is due; others stay due.
+    /// Sends the next frame that is due, and no others.
     ///
     /// # Errors
-    /// What the link says.
+    /// An error of the link.
     #[inline]
     pub fn transmit_one(&mut self) -> Result<(), LinkError> {
         if self.prepare(0) {
@@ -296,10 +294,10 @@ impl<L: Link> Port<L> {
         Ok(())
     }
 
-    /// Sends everything that is due.
+    /// Sends all frames that are due.
     ///
     /// # Errors
-    /// What the link says.
+    /// An error of the link.
     #[inline]
     pub fn transmit(&mut self) -> Result<(), LinkError> {
         self.handled = 0;
@@ -307,18 +305,17 @@ impl<L: Link> Port<L> {
         Ok(())
     }
 
-    /// Whether the engine has frames of a connection that it may not send yet.
+    /// Whether the connection has queued frames that it may not send yet.
     #[inline]
-    pub fn holds_up(&self, connection: ConnectionHandle) -> bool {
+    pub fn is_blocked(&self, connection: ConnectionHandle) -> bool {
         let connection = self.station.connection(connection);
         connection.is_some_and(|connection| connection.unacknowledged() > connection.outstanding())
     }
 
-    /// Lets the engine know what time it is; when nothing else has. Whether something was due, so that it may have
-    /// something to say.
+    /// Updates the engine's time when no frame does. Returns whether a timer expired, so that there may be events.
     #[inline]
-    pub fn tell_time(&mut self) -> bool {
-        self.looks = 0;
+    pub fn update_time(&mut self) -> bool {
+        self.polls = 0;
         self.now = now(&self.clock);
         let is_due = self.station.next_deadline().is_some_and(|deadline| deadline <= self.now);
         if is_due {
@@ -327,26 +324,25 @@ impl<L: Link> Port<L> {
         is_due
     }
 
-    /// How long there is nothing to do but for frames that come: until something is due, or for `patience`. Sends
-    /// what is due before.
+    /// Sends what is due, and returns how long the caller may sleep while no frame arrives: until the next timer, at
+    /// most for `timeout`.
     ///
     /// # Errors
-    /// What the link says.
-    pub fn prepare_to_sleep(&mut self, patience: Duration) -> Result<Duration, LinkError> {
-        let is_due = self.tell_time() | self.hasten();
+    /// An error of the link.
+    pub fn prepare_to_sleep(&mut self, timeout: Duration) -> Result<Duration, LinkError> {
+        let is_due = self.update_time() | self.handle_due_soon();
         self.transmit()?;
         if is_due {
-            // The engine may have something to say.
+            // There may be events.
             return Ok(Duration::ZERO);
         }
         let due = self.station.exact_deadline();
         let until = due.map_or(u64::MAX, |due| due.as_nanos().saturating_sub(self.now.as_nanos()));
-        Ok(patience.min(Duration::from_nanos(until).max(SLEEP_MIN)))
+        Ok(timeout.min(Duration::from_nanos(until).max(SLEEP_MIN)))
     }
 
-    /// Does at once what is due soon, such as an acknowledgement that waits for data to ride on. Whether there was
-    /// anything.
-    pub fn hasten(&mut self) -> bool {
+    /// Handles timers that expire soon, such as that of a delayed acknowledgement. Returns whether there were any.
+    pub fn handle_due_soon(&mut self) -> bool {
         let is_due = self.station.exact_deadline().is_some_and(|deadline| deadline <= self.now + DUE_SOON);
         if is_due {
             self.station.handle_timeout(self.now + DUE_SOON);
@@ -354,14 +350,14 @@ impl<L: Link> Port<L> {
         is_due
     }
 
-    /// Sleeps until a frame comes, something is due, or for `patience`.
+    /// Sleeps until a frame arrives, a timer expires, or for `timeout`.
     ///
     /// # Errors
-    /// What the link says.
-    pub fn sleep(&mut self, patience: Duration) -> Result<(), LinkError> {
-        let patience = self.prepare_to_sleep(patience)?;
-        unless_down(self.link.wait_to_receive(patience))?;
-        self.tell_time();
+    /// An error of the link.
+    pub fn sleep(&mut self, timeout: Duration) -> Result<(), LinkError> {
+        let timeout = self.prepare_to_sleep(timeout)?;
+        ignore_down(self.link.wait_to_receive(timeout))?;
+        self.update_time();
         Ok(())
     }
 
@@ -388,7 +384,7 @@ impl<L: Link> Port<L> {
         Ok(count)
     }
 
-    /// Makes the next frame that is due ready as number `count` of the batch; false if none is.
+    /// Prepares the next frame that is due as frame `count` of the batch; false if none is due.
     #[inline]
     fn prepare(&mut self, count: usize) -> bool {
         let Some(transmit) = self.station.poll_transmit(self.now) else { return false };
@@ -412,7 +408,7 @@ impl<L: Link> Port<L> {
         true
     }
 
-    /// As [`prepare`](Self::prepare), of an authenticated frame.
+    /// As [`prepare`](Self::prepare), for authenticated frames.
     fn prepare_sealed(
         &mut self,
         count: usize,
@@ -446,11 +442,10 @@ impl<L: Link> Port<L> {
         Prepared::Slot { slot, header_bytes: header_bytes as u8 }
     }
 
-    /// Sends a UI PDU of an extended station at once, of which nothing is kept: its header, what is added to it, and the
-    /// information. False if the link is busy.
+    /// Sends a UI PDU of an extended station at once, without keeping a copy. Returns false if the link is busy.
     ///
     /// # Errors
-    /// What the link says.
+    /// An error of the link.
     pub fn send_datagram(
         &mut self,
         destination: Mac,
@@ -475,25 +470,25 @@ impl<L: Link> Port<L> {
                     Some(seal) => {
                         let unsealed = unsealed(&ethernet, llc, extra, None);
                         let seal = seal.authenticate(&unsealed, [information, &[]], || 0);
-                        headers_of(&mut headers, &ethernet, llc, &seal, extra)
+                        write_headers(&mut headers, &ethernet, llc, &seal, extra)
                     }
                     None => {
                         let check = check(addresses(&ethernet), llc, [extra.as_bytes(), information]);
-                        headers_of(&mut headers, &ethernet, llc, &check.to_be_bytes(), extra)
+                        write_headers(&mut headers, &ethernet, llc, &check.to_be_bytes(), extra)
                     }
                 };
                 Outgoing { header: &headers[..end], payload: information }
             }
         };
         match self.link.send(&[frame]) {
-            // Lost, as a datagram may be.
+            // Datagrams may be lost.
             Err(LinkError::InterfaceDown(_)) => Ok(true),
             sent => Ok(sent? == 1),
         }
     }
 }
 
-/// A frame that is ready: where it lies.
+/// Location of a frame that is ready to send.
 #[derive(Clone, Copy)]
 enum Prepared {
     Slot {
@@ -501,7 +496,7 @@ enum Prepared {
         header_bytes: u8,
     },
     Control(Control),
-    /// All of it beside the slots.
+    /// In the buffer for encrypted frames.
     Encrypted {
         at: u32,
         bytes: u32,
@@ -530,7 +525,7 @@ struct Control {
 }
 
 impl Control {
-    /// `guard` makes the guard of a frame with this Ethernet header, if the frame has one.
+    /// `guard` makes the guard of a frame with this Ethernet header; not called for frames without an extension.
     #[inline]
     fn new<const GUARD: usize>(
         own: Mac,
@@ -542,9 +537,9 @@ impl Control {
         let mut bytes = [0; CONTROL_BYTES];
         let ethernet = Encapsulation::Length.header(destination, own, llc.len());
         let length = if extra.is_none() {
-            headers_of(&mut bytes, &ethernet, llc, &[], extra)
+            write_headers(&mut bytes, &ethernet, llc, &[], extra)
         } else {
-            headers_of(&mut bytes, &ethernet, llc, &guard(&ethernet), extra)
+            write_headers(&mut bytes, &ethernet, llc, &guard(&ethernet), extra)
         };
         Self { bytes, length: length as u8 }
     }
@@ -555,9 +550,9 @@ impl Control {
     }
 }
 
-/// Writes a frame up to its information; how many bytes that is.
+/// Writes a frame up to its information. Returns the number of bytes written.
 #[inline]
-fn headers_of(bytes: &mut [u8], ethernet: &[u8], llc: &[u8], guard: &[u8], extra: &Extra) -> usize {
+fn write_headers(bytes: &mut [u8], ethernet: &[u8], llc: &[u8], guard: &[u8], extra: &Extra) -> usize {
     let mut end = 0;
     for part in [ethernet, llc, guard, extra.as_bytes()] {
         bytes[end..end + part.len()].copy_from_slice(part);
@@ -566,7 +561,7 @@ fn headers_of(bytes: &mut [u8], ethernet: &[u8], llc: &[u8], guard: &[u8], extra
     end
 }
 
-/// What of a frame with this Ethernet header is sealed besides its information, and the connection it is of.
+/// What the seal of a frame with this Ethernet header covers besides its information, and its connection.
 #[inline]
 fn unsealed<'a>(
     ethernet: &'a [u8; ETHERNET_HEADER_BYTES],
@@ -577,7 +572,7 @@ fn unsealed<'a>(
     Unsealed { addresses: addresses(ethernet), llc, extension: extra.as_bytes(), mark: extra.mark(), connection }
 }
 
-/// Makes a whole frame with its information encrypted.
+/// Builds a frame with encrypted information.
 fn encrypt(
     frame: &mut [u8],
     seal: &mut Seal,
@@ -591,36 +586,36 @@ fn encrypt(
     first.copy_from_slice(ethernet);
     let (second, rest) = rest.split_at_mut(llc.len());
     second.copy_from_slice(llc);
-    let (place, rest) = rest.split_first_chunk_mut().expect("there is room for a seal");
+    let (seal_bytes, rest) = rest.split_first_chunk_mut().expect("there is room for a seal");
     let (third, rest) = rest.split_at_mut(extension.len());
     third.copy_from_slice(extension);
     let (in_slot, lent) = rest.split_at_mut(information[0].len());
     in_slot.copy_from_slice(information[0]);
     lent.copy_from_slice(information[1]);
-    *place = seal.encrypt(unsealed, rest, random);
+    *seal_bytes = seal.encrypt(unsealed, rest, random);
 }
 
-/// The LLC PDU of a frame that is all there.
+/// Parses a frame; `None` if it is truncated or carries no LLC PDU.
 #[inline]
-fn whole<'a>(frame: &Incoming<'a>) -> Option<Frame<'a>> {
+fn parse<'a>(frame: &Incoming<'a>) -> Option<Frame<'a>> {
     if frame.is_truncated() { None } else { framing::parse(frame.bytes) }
 }
 
-/// Whether a frame of a station of ours is as it was sent.
+/// Whether a frame's check is right.
 #[inline]
 fn is_intact(frame: &Frame<'_>) -> bool {
     let checked = extension::checked(frame.llc, frame.behind);
     checked.is_some_and(|checked| check(frame.addresses, checked.head, checked.pieces) == checked.check)
 }
 
-/// The check of a PDU with what is added behind it.
+/// The check of a PDU with its extension.
 #[inline]
 fn check_of(addresses: &[u8; ADDRESSES], llc: &[u8], extra: &Extra) -> [u8; CHECK] {
     let (head, rest) = extension::head(llc);
     check(addresses, head, [rest, extra.as_bytes()]).to_be_bytes()
 }
 
-fn answer(own: Mac, reply: &Reply<'_>, encapsulation: Encapsulation, seal: Option<&mut Seal>) -> Vec<u8> {
+fn reply_frame(own: Mac, reply: &Reply<'_>, encapsulation: Encapsulation, seal: Option<&mut Seal>) -> Vec<u8> {
     let llc = [reply.header.as_bytes(), reply.information].concat();
     let ethernet = encapsulation.header(reply.destination, own, llc.len());
     let mut frame = [&ethernet[..], &llc].concat();
@@ -636,29 +631,29 @@ fn answer(own: Mac, reply: &Reply<'_>, encapsulation: Encapsulation, seal: Optio
     frame
 }
 
-/// What a link says, of which the interface may be down for a while: nothing has come then, and what was sent is lost, as
-/// on a wire that was pulled. Whom that cuts off is given up by the engine, if it lasts.
-pub(crate) fn unless_down<T: Default>(result: Result<T, LinkError>) -> Result<T, LinkError> {
+/// Treats a link that is down as one on which nothing arrives and frames are lost, like an unplugged cable. If that
+/// lasts, the engine gives up the peers.
+pub(crate) fn ignore_down<T: Default>(result: Result<T, LinkError>) -> Result<T, LinkError> {
     match result {
         Err(LinkError::InterfaceDown(_)) => Ok(T::default()),
         other => other,
     }
 }
 
-/// Hands all frames over, unless the link is down.
+/// Sends all frames, unless the link is down.
 #[inline]
 fn send_all(link: &mut impl Link, frames: &[Outgoing<'_>]) -> Result<(), LinkError> {
-    unless_down(hand_over_all(link, frames))
+    ignore_down(send_or_drop(link, frames))
 }
 
-/// Hands all frames over. A busy link is waited for, because what the engine gave out counts as sent; but a link whose
-/// other end is down refuses every frame, and then they are lost, as they would be on the wire.
+/// Sends all frames. Waits for a busy link, because the engine counts these frames as sent. A link whose other end is
+/// down refuses every frame; after [`REFUSAL_TIMEOUT`] the rest is dropped, as it would be lost on the wire.
 #[inline]
-fn hand_over_all(link: &mut impl Link, frames: &[Outgoing<'_>]) -> Result<(), LinkError> {
+fn send_or_drop(link: &mut impl Link, frames: &[Outgoing<'_>]) -> Result<(), LinkError> {
     let mut sent = link.send(frames)?;
     if sent < frames.len() {
         let clock = link.clock();
-        let deadline = now(&clock) + REFUSAL_PATIENCE;
+        let deadline = now(&clock) + REFUSAL_TIMEOUT;
         while sent < frames.len() && now(&clock) < deadline {
             link.wait_to_send(Duration::from_millis(1))?;
             sent += link.send(&frames[sent..])?;

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which of a peer's counters were seen: none is believed twice.
+//! Replay protection: the counters that were received from a peer; each is accepted once.
 
-/// The newest counter and those shortly before it.
+/// The newest counter and the ones shortly before it.
 ///
 /// ```text
-///            old: refused  |  WIDTH counters, a bit each  | newest |  new: all accepted
+///            old: refused  |  WIDTH counters, one bit each  | newest |  new: all accepted
 /// ```
 pub(crate) struct ReplayWindow {
     newest: u64,
-    /// Bit `counter % WIDTH`: seen.
+    /// Bit `counter % WIDTH`: received.
     seen: [u64; WORDS],
 }
 
-/// Frames of a connection that may overtake each other: more than a window of them and the S PDUs that go with it.
+/// How far frames of a connection may overtake each other: more than a window of them and its S PDUs.
 pub(crate) const WIDTH: u64 = 1024;
 const WORDS: usize = (WIDTH / 64) as usize;
 
 impl ReplayWindow {
-    /// Of a peer whose first counter is this.
+    /// A window for a peer whose first counter is `first`.
     pub fn new(first: u64) -> Self {
         let mut window = Self { newest: first, seen: [0; WORDS] };
         window.mark(first);
         window
     }
 
-    /// Whether a counter is new; it is not any more. Counters come round.
+    /// Whether a counter is acceptable; records it as received. Counters wrap around.
     #[inline]
     pub fn accept(&mut self, counter: u64) -> bool {
         let ahead = counter.wrapping_sub(self.newest);
@@ -43,26 +43,26 @@ impl ReplayWindow {
     }
 
     #[inline]
-    fn place(counter: u64) -> (usize, u64) {
+    fn bit_of(counter: u64) -> (usize, u64) {
         let bit = counter % WIDTH;
         ((bit / 64) as usize, 1 << (bit % 64))
     }
 
     #[inline]
     fn mark(&mut self, counter: u64) {
-        let (word, bit) = Self::place(counter);
+        let (word, bit) = Self::bit_of(counter);
         self.seen[word] |= bit;
     }
 
     #[inline]
     fn clear(&mut self, counter: u64) {
-        let (word, bit) = Self::place(counter);
+        let (word, bit) = Self::bit_of(counter);
         self.seen[word] &= !bit;
     }
 
     #[inline]
     fn is_marked(&self, counter: u64) -> bool {
-        let (word, bit) = Self::place(counter);
+        let (word, bit) = Self::bit_of(counter);
         self.seen[word] & bit != 0
     }
 }
@@ -76,15 +76,15 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Proves that a counter is accepted exactly if it was not before and is not too old, wherever counting begins: against
-        /// a set of all that were accepted.
+        /// Proves that a counter is accepted exactly if it is neither a repetition nor too old, for any first counter:
+        /// against a set of all accepted counters.
         #[test]
-        fn it_agrees_with_a_set(
+        fn window_agrees_with_a_set(
             start in prop_oneof![Just(0_u64), Just(u64::MAX - 1500), any::<u64>()],
             steps in prop::collection::vec(prop_oneof![0_i64..3, -1100_i64..1100, -3000_i64..3000], 0..2000),
         ) {
             let mut window = ReplayWindow::new(start);
-            // As distances from the start, which do not come round.
+            // As distances from the start, which do not wrap around.
             let (mut newest, mut accepted) = (0_i64, HashSet::from([0_i64]));
             for step in steps {
                 let counter = newest + step;
@@ -99,9 +99,9 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_that_is_accepted_is_a_window_behind() {
+    fn the_oldest_acceptable_counter_is_one_window_behind_the_newest() {
         let mut window = ReplayWindow::new(5000);
         assert!(!window.accept(5000 - WIDTH) && window.accept(5001 - WIDTH) && !window.accept(5001 - WIDTH));
-        assert!(!window.accept(5000), "the first was seen");
+        assert!(!window.accept(5000), "the first is a repetition");
     }
 }

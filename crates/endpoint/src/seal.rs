@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Authentication of frames, and encryption: keys, counters, and what of them is remembered.
+//! Authentication and encryption of frames: keys, counters, and the state kept for them.
 //!
-//! A key belongs to one sender, two service access points and one mark, and to I and S PDUs or to all others. A connection's
-//! mark is made of both ends' nonces, so no two connections have a key in common, and what an end sent cannot be sent back to
-//! it. Each frame has its own counter, from which its nonce is made; a frame that is sent again has another one.
+//! A key belongs to one sender, two SAPs and one mark, and either to I and S PDUs or to all others. A connection's mark
+//! is made of both ends' nonces, so no two connections share a key, and a frame cannot be reflected to its sender. Each
+//! frame has its own counter, from which its nonce is made; a retransmitted frame gets a new one.
 //!
 //! ```text
 //! key    HKDF-Expand(secret, "frame" | mode 1 | numbered 1 | sender's MAC 6 | sender's SAP 1 | DSAP 1 | mark 8), 16 bytes
@@ -12,12 +12,13 @@
 //!        associated data: addresses 12 | DSAP to control field | extension without seal | information, if it is not
 //! ```
 //!
-//! The associated data is copied together first, which for a frame takes less time than the cipher for each piece.
+//! The associated data is copied into one buffer first, which costs less than a call of the cipher for each piece.
 //!
-//! Of I and S PDUs each end of a connection keeps key and counters, and believes none twice. All others have keys that are
-//! derived again, but for some that were used lately: what they say has nonces of its own, or may come twice.
+//! For I and S PDUs each end of a connection keeps the key and the counters, and accepts each counter once. The keys of
+//! other PDUs are derived for each frame, except for a cache of recent ones: their content has nonces of its own, or
+//! may be repeated.
 //!
-//! Nothing is remembered of a frame that is not authentic.
+//! A frame that is not authentic changes no state.
 
 use aegis::aegis128l::Aegis128L;
 use barewire_llc::Mac;
@@ -30,23 +31,23 @@ use crate::framing::Frame;
 use crate::replay::ReplayWindow;
 use crate::secret::{Authentication, expand};
 
-/// Bytes in front of what an extension says.
+/// Bytes of the seal, which precedes the rest of an extension.
 pub(crate) const SEAL_BYTES: usize = Guard::Seal.bytes();
 
 type Key = [u8; 16];
-/// Keys of PDUs other than I and S that are remembered; each takes 48 bytes.
-const RECENT: usize = 64;
+/// Size of the cache of keys of PDUs other than I and S; an entry takes 48 bytes.
+const RECENT_KEYS: usize = 64;
 
-/// Why a frame is not believed.
+/// Why a frame is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unbelieved {
-    /// No seal, or a wrong one.
+pub(crate) enum SealError {
+    /// No seal, or an invalid one.
     Unauthentic,
-    /// Authentic, and came before.
+    /// Authentic, but received before.
     Replayed,
 }
 
-/// Whose frames a key is for.
+/// What a key is derived for.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Direction {
     is_numbered: bool,
@@ -61,52 +62,52 @@ struct Recent {
     key: Option<Key>,
 }
 
-/// Of what a connection sends.
+/// Sender state of a connection.
 struct Sender {
     mark: u64,
     key: Key,
     next: u64,
 }
 
-/// Of what a connection receives.
+/// Receiver state of a connection.
 struct Receiver {
     mark: u64,
     key: Key,
     window: ReplayWindow,
 }
 
-/// A frame to be sealed, without its information.
+/// A frame to be sealed, except its information.
 #[derive(Clone, Copy)]
 pub(crate) struct Unsealed<'a> {
-    /// Destination and source.
+    /// Destination and source addresses.
     pub addresses: &'a [u8; ADDRESSES],
-    /// DSAP to control field; of a PDU without free-form information all of it.
+    /// DSAP to control field; the whole PDU if its information is not free-form.
     pub llc: &'a [u8],
-    /// Without the seal.
+    /// The extension without the seal.
     pub extension: &'a [u8],
     pub mark: u64,
-    /// The number of the connection that an I or S PDU is of.
+    /// Index of the connection of an I or S PDU.
     pub connection: Option<usize>,
 }
 
-/// See the module.
+/// Keys and counters of a station.
 pub(crate) struct Seal {
     keys: Hkdf<Sha256>,
     encrypts: bool,
     own: Mac,
-    /// By the connection's number.
+    /// By the connection's index.
     senders: Box<[Option<Sender>]>,
     receivers: Box<[Option<Box<Receiver>>]>,
-    recent: Box<[Recent; RECENT]>,
-    /// Counter of the next frame that is of no connection, whatever its key.
+    recent: Box<[Recent; RECENT_KEYS]>,
+    /// Counter of the next frame that belongs to no connection, for all keys.
     next: u64,
-    /// The associated data of a frame.
+    /// Buffer for the associated data of a frame.
     data: Box<[u8]>,
 }
 
 impl Seal {
-    /// For so many connections and frames of this MTU. `random` makes it unlikely that a successor of this process at
-    /// its address counts where this one did.
+    /// State for a number of connections and frames of this MTU. `random` is the first counter outside connections: a
+    /// process that reuses the address is unlikely to repeat counters.
     pub fn new(authentication: &Authentication, own: Mac, connections: u16, mtu: usize, random: u64) -> Self {
         Self {
             keys: authentication.secret.keys(),
@@ -114,7 +115,7 @@ impl Seal {
             own,
             senders: (0..connections).map(|_| None).collect(),
             receivers: (0..connections).map(|_| None).collect(),
-            recent: Box::new([Recent::default(); RECENT]),
+            recent: Box::new([Recent::default(); RECENT_KEYS]),
             next: random,
             data: vec![0; ADDRESSES + mtu].into_boxed_slice(),
         }
@@ -126,7 +127,7 @@ impl Seal {
         self.encrypts
     }
 
-    /// The seal of a frame whose information stays as it is. `random` is asked for a number to start counting with.
+    /// Makes the seal of a frame without encryption. `random` returns the first counter of a connection.
     #[inline]
     pub fn authenticate(
         &mut self,
@@ -136,12 +137,12 @@ impl Seal {
     ) -> [u8; SEAL_BYTES] {
         let (key, counter) = self.next_of(frame, random);
         let [first, second] = information;
-        let data = gathered(&mut self.data, [frame.addresses, frame.llc, frame.extension, first, second]);
+        let data = gather(&mut self.data, [frame.addresses, frame.llc, frame.extension, first, second]);
         let data = data.expect("a frame is not longer than the MTU");
-        joined(counter, Aegis128L::new(&key, &nonce(counter)).encrypt_in_place(&mut [], data))
+        join(counter, Aegis128L::new(&key, &nonce(counter)).encrypt_in_place(&mut [], data))
     }
 
-    /// The seal of a frame whose information is encrypted where it lies.
+    /// Makes the seal of a frame and encrypts its information in place.
     #[inline]
     pub fn encrypt(
         &mut self,
@@ -150,24 +151,24 @@ impl Seal {
         random: impl FnOnce() -> u64,
     ) -> [u8; SEAL_BYTES] {
         let (key, counter) = self.next_of(frame, random);
-        let data = gathered(&mut self.data, [frame.addresses, frame.llc, frame.extension]);
+        let data = gather(&mut self.data, [frame.addresses, frame.llc, frame.extension]);
         let data = data.expect("a frame is not longer than the MTU");
-        joined(counter, Aegis128L::new(&key, &nonce(counter)).encrypt_in_place(information, data))
+        join(counter, Aegis128L::new(&key, &nonce(counter)).encrypt_in_place(information, data))
     }
 
-    /// The PDU of an authentic frame, decrypted into `opened`, if it was encrypted. `connection_with` says which connection I
-    /// and S PDUs with a mark are of, by the sender's address, both service access points and the mark.
+    /// Verifies a frame and returns its PDU, decrypted into `decrypted` if it was encrypted. `connection_with` finds
+    /// the connection of an I or S PDU by the sender's address, both SAPs and the mark.
     ///
     /// # Errors
-    /// Why it is not believed.
+    /// Why the frame is rejected.
     #[inline]
     pub fn open<'a>(
         &mut self,
         frame: &Frame<'a>,
-        opened: &'a mut [u8],
+        decrypted: &'a mut [u8],
         connection_with: impl FnOnce(Mac, [u8; 2], u64) -> Option<usize>,
-    ) -> Result<&'a [u8], Unbelieved> {
-        let sealed = sealed(frame.llc, frame.behind).ok_or(Unbelieved::Unauthentic)?;
+    ) -> Result<&'a [u8], SealError> {
+        let sealed = sealed(frame.llc, frame.behind).ok_or(SealError::Unauthentic)?;
         let Sealed { is_numbered, saps, mark, counter, .. } = sealed;
         let direction = Direction { is_numbered, sender: frame.source, saps, mark };
         let connection = if is_numbered { connection_with(frame.source, saps, mark) } else { None };
@@ -175,7 +176,7 @@ impl Seal {
             let key = self.recent_key(&direction);
             let is_new = key.is_none();
             let key = key.unwrap_or_else(|| self.derive(&direction));
-            let llc = self.verified(&key, frame, &sealed, opened)?;
+            let llc = self.verified(&key, frame, &sealed, decrypted)?;
             if is_new {
                 self.remember(direction, key);
             }
@@ -184,13 +185,13 @@ impl Seal {
         match &self.receivers[connection] {
             Some(receiver) if receiver.mark == mark => {
                 let key = receiver.key;
-                let llc = self.verified(&key, frame, &sealed, opened)?;
+                let llc = self.verified(&key, frame, &sealed, decrypted)?;
                 let receiver = self.receivers[connection].as_mut().expect("looked at above");
-                if receiver.window.accept(counter) { Ok(llc) } else { Err(Unbelieved::Replayed) }
+                if receiver.window.accept(counter) { Ok(llc) } else { Err(SealError::Replayed) }
             }
             _ => {
                 let key = self.derive(&direction);
-                let llc = self.verified(&key, frame, &sealed, opened)?;
+                let llc = self.verified(&key, frame, &sealed, decrypted)?;
                 let receiver = Receiver { mark, key, window: ReplayWindow::new(counter) };
                 self.receivers[connection] = Some(Box::new(receiver));
                 Ok(llc)
@@ -198,32 +199,32 @@ impl Seal {
         }
     }
 
-    /// The PDU of a frame whose seal is right.
+    /// Returns the PDU of a frame if its seal is valid.
     #[inline]
     fn verified<'a>(
         &mut self,
         key: &Key,
         frame: &Frame<'a>,
         sealed: &Sealed<'a>,
-        opened: &'a mut [u8],
-    ) -> Result<&'a [u8], Unbelieved> {
+        decrypted: &'a mut [u8],
+    ) -> Result<&'a [u8], SealError> {
         let Sealed { llc, extension, information, has_information, counter, ref tag, .. } = *sealed;
         let is_encrypted = self.encrypts && has_information;
         let clear = if is_encrypted { &[] } else { information };
-        let data = gathered(&mut self.data, [frame.addresses, llc, extension, clear]).ok_or(Unbelieved::Unauthentic)?;
+        let data = gather(&mut self.data, [frame.addresses, llc, extension, clear]).ok_or(SealError::Unauthentic)?;
         let aead = Aegis128L::<TAG>::new(key, &nonce(counter));
         let verified = if is_encrypted {
-            let opened = opened.get_mut(..frame.llc.len()).ok_or(Unbelieved::Unauthentic)?;
-            opened.copy_from_slice(frame.llc);
+            let decrypted = decrypted.get_mut(..frame.llc.len()).ok_or(SealError::Unauthentic)?;
+            decrypted.copy_from_slice(frame.llc);
             let start = frame.llc.len() - information.len();
-            aead.decrypt_in_place(&mut opened[start..], tag, data).map(|()| &*opened)
+            aead.decrypt_in_place(&mut decrypted[start..], tag, data).map(|()| &*decrypted)
         } else {
             aead.decrypt_in_place(&mut [], tag, data).map(|()| frame.llc)
         };
-        verified.map_err(|_| Unbelieved::Unauthentic)
+        verified.map_err(|_| SealError::Unauthentic)
     }
 
-    /// Key and counter of a frame to be sent.
+    /// Key and counter of the next frame.
     #[inline]
     fn next_of(&mut self, frame: &Unsealed<'_>, random: impl FnOnce() -> u64) -> (Key, u64) {
         let Unsealed { llc, mark, connection, .. } = *frame;
@@ -250,12 +251,12 @@ impl Seal {
     }
 
     fn recent_key(&self, direction: &Direction) -> Option<Key> {
-        let recent = &self.recent[direction.place()];
+        let recent = &self.recent[direction.cache_index()];
         recent.key.filter(|_| recent.direction == *direction)
     }
 
     fn remember(&mut self, direction: Direction, key: Key) {
-        self.recent[direction.place()] = Recent { direction, key: Some(key) };
+        self.recent[direction.cache_index()] = Recent { direction, key: Some(key) };
     }
 
     fn derive(&self, direction: &Direction) -> Key {
@@ -268,11 +269,11 @@ impl Seal {
 }
 
 impl Direction {
-    fn place(&self) -> usize {
+    fn cache_index(&self) -> usize {
         let [.., a] = self.mark.to_be_bytes();
         let [.., b] = self.sender;
         let [dsap, ssap] = self.saps;
-        usize::from(a ^ b ^ dsap.rotate_left(3) ^ ssap >> 2) % RECENT
+        usize::from(a ^ b ^ dsap.rotate_left(3) ^ ssap >> 2) % RECENT_KEYS
     }
 }
 
@@ -280,22 +281,22 @@ fn nonce(counter: u64) -> [u8; 16] {
     (u128::from(counter) << 64).to_be_bytes()
 }
 
-fn joined(counter: u64, tag: [u8; TAG]) -> [u8; SEAL_BYTES] {
+fn join(counter: u64, tag: [u8; TAG]) -> [u8; SEAL_BYTES] {
     let mut seal = [0; SEAL_BYTES];
     seal[..8].copy_from_slice(&counter.to_be_bytes());
     seal[8..].copy_from_slice(&tag);
     seal
 }
 
-/// Pieces as one; `None` if there is no room, as for a frame that is longer than any of the link.
+/// Copies the pieces into `buffer`; `None` if it is too small, as for a frame longer than the link's MTU.
 #[inline]
-fn gathered<'a, const N: usize>(room: &'a mut [u8], pieces: [&[u8]; N]) -> Option<&'a [u8]> {
+fn gather<'a, const N: usize>(buffer: &'a mut [u8], pieces: [&[u8]; N]) -> Option<&'a [u8]> {
     let mut end = 0;
     for piece in pieces {
-        room.get_mut(end..end + piece.len())?.copy_from_slice(piece);
+        buffer.get_mut(end..end + piece.len())?.copy_from_slice(piece);
         end += piece.len();
     }
-    Some(&room[..end])
+    Some(&buffer[..end])
 }
 
 #[cfg(test)]
@@ -305,13 +306,13 @@ mod tests {
     use crate::secret::Secret;
 
     fn hex(digits: &str) -> Vec<u8> {
-        (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
+        (0..digits.len()).step_by(2).map(|index| u8::from_str_radix(&digits[index..index + 2], 16).unwrap()).collect()
     }
 
-    /// Key and nonce of draft-irtf-cfrg-aegis-aead's vectors for AEGIS-128L.
+    /// Key and nonce of the test vectors for AEGIS-128L in draft-irtf-cfrg-aegis-aead.
     const KEY: &str = "10010000000000000000000000000000";
     const NONCE: &str = "10000200000000000000000000000000";
-    /// Associated data, message, ciphertext, tag of 128 bits: test vectors 1 to 5.
+    /// Test vectors 1 to 5: associated data, message, ciphertext, tag of 128 bits.
     const VECTORS: [[&str; 4]; 5] = [
         [
             "",
@@ -339,8 +340,8 @@ mod tests {
             "7542a745733014f9474417b337399507",
         ],
     ];
-    /// What must not verify: key, nonce, associated data, ciphertext, tag: test vectors 6 to 9.
-    const REFUSED: [[&str; 5]; 4] = [
+    /// Test vectors 6 to 9, which must not verify: key, nonce, associated data, ciphertext, tag.
+    const INVALID: [[&str; 5]; 4] = [
         [NONCE, KEY, "0001020304050607", "79d94593d8c2119d7e8fd9b8fc77", "5c04b3dba849b2701effbe32c7f0fab7"],
         [KEY, NONCE, "0001020304050607", "79d94593d8c2119d7e8fd9b8fc78", "5c04b3dba849b2701effbe32c7f0fab7"],
         [KEY, NONCE, "0001020304050608", "79d94593d8c2119d7e8fd9b8fc77", "5c04b3dba849b2701effbe32c7f0fab7"],
@@ -348,7 +349,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_cipher_agrees_with_the_drafts_test_vectors() {
+    fn the_cipher_agrees_with_the_test_vectors_of_the_draft() {
         let key = |digits| <[u8; 16]>::try_from(hex(digits)).unwrap();
         for [data, message, ciphertext, tag] in VECTORS {
             let mut bytes = hex(message);
@@ -357,8 +358,8 @@ mod tests {
             aead.decrypt_in_place(&mut bytes, &key(tag), &hex(data)).unwrap();
             assert_eq!(bytes, hex(message));
         }
-        for [of_key, of_nonce, data, ciphertext, tag] in REFUSED {
-            let aead = Aegis128L::<TAG>::new(&key(of_key), &key(of_nonce));
+        for [key_hex, nonce_hex, data, ciphertext, tag] in INVALID {
+            let aead = Aegis128L::<TAG>::new(&key(key_hex), &key(nonce_hex));
             assert!(aead.decrypt_in_place(&mut hex(ciphertext), &key(tag), &hex(data)).is_err());
         }
     }
@@ -371,7 +372,7 @@ mod tests {
         Seal::new(&Authentication { secret, encrypts }, own, 4, 100, 1)
     }
 
-    /// A frame of an I PDU, as the port makes it of one that is not encrypted.
+    /// A frame with an I PDU that is not encrypted, as the port makes it.
     fn frame(seal: &mut Seal, mark: u64, start: u64) -> Vec<u8> {
         let header = [&B[..], &A, &[0x88, 0x70]].concat();
         let (llc, extension) = ([0x24, 0x20, 0, 0], [&mark.to_be_bytes()[..], &[0, 0]].concat());
@@ -382,55 +383,55 @@ mod tests {
             mark,
             connection: Some(1),
         };
-        let made = seal.authenticate(&unsealed, [b"he", b"llo"], || start);
-        [&header[..], &llc, &made, &extension, b"hello"].concat()
+        let seal_bytes = seal.authenticate(&unsealed, [b"he", b"llo"], || start);
+        [&header[..], &llc, &seal_bytes, &extension, b"hello"].concat()
     }
 
-    fn open(seal: &mut Seal, bytes: &[u8], connection: Option<usize>) -> Result<(), Unbelieved> {
+    fn open(seal: &mut Seal, bytes: &[u8], connection: Option<usize>) -> Result<(), SealError> {
         seal.open(&parse(bytes).unwrap(), &mut [], |_, _, _| connection).map(|llc| assert!(llc.ends_with(b"hello")))
     }
 
-    /// Proves that a connection's counters are consecutive, that each is believed once, and that another mark of the same number
-    /// has another key and begins anew.
+    /// Proves that a connection's counters are consecutive, that each is accepted once, and that another mark on the
+    /// same connection has another key and starts a new window.
     #[test]
-    fn each_frame_of_a_connection_has_a_counter_of_its_own_and_is_believed_once() {
+    fn each_frame_of_a_connection_has_its_own_counter_and_is_accepted_once() {
         let (mut a, mut b) = (seal(A, false), seal(B, false));
         let frames: Vec<Vec<u8>> = (0..5).map(|_| frame(&mut a, 77, u64::MAX - 1)).collect();
         let counters: Vec<_> = frames.iter().map(|frame| frame[18..26].to_vec()).collect();
         let expected = [u64::MAX - 1, u64::MAX, 0, 1, 2].map(|counter| counter.to_be_bytes().to_vec());
         assert_eq!(counters, expected);
-        for at in [1, 4, 0, 2, 3] {
-            assert_eq!(open(&mut b, &frames[at], Some(3)), Ok(()));
-            assert_eq!(open(&mut b, &frames[at], Some(3)), Err(Unbelieved::Replayed));
+        for index in [1, 4, 0, 2, 3] {
+            assert_eq!(open(&mut b, &frames[index], Some(3)), Ok(()));
+            assert_eq!(open(&mut b, &frames[index], Some(3)), Err(SealError::Replayed));
         }
         let other = frame(&mut a, 78, 5);
         assert_eq!(open(&mut b, &other, Some(3)), Ok(()));
-        assert_eq!(open(&mut b, &other, Some(3)), Err(Unbelieved::Replayed));
-        // Whoever changes the mark has no key for it.
+        assert_eq!(open(&mut b, &other, Some(3)), Err(SealError::Replayed));
+        // A changed mark selects another key.
         let mut changed = frame(&mut a, 78, 5);
         changed[49] ^= 1;
-        assert_eq!(open(&mut b, &changed, Some(3)), Err(Unbelieved::Unauthentic));
+        assert_eq!(open(&mut b, &changed, Some(3)), Err(SealError::Unauthentic));
     }
 
-    /// Proves that nothing is kept of what is not authentic, be it of a connection or of none; but of what is.
+    /// Proves that unauthentic frames leave no state, on a connection or without one, and that authentic frames do.
     #[test]
-    fn nothing_is_remembered_of_what_is_not_authentic() {
+    fn unauthentic_frames_leave_no_state() {
         let mut b = seal(B, false);
         let forger = Secret::new(&[8; 32]).unwrap();
         let mut forger = Seal::new(&Authentication { secret: forger, encrypts: false }, A, 4, 100, 1);
-        let remembered = |seal: &Seal| {
-            (seal.receivers.iter().flatten().count(), seal.recent.iter().filter(|one| one.key.is_some()).count())
+        let state_of = |seal: &Seal| {
+            (seal.receivers.iter().flatten().count(), seal.recent.iter().filter(|entry| entry.key.is_some()).count())
         };
         for mark in 0..1000 {
             let forged = frame(&mut forger, mark, 0);
             for connection in [None, Some(1)] {
-                assert_eq!(open(&mut b, &forged, connection), Err(Unbelieved::Unauthentic));
+                assert_eq!(open(&mut b, &forged, connection), Err(SealError::Unauthentic));
             }
         }
-        assert_eq!(remembered(&b), (0, 0));
+        assert_eq!(state_of(&b), (0, 0));
         let mut a = seal(A, false);
         assert_eq!(open(&mut b, &frame(&mut a, 1, 0), Some(1)), Ok(()));
         assert_eq!(open(&mut b, &frame(&mut a, 2, 0), None), Ok(()));
-        assert_eq!(remembered(&b), (1, 1));
+        assert_eq!(state_of(&b), (1, 1));
     }
 }

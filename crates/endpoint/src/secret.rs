@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the processes of a job authenticate their frames with.
+//! The secret with which the processes of a job authenticate their frames.
 
 use hkdf::Hkdf;
 use sha2::Sha256;
 
 use crate::token::JobToken;
 
-/// A random secret that the processes of one job have and nobody else. Neither it nor a key made of it is ever sent.
+/// A random secret known only to the processes of one job. Neither it nor a key derived from it is ever sent.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; 32]);
 
 impl Secret {
-    /// Bytes of the shortest that is accepted.
+    /// Minimum length in bytes.
     pub const BYTES_MIN: usize = 16;
-    /// Bytes of the longest.
+    /// Maximum length in bytes.
     pub const BYTES_MAX: usize = 64;
 
-    /// From random bytes that the job's processes agreed on; `None` if they are fewer than [`BYTES_MIN`](Self::BYTES_MIN) or
-    /// more than [`BYTES_MAX`](Self::BYTES_MAX).
+    /// A secret from random bytes that the job's processes agreed on; `None` if there are fewer than
+    /// [`BYTES_MIN`](Self::BYTES_MIN) or more than [`BYTES_MAX`](Self::BYTES_MAX).
     #[must_use]
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let fits = (Self::BYTES_MIN..=Self::BYTES_MAX).contains(&bytes.len());
         fits.then(|| Self(Hkdf::<Sha256>::extract(Some(SALT), bytes).0.into()))
     }
 
-    /// A token for this job, made of one that need not be a secret. What is sent of a token says nothing of the secret then,
-    /// also where a launcher gave the same for both.
+    /// Derives the job's token from one that need not be secret. What is sent of the token then reveals nothing about
+    /// the secret, even if a launcher used the same value for both.
     #[must_use]
-    pub fn token(&self, of_launcher: JobToken) -> JobToken {
+    pub fn token(&self, launcher_token: JobToken) -> JobToken {
         let mut bits = [0; 8];
-        expand(&self.keys(), &[b"token", &of_launcher.key().to_be_bytes()], &mut bits);
+        expand(&self.keys(), &[b"token", &launcher_token.key().to_be_bytes()], &mut bits);
         JobToken::new(u64::from_be_bytes(bits))
     }
 
-    /// What keys are derived with.
+    /// The HKDF from which keys are derived.
     pub(crate) fn keys(&self) -> Hkdf<Sha256> {
         Hkdf::from_prk(&self.0).expect("as long as a hash")
     }
@@ -46,19 +46,19 @@ pub(crate) fn expand(keys: &Hkdf<Sha256>, info: &[&[u8]], output: &mut [u8]) {
 
 const SALT: &[u8] = b"Barewire";
 
-/// Not the bytes.
+/// Does not show the bytes.
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Secret(…)")
     }
 }
 
-/// That frames are authenticated, and how; of all endpoints that are to hear each other alike.
+/// How frames are authenticated; the same for all endpoints that communicate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authentication {
-    /// What the peers have in common.
+    /// The shared secret.
     pub secret: Secret,
-    /// Whether the information of I, UI and AC PDUs, which is what messages and datagrams lie in, is encrypted as well.
+    /// Whether the information of I, UI and AC PDUs, which carries messages and datagrams, is also encrypted.
     pub encrypts: bool,
 }
 
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_has_128_to_512_bits_and_is_never_shown() {
+    fn a_secret_has_128_to_512_bits_and_is_not_shown() {
         for (bytes, fits) in [(0, false), (15, false), (16, true), (64, true), (65, false)] {
             assert_eq!(Secret::new(&vec![0xa5; bytes]).is_some(), fits, "{bytes}");
         }
@@ -77,17 +77,17 @@ mod tests {
     }
 
     #[test]
-    fn a_token_depends_on_the_secret_and_on_the_launchers() {
-        let (one, other) = (Secret::new(&[1; 16]).unwrap(), Secret::new(&[2; 16]).unwrap());
-        let token = one.token(JobToken::new(7));
-        assert!(token == one.token(JobToken::new(7)));
-        assert!(token != other.token(JobToken::new(7)) && token != one.token(JobToken::new(8)));
+    fn a_token_depends_on_the_secret_and_on_the_launchers_token() {
+        let (first, second) = (Secret::new(&[1; 16]).unwrap(), Secret::new(&[2; 16]).unwrap());
+        let token = first.token(JobToken::new(7));
+        assert!(token == first.token(JobToken::new(7)));
+        assert!(token != second.token(JobToken::new(7)) && token != first.token(JobToken::new(8)));
         assert!(token != JobToken::new(7));
     }
 
-    /// Test case 1 of RFC 5869: what the crates compute is HKDF.
+    /// Test case 1 of RFC 5869.
     #[test]
-    fn it_is_hkdf_with_sha_256() {
+    fn key_derivation_is_hkdf_with_sha_256() {
         let salt: Vec<u8> = (0..=0x0c).collect();
         let (_, keys) = Hkdf::<Sha256>::extract(Some(&salt), &[0x0b; 22]);
         let mut output = [0; 42];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where messages go that come in.
+//! The consumer of received messages.
 
 use barewire_llc::message::Piece;
 
@@ -9,28 +9,27 @@ use crate::channel::ChannelId;
 /// How a message is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Type 1: perhaps.
+    /// Type 1: may be lost.
     Unreliable,
-    /// Type 3: once, or its sender hears that nobody answered.
+    /// Type 3: delivered once, or the sender learns that there was no acknowledgement.
     Acknowledged,
 }
 
-/// Takes what an endpoint receives, while it makes progress: [`Inbox`](crate::Inbox) queues it; a message layer may
-/// know at once where a message belongs.
+/// Consumes what an endpoint receives. [`Inbox`](crate::Inbox) queues it; a message layer may place it directly.
 pub trait Sink {
-    /// Takes the next piece of a channel's messages, in order, one message after the other. False: no room now. Then it
-    /// is offered again later, the channel's others wait behind it, and the peer is told to wait.
+    /// Takes the next piece of a channel's messages; pieces come in order, one message after the other. Returns false
+    /// if there is no room: the piece is offered again later, the channel's next pieces wait, and the peer is told to
+    /// pause.
     fn piece(&mut self, from: ChannelId, piece: Piece<'_>) -> bool;
 
-    /// Whether nothing more is wanted for now, although there is room: asked after each piece. What has come stays in
-    /// the link's ring.
+    /// Whether to stop receiving for now, despite room. Called after each piece; further frames stay in the ring.
     fn has_enough(&self) -> bool {
         false
     }
 
-    /// Takes a datagram; what it has no room for is lost.
+    /// Takes a datagram; drops it if there is no room.
     fn datagram(&mut self, from: Address, class: Class, bytes: &[u8]);
 
-    /// The channel has ended: a message of which only pieces came stays as it is.
+    /// Handles the end of a channel. An incomplete message stays incomplete.
     fn ended(&mut self, from: ChannelId);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The send part of a communication segment: slots, each the frame of one information field, or its head.
+//! The send part of a communication segment: slots, each with the frame of one information field, or its start.
 
 use std::ptr;
 use std::slice;
@@ -10,52 +10,52 @@ use barewire_llc::message::is_whole;
 
 use crate::check::{addresses, check};
 
-/// Names a slot.
+/// Identifies a slot.
 pub type Slot = u16;
 
-/// The longest header of a PDU that has an information field: an I PDU's.
+/// The longest header of a PDU with an information field, an I PDU.
 const LLC_BYTES: usize = 4;
 
-/// Slots of equal size, free or under way.
+/// Slots of equal size, free or in use.
 pub struct Slots {
     memory: Box<[u8]>,
     slot_bytes: usize,
-    /// What lies before the information, of our stations.
+    /// Bytes before the information, with the extension.
     headroom_bytes: usize,
     entries: Box<[Entry]>,
     free: Vec<Slot>,
-    /// Whether the check is over all of a long message, too.
+    /// Whether the check covers all of each frame of a long message.
     pub checks_all: bool,
-    /// Slots under way that hold only a head.
+    /// Slots in use that hold only the start of the information.
     heads: u16,
 }
 
-/// What a slot that is under way holds.
+/// Content of a slot in use.
 #[derive(Clone, Copy)]
 struct Entry {
     /// Bytes of information in the slot itself.
     in_slot: u16,
-    /// What follows, in the caller's memory.
+    /// The rest of the information, in the caller's memory.
     lent: Lent,
     /// Whether it was filled by `lend`.
     is_head: bool,
 }
 
-/// Memory of the caller's that is only read.
+/// Memory of the caller that is only read.
 #[derive(Clone, Copy)]
 pub(crate) struct Lent {
     memory: *const u8,
     bytes: usize,
 }
 
-// SAFETY: the memory is only read, and whoever lent it promised that it stays valid and unchanged, for any thread.
+// SAFETY: the memory is only read; whoever lent it promised that it stays valid and unchanged, for any thread.
 unsafe impl Send for Lent {}
 
 impl Lent {
     const NOTHING: Self = Self { memory: ptr::null(), bytes: 0 };
 
     /// # Safety
-    /// `bytes` must stay valid and unchanged for as long as this or a part of it is used.
+    /// `bytes` must stay valid and unchanged while this or a part of it is used.
     #[inline]
     pub(crate) const unsafe fn new(bytes: &[u8]) -> Self {
         Self { memory: bytes.as_ptr(), bytes: bytes.len() }
@@ -66,7 +66,7 @@ impl Lent {
         if self.bytes == 0 {
             return &[];
         }
-        // SAFETY: `new`'s caller promised that the memory is valid and unchanged.
+        // SAFETY: the caller of `new` promised that the memory is valid and unchanged.
         unsafe { slice::from_raw_parts(self.memory, self.bytes) }
     }
 
@@ -77,10 +77,10 @@ impl Lent {
 }
 
 impl Slots {
-    /// So many slots for frames of this MTU.
+    /// Allocates slots for frames of this MTU.
     pub(crate) fn new(slots: u16, mtu: usize, guard: Guard) -> Self {
         let headroom_bytes = ETHERNET_HEADER_BYTES + LLC_BYTES + guard.bytes() + INFORMATION_FRONT;
-        // A slot starts on a cache line of its own; stations that add nothing leave the room for that unused.
+        // Each slot starts on a cache line. Without an extension, its part of the headroom stays unused.
         let slot_bytes = (headroom_bytes + mtu).next_multiple_of(64);
         Self {
             memory: vec![0; slot_bytes * usize::from(slots)].into_boxed_slice(),
@@ -94,13 +94,13 @@ impl Slots {
         }
     }
 
-    /// Copies an information field, in two pieces, into a free slot; `None` if all are under way.
+    /// Copies an information field, in two pieces, into a free slot; `None` if there is none.
     #[inline]
     pub fn fill(&mut self, first: &[u8], second: &[u8]) -> Option<Slot> {
         let slot = self.free.pop()?;
-        let at = self.information_at(slot);
-        let place = &mut self.memory[at..at + first.len() + second.len()];
-        let (a, b) = place.split_at_mut(first.len());
+        let start = self.information_at(slot);
+        let field = &mut self.memory[start..start + first.len() + second.len()];
+        let (a, b) = field.split_at_mut(first.len());
         a.copy_from_slice(first);
         barewire_copy::copy(second, b);
         let in_slot = (first.len() + second.len()) as u16;
@@ -108,7 +108,7 @@ impl Slots {
         Some(slot)
     }
 
-    /// Copies only the first piece into a free slot, and sends the second from where it lies.
+    /// Copies only the first piece into a free slot; the second is sent from the caller's memory.
     ///
     /// # Safety
     /// `second` must stay valid and unchanged until the slot is free again, or these slots are dropped.
@@ -116,20 +116,20 @@ impl Slots {
     pub unsafe fn lend(&mut self, first: &[u8], second: &[u8]) -> Option<Slot> {
         let slot = self.fill(first, &[])?;
         let entry = &mut self.entries[usize::from(slot)];
-        // SAFETY: the caller's promise.
+        // SAFETY: as promised by the caller.
         (entry.lent, entry.is_head) = (unsafe { Lent::new(second) }, true);
         self.heads += 1;
         Some(slot)
     }
 
-    /// Gives a slot back once the engine has done with it.
+    /// Frees a slot that the engine no longer needs.
     #[inline]
     pub fn free(&mut self, slot: Slot) {
         self.heads -= u16::from(self.entries[usize::from(slot)].is_head);
         self.free.push(slot);
     }
 
-    /// What a slot sends from one memory is sent from a copy of it from now on. Of any other slot nothing changes.
+    /// Makes a slot refer to `to`, a copy of the memory `from`, if it refers to `from`.
     pub(crate) fn move_lent(&mut self, slot: Slot, from: Lent, to: Lent) {
         let lent = &mut self.entries[usize::from(slot)].lent;
         let offset = (lent.memory as usize).wrapping_sub(from.memory as usize);
@@ -138,32 +138,32 @@ impl Slots {
         }
     }
 
-    /// Slots under way that hold only a head.
+    /// Slots in use that hold only the start of the information.
     #[inline]
     pub(crate) fn heads(&self) -> u16 {
         self.heads
     }
 
-    /// Slots that are not under way.
+    /// Number of free slots.
     #[inline]
     pub(crate) fn free_slots(&self) -> usize {
         self.free.len()
     }
 
-    /// Whether nothing is under way.
+    /// Whether no slot is in use.
     #[must_use]
     pub fn are_all_free(&self) -> bool {
         self.free.len() == self.entries.len()
     }
 
-    /// The information of a slot that was filled.
+    /// The information in the slot itself.
     #[inline]
     pub(crate) fn information(&self, slot: Slot) -> &[u8] {
-        let at = self.information_at(slot);
-        &self.memory[at..at + usize::from(self.entries[usize::from(slot)].in_slot)]
+        let start = self.information_at(slot);
+        &self.memory[start..start + usize::from(self.entries[usize::from(slot)].in_slot)]
     }
 
-    /// The information of a slot under way: in the slot, and in the caller's memory.
+    /// The information of a slot in use: in the slot, and in the caller's memory.
     #[inline]
     pub(crate) fn pieces(&self, slot: Slot) -> [&[u8]; 2] {
         [self.information(slot), self.entries[usize::from(slot)].lent.bytes()]
@@ -174,15 +174,14 @@ impl Slots {
         usize::from(slot) * self.slot_bytes + self.headroom_bytes
     }
 
-    /// Bytes of a slot's information field.
+    /// Size of the information field of a slot in use, in bytes.
     #[inline]
     pub(crate) fn information_bytes(&self, slot: Slot) -> usize {
         let entry = &self.entries[usize::from(slot)];
         usize::from(entry.in_slot) + entry.lent.bytes
     }
 
-    /// Writes the headers right before a slot's information, and the check of what a station of ours adds; how many bytes
-    /// they have.
+    /// Writes a frame's headers, with extension and check, in front of a slot's information. Returns their size.
     #[inline]
     pub(crate) fn write_headers(
         &mut self,
@@ -203,8 +202,8 @@ impl Slots {
         })
     }
 
-    /// As [`write_headers`](Self::write_headers), with the guard that `guard` makes of what is added and the information's
-    /// pieces, in the slot and in the caller's memory.
+    /// As [`write_headers`](Self::write_headers), with the guard that `guard` makes from the extension and the two
+    /// pieces of the information.
     #[inline]
     pub(crate) fn write_guarded_headers<const GUARD: usize>(
         &mut self,
@@ -223,14 +222,14 @@ impl Slots {
         first.copy_from_slice(ethernet);
         let (second, rest) = rest.split_at_mut(llc.len());
         match *llc {
-            // An I PDU, nearly always: a copy of a known length is no call.
+            // Nearly always an I PDU: a copy of constant size needs no call.
             [dsap, ssap, ns, nr] => second.copy_from_slice(&[dsap, ssap, ns, nr]),
             _ => second.copy_from_slice(llc),
         }
         let (third, information) = rest.split_at_mut(added);
-        if let Some((place, third)) = third.split_first_chunk_mut::<GUARD>() {
-            // The guard reads what was not written just now: else each load would wait for stores.
-            *place = guard(extra, [information, entry.lent.bytes()]);
+        if let Some((guard_bytes, third)) = third.split_first_chunk_mut::<GUARD>() {
+            // The guard reads the sources, not the copies just written: those loads would wait for the stores.
+            *guard_bytes = guard(extra, [information, entry.lent.bytes()]);
             match <&[u8; INFORMATION_FRONT]>::try_from(extra.as_bytes()) {
                 Ok(extra) => third.copy_from_slice(extra),
                 Err(_) => third.copy_from_slice(extra.as_bytes()),
@@ -239,13 +238,13 @@ impl Slots {
         bytes
     }
 
-    /// The frame of a slot that is under way, whose headers have so many bytes.
+    /// The frame of a slot in use whose headers have `header_bytes` bytes.
     #[inline]
     pub(crate) fn frame(&self, slot: Slot, header_bytes: usize) -> Outgoing<'_> {
         let entry = &self.entries[usize::from(slot)];
-        let at = self.information_at(slot);
+        let start = self.information_at(slot);
         Outgoing {
-            header: &self.memory[at - header_bytes..at + usize::from(entry.in_slot)],
+            header: &self.memory[start - header_bytes..start + usize::from(entry.in_slot)],
             payload: entry.lent.bytes(),
         }
     }

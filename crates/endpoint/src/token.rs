@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The job token: 64 random bits that the processes of a job know. It is not sent: a connection's first frames, and
-//! datagrams, carry a hash of it ([`barewire_llc::extension`]).
+//! The job token: 64 random bits that the processes of a job know. It is not sent itself: the first frames of a
+//! connection, and datagrams, carry a hash of it ([`barewire_llc::extension`]).
 
-/// What the processes of one job have in common and nobody else knows.
+/// A number known only to the processes of one job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct JobToken(u64);
 
 impl JobToken {
-    /// From 64 random bits that the job's processes agreed on.
+    /// A token from 64 random bits that the job's processes agreed on.
     #[must_use]
     pub const fn new(bits: u64) -> Self {
         Self(bits)
@@ -19,7 +19,7 @@ impl JobToken {
     }
 }
 
-/// Not the bits: a token in a log is known to whoever reads it.
+/// Does not show the bits, so that logs do not reveal them.
 impl std::fmt::Debug for JobToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("JobToken(…)")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What was measured on this machine and is better than a default: a file that `barewire tune` writes, and
-//! `barewire bench host --tune`.
+//! Values measured on this machine, which replace defaults: a file written by `barewire tune` or `barewire bench host
+//! --tune`.
 
 use std::env;
 use std::fs;
@@ -13,40 +13,40 @@ use barewire_shm::PipeConfig;
 use serde::Deserialize;
 use thiserror::Error;
 
-/// Names the file, instead of the two places where it is looked for.
+/// Environment variable with the path of the file; overrides the two default paths.
 pub const TUNING_VARIABLE: &str = "BAREWIRE_TUNING";
-/// The machine's, for all users; under the user's own configuration folder the same name below `barewire` goes first.
+/// The system-wide file. `barewire/tuning.toml` in the user's configuration folder takes precedence.
 const SYSTEM_FILE: &str = "/etc/barewire/tuning.toml";
 
-/// The measured values, each with the default of the machine in `docs/performance.md`.
+/// The measured values. The defaults are those of the machine in `docs/performance.md`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tuning {
-    /// Up to so many bytes a message costs less to copy behind its headers than to gather from where it lies.
+    /// Size in bytes up to which copying a message behind its headers costs less than gathering it.
     pub copy_crossover_bytes: usize,
-    /// Up to so many bytes a message is sent before its receive is known.
+    /// Size in bytes up to which messages are sent eagerly.
     pub eager_bytes: usize,
-    /// Memory of the packet link's receive ring, at least; a broker's sockets have the broker's.
+    /// Minimum size in bytes of the packet link's receive ring; the broker chooses that of its sockets.
     pub ring_bytes: usize,
-    /// Frames to a peer that are not acknowledged, at most, either way.
+    /// Maximum number of unacknowledged frames to a peer, in each direction.
     pub window: usize,
-    /// Frames that one acknowledgement covers, at most.
+    /// Maximum number of frames covered by one acknowledgement.
     pub acknowledge_every: usize,
-    /// Microseconds that an acknowledgement waits for a frame to ride on, at most.
+    /// Maximum time in microseconds that an acknowledgement waits to be piggybacked.
     pub acknowledge_delay_us: usize,
-    /// Frames under way at once, at most.
+    /// Maximum number of outstanding frames.
     pub slots: usize,
-    /// Messages under way at once, at most.
+    /// Maximum number of outstanding messages.
     pub send_descriptors: usize,
-    /// Bytes of the ring to a process of this host, each way.
+    /// Size in bytes of each of the two rings to a local peer.
     pub pipe_ring_bytes: usize,
-    /// From so many bytes on, and above the eager limit in any case, a process of this host fetches a message itself from
-    /// where it lies, in one copy, if the system lets it; 0: never.
+    /// Size in bytes from which on, and in any case above the eager limit, a local peer copies a message directly from
+    /// the sender's memory if the system allows it; 0: never.
     pub fetched_bytes: usize,
 }
 
 impl Tuning {
-    /// Of all values, as the file calls them.
+    /// Names of all values in the file.
     pub const NAMES: [&str; 10] = [
         "copy_crossover_bytes",
         "eager_bytes",
@@ -59,20 +59,20 @@ impl Tuning {
         "pipe_ring_bytes",
         "fetched_bytes",
     ];
-    /// A rendezvous costs a round trip in which the wire is idle and, where peers compute, a call of theirs. Four times
-    /// as much streams at most a tenth faster (measured with 16 to 256 KiB, `docs/performance.md`).
+    /// A rendezvous costs a round trip in which the wire is idle and, if the peer computes, a call by the peer. Four
+    /// times the limit streams at most a tenth faster (measured with 16 to 256 KiB, `docs/performance.md`).
     pub const EAGER_BYTES: usize = 64 << 10;
-    /// Of the longest message that may be sent eagerly: a receiver keeps four for each peer.
+    /// Upper bound of the eager limit: a receiver keeps four messages of this size for each peer.
     pub const EAGER_BYTES_MAX: usize = 1 << 20;
-    /// A channel has at most its queue of 128 frames in slots for long messages, and streams no faster with more slots
-    /// than that (measured with 64 to 1024, `docs/performance.md`): twice as many, so that a peer which stands still
-    /// leaves another's long messages as many.
+    /// Long messages of a channel occupy at most the 128 slots of its queue, and more slots than that make no stream
+    /// faster (measured with 64 to 1024, `docs/performance.md`). Twice as many leave 128 to others when a peer stalls.
     pub const SLOTS: u16 = 256;
-    /// A tenth of the largest T1. So long a delay is for tests: whatever waits for it shows.
+    /// A tenth of the largest T1. Such long delays are for tests: they make every wait for an acknowledgement visible.
     pub const ACKNOWLEDGE_DELAY_US_MAX: usize = 100_000;
-    /// As many short messages as there are slots. Streams of them are alike with 128 to 512, and 4 % slower with 64.
+    /// As many short messages as slots: 128 to 512 make their streams equally fast, 64 make them 4 % slower.
     pub const SEND_DESCRIPTORS: u16 = 256;
-    /// Below, the copy into the pipe and the one out of it take less than the call and the answer (`docs/performance.md`).
+    /// Below, copying into the pipe and out of it takes less time than the system call and the reply
+    /// (`docs/performance.md`).
     pub const FETCHED_BYTES: usize = 32 << 10;
 }
 
@@ -93,31 +93,31 @@ impl Default for Tuning {
     }
 }
 
-/// Why there is a file and nothing of it is used.
+/// Why an existing tuning file is not used.
 #[derive(Debug, Error)]
 pub enum TuningError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("the tuning file {} cannot be read: {source}", path.display())]
     Unreadable {
-        /// Where it is.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// It is none.
-    #[error("{} is no tuning file: {reason}; `barewire tune` writes one", path.display())]
+    /// The file is malformed.
+    #[error("{} is not a valid tuning file: {reason}; `barewire tune` writes one", path.display())]
     Malformed {
-        /// Where it is.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong with it.
         reason: String,
     },
-    /// A value that cannot be.
+    /// A value is invalid.
     #[error(transparent)]
     Value(#[from] BadValue),
 }
 
-/// A value that cannot be.
+/// An invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{name} must be {must_be}")]
 pub struct BadValue {
@@ -126,11 +126,10 @@ pub struct BadValue {
 }
 
 impl Tuning {
-    /// This machine's and user's: of the file that [`TUNING_VARIABLE`] names, or the user's, or the system's, or the
-    /// defaults.
+    /// Loads the file that [`TUNING_VARIABLE`] names, or the user's, or the system's; without a file, the defaults.
     ///
     /// # Errors
-    /// [`TuningError`]: a file that is named must be there, and one that is there and may be read must be one.
+    /// [`TuningError`]: a file named by the variable must exist, and a file that exists and is readable must be valid.
     pub fn load() -> Result<Self, TuningError> {
         if let Some(named) = env::var_os(TUNING_VARIABLE) {
             return Self::read(Path::new(&named))
@@ -140,7 +139,7 @@ impl Tuning {
         let folder = folder.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".config")));
         for path in [folder.map(|folder| folder.join("barewire/tuning.toml")), Some(SYSTEM_FILE.into())] {
             match path.map_or(Ok(None), |path| Self::read(&path)) {
-                // Somebody else's home, as after setpriv or sudo.
+                // The home of another user, for example after setpriv or sudo.
                 Err(TuningError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {}
                 Ok(None) => {}
                 Ok(Some(found)) => return Ok(found),
@@ -150,15 +149,15 @@ impl Tuning {
         Ok(Self::default())
     }
 
-    /// With other values, by their names in the file.
+    /// Replaces values, by their names in the file.
     ///
     /// # Errors
-    /// [`BadValue`] if there is none of a name, or it cannot be so.
+    /// [`BadValue`] for an unknown name or an invalid value.
     pub fn with<S: AsRef<str>>(mut self, values: &[(S, usize)]) -> Result<Self, BadValue> {
         for (name, value) in values {
             let name = name.as_ref();
             let must_be = "left out: the tuning file has no value of this name";
-            *self.place(name).ok_or_else(|| BadValue { name: name.to_owned(), must_be })? = *value;
+            *self.value_mut(name).ok_or_else(|| BadValue { name: name.to_owned(), must_be })? = *value;
         }
         self.check().map(|()| self)
     }
@@ -166,10 +165,10 @@ impl Tuning {
     /// A value, by its name in the file.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<usize> {
-        self.clone().place(name).map(|value| *value)
+        self.clone().value_mut(name).map(|value| *value)
     }
 
-    fn place(&mut self, name: &str) -> Option<&mut usize> {
+    fn value_mut(&mut self, name: &str) -> Option<&mut usize> {
         Some(match name {
             "copy_crossover_bytes" => &mut self.copy_crossover_bytes,
             "eager_bytes" => &mut self.eager_bytes,
@@ -186,17 +185,17 @@ impl Tuning {
     }
 
     fn check(&self) -> Result<(), BadValue> {
-        let require = |is_right: bool, name: &str, must_be| {
-            if is_right { Ok(()) } else { Err(BadValue { name: name.to_owned(), must_be }) }
+        let require = |is_valid: bool, name: &str, must_be| {
+            if is_valid { Ok(()) } else { Err(BadValue { name: name.to_owned(), must_be }) }
         };
-        let within = |value: usize, least: usize, most: usize| (least..=most).contains(&value);
+        let within = |value: usize, min: usize, max: usize| (min..=max).contains(&value);
         require(
             self.eager_bytes <= Self::EAGER_BYTES_MAX,
             "eager_bytes",
             "at most 1 MiB, of which a receiver keeps four for each peer",
         )?;
         require(within(self.ring_bytes, 64 << 10, 256 << 20), "ring_bytes", "64 KiB to 256 MiB")?;
-        // Above, a repeated frame can be taken for a new one.
+        // With a larger window, a retransmitted frame could be taken for a new one.
         require(within(self.window, 2, usize::from(bounds::WINDOW)), "window", "2 to 63")?;
         let every = within(self.acknowledge_every, 1, self.window / 2);
         require(every, "acknowledge_every", "1 to half of the window")?;
@@ -208,7 +207,7 @@ impl Tuning {
         require(is_ring, "pipe_ring_bytes", "a power of two, 4 KiB to 16 MiB")
     }
 
-    /// Of a file, if it is there.
+    /// Reads a file; `None` if it does not exist.
     fn read(path: &Path) -> Result<Option<Self>, TuningError> {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
@@ -234,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_and_what_is_none_is_refused_with_its_place() {
+    fn a_file_is_read_and_an_invalid_one_is_refused_with_its_path() {
         let path = env::temp_dir().join(format!("barewire-tuning-{}.toml", std::process::id()));
         let written = |text: &str| {
             fs::write(&path, text).unwrap();
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_changed_by_its_name_and_within_its_bounds() {
+    fn a_value_is_set_by_name_within_its_bounds() {
         let changed = Tuning::default().with(&[("window", 20), ("acknowledge_every", 10)]).unwrap();
         assert_eq!((changed.window, changed.get("window")), (20, Some(20)));
         assert!(

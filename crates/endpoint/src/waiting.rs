@@ -1,43 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How to wait for a message: asking again and again, asleep in the kernel, or the one after the other.
+//! Waiting for a message: by spinning, by sleeping in the kernel, or by spinning first.
 
 use std::time::Duration;
 
-/// The policy.
+/// How to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Waiting {
-    /// Ask again and again: the shortest wait, and a core for it.
+    /// Spin: lowest latency, at the cost of a core.
     Spin,
-    /// Ask for a while, then sleep: never worse than twice the better of the two.
+    /// Spin for a while, then sleep: costs at most twice the better of the two.
     #[default]
     Adaptive,
-    /// Sleep at once.
+    /// Sleep without spinning.
     Block,
 }
 
-/// After so many waits in a row that asking did not end …
-const FRUITLESS_MAX: u32 = 4;
-/// … an adaptive waiter sleeps at once, and asks only in one of so many.
-const ASKS_AGAIN_EVERY: u32 = 16;
+/// After this many consecutive waits that spinning did not end …
+const FUTILE_SPINS_MAX: u32 = 4;
+/// … an adaptive waiter sleeps at once, and spins only in every n-th wait.
+const SPIN_INTERVAL: u32 = 16;
 
-/// A policy, and what a waiter has learnt about its own waits.
+/// A waiting policy with what was learnt from earlier waits.
 #[derive(Clone, Debug)]
-pub struct Patience {
+pub struct WaitPolicy {
     waiting: Waiting,
     shares_core: bool,
-    /// Waits in a row that asking did not end.
-    fruitless: u32,
+    /// Consecutive waits that spinning did not end.
+    futile_spins: u32,
 }
 
-impl Patience {
-    /// An adaptive waiter asks for so long before it sleeps. About what sleeping and waking costs (measured,
+impl WaitPolicy {
+    /// How long an adaptive waiter spins before it sleeps: about the cost of sleeping and waking (measured,
     /// `docs/performance.md`).
-    pub const ASKING: Duration = Duration::from_micros(50);
+    pub const SPIN_TIME: Duration = Duration::from_micros(50);
 
-    /// For a waiter that others want the core of, or not.
+    /// `shares_core`: other threads need the core.
     #[must_use]
     pub const fn new(waiting: Waiting, shares_core: bool) -> Self {
-        Self { waiting, shares_core, fruitless: 0 }
+        Self { waiting, shares_core, futile_spins: 0 }
     }
 
     /// Whether a wait may sleep.
@@ -47,33 +47,34 @@ impl Patience {
         self.waiting != Waiting::Spin
     }
 
-    /// Whether others want the core.
+    /// Whether other threads need the core.
     #[inline]
     #[must_use]
     pub const fn shares_core(&self) -> bool {
         self.shares_core
     }
 
-    /// Whether the next wait begins with asking.
+    /// Whether the next wait starts by spinning.
     #[inline]
     #[must_use]
-    pub fn asks(&self) -> bool {
+    pub fn spins(&self) -> bool {
         match self.waiting {
             Waiting::Spin => true,
-            // Who shares its core keeps the other side from answering while it asks, and who gives the core away
-            // again and again gets it back last (measured: two milliseconds instead of 20 µs).
+            // On a shared core, spinning keeps the other side from answering, and a thread that yields repeatedly is
+            // scheduled last (measured: 2 ms instead of 20 µs).
             Waiting::Adaptive => {
-                !self.shares_core && (self.fruitless < FRUITLESS_MAX || self.fruitless.is_multiple_of(ASKS_AGAIN_EVERY))
+                !self.shares_core
+                    && (self.futile_spins < FUTILE_SPINS_MAX || self.futile_spins.is_multiple_of(SPIN_INTERVAL))
             }
             Waiting::Block => false,
         }
     }
 
-    /// A wait has ended: by asking, or after a sleep.
+    /// Records how a wait has ended: while spinning, or after a sleep.
     #[inline]
-    pub fn learn(&mut self, is_ended_by_asking: bool) {
+    pub fn learn(&mut self, ended_spinning: bool) {
         if self.waiting == Waiting::Adaptive {
-            self.fruitless = if is_ended_by_asking { 0 } else { self.fruitless.wrapping_add(1) };
+            self.futile_spins = if ended_spinning { 0 } else { self.futile_spins.wrapping_add(1) };
         }
     }
 }
@@ -82,28 +83,28 @@ impl Patience {
 mod tests {
     use super::*;
 
-    /// A wait that asking ended, or did not; whether it began with asking.
-    fn wait(patience: &mut Patience, is_ended_by_asking: bool) -> bool {
-        let asks = patience.asks();
-        patience.learn(asks && is_ended_by_asking);
-        asks
+    /// A wait that spinning ended or did not; returns whether it started by spinning.
+    fn wait(policy: &mut WaitPolicy, ended_spinning: bool) -> bool {
+        let spins = policy.spins();
+        policy.learn(spins && ended_spinning);
+        spins
     }
 
     #[test]
-    fn an_adaptive_waiter_stops_asking_where_that_does_not_help_and_tries_again_now_and_then() {
-        let mut patience = Patience::new(Waiting::Adaptive, false);
-        assert!((0..FRUITLESS_MAX).all(|_| wait(&mut patience, false)));
-        let asked = (0..10 * ASKS_AGAIN_EVERY).filter(|_| wait(&mut patience, false)).count();
-        assert_eq!(asked, 10);
-        // As soon as asking helps, it asks.
-        while !wait(&mut patience, true) {}
-        assert!((0..100).all(|_| wait(&mut patience, true)));
+    fn an_adaptive_waiter_stops_spinning_when_it_is_futile_and_retries_periodically() {
+        let mut policy = WaitPolicy::new(Waiting::Adaptive, false);
+        assert!((0..FUTILE_SPINS_MAX).all(|_| wait(&mut policy, false)));
+        let spinning = (0..10 * SPIN_INTERVAL).filter(|_| wait(&mut policy, false)).count();
+        assert_eq!(spinning, 10);
+        // Once spinning ends a wait, every wait spins again.
+        while !wait(&mut policy, true) {}
+        assert!((0..100).all(|_| wait(&mut policy, true)));
     }
 
     #[test]
-    fn who_shares_a_core_sleeps_at_once_unless_told_to_spin() {
+    fn a_waiter_on_a_shared_core_sleeps_at_once_unless_the_policy_is_to_spin() {
         for (waiting, expected) in [(Waiting::Spin, true), (Waiting::Adaptive, false), (Waiting::Block, false)] {
-            assert_eq!(Patience::new(waiting, true).asks(), expected, "{waiting:?}");
+            assert_eq!(WaitPolicy::new(waiting, true).spins(), expected, "{waiting:?}");
         }
     }
 }

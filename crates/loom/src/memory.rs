@@ -8,7 +8,7 @@ use std::sync::Arc;
 use loom::cell::UnsafeCell;
 use nix::errno::Errno;
 
-use crate::bounds::{LINE_BYTES, MESSAGES, STEPS};
+use crate::bounds::{LINE_BYTES, MESSAGES_PER_RING, STEPS_PER_RING};
 use crate::error::ShmError;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -36,19 +36,19 @@ unsafe impl Sync for Shared {}
 unsafe impl Send for Shared {}
 
 pub(crate) struct Control {
-    pub(crate) told: Apart<AtomicU64>,
-    pub(crate) receiver_sleeps: Apart<AtomicU32>,
-    pub(crate) sender_sleeps: Apart<AtomicU32>,
+    pub(crate) acknowledged: Padded<AtomicU64>,
+    pub(crate) receiver_sleeps: Padded<AtomicU32>,
+    pub(crate) sender_sleeps: Padded<AtomicU32>,
 }
 
-pub(crate) struct Apart<T>(pub(crate) T);
+pub(crate) struct Padded<T>(pub(crate) T);
 
 pub(crate) fn check(_: usize) -> Result<(), ShmError> {
     Ok(())
 }
 
-pub(crate) const fn room(ring_bytes: usize) -> usize {
-    ring_bytes / MESSAGES - WORD_BYTES
+pub(crate) const fn message_max(ring_bytes: usize) -> usize {
+    ring_bytes / MESSAGES_PER_RING - WORD_BYTES
 }
 
 impl Memory {
@@ -70,9 +70,9 @@ impl Ring {
     pub(crate) fn new(bytes: usize) -> Self {
         let line = |_| (AtomicU64::named(0, "word"), UnsafeCell::new([0; REST]));
         let control = Control {
-            told: Apart(AtomicU64::named(0, "told")),
-            receiver_sleeps: Apart(AtomicU32::new(0)),
-            sender_sleeps: Apart(AtomicU32::new(0)),
+            acknowledged: Padded(AtomicU64::named(0, "acknowledged")),
+            receiver_sleeps: Padded(AtomicU32::new(0)),
+            sender_sleeps: Padded(AtomicU32::new(0)),
         };
         let lines = (0..bytes / LINE_BYTES).map(line).collect();
         Self { shared: Arc::new(Shared { control, lines, lent: cell::UnsafeCell::default() }), bytes }
@@ -128,12 +128,12 @@ impl Ring {
         Err(Errno::EINVAL)
     }
 
-    pub(crate) const fn room(&self) -> usize {
-        room(self.bytes)
+    pub(crate) const fn message_max(&self) -> usize {
+        message_max(self.bytes)
     }
 
     pub(crate) const fn step(&self) -> u64 {
-        (self.bytes / STEPS) as u64
+        (self.bytes / STEPS_PER_RING) as u64
     }
 
     fn line(&self, position: u64) -> &(AtomicU64, UnsafeCell<[u8; REST]>) {

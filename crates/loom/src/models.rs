@@ -14,7 +14,7 @@ use crate::mutant::Mutant;
 use crate::notifier::Notifier;
 use crate::pipe::{Awaited, Pipe, Side};
 use crate::process::Peer;
-use crate::ring::{Receiving, Sending};
+use crate::ring::{Receiver, Sender};
 use crate::socket::Socket;
 
 /// Runs a model with a mistake in the code, or none. Threads lose the processor unasked at most so often: each further time
@@ -37,9 +37,9 @@ pub fn ring(mutant: Option<Mutant>) {
     const MESSAGES: u8 = 5;
     check(mutant, 2, || {
         let ring = Ring::new(512);
-        let mut receiving = Receiving::new(ring.clone());
+        let mut receiving = Receiver::new(ring.clone());
         let sender = thread::spawn(move || {
-            let mut sending = Sending::new(ring);
+            let mut sending = Sender::new(ring);
             for number in 1..=MESSAGES {
                 while !sending.send([&message(number)[..30], &message(number)[30..]], 80).unwrap() {
                     thread::yield_now();
@@ -124,7 +124,7 @@ fn pipe_ends(ring_bytes: usize) -> [(Pipe, Socket); 2] {
     let mut sides = [Side::Initiator, Side::Listener].into_iter();
     Socket::pair().map(|socket| {
         let handle = socket.duplicate();
-        (Pipe::new(socket, Peer::Unseen, memory.again(), sides.next().expect("two"), Vec::new()), handle)
+        (Pipe::new(socket, Peer::Unknown, memory.again(), sides.next().expect("two"), Vec::new()), handle)
     })
 }
 

@@ -7,8 +7,8 @@ use nix::errno::Errno;
 
 #[derive(Debug)]
 pub(crate) enum Peer {
-    Seen(Process),
-    Unseen,
+    Known(Process),
+    Unknown,
 }
 
 #[derive(Debug)]

@@ -102,7 +102,7 @@ impl<L: Link> Datagrams<L> {
     #[inline]
     #[must_use]
     pub fn has_nothing_to_send(&self) -> bool {
-        self.endpoint.owes_nothing()
+        self.endpoint.has_nothing_to_send()
     }
 
     /// Counters of ended operations.

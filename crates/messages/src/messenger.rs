@@ -212,7 +212,7 @@ impl<L: Link> Messenger<L> {
     #[inline]
     #[must_use]
     pub fn has_nothing_to_send(&self) -> bool {
-        self.endpoint.owes_nothing() && self.state.pending.is_empty()
+        self.endpoint.has_nothing_to_send() && self.state.pending.is_empty()
     }
 
     /// Whether an operation is unsent or unacknowledged, and needs progress to be delivered.
@@ -226,14 +226,14 @@ impl<L: Link> Messenger<L> {
     #[inline]
     #[must_use]
     pub fn is_blocked(&self) -> bool {
-        self.endpoint.is_held_up() || !self.state.pending.is_empty() || self.state.sends.len() > 0
+        self.endpoint.is_blocked() || !self.state.pending.is_empty() || self.state.sends.len() > 0
     }
 
     /// Whether an operation waits for room, here or in the endpoint, which progress may make.
     #[inline]
     #[must_use]
     pub fn is_waiting_for_room(&self) -> bool {
-        self.state.queued > 0 || self.endpoint.is_held_up()
+        self.state.queued > 0 || self.endpoint.is_blocked()
     }
 
     /// Makes progress until a completion is available or `patience` has elapsed, waiting as the endpoint is configured.

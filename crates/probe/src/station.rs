@@ -23,7 +23,7 @@ use crate::measure::INTERRUPTED;
 use crate::names::{AnnounceArguments, PeerArguments};
 use crate::transport::links::{launch_error, wrong};
 use crate::transport::llc::reliable::describe;
-use barewire_endpoint::{Encapsulation, Hears, Port, open_link};
+use barewire_endpoint::{Encapsulation, LinkScope, Port, open_link};
 use barewire_recorder::LaunchError;
 use barewire_recorder::clock::now_ns;
 
@@ -138,7 +138,7 @@ type StationPort = Port<Lossy<PacketLink>>;
 
 /// A station on the interface, its SAP active, and the bytes of information that a frame holds.
 fn open(here: &HereArguments, interface: &str) -> Result<(StationPort, usize), LaunchError> {
-    let (hears, ring_bytes) = (Hears::Station, PacketConfig::DEFAULT_RING_BYTES);
+    let (hears, ring_bytes) = (LinkScope::Station, PacketConfig::DEFAULT_RING_BYTES);
     let link = open_link(interface, here.sap, hears, here.broker.as_deref(), ring_bytes).map_err(launch_error)?;
     let information_max = (link.mtu() - LLC_HEADER_BYTES).min(usize::from(u16::MAX));
     let connection = ConnectionConfig {

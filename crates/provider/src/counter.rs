@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Completion counters.
 
-use barewire_endpoint::Patience;
+use barewire_endpoint::WaitPolicy;
 
 use crate::notifier::Notifier;
 use crate::wait_set::WaitSet;
@@ -18,11 +18,11 @@ pub(crate) struct Counter {
     pub set: Option<WaitSet>,
     /// A waiter may be blocked on `set`.
     pub is_armed: bool,
-    pub patience: Patience,
+    pub patience: WaitPolicy,
 }
 
 impl Counter {
-    pub fn new(notifier: Notifier, set: Option<WaitSet>, patience: Patience) -> Self {
+    pub fn new(notifier: Notifier, set: Option<WaitSet>, patience: WaitPolicy) -> Self {
         Self { value: 0, errors: 0, bound: Vec::new(), notifier, set, is_armed: false, patience }
     }
 

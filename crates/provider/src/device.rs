@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use barewire_broker::{DEFAULT_SOCKET, RequestError, Status, sap_filter};
 use barewire_endpoint::{
-    Address, ClaimError, Config, Encapsulation, Endpoint, EndpointError, Framing, Hears, OpenError, Tuning,
+    Address, ClaimError, Config, Encapsulation, Endpoint, EndpointError, Framing, LinkScope, OpenError, Tuning,
     TuningError, claim, is_taken, mtu_min, open_link,
 };
 use barewire_link::{Interface, Link, LinkError, XdpConfig, XdpLink, XdpMode};
@@ -128,10 +128,10 @@ pub(crate) fn open(interface: &Interface, parameters: &Parameters) -> Result<End
         config.cookie = if parameters.token.is_none() { link.random_bits().max(1) } else { 0 };
         config.checks_all = parameters.checks_all;
         config.authentication = parameters.authentication();
-        config.follow(tuning.clone());
+        config.set_tuning(tuning.clone());
         if let Some(patience) = parameters.patience {
-            config.notice_the_dead_within(patience);
-            config.local_patience = patience;
+            config.set_dead_peer_timeout(patience);
+            config.connect_timeout = patience;
         }
         config.channels = parameters.peers.unwrap_or(config.channels);
         // A peer that answers is alive, however long its program computes and receives nothing.
@@ -140,7 +140,7 @@ pub(crate) fn open(interface: &Interface, parameters: &Parameters) -> Result<End
             Err(EndpointError::Shm(ShmError::NameTaken(_))) => {}
             endpoint => {
                 let mut endpoint = endpoint?;
-                endpoint.keep(claim);
+                endpoint.hold_claim(claim);
                 return Ok(endpoint);
             }
         }
@@ -164,7 +164,7 @@ fn link_at(
         let config = XdpConfig { interface: name.clone(), filter, queue: 0, mode, busy_poll: None };
         return Ok(Some(AnyLink::Xdp(Box::new(XdpLink::open(&config).map_err(OpenError::from)?))));
     }
-    match open_link(name, sap, Hears::Sap, broker, tuning.ring_bytes) {
+    match open_link(name, sap, LinkScope::Sap, broker, tuning.ring_bytes) {
         Err(OpenError::Broker(RequestError::Refused { status: Status::Taken | Status::NotAllowed, .. })) => Ok(None),
         link => Ok(Some(AnyLink::Packet(link?))),
     }

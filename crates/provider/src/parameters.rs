@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(with(LINK, "xdp").unwrap().link, LinkKind::Xdp);
         assert_eq!(with(PROGRESS, "manual").unwrap().progress, Some(Progress::Manual));
         for (name, default) in [
-            (PATIENCE, barewire_endpoint::Config::NOTICE_THE_DEAD_WITHIN.as_secs()),
+            (PATIENCE, barewire_endpoint::Config::DEAD_PEER_TIMEOUT.as_secs()),
             (PEERS, u64::from(barewire_endpoint::Config::CHANNELS)),
         ] {
             let help = ALL.iter().find(|(known, _)| *known == name).unwrap().1;

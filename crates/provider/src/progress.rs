@@ -185,8 +185,8 @@ fn step(
 
 /// The interval at which connections are kept alive: peers are polled, and peers' polls are answered.
 fn keep_alive_interval(parameters: &Parameters) -> Duration {
-    let patience = parameters.patience.unwrap_or(Config::NOTICE_THE_DEAD_WITHIN);
-    (patience.max(Config::NOTICE_THE_DEAD_WITHIN_MIN) / KEEP_ALIVES_PER_PATIENCE).min(KEEP_ALIVE_MAX)
+    let patience = parameters.patience.unwrap_or(Config::DEAD_PEER_TIMEOUT);
+    (patience.max(Config::DEAD_PEER_TIMEOUT_MIN) / KEEP_ALIVES_PER_PATIENCE).min(KEEP_ALIVE_MAX)
 }
 
 /// Whether progress succeeded. A failure is logged once; a link that is down may come up again.

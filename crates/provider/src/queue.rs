@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::ffi::c_void;
 
-use barewire_endpoint::Patience;
+use barewire_endpoint::WaitPolicy;
 
 use crate::bindings::*;
 use crate::edge::{Errno, Result};
@@ -20,7 +20,7 @@ pub(crate) struct Queue {
     pub set: Option<WaitSet>,
     /// A waiter may be blocked on `set`.
     pub is_armed: bool,
-    pub patience: Patience,
+    pub patience: WaitPolicy,
     /// Number of endpoints bound to it.
     pub bound_endpoints: usize,
     /// The last read emptied the queue.
@@ -48,7 +48,7 @@ pub(crate) struct Entry {
 unsafe impl Send for Entry {}
 
 impl Queue {
-    pub fn new(format: fi_cq_format, notifier: Notifier, set: Option<WaitSet>, patience: Patience) -> Self {
+    pub fn new(format: fi_cq_format, notifier: Notifier, set: Option<WaitSet>, patience: WaitPolicy) -> Self {
         let entries = VecDeque::with_capacity(64);
         Self { entries, format, notifier, set, is_armed: false, patience, bound_endpoints: 0, is_drained: false }
     }

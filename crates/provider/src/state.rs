@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use barewire_endpoint::Patience;
+use barewire_endpoint::WaitPolicy;
 use barewire_link::Interface;
 
 use crate::backoff::{self, Backoff, Pause};
@@ -350,7 +350,7 @@ impl Shared {
     pub fn wait(
         &self,
         until: Option<Instant>,
-        mut is_over: impl FnMut(&mut State, Option<bool>) -> (bool, Patience),
+        mut is_over: impl FnMut(&mut State, Option<bool>) -> (bool, WaitPolicy),
         notifier: impl Fn(&State) -> &Notifier,
     ) -> Result<bool> {
         let mut descriptors = Vec::new();
@@ -372,15 +372,15 @@ impl Shared {
             }
             polls = polls.wrapping_add(1);
             let began_asking = asking_until.is_some();
-            if patience.asks() && (!began_asking || !polls.is_multiple_of(POLLS_PER_CLOCK_READ)) {
-                asking_until.get_or_insert_with(|| Instant::now() + Patience::ASKING);
+            if patience.spins() && (!began_asking || !polls.is_multiple_of(POLLS_PER_CLOCK_READ)) {
+                asking_until.get_or_insert_with(|| Instant::now() + WaitPolicy::SPIN_TIME);
                 continue;
             }
             let now = Instant::now();
             if until.is_some_and(|until| now >= until) {
                 return Ok(true);
             }
-            if !patience.sleeps() || (patience.asks() && asking_until.is_some_and(|until| now < until)) {
+            if !patience.sleeps() || (patience.spins() && asking_until.is_some_and(|until| now < until)) {
                 continue;
             }
             let left = until.map(|until| until - now);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What can go wrong with a pipe: the caller's part, the system's, the other end's.
+//! Errors: of the caller, of the system, and of the other end.
 
 use std::io;
 
@@ -14,51 +14,51 @@ pub enum ShmError {
     /// Another listener of this network namespace has the name.
     #[error("the name '{0}' is taken by another process, or another listener of this one")]
     NameTaken(String),
-    /// A listener's name has a length that no name has.
+    /// The listener's name is too short or too long.
     #[error("a listener's name has 1 to {NAME_BYTES_MAX} bytes, not {0}")]
     NameLength(usize),
-    /// What an initiator says is short.
+    /// The hello is too long.
     #[error("a hello has at most {HELLO_BYTES_MAX} bytes, not {0}")]
     HelloLength(usize),
-    /// A ring has a size that none has.
+    /// The ring's size is invalid.
     #[error("a ring's size is a power of two from {page_bytes} (a page) to {RING_BYTES_MAX}, not {ring_bytes}")]
     RingBytes {
-        /// What was asked for.
+        /// Requested size.
         ring_bytes: usize,
-        /// The system's.
+        /// The system's page size.
         page_bytes: usize,
     },
-    /// Somebody else's listener has the name: nothing was said to it.
-    #[error("the listener '{name}' belongs to user {user}, not to ours; choose another name")]
+    /// Another user's listener has the name. Nothing was sent to it.
+    #[error("the listener '{name}' belongs to user {user}; choose another name")]
     OtherUser {
-        /// The listener's name.
+        /// Name of the listener.
         name: String,
-        /// Whose it is.
+        /// User of the listener's process.
         user: u32,
     },
-    /// More initiators wait than the system lets wait.
-    #[error("too many connect at '{0}' at once; try again when its process has had time to accept")]
+    /// The backlog of the listener is full.
+    #[error("too many processes connect to '{0}' at once; try again when its process has had time to accept")]
     Busy(String),
-    /// There is no memory for a pipe: that of the host, of this process, or of a file is limited.
+    /// There is no memory for a pipe: the host, the process or the size of files is limited.
     #[error("no memory for two rings of {ring_bytes} bytes: {source} (ulimit -v, -f; vm.overcommit_memory)")]
     Memory {
-        /// What was asked for.
+        /// Requested size of a ring.
         ring_bytes: usize,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// A system call failed.
     #[error("{operation} failed: {source}")]
     System {
-        /// The call.
+        /// Name of the system call.
         operation: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
 impl ShmError {
-    /// Whether memory or descriptors of this process or its host are used up, which may pass.
+    /// Whether this process or its host has no memory or descriptors left, which may be transient.
     #[must_use]
     pub fn is_exhaustion(&self) -> bool {
         match self {
@@ -68,38 +68,37 @@ impl ShmError {
         }
     }
 
-    /// For `map_err`: that `operation` failed.
+    /// For `map_err`: reports that `operation` failed.
     pub(crate) fn system<E: Into<io::Error>>(operation: &'static str) -> impl FnOnce(E) -> Self {
         move |error| Self::System { operation, source: error.into() }
     }
 }
 
-/// Whether the system says that memory or descriptors are used up.
+/// Whether the error says that memory or descriptors are exhausted.
 pub(crate) fn is_exhaustion(error: Errno) -> bool {
     matches!(error, Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS | Errno::ENOSPC)
 }
 
-/// Why a pipe is of no use any more: what the other end did to the shared memory that no end does, or that the system has
-/// no more memory for it.
+/// Why a pipe is broken: the other end corrupted the shared memory, or the system has no more memory for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Fault {
-    /// The system has no memory for what is to be sent next.
+    /// The system has no memory for the next message.
     #[error("the system has no more memory for the pipe")]
     NoMemory,
-    /// The word in front of a message is none of this place.
-    #[error("the other end wrote a message's word {0:#018x} that belongs elsewhere")]
+    /// The word in front of a message does not belong to this position.
+    #[error("the other end wrote the word {0:#018x} in front of a message, which is wrong at this position")]
     Word(u64),
-    /// A message is longer than the longest.
-    #[error("the other end wrote a message of {0} bytes, more than there is room for")]
+    /// A message exceeds the maximum length.
+    #[error("the other end wrote a message of {0} bytes, which exceeds the maximum")]
     Length(usize),
-    /// The other end says to have taken what was not there, or to have given back what it has.
-    #[error("the other end says it has taken {told} bytes, after {before}, of {sent}")]
-    Taken {
-        /// Bytes since the beginning, as it says now.
-        told: u64,
-        /// As it said before.
+    /// The other end acknowledged data that was not sent, or less than before.
+    #[error("the other end acknowledged {acknowledged} bytes, after {before}, of {sent} sent")]
+    Acknowledged {
+        /// Total bytes acknowledged.
+        acknowledged: u64,
+        /// Total bytes acknowledged before.
         before: u64,
-        /// What was sent.
+        /// Total bytes sent.
         sent: u64,
     },
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The memory of a pipe: two rings and their controls in one file without a name, whose size can never change.
+//! The memory of a pipe: two rings and their controls in one anonymous file of constant size.
 //!
 //! ```text
 //! file     │ ring 0 │ ring 1 │ controls │
 //! mapping  │ ring 0 │ ring 0 │ ring 1 │ ring 1 │ controls │
 //! ```
-//! Each ring is mapped twice, so that a message which reaches beyond its end lies in one piece all the same.
+//! Each ring is mapped twice in a row, so that a message which reaches beyond its end is contiguous all the same.
 
 use std::fs;
 use std::io;
@@ -22,76 +22,76 @@ use nix::sys::stat::fstat;
 use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
 use nix::unistd::{SysconfVar, ftruncate, sysconf};
 
-use crate::bounds::{MESSAGES, RING_BYTES_MAX, STEPS};
+use crate::bounds::{MESSAGES_PER_RING, RING_BYTES_MAX, STEPS_PER_RING};
 use crate::error::ShmError;
 use crate::sync::{AtomicU32, AtomicU64};
 
-/// A pipe's memory, mapped; gone with this value.
+/// A pipe's mapped memory; unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Memory {
     base: NonNull<u8>,
     ring_bytes: usize,
 }
 
-/// One direction's part of a [`Memory`]. Usable as long as that lives, which is for whoever keeps both to see to.
+/// One direction's part of a [`Memory`]. Valid as long as that lives, which its owner must ensure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ring {
-    /// Twice `bytes` can be read and written from here; the second half is the first once more.
+    /// Start of `2 * bytes` readable and writable bytes, of which the second half maps the first again.
     pub(crate) base: NonNull<u8>,
     pub(crate) control: NonNull<Control>,
-    /// A power of two and whole pages.
+    /// Size of the ring: a power of two and whole pages.
     pub(crate) bytes: usize,
 }
 
-/// Words of one direction. Two lines for each, since processors fetch lines in pairs. All zero at the beginning.
+/// Control words of one direction, initially zero. Each has two cache lines, since processors fetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Control {
-    /// Bytes of the ring that the receiver has taken since the beginning, as far as it has told; its own word.
-    pub(crate) told: Apart<AtomicU64>,
-    /// 1: the receiver is about to sleep until something comes. It sets it, and the sender takes it back.
-    pub(crate) receiver_sleeps: Apart<AtomicU32>,
-    /// 1: the sender is about to sleep until there is room. It sets it, and the receiver takes it back.
-    pub(crate) sender_sleeps: Apart<AtomicU32>,
+    /// Total bytes of the ring that the receiver has acknowledged. Written by the receiver.
+    pub(crate) acknowledged: Padded<AtomicU64>,
+    /// 1: the receiver is about to sleep until a message arrives. Set by the receiver, cleared by the sender.
+    pub(crate) receiver_sleeps: Padded<AtomicU32>,
+    /// 1: the sender is about to sleep until there is room. Set by the sender, cleared by the receiver.
+    pub(crate) sender_sleeps: Padded<AtomicU32>,
 }
 
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-pub(crate) struct Apart<T>(pub(crate) T);
+pub(crate) struct Padded<T>(pub(crate) T);
 
-/// What makes a file safe to map for ever: nobody can cut it, so that no access to it can fail.
+/// Seals that make a file safe to map: it cannot be truncated, so no access can fail.
 const SEALS: SealFlag = SealFlag::F_SEAL_SHRINK.union(SealFlag::F_SEAL_GROW).union(SealFlag::F_SEAL_SEAL);
 const CONTROLS_BYTES: usize = 2 * size_of::<Control>();
 
 const _: () = assert!(CONTROLS_BYTES <= 4096, "the controls are one page");
 
-// SAFETY: nothing in a mapping is bound to the thread that made it.
+// SAFETY: a mapping is not bound to the thread that made it.
 unsafe impl Send for Memory {}
-// SAFETY: a ring is only an address in a mapping. What is done there follows the rules of `ring.rs`.
+// SAFETY: a ring is only an address in a mapping. Accesses follow the protocol of `ring.rs`.
 unsafe impl Send for Ring {}
 
-/// Whether a ring can have this size.
+/// Checks a ring's size.
 pub(crate) fn check(ring_bytes: usize) -> Result<(), ShmError> {
     let page_bytes = page_bytes();
-    let is_right = ring_bytes.is_power_of_two() && (page_bytes..=RING_BYTES_MAX).contains(&ring_bytes);
-    is_right.then_some(()).ok_or(ShmError::RingBytes { ring_bytes, page_bytes })
+    let is_valid = ring_bytes.is_power_of_two() && (page_bytes..=RING_BYTES_MAX).contains(&ring_bytes);
+    is_valid.then_some(()).ok_or(ShmError::RingBytes { ring_bytes, page_bytes })
 }
 
-/// The largest message of a ring: a quarter of it, less the word in front.
-pub(crate) fn room(ring_bytes: usize) -> usize {
-    ring_bytes / MESSAGES - size_of::<u64>()
+/// Largest message of a ring: a quarter of it, less the word in front.
+pub(crate) fn message_max(ring_bytes: usize) -> usize {
+    ring_bytes / MESSAGES_PER_RING - size_of::<u64>()
 }
 
 impl Memory {
-    /// New memory, all zero, sealed; and the file that another process may map. What both ends touch before anything is
-    /// sent has its pages; the sender asks for the rest ahead of its messages, since most local peers say little. Where
-    /// the system promises no more memory than it has, all of it is there from the beginning.
+    /// Creates zeroed, sealed memory, and the file for another process to map. Only the pages that both ends touch
+    /// before the first message are allocated: most local peers send little, and the sender allocates the rest ahead of
+    /// its messages. Without overcommit, all pages are allocated.
     pub(crate) fn create(ring_bytes: usize) -> Result<(Self, OwnedFd), ShmError> {
         check(ring_bytes)?;
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let file = memfd_create(c"barewire-pipe", flags).map_err(ShmError::system("memfd_create"))?;
         let bytes = file_bytes(ring_bytes);
-        // Beyond this limit the system does not only refuse: its signal ends the process.
+        // Beyond this limit, `ftruncate` raises a signal that ends the process.
         let (limit, _) = getrlimit(Resource::RLIMIT_FSIZE).map_err(ShmError::system("getrlimit"))?;
         if limit < bytes as u64 {
             return Err(ShmError::Memory { ring_bytes, source: Errno::EFBIG.into() });
@@ -103,23 +103,23 @@ impl Memory {
         Ok((Self::map(&file, ring_bytes)?, file))
     }
 
-    /// Memory that another process has made; none if it is not as [`Memory::create`] makes it.
+    /// Maps memory that another process has created; `None` if it is not as [`Memory::create`] makes it.
     pub(crate) fn adopt(file: &OwnedFd, ring_bytes: usize) -> Result<Option<Self>, ShmError> {
         if check(ring_bytes).is_err() {
             return Ok(None);
         }
-        // Only a file without a name on the system's own tmpfs has such seals, or one of huge pages, which can run out.
+        // Only anonymous files on the kernel's tmpfs have such seals, or on hugetlbfs, which can run out of pages.
         let sealed = fcntl(file, FcntlArg::F_GET_SEALS)
             .is_ok_and(|seals| SealFlag::from_bits_retain(seals).contains(SEALS))
             && fstatfs(file).is_ok_and(|system| system.filesystem_type() == TMPFS_MAGIC);
         if !sealed || !fstat(file).is_ok_and(|status| status.st_size == file_bytes(ring_bytes)) {
             return Ok(None);
         }
-        // Whatever the other end has done: what is touched first is there.
+        // Does not rely on the other end to have allocated the pages that are touched first.
         let reserved = reserve(file, ring_bytes, is_strict())
             .map_err(|error| ShmError::Memory { ring_bytes, source: error.into() });
         match reserved.and_then(|()| Self::map(file, ring_bytes)) {
-            // Sealed against writing too, or opened for reading only.
+            // Sealed against writing, or opened read-only.
             Err(ShmError::Memory { source, .. })
                 if matches!(source.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::EBADF)) =>
             {
@@ -129,11 +129,11 @@ impl Memory {
         }
     }
 
-    /// Memory of this process alone: Miri knows no mappings. A message that reaches beyond the end lies in one piece all the
-    /// same, since both ends find it there; only that nothing else of the ring is there.
+    /// Memory of this process only, for Miri, which has no mappings. A message that reaches beyond the end is
+    /// contiguous and found there by both ends, but the start of the ring is not mapped there.
     #[cfg(all(miri, test))]
     pub(crate) fn plain(ring_bytes: usize) -> Self {
-        // SAFETY: the layout has bytes.
+        // SAFETY: the layout has a size greater than zero.
         let base = unsafe { std::alloc::alloc_zeroed(Self::layout(ring_bytes)) };
         Self { base: NonNull::new(base).expect("there is memory"), ring_bytes }
     }
@@ -143,10 +143,10 @@ impl Memory {
         std::alloc::Layout::from_size_align(mapping_bytes(ring_bytes), page_bytes()).expect("a size that can be")
     }
 
-    /// The ring of a direction, 0 from initiator to listener and 1 from listener to initiator.
+    /// The ring of a direction: 0 from initiator to listener, 1 from listener to initiator.
     pub(crate) fn ring(&self, direction: usize) -> Ring {
         assert!(direction < 2);
-        // SAFETY: inside the mapping by the picture above; the controls begin on a page.
+        // SAFETY: inside the mapping, as pictured above; the controls start on a page.
         unsafe {
             let controls = self.base.add(4 * self.ring_bytes).cast::<Control>();
             Ring {
@@ -157,19 +157,19 @@ impl Memory {
         }
     }
 
-    /// Of the first ring, what the system has pages for.
+    /// Allocated bytes of the first ring.
     #[cfg(test)]
     pub(crate) fn resident_bytes(&self) -> usize {
         let page = page_bytes();
         let mut pages = vec![0_u8; self.ring_bytes / page];
-        // SAFETY: the first mapping of the ring, and as many bytes of `pages` as it has pages.
+        // SAFETY: the first mapping of the ring, and one byte of `pages` for each of its pages.
         let result = unsafe { libc::mincore(self.base.as_ptr().cast(), self.ring_bytes, pages.as_mut_ptr()) };
         assert_eq!(result, 0);
         pages.iter().filter(|page| **page & 1 != 0).count() * page
     }
 
     fn map(file: &OwnedFd, ring_bytes: usize) -> Result<Self, ShmError> {
-        // SAFETY: a new mapping where the system likes it touches no memory that is in use.
+        // SAFETY: a new mapping at an address that the kernel chooses affects no memory in use.
         let base = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
             libc::mmap(ptr::null_mut(), mapping_bytes(ring_bytes), libc::PROT_NONE, flags, -1, 0)
@@ -179,13 +179,13 @@ impl Memory {
             return Err(no_memory());
         }
         let base = NonNull::new(base.cast::<u8>()).expect("a mapping is never at 0");
-        // From here on, it is unmapped on every way out.
+        // From here on, `Drop` unmaps it on every return.
         let memory = Self { base, ring_bytes };
-        let places =
+        let mappings =
             [(0, 0), (1, 0), (2, 1), (3, 1)].map(|(to, from)| (to * ring_bytes, from * ring_bytes, ring_bytes));
-        for (to, from, bytes) in places.into_iter().chain([(4 * ring_bytes, 2 * ring_bytes, CONTROLS_BYTES)]) {
+        for (to, from, bytes) in mappings.into_iter().chain([(4 * ring_bytes, 2 * ring_bytes, CONTROLS_BYTES)]) {
             let from = libc::off_t::try_from(from).expect("RING_BYTES_MAX is small");
-            // SAFETY: replaces part of the mapping made above, which nobody has seen yet, by part of the file.
+            // SAFETY: replaces part of the mapping made above, which is not shared yet, by part of the file.
             let part = unsafe {
                 let flags = libc::MAP_SHARED | libc::MAP_FIXED;
                 let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -202,10 +202,10 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         #[cfg(miri)]
-        // SAFETY: as `plain` made it.
+        // SAFETY: allocated by `plain` with this layout.
         return unsafe { std::alloc::dealloc(self.base.as_ptr(), Self::layout(self.ring_bytes)) };
         #[cfg(not(miri))]
-        // SAFETY: unmaps exactly what `map` mapped, once.
+        // SAFETY: unmaps what `map` mapped, once.
         unsafe {
             libc::munmap(self.base.as_ptr().cast(), mapping_bytes(self.ring_bytes))
         };
@@ -213,33 +213,32 @@ impl Drop for Memory {
 }
 
 impl Ring {
-    /// The word at a position, which is a whole number of lines.
+    /// The word at a position, which is a multiple of the line size.
     #[inline]
     pub(crate) fn word(&self, position: u64) -> &AtomicU64 {
-        // SAFETY: inside the ring, aligned as lines are, and used as an atomic by both sides whenever the other may
-        // use it. The memory lives as long as whoever keeps the ring.
+        // SAFETY: inside the ring, aligned to a line, and accessed as an atomic by both sides whenever the other side
+        // may access it. The owner of the ring keeps the memory alive.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(self.offset(position)).cast()) }
     }
 
     #[inline]
     pub(crate) fn control(&self) -> &Control {
-        // SAFETY: inside the mapping, aligned as pages are; all its words are atomics on both sides, and any bytes
-        // are valid ones.
+        // SAFETY: inside the mapping and aligned to a page; both sides use only atomics, for which any bytes are valid.
         unsafe { self.control.as_ref() }
     }
 
-    /// Copies the parts of a message, one behind the other, to a position.
+    /// Copies the concatenated parts of a message to a position.
     ///
     /// # Safety
-    /// They must be no longer together than the ring, and the other side must not use the memory meanwhile.
+    /// Their total length must not exceed the ring, and the other side must not access the memory meanwhile.
     #[inline(always)]
     pub(crate) unsafe fn write<const PARTS: usize>(&self, position: u64, message: [&[u8]; PARTS]) {
-        // SAFETY: what begins inside the ring and is no longer than it lies inside the two mappings.
+        // SAFETY: starts inside the ring and is no longer than it, so it is inside the two mappings.
         unsafe {
-            let mut place = self.base.as_ptr().add(self.offset(position));
+            let mut target = self.base.as_ptr().add(self.offset(position));
             for part in message {
-                barewire_copy::copy_nonoverlapping(part.as_ptr(), place, part.len());
-                place = place.add(part.len());
+                barewire_copy::copy_nonoverlapping(part.as_ptr(), target, part.len());
+                target = target.add(part.len());
             }
         }
     }
@@ -247,11 +246,11 @@ impl Ring {
     /// The bytes at a position.
     ///
     /// # Safety
-    /// They must be no more than the ring has, and the ring's memory must outlive the loan. Should the other side write
-    /// meanwhile, which it must not, they have other values.
+    /// `bytes` must not exceed the ring, and the ring's memory must outlive the returned slice. If the other side
+    /// breaks the protocol and writes meanwhile, the bytes change.
     #[inline]
     pub(crate) unsafe fn lend<'a>(&self, position: u64, bytes: usize) -> &'a [u8] {
-        // SAFETY: as in `write`; the caller's promise.
+        // SAFETY: as in `write`, and as promised by the caller.
         unsafe { slice::from_raw_parts(self.base.as_ptr().add(self.offset(position)), bytes) }
     }
 
@@ -260,19 +259,19 @@ impl Ring {
         position as usize & (self.bytes - 1)
     }
 
-    /// Its largest message.
-    pub(crate) fn room(self) -> usize {
-        room(self.bytes)
+    /// Size of its largest message.
+    pub(crate) fn message_max(self) -> usize {
+        message_max(self.bytes)
     }
 
-    /// Gives the memory of whole pages from one position to another, less than a round behind, back to the system: they are
-    /// zero then. Where the system refuses, it stays.
+    /// Releases the whole pages between two positions, which are less than a round apart; they read as zero afterwards.
+    /// If the system refuses, they stay.
     pub(crate) fn release(self, from: u64, to: u64) {
         let page = page_bytes() as u64;
         let (from, to) = (from.next_multiple_of(page), to - to % page);
         if from < to && !cfg!(miri) && !is_strict() {
             debug_assert!(to - from <= self.bytes as u64);
-            // SAFETY: less than a round from a place in the first mapping of the ring, so inside the two mappings.
+            // SAFETY: less than a round from a position in the ring's first mapping, so inside the two mappings.
             unsafe {
                 let first = self.base.add(from as usize & (self.bytes - 1));
                 libc::madvise(first.as_ptr().cast(), (to - from) as usize, libc::MADV_REMOVE);
@@ -280,12 +279,12 @@ impl Ring {
         }
     }
 
-    /// Asks the system for the memory of all pages that lie between two positions, in part or whole, at most a round apart.
-    /// Up to where it is there now.
+    /// Allocates all pages between two positions, which are at most a round apart, including partial ones. Returns the
+    /// position up to which memory is allocated.
     ///
     /// # Errors
-    /// `ENOMEM` or `EFAULT`: the system has not so much, and touching it would end the process. `EINVAL`: the system knows
-    /// no such question (before Linux 5.14).
+    /// `ENOMEM` or `EFAULT`: the system has too little memory, and touching the pages would end the process. `EINVAL`:
+    /// the system has no such call (before Linux 5.14).
     pub(crate) fn populate(self, from: u64, to: u64) -> Result<u64, Errno> {
         if cfg!(miri) {
             return Err(Errno::EINVAL);
@@ -293,8 +292,8 @@ impl Ring {
         let page = page_bytes() as u64;
         let (from, to) = (from - from % page, to.next_multiple_of(page));
         let bytes = (to - from).min(self.bytes as u64) as usize;
-        // SAFETY: at most a round from a place in the first mapping of the ring, so inside the two mappings; nothing that
-        // lies there changes.
+        // SAFETY: at most a round from a position in the ring's first mapping, so inside the two mappings; their
+        // content does not change.
         unsafe {
             let first = self.base.add(from as usize & (self.bytes - 1));
             let result = libc::madvise(first.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE);
@@ -302,15 +301,15 @@ impl Ring {
         }
     }
 
-    /// What the receiver takes before it tells.
+    /// Bytes that the receiver takes before it acknowledges them.
     pub(crate) fn step(self) -> u64 {
-        (self.bytes / STEPS) as u64
+        (self.bytes / STEPS_PER_RING) as u64
     }
 }
 
-/// Has the system find memory for a file: where it promises no more than it has (`vm.overcommit_memory=2`), for all of
-/// it, else for what both ends touch before anything is sent, the controls and the first page of each ring. A page that
-/// is not there is found when it is touched, and only in the first case can that fail, with a signal that ends the process.
+/// Allocates memory for a file. Without overcommit (`vm.overcommit_memory=2`) it allocates all: a page that cannot be
+/// allocated on first touch would end the process. Otherwise it allocates what both ends touch before the first
+/// message, the controls and the first page of each ring.
 fn reserve(file: &OwnedFd, ring_bytes: usize, is_strict: bool) -> Result<(), Errno> {
     let ring = libc::off_t::try_from(ring_bytes).expect("RING_BYTES_MAX is small");
     let (all, page) = (file_bytes(ring_bytes), page_bytes() as libc::off_t);
@@ -319,7 +318,7 @@ fn reserve(file: &OwnedFd, ring_bytes: usize, is_strict: bool) -> Result<(), Err
     pieces.iter().try_for_each(|(from, bytes)| fallocate(file, FallocateFlags::empty(), *from, *bytes))
 }
 
-/// Whether the system promises no more memory than it has, as it was set when this process asked first.
+/// Whether the system is set to commit no more memory than it has, as read on the first call.
 fn is_strict() -> bool {
     static IS_STRICT: OnceLock<bool> = OnceLock::new();
     *IS_STRICT.get_or_init(|| fs::read_to_string("/proc/sys/vm/overcommit_memory").is_ok_and(|mode| mode.trim() == "2"))
@@ -333,9 +332,9 @@ fn mapping_bytes(ring_bytes: usize) -> usize {
     4 * ring_bytes + CONTROLS_BYTES
 }
 
-/// Rings are whole pages, as what is mapped is.
+/// Size of a page; rings and mappings consist of whole pages.
 fn page_bytes() -> usize {
-    let bytes = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().expect("every system has pages");
+    let bytes = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().expect("every system has a page size");
     usize::try_from(bytes).expect("a size is positive")
 }
 
@@ -343,7 +342,7 @@ fn page_bytes() -> usize {
 mod tests {
     use super::*;
     use crate::error::Fault;
-    use crate::ring::Sending;
+    use crate::ring::Sender;
 
     const RING_BYTES: usize = 64 << 10;
 
@@ -354,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_touched_first_has_its_pages_and_where_nothing_is_promised_all_has() {
+    fn first_pages_are_allocated_at_once_and_all_without_overcommit() {
         for (is_strict, bytes) in [(false, 3 * 4096), (true, 2 * RING_BYTES as i64 + 4096)] {
             let file = file();
             reserve(&file, RING_BYTES, is_strict).unwrap();
@@ -362,16 +361,16 @@ mod tests {
         }
     }
 
-    /// Such as a page that the system has promised and does not have: to touch it would end the process.
+    /// The truncated file stands for a page that the system promised but cannot provide: touching it is fatal.
     #[test]
-    fn a_sender_that_finds_no_memory_breaks_the_pipe_and_not_the_process() {
+    fn a_sender_without_memory_breaks_the_pipe_and_not_the_process() {
         let file = file();
         let memory = Memory::map(&file, RING_BYTES).unwrap();
         reserve(&file, RING_BYTES, false).unwrap();
-        let mut sending = Sending::new(memory.ring(1));
-        // The controls, which it looks at first, lie behind the rings, so that only ring 1 can be cut away whole with them.
-        assert!(sending.send([&[1; 64]], 64).unwrap());
+        let mut sender = Sender::new(memory.ring(1));
+        // The sender reads the controls first. They lie behind the rings, so only ring 1 can be truncated with them.
+        assert!(sender.send([&[1; 64]], 64).unwrap());
         ftruncate(&file, RING_BYTES as i64 + 4096).unwrap();
-        assert_eq!(sending.send([&[1; 8192]], 8192), Err(Fault::NoMemory));
+        assert_eq!(sender.send([&[1; 8192]], 8192), Err(Fault::NoMemory));
     }
 }

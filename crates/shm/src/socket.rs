@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A pipe's socket: a byte on it wakes the other end, and its end is the pipe's.
+//! A pipe's socket: a byte on it wakes the other end, and its end closes the pipe.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -13,7 +13,7 @@ use crate::greeting::{REFUSAL, WAKE};
 #[derive(Debug)]
 pub(crate) struct Socket {
     descriptor: OwnedFd,
-    /// Whose it is; a child of it has a copy.
+    /// The process that created it; forked children have copies.
     owner: u32,
 }
 
@@ -22,21 +22,21 @@ impl Socket {
         Self { descriptor, owner: std::process::id() }
     }
 
-    /// Wakes the other end, if it sleeps on its own.
+    /// Wakes the other end, if it sleeps.
     pub(crate) fn wake(&self) {
-        // Full: it wakes up from the others. Gone: nobody is left to wake.
+        // Full: the bytes already there wake it. Closed: there is no sleeper.
         let _ = send(self.descriptor.as_raw_fd(), &[WAKE], MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);
     }
 
-    /// Takes what woke this side off the socket; false if the other end is closed. Sets `refused` if the other end said that
-    /// it had no descriptor or memory left for the pipe.
+    /// Drains wake-up bytes; false if the other end is closed. Sets `refused` if the other end reported that it had no
+    /// descriptor or memory left for the pipe.
     pub(crate) fn take_wakes(&self, refused: &mut bool) -> bool {
         let mut byte = [0];
-        // Bounded: another end that sends without end only keeps this one awake.
+        // Bounded: an end that floods the socket only keeps this one awake.
         for _ in 0..WAKES_MAX {
             match recv(self.descriptor.as_raw_fd(), &mut byte, MsgFlags::MSG_DONTWAIT) {
                 Ok(1..) => *refused |= byte == [REFUSAL],
-                // Said once where the other end has left something unread; what it has said is behind it.
+                // ECONNRESET is reported once if the other end closed with unread data; its own data follows.
                 Err(Errno::EINTR | Errno::ECONNRESET) => {}
                 Err(Errno::EAGAIN) => return true,
                 Ok(0) | Err(_) => return false,
@@ -45,26 +45,26 @@ impl Socket {
         true
     }
 
-    /// Whether the other end is closed, or its process has ended: children of it may have the socket still.
+    /// Whether the other end is closed, or its process has ended: its children may still have the socket.
     pub(crate) fn is_hung_up(&self, process: Option<BorrowedFd<'_>>) -> bool {
-        // Of the socket it asks for nothing, and is told of the end nevertheless.
+        // Requests no events of the socket; POLLHUP is reported all the same.
         let socket = PollFd::new(self.descriptor.as_fd(), PollFlags::empty());
-        let asked = |descriptors: &mut [PollFd<'_>]| matches!(poll(descriptors, PollTimeout::ZERO), Ok(1..));
+        let has_event = |descriptors: &mut [PollFd<'_>]| matches!(poll(descriptors, PollTimeout::ZERO), Ok(1..));
         match process.map(|process| PollFd::new(process, PollFlags::POLLIN)) {
-            Some(process) => asked(&mut [socket, process]),
-            None => asked(&mut [socket]),
+            Some(process) => has_event(&mut [socket, process]),
+            None => has_event(&mut [socket]),
         }
     }
 
-    /// Ends both directions.
+    /// Shuts down both directions.
     pub(crate) fn shut_down(&self) {
-        // Refused only where the other end is gone already.
+        // Fails only if the other end is closed already.
         let _ = shutdown(self.descriptor.as_raw_fd(), Shutdown::Both);
     }
 }
 
 impl Drop for Socket {
-    /// The other end sees this one gone, also if a forked child of this process still has the socket.
+    /// Closes the pipe even if a forked child of this process still has the socket.
     fn drop(&mut self) {
         if self.owner == std::process::id() {
             self.shut_down();

@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What two ends share memory by. `crates/loom` puts loom's in its place.
+//! Atomics for the shared memory. `crates/loom` replaces them with its own.
 
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Listeners and those who connect, in one process: also such as a broken program would be.
+//! Listeners and initiators in one process, including misbehaving initiators.
 
 use std::fs::metadata;
 use std::io::IoSlice;
@@ -17,21 +17,21 @@ use nix::sys::stat::{Mode, fstat};
 use nix::unistd::ftruncate;
 
 const RING_BYTES: usize = 64 << 10;
-/// Two rings, and three pairs of lines for each.
+/// Two rings, with three pairs of cache lines for each.
 const FILE_BYTES: i64 = 2 * (RING_BYTES as i64 + 3 * 128);
 
 fn name(test: &str) -> Vec<u8> {
     format!("barewire-shm {test} {}", std::process::id()).into_bytes()
 }
 
-/// Connects, and says nothing.
+/// Connects without sending a greeting.
 fn connected(name: &[u8]) -> OwnedFd {
     let socket = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
     connect_socket(socket.as_raw_fd(), &UnixAddr::new_abstract(name).unwrap()).unwrap();
     socket
 }
 
-fn say(socket: &OwnedFd, bytes: &[u8], descriptors: &[RawFd]) {
+fn send(socket: &OwnedFd, bytes: &[u8], descriptors: &[RawFd]) {
     let rights = [ControlMessage::ScmRights(descriptors)];
     let control = if descriptors.is_empty() { &[][..] } else { &rights[..] };
     sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(bytes)], control, MsgFlags::MSG_NOSIGNAL, None).unwrap();
@@ -58,60 +58,66 @@ fn is_readable(descriptor: &impl AsFd) -> bool {
 }
 
 #[test]
-fn a_pipe_can_be_sent_into_before_it_is_accepted_and_received_from_after_its_initiator_has_gone() {
+fn messages_sent_before_accept_are_received_after_the_initiator_has_closed() {
     let name = name("early");
     let mut listener = Listener::open(&name).unwrap();
     assert!(!is_readable(&listener) && listener.accept().unwrap().is_none());
-    let mut there = connect(&name, b"who", &PipeConfig::default()).unwrap().unwrap();
-    assert!(there.send([b"early"]) && there.hello().is_empty() && there.receive().is_none());
-    drop(there);
+    let mut initiator = connect(&name, b"who", &PipeConfig::default()).unwrap().unwrap();
+    assert!(initiator.send([b"early"]) && initiator.hello().is_empty() && initiator.receive().is_none());
+    drop(initiator);
     assert!(is_readable(&listener));
-    let mut here = listener.accept().unwrap().unwrap();
-    assert_eq!(here.hello(), b"who");
-    assert!(!here.is_gone(), "something is left to receive");
-    assert_eq!(here.receive(), Some(&b"early"[..]));
-    assert!(here.is_gone() && here.receive().is_none());
+    let mut acceptor = listener.accept().unwrap().unwrap();
+    assert_eq!(acceptor.hello(), b"who");
+    assert!(!acceptor.is_gone(), "something is left to receive");
+    assert_eq!(acceptor.receive(), Some(&b"early"[..]));
+    assert!(acceptor.is_gone() && acceptor.receive().is_none());
     assert!(!is_readable(&listener) && listener.accept().unwrap().is_none());
 }
 
 #[test]
-fn both_directions_are_apart_and_several_pipes_of_one_listener_as_well() {
+fn directions_and_pipes_of_one_listener_are_independent() {
     let name = name("several");
     let mut listener = Listener::open(&name).unwrap();
-    let mut there: Vec<_> =
+    let mut initiators: Vec<_> =
         (0..5).map(|number| connect(&name, &[number], &PipeConfig::default()).unwrap().unwrap()).collect();
-    let mut here: Vec<_> = (0..5).map(|_| listener.accept().unwrap().unwrap()).collect();
+    let mut acceptors: Vec<_> = (0..5).map(|_| listener.accept().unwrap().unwrap()).collect();
     for number in 0..5 {
-        assert_eq!(here[number].hello(), [number as u8], "in the order of connecting");
-        assert!(there[number].send([&[number as u8], b" there"]) && here[number].send([&[number as u8], b" here"]));
+        assert_eq!(acceptors[number].hello(), [number as u8], "in the order of connecting");
+        assert!(initiators[number].send([&[number as u8], b" to acceptor"]));
+        assert!(acceptors[number].send([&[number as u8], b" to initiator"]));
     }
     for number in 0..5_u8 {
-        let (there, here) = (&mut there[usize::from(number)], &mut here[usize::from(number)]);
-        assert_eq!(here.receive().unwrap(), [&[number], &b" there"[..]].concat());
-        assert_eq!(there.receive().unwrap(), [&[number], &b" here"[..]].concat());
-        assert!(here.receive().is_none() && there.receive().is_none() && !here.is_gone() && !there.is_gone());
+        let (initiator, acceptor) = (&mut initiators[usize::from(number)], &mut acceptors[usize::from(number)]);
+        assert_eq!(acceptor.receive().unwrap(), [&[number], &b" to acceptor"[..]].concat());
+        assert_eq!(initiator.receive().unwrap(), [&[number], &b" to initiator"[..]].concat());
+        assert!(
+            acceptor.receive().is_none()
+                && initiator.receive().is_none()
+                && !acceptor.is_gone()
+                && !initiator.is_gone()
+        );
     }
 }
 
 #[test]
-fn a_name_is_one_listeners_and_free_again_after_it() {
+fn a_name_has_one_listener_and_is_free_after_it() {
     let name = name("taken");
-    assert!(connect(&name, &[], &PipeConfig::default()).unwrap().is_none(), "nobody is there");
+    assert!(connect(&name, &[], &PipeConfig::default()).unwrap().is_none(), "there is no listener");
     let listener = Listener::open(&name).unwrap();
     assert!(
         matches!(Listener::open(&name), Err(ShmError::NameTaken(taken)) if taken.starts_with("barewire-shm taken"))
     );
-    let mut waits = connect(&name, &[], &PipeConfig::default()).unwrap().unwrap();
-    assert!(!waits.is_gone());
+    let mut pending = connect(&name, &[], &PipeConfig::default()).unwrap().unwrap();
+    assert!(!pending.is_gone());
     drop(listener);
-    assert!(waits.is_gone(), "nobody will accept it");
+    assert!(pending.is_gone(), "it was not accepted");
     assert!(connect(&name, &[], &PipeConfig::default()).unwrap().is_none());
     Listener::open(&name).unwrap();
 }
 
 #[test]
-fn what_a_caller_asks_wrongly_is_told() {
-    let name = name("asks");
+fn invalid_arguments_are_refused() {
+    let name = name("arguments");
     let _listener = Listener::open(&name).unwrap();
     assert!(matches!(Listener::open(&[]), Err(ShmError::NameLength(0))));
     assert!(matches!(Listener::open(&[1; 91]), Err(ShmError::NameLength(91))));
@@ -125,26 +131,26 @@ fn what_a_caller_asks_wrongly_is_told() {
 }
 
 #[test]
-#[should_panic(expected = "a message is no longer than room()")]
-fn a_message_that_is_too_long_is_a_mistake_of_the_caller() {
+#[should_panic(expected = "a message is no longer than message_max()")]
+fn a_message_that_is_too_long_panics() {
     let name = name("too long");
     let _listener = Listener::open(&name).unwrap();
     let mut pipe = connect(&name, &[], &PipeConfig::default()).unwrap().unwrap();
-    assert!(pipe.send([&vec![0; pipe.room()]]));
-    pipe.send([&vec![0; pipe.room()], &[0]]);
+    assert!(pipe.send([&vec![0; pipe.message_max()]]));
+    pipe.send([&vec![0; pipe.message_max()], &[0]]);
 }
 
 #[test]
-fn who_connects_and_says_nothing_keeps_nobody_waiting() {
+fn silent_initiators_do_not_block_others() {
     let name = name("silent");
     let mut listener = Listener::open(&name).unwrap();
     let silent: Vec<_> = (0..3).map(|_| connected(&name)).collect();
     assert!(listener.accept().unwrap().is_none());
-    assert!(!is_readable(&listener), "a listener does not spin because of them");
-    let _there = connect(&name, b"I do", &PipeConfig::default()).unwrap().unwrap();
-    assert_eq!(listener.accept().unwrap().unwrap().hello(), b"I do");
-    say(&silent[0], &greeting(RING_BYTES), &[memory(FILE_BYTES, seals()).as_raw_fd()]);
-    assert!(is_readable(&listener), "one of them speaks after all");
+    assert!(!is_readable(&listener), "silent initiators do not keep the listener readable");
+    let _there = connect(&name, b"hello", &PipeConfig::default()).unwrap().unwrap();
+    assert_eq!(listener.accept().unwrap().unwrap().hello(), b"hello");
+    send(&silent[0], &greeting(RING_BYTES), &[memory(FILE_BYTES, seals()).as_raw_fd()]);
+    assert!(is_readable(&listener), "one of them sends its greeting");
     assert!(listener.accept().unwrap().is_some() && listener.accept().unwrap().is_none());
     drop(silent);
     assert!(is_readable(&listener) && listener.accept().unwrap().is_none() && !is_readable(&listener));
@@ -152,61 +158,61 @@ fn who_connects_and_says_nothing_keeps_nobody_waiting() {
 }
 
 #[test]
-fn more_silent_ones_than_there_is_place_for_push_each_other_out() {
+fn too_many_silent_initiators_replace_each_other() {
     let name = name("flood");
     let mut listener = Listener::open(&name).unwrap();
     let _silent: Vec<_> = (0..100).map(|_| connected(&name)).collect();
-    let _there = connect(&name, b"I do", &PipeConfig::default()).unwrap().unwrap();
-    assert_eq!(listener.accept().unwrap().unwrap().hello(), b"I do");
+    let _there = connect(&name, b"hello", &PipeConfig::default()).unwrap().unwrap();
+    assert_eq!(listener.accept().unwrap().unwrap().hello(), b"hello");
     assert!(listener.accept().unwrap().is_none());
     assert!((37..=38).contains(&listener.refused().silent), "{:?}", listener.refused());
 }
 
 #[test]
-fn what_is_no_greeting_is_refused_and_its_descriptors_are_closed() {
+fn malformed_greetings_are_refused_and_their_descriptors_closed() {
     let name = name("noise");
     let mut listener = Listener::open(&name).unwrap();
     let file = memory(FILE_BYTES, seals());
     let (good, number) = (file.as_raw_fd(), fstat(&file).unwrap().st_ino);
-    let right = greeting(RING_BYTES);
-    let mut other_version = right.clone();
+    let valid = greeting(RING_BYTES);
+    let mut other_version = valid.clone();
     other_version[3] = b'2';
-    let too_long = [&right[..], &[0; HELLO_BYTES_MAX + 1]].concat();
+    let too_long = [&valid[..], &[0; HELLO_BYTES_MAX + 1]].concat();
     let wrong: [(&[u8], &[RawFd]); 7] = [
-        (&right, &[]),
-        (&right, &[good, good]),
-        (&right, &[good; 20]),
+        (&valid, &[]),
+        (&valid, &[good, good]),
+        (&valid, &[good; 20]),
         (&other_version, &[good]),
-        (&right[..7], &[good]),
+        (&valid[..7], &[good]),
         (b"x", &[good]),
         (&too_long, &[good]),
     ];
     for (count, (bytes, descriptors)) in (1..).zip(wrong) {
         let socket = connected(&name);
-        say(&socket, bytes, descriptors);
+        send(&socket, bytes, descriptors);
         assert!(listener.accept().unwrap().is_none());
-        assert_eq!(listener.refused(), Refused { hellos: count, ..Default::default() });
+        assert_eq!(listener.refused(), Refused { malformed: count, ..Default::default() });
     }
     assert_eq!(descriptors_of(number), 1);
 }
 
-/// This process's descriptors of a file.
+/// Number of this process's descriptors that refer to a file.
 fn descriptors_of(file: u64) -> usize {
     let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
     descriptors.filter(|entry| metadata(entry.as_ref().unwrap().path()).is_ok_and(|found| found.ino() == file)).count()
 }
 
 #[test]
-fn memory_that_could_change_under_its_users_is_refused() {
+fn memory_that_is_not_sealed_as_expected_is_refused() {
     let name = name("memory");
     let mut listener = Listener::open(&name).unwrap();
     let offer = |listener: &mut Listener, ring_bytes, file: &OwnedFd| {
         let socket = connected(&name);
-        say(&socket, &greeting(ring_bytes), &[file.as_raw_fd()]);
+        send(&socket, &greeting(ring_bytes), &[file.as_raw_fd()]);
         listener.accept().unwrap()
     };
     let accepted = offer(&mut listener, RING_BYTES, &memory(FILE_BYTES, seals()));
-    assert!(accepted.is_some(), "what all others differ from");
+    assert!(accepted.is_some(), "the valid memory that the others are variants of");
     let sealed = memory(FILE_BYTES, seals());
     let read_only = open(&*format!("/proc/self/fd/{}", sealed.as_raw_fd()), OFlag::O_RDONLY, Mode::empty()).unwrap();
     let wrong = [
@@ -225,6 +231,6 @@ fn memory_that_could_change_under_its_users_is_refused() {
     ];
     for (count, (what, ring_bytes, file)) in (1..).zip(wrong) {
         assert!(offer(&mut listener, ring_bytes, &file).is_none(), "{what}");
-        assert_eq!(listener.refused(), Refused { memories: count, ..Default::default() }, "{what}");
+        assert_eq!(listener.refused(), Refused { invalid_memory: count, ..Default::default() }, "{what}");
     }
 }

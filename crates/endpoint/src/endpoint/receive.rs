@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Messages in: from frames to the sink.
+//! Receiving: from frames to the sink.
 
 use barewire_link::Link;
 use barewire_llc::{ConnectionHandle, Delivery, Source};
@@ -11,28 +11,28 @@ use crate::error::{Ending, EndpointError};
 use crate::mutant::mutant;
 use crate::sink::{Class, Sink};
 
-/// Frames taken in one go at most: there is other work, too.
+/// Frames received in one call, so that other work is not starved.
 const FRAMES_AT_ONCE: u32 = 64;
 
 impl<L: Link> Endpoint<L> {
-    /// Takes frames from the link. Whether there can be news, and whether something was delivered.
+    /// Receives frames. Returns whether engine state may have changed, and whether something was delivered.
     #[inline]
-    pub(super) fn take_frames(&mut self, sink: &mut impl Sink) -> Result<(bool, bool), EndpointError> {
-        let Self { port, channels, waiting, .. } = self;
+    pub(super) fn receive_frames(&mut self, sink: &mut impl Sink) -> Result<(bool, bool), EndpointError> {
+        let Self { port, channels, parked_channels, .. } = self;
         let (mut taken, mut delivered) = (0, false);
-        let (mut refused, mut broken) = (None::<ConnectionHandle>, None);
-        let is_news = port.receive(|delivery| {
+        let (mut refused, mut malformed) = (None::<ConnectionHandle>, None);
+        let has_changed = port.receive(|delivery| {
             taken += 1;
             match delivery {
                 Delivery::Data { connection, information, .. } => {
-                    let given = match channels.of_connection(connection) {
-                        Some(index) => give(channels, waiting, sink, index, information),
-                        None => Given::Broken,
+                    let outcome = match channels.find_connection(connection) {
+                        Some(index) => deliver(channels, parked_channels, sink, index, information),
+                        None => Delivered::Malformed,
                     };
-                    match given {
-                        Given::Taken => delivered = true,
-                        Given::Parked => refused = Some(connection),
-                        Given::Broken => broken = Some(connection),
+                    match outcome {
+                        Delivered::Accepted => delivered = true,
+                        Delivered::Parked => refused = Some(connection),
+                        Delivered::Malformed => malformed = Some(connection),
                     }
                 }
                 Delivery::Datagram { from, source: Source::Individual(sap), information, .. } => {
@@ -48,25 +48,25 @@ impl<L: Link> Endpoint<L> {
                 | Delivery::Identification { .. }
                 | Delivery::Test { .. } => {}
             }
-            // A peer is told to wait, or broken off with, before more of it is taken.
-            taken == FRAMES_AT_ONCE || refused.is_some() || broken.is_some() || sink.has_enough()
+            // Signal busy, or abort the connection, before any more of its frames are received.
+            taken == FRAMES_AT_ONCE || refused.is_some() || malformed.is_some() || sink.has_enough()
         })?;
         if let Some(handle) = refused {
             let now = self.port.now();
             self.port.station.set_busy(handle, true, now);
         }
-        if let Some(handle) = broken {
+        if let Some(handle) = malformed {
             self.malformed += 1;
-            self.end_connection(handle, Ending::Violation);
+            self.abort_connection(handle, Ending::Violation);
         }
-        Ok((is_news, delivered))
+        Ok((has_changed, delivered))
     }
 
-    /// Offers the pieces again that the sink refused. Whether it took one.
-    pub(super) fn offer_again(&mut self, sink: &mut impl Sink) -> bool {
-        let mut took = false;
-        for place in (0..self.waiting.len()).rev() {
-            let index = self.waiting[place];
+    /// Offers parked pieces to the sink again. Returns whether it took one.
+    pub(super) fn offer_parked(&mut self, sink: &mut impl Sink) -> bool {
+        let mut has_taken = false;
+        for position in (0..self.parked_channels.len()).rev() {
+            let index = self.parked_channels[position];
             let id = self.channels.id(index);
             let Some(channel) = self.channels.at(index) else { continue };
             if mutant!(self.config, ParkedReversed) {
@@ -75,52 +75,52 @@ impl<L: Link> Endpoint<L> {
             while let Some(parked) = channel.parked.front()
                 && sink.piece(id, parked.piece())
             {
-                took = true;
+                has_taken = true;
                 channel.parked.pop_front();
             }
             if channel.parked.is_empty() {
-                self.waiting.swap_remove(place);
+                self.parked_channels.swap_remove(position);
                 match channel.carrier {
                     Carrier::Wire { handle, .. } => {
                         let now = self.port.now();
                         self.port.station.set_busy(handle, mutant!(self.config, StaysBusy), now);
                     }
-                    Carrier::Over => self.end(index, Ending::PeerClosed, sink),
+                    Carrier::Ended => self.end(index, Ending::PeerClosed, sink),
                     Carrier::Pending | Carrier::Connecting { .. } | Carrier::Local { .. } => {}
                 }
             }
         }
-        took
+        has_taken
     }
 }
 
-/// What became of a fragment.
-pub(super) enum Given {
-    Taken,
-    /// The sink has no room; it waits.
+/// Result of delivering a fragment.
+pub(super) enum Delivered {
+    Accepted,
+    /// The sink has no room; the piece is parked.
     Parked,
-    /// It does not fit what came before.
-    Broken,
+    /// The fragment does not continue the message.
+    Malformed,
 }
 
-/// Gives the sink what a channel's next fragment brings.
+/// Delivers a channel's next fragment to the sink.
 #[inline]
-pub(super) fn give(
+pub(super) fn deliver(
     channels: &mut Channels,
-    waiting: &mut Vec<u16>,
+    parked_channels: &mut Vec<u16>,
     sink: &mut impl Sink,
     index: u16,
     fragment: &[u8],
-) -> Given {
+) -> Delivered {
     let id = channels.id(index);
-    let Some(channel) = channels.at(index) else { return Given::Broken };
-    let Ok(piece) = channel.reassembler.accept(fragment, u32::MAX as usize) else { return Given::Broken };
+    let Some(channel) = channels.at(index) else { return Delivered::Malformed };
+    let Ok(piece) = channel.reassembler.accept(fragment, u32::MAX as usize) else { return Delivered::Malformed };
     if channel.parked.is_empty() {
         if sink.piece(id, piece) {
-            return Given::Taken;
+            return Delivered::Accepted;
         }
-        waiting.push(index);
+        parked_channels.push(index);
     }
     channel.parked.push_back(Parked::new(piece));
-    Given::Parked
+    Delivered::Parked
 }

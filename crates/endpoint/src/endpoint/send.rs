@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Messages out: into descriptors, from there into frames or pipes.
+//! Sending: messages go into descriptors, and from there into frames or pipes.
 
 use barewire_link::Link;
 use barewire_llc::message::{FIRST_HEADER, Fragment, Fragmenter, OTHER_HEADER, whole};
@@ -11,126 +11,126 @@ use crate::address::Address;
 use crate::channel::{Carrier, Channel, ChannelId};
 use crate::descriptors::{Content, DescriptorId, HEAD_MAX};
 use crate::error::{EndpointError, SendError};
+use crate::message_queue::Priority;
 use crate::sink::Class;
 use crate::slots::Lent;
-use crate::waiting_messages::Order;
 
-/// Frames handed to the engine before they are sent: so many are still in the nearest cache when the kernel copies
-/// them.
+/// Frames submitted before they are transmitted: few enough to be in the L1 cache when the kernel copies them.
 const FRAMES_PER_TRANSMIT: u32 = 16;
-/// Frames that a channel may send before it is another's turn.
+/// Frames that a channel may send before the next channel is served.
 const FRAMES_PER_TURN: u32 = 64;
-/// When a message is to be acknowledged.
+
+/// When the peer acknowledges a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acknowledge {
-    /// Nobody waits for it: with what the peer sends next, with others, or after a delay.
+    /// With the peer's next frame, together with other messages, or after a delay.
     Eventually,
-    /// As soon as the peer has it, which is asked for it with the last frame.
+    /// On receipt: the last frame requests it.
     AtOnce,
 }
 
-/// What a message is sent with.
+/// Destination and options of a message.
 #[derive(Clone, Copy)]
-struct Posting {
+struct SendRequest {
     to: ChannelId,
     context: u64,
-    order: Order,
+    priority: Priority,
     acknowledge: Acknowledge,
 }
 
-/// How far a message could be handed on.
+/// How much of a message was submitted to its carrier.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Handed {
+enum Submitted {
     All,
-    /// Nothing more can be now.
-    Stuck,
-    /// More could, but it is another's turn.
-    TurnOver,
+    /// Part of it or nothing; the carrier has no room now.
+    Blocked,
+    /// Part of it; other channels are served first.
+    Yielded,
 }
 
 impl<L: Link> Endpoint<L> {
-    /// Bytes of head and body that [`send`](Self::send) takes: those of one frame.
+    /// Largest head and body that [`send`](Self::send) accepts, in bytes: they fit one frame.
     #[inline]
     #[must_use]
     pub fn copied_max(&self) -> usize {
-        self.room - FIRST_HEADER
+        self.information_max - FIRST_HEADER
     }
 
-    /// Bytes up to which a message is better copied than lent, on this machine.
+    /// Size in bytes up to which copying a message costs less than lending it, on this machine.
     #[inline]
     #[must_use]
     pub fn copied_best(&self) -> usize {
         self.copied_max().min(self.config.tuning.copy_crossover_bytes)
     }
 
-    /// Bytes of the longest datagram.
+    /// Size of the largest datagram, in bytes.
     #[must_use]
     pub fn datagram_max(&self) -> usize {
-        self.room
+        self.information_max
     }
 
-    /// Sends a message that fits one frame; both parts are copied. [`Event::Sent`] tells of `context`.
+    /// Sends a message that fits one frame; copies head and body. [`Event::Sent`] reports `context`.
     ///
     /// # Errors
-    /// [`SendError`]; nothing was taken then.
+    /// [`SendError`]; the message was not accepted.
     pub fn send(&mut self, to: ChannelId, head: &[u8], body: &[u8], context: u64) -> Result<(), SendError> {
-        let order = Order::Usual { frames: 1 };
-        self.copy(Posting { to, context, order, acknowledge: Acknowledge::Eventually }, head, body)
+        let priority = Priority::Normal { frames: 1 };
+        self.copy(SendRequest { to, context, priority, acknowledge: Acknowledge::Eventually }, head, body)
     }
 
-    /// As [`send`](Self::send), of a message for whose [`Event::Sent`] somebody waits.
+    /// As [`send`](Self::send), for a message whose [`Event::Sent`] the caller waits for.
     ///
     /// # Errors
-    /// As of `send`.
+    /// As for `send`.
     pub fn send_awaited(&mut self, to: ChannelId, head: &[u8], body: &[u8], context: u64) -> Result<(), SendError> {
-        let order = Order::Usual { frames: 1 };
-        self.copy(Posting { to, context, order, acknowledge: Acknowledge::AtOnce }, head, body)
+        let priority = Priority::Normal { frames: 1 };
+        self.copy(SendRequest { to, context, priority, acknowledge: Acknowledge::AtOnce }, head, body)
     }
 
-    /// Whether [`send_copied`](Self::send_copied) takes messages of so many bytes to this peer; not to a process of this
-    /// host, and not what there never are enough slots for.
+    /// Whether [`send_copied`](Self::send_copied) accepts messages of this size to this peer: not for local peers, nor
+    /// for sizes that need more slots than a message may have.
     #[must_use]
     pub fn takes_copies(&mut self, to: ChannelId, bytes: usize) -> bool {
-        let most = usize::from(self.config.slots.min(self.config.connection.queue)) / 2;
-        let fits = self.frames_of(bytes) <= most;
+        let frames_max = usize::from(self.config.slots.min(self.config.connection.queue)) / 2;
+        let fits = self.frames_of(bytes) <= frames_max;
         let carrier = self.channels.get(to).map(|channel| &channel.carrier);
         fits && matches!(carrier, Some(Carrier::Wire { .. } | Carrier::Pending))
     }
 
-    /// Sends a message of several frames, all of which are copied: its memory is the caller's again at once.
-    /// [`Event::Sent`] tells of `context`.
+    /// Sends a message of several frames, all of which are copied: the caller may reuse its memory on return.
+    /// [`Event::Sent`] reports `context`.
     ///
     /// # Errors
-    /// [`SendError`]; nothing was taken then. [`SendError::Full`] also while the peer has not answered yet.
+    /// [`SendError`]; the message was not accepted. [`SendError::Full`] also before the peer has accepted the channel.
     pub fn send_copied(&mut self, to: ChannelId, head: &[u8], body: &[u8], context: u64) -> Result<(), SendError> {
         let frames = self.frames_of(head.len() + body.len());
-        let order = Order::Usual { frames: frames as u32 };
+        let priority = Priority::Normal { frames: frames as u32 };
         self.check_events()?;
-        self.check_descriptors(order)?;
-        let channel = self.channels.get(to).filter(|channel| channel.takes_messages()).ok_or(SendError::Ended)?;
+        self.check_descriptors(priority)?;
+        let channel = self.channels.get(to).filter(|channel| channel.accepts_messages()).ok_or(SendError::Ended)?;
         let Carrier::Wire { handle, is_open: true } = channel.carrier else { return Err(SendError::Full) };
         let Some(connection) = self.port.station.connection(handle) else { return Err(SendError::Ended) };
-        // Nobody has more slots than are free: so peers that take nothing leave some to the others.
+        // A connection gets no more slots than remain free, so that stalled peers leave some to the others.
         let (own, free) = (connection.unacknowledged(), self.port.slots.free_slots());
         let has_slots = frames <= free && (own == 0 || own + frames <= free);
-        if !channel.queue.lets_pass(order) || connection.room() < frames || !has_slots {
+        if !channel.queue.would_be_next(priority) || connection.room() < frames || !has_slots {
             return Err(SendError::Full);
         }
-        channel.queue.note_passing(order);
+        channel.queue.count_overtaking(priority);
         let message =
-            self.descriptors.add(context, Some(to.index), Content::Gone, false).expect("there is a descriptor");
-        // What goes wrong with the link shows in the next progress.
+            self.descriptors.add(context, Some(to.index), Content::Submitted, false).expect("a descriptor is free");
+        // The next call of `progress` reports errors of the link.
         let _ = self.copy_to_engine(message, handle, head, body);
         Ok(())
     }
 
-    /// Frames that a message of so many bytes takes.
+    /// Number of frames of a message of this size.
     fn frames_of(&self, bytes: usize) -> usize {
-        let behind_first = bytes.saturating_sub(self.room - FIRST_HEADER);
-        1 + behind_first.div_ceil(self.room - OTHER_HEADER)
+        let behind_first = bytes.saturating_sub(self.information_max - FIRST_HEADER);
+        1 + behind_first.div_ceil(self.information_max - OTHER_HEADER)
     }
 
-    /// Cuts a message into slots, for which there is room, and sends them.
+    /// Fragments a message into slots, of which there are enough, and sends them.
     fn copy_to_engine(
         &mut self,
         message: DescriptorId,
@@ -138,24 +138,24 @@ impl<L: Link> Endpoint<L> {
         head: &[u8],
         body: &[u8],
     ) -> Result<(), EndpointError> {
-        let Self { port, descriptors, owners, room, last_sent_to, .. } = self;
+        let Self { port, descriptors, owners, information_max, last_sent_to, .. } = self;
         let Some(descriptor) = descriptors.at(message) else { return Ok(()) };
-        descriptor.is_cut = true;
+        descriptor.is_submitted = true;
         *last_sent_to = Some(handle);
         let now = port.now();
         let mut sent = Ok(());
-        let (mut fragmenter, mut next) = begin(head.len() + body.len(), *room);
+        let (mut fragmenter, mut next) = start_fragments(head.len() + body.len(), *information_max);
         while let Some(fragment) = next {
             let (start, end) = (fragment.start as usize, fragment.end as usize);
             let part = &body[start.saturating_sub(head.len())..end - head.len()];
-            let front;
+            let prefix;
             let first = if start == 0 {
-                front = Front::new(fragment.header(), head);
-                front.bytes()
+                prefix = Prefix::new(fragment.header(), head);
+                prefix.bytes()
             } else {
                 fragment.header()
             };
-            let slot = port.slots.fill(first, part).expect("there are slots");
+            let slot = port.slots.fill(first, part).expect("enough slots are free");
             owners[usize::from(slot)] = message;
             if port.station.send(handle, slot, now).is_err() {
                 debug_assert!(false, "there is room in the connection's queue");
@@ -165,26 +165,27 @@ impl<L: Link> Endpoint<L> {
             descriptor.outstanding += 1;
             next = fragmenter.next();
             if descriptor.outstanding % FRAMES_PER_TRANSMIT == 0 && next.is_some() {
-                // The rest is handed to the engine, too, whatever the link says.
+                // Hands the rest to the engine even if the link fails.
                 sent = sent.and(port.transmit());
             }
         }
         Ok(sent.and(port.transmit())?)
     }
 
-    /// Sends a message that fits one frame to a local peer whose pipe has room; both parts are copied, and
-    /// nothing tells of it. False: then [`send`](Self::send) does.
+    /// Sends a message that fits one frame to a local peer if its pipe has room; copies head and body. No event
+    /// follows. Returns false if it was not sent; use [`send`](Self::send) then.
     #[inline(always)]
     pub fn send_at_once(&mut self, to: ChannelId, head: &[u8], body: &[u8]) -> bool {
         let bytes = head.len() + body.len();
-        let Some(channel) = self.channels.get(to).filter(|channel| channel.takes_messages()) else { return false };
-        bytes <= self.room - FIRST_HEADER && into_pipe(channel, Order::Usual { frames: 1 }, head, body)
+        let Some(channel) = self.channels.get(to).filter(|channel| channel.accepts_messages()) else { return false };
+        bytes <= self.information_max - FIRST_HEADER
+            && send_to_pipe(channel, Priority::Normal { frames: 1 }, head, body)
     }
 
-    /// As [`send`](Self::send); while it waits, messages that are sent later pass it, but for those in the background.
+    /// As [`send`](Self::send), but with background priority: queued messages of normal priority overtake it.
     ///
     /// # Errors
-    /// As of `send`.
+    /// As for `send`.
     pub fn send_in_background(
         &mut self,
         to: ChannelId,
@@ -193,45 +194,45 @@ impl<L: Link> Endpoint<L> {
         context: u64,
         acknowledge: Acknowledge,
     ) -> Result<(), SendError> {
-        self.copy(Posting { to, context, order: Order::Background, acknowledge }, head, body)
+        self.copy(SendRequest { to, context, priority: Priority::Background, acknowledge }, head, body)
     }
 
     #[inline]
-    fn copy(&mut self, posting: Posting, head: &[u8], body: &[u8]) -> Result<(), SendError> {
-        let Posting { to, context, order, .. } = posting;
+    fn copy(&mut self, request: SendRequest, head: &[u8], body: &[u8]) -> Result<(), SendError> {
+        let SendRequest { to, context, priority, .. } = request;
         let bytes = head.len() + body.len();
         if head.len() > HEAD_MAX || bytes > self.copied_max() {
             return Err(SendError::TooLong { bytes, most: self.copied_max() });
         }
         self.check_events()?;
-        let channel = self.channels.get(to).filter(|channel| channel.takes_messages()).ok_or(SendError::Ended)?;
-        if into_pipe(channel, order, head, body) {
+        let channel = self.channels.get(to).filter(|channel| channel.accepts_messages()).ok_or(SendError::Ended)?;
+        if send_to_pipe(channel, priority, head, body) {
             self.events.push_back(Event::Sent { context });
             return Ok(());
         }
-        self.check_descriptors(order)?;
-        let front = Front::new(&whole(bytes as u32), head);
-        let slot = self.port.slots.fill(front.bytes(), body).ok_or(SendError::Full)?;
-        let message = self.add(posting, Content::Slot(slot));
-        self.enqueue(to.index, message, order);
+        self.check_descriptors(priority)?;
+        let prefix = Prefix::new(&whole(bytes as u32), head);
+        let slot = self.port.slots.fill(prefix.bytes(), body).ok_or(SendError::Full)?;
+        let message = self.add(request, Content::Slot(slot));
+        self.enqueue(to.index, message, priority);
         Ok(())
     }
 
-    /// A new descriptor, of which there is one.
+    /// Adds a descriptor. The caller has checked that one is free.
     #[inline]
-    fn add(&mut self, posting: Posting, content: Content) -> DescriptorId {
-        let asks = posting.acknowledge == Acknowledge::AtOnce;
-        let added = self.descriptors.add(posting.context, Some(posting.to.index), content, asks);
-        added.expect("there is a descriptor")
+    fn add(&mut self, request: SendRequest, content: Content) -> DescriptorId {
+        let wants_acknowledgement = request.acknowledge == Acknowledge::AtOnce;
+        let added = self.descriptors.add(request.context, Some(request.to.index), content, wants_acknowledgement);
+        added.expect("a descriptor is free")
     }
 
-    /// Sends a message of any length up to 4 GiB from where it lies; only the head is copied.
+    /// Sends a message of up to 4 GiB from the caller's memory; only the head is copied.
     ///
     /// # Errors
-    /// [`SendError`]; nothing was taken then.
+    /// [`SendError`]; the message was not accepted.
     ///
     /// # Safety
-    /// `body` must stay valid and unchanged until [`Event::Sent`] or [`Event::Failed`] has told of `context`, or the
+    /// `body` must stay valid and unchanged until [`Event::Sent`] or [`Event::Failed`] reports `context`, or the
     /// endpoint is dropped.
     pub unsafe fn send_lent(
         &mut self,
@@ -241,19 +242,20 @@ impl<L: Link> Endpoint<L> {
         context: u64,
         acknowledge: Acknowledge,
     ) -> Result<(), SendError> {
-        let order = Order::Usual { frames: self.frames_of(head.len() + body.len()) as u32 };
-        // SAFETY: the caller's promise.
-        unsafe { self.lend(Posting { to, context, order, acknowledge }, head, body) }
+        let priority = Priority::Normal { frames: self.frames_of(head.len() + body.len()) as u32 };
+        // SAFETY: as promised by the caller.
+        unsafe { self.lend(SendRequest { to, context, priority, acknowledge }, head, body) }
     }
 
-    /// As [`send_lent`](Self::send_lent); while it waits, messages that are sent later pass it, but for those in the
-    /// background. So a long message is best sent in parts of [`body_of_frames`](Self::body_of_frames).
+    /// As [`send_lent`](Self::send_lent), but with background priority: while it is queued, later messages of normal
+    /// priority overtake it. They do not interrupt it, so send a long message in parts of
+    /// [`body_of_frames`](Self::body_of_frames).
     ///
     /// # Errors
-    /// As of `send_lent`.
+    /// As for `send_lent`.
     ///
     /// # Safety
-    /// As of `send_lent`.
+    /// As for `send_lent`.
     pub unsafe fn send_lent_in_background(
         &mut self,
         to: ChannelId,
@@ -262,42 +264,43 @@ impl<L: Link> Endpoint<L> {
         context: u64,
         acknowledge: Acknowledge,
     ) -> Result<(), SendError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.lend(Posting { to, context, order: Order::Background, acknowledge }, head, body) }
+        // SAFETY: as promised by the caller.
+        unsafe { self.lend(SendRequest { to, context, priority: Priority::Background, acknowledge }, head, body) }
     }
 
-    /// Bytes of a body that fill so many frames, behind a head.
+    /// Size in bytes of the body that fills `frames` frames behind a head.
     #[must_use]
     pub fn body_of_frames(&self, frames: usize, head_bytes: usize) -> usize {
-        frames * (self.room - OTHER_HEADER) - (FIRST_HEADER - OTHER_HEADER) - head_bytes
+        frames * (self.information_max - OTHER_HEADER) - (FIRST_HEADER - OTHER_HEADER) - head_bytes
     }
 
     /// # Safety
-    /// As of `send_lent`.
-    unsafe fn lend(&mut self, posting: Posting, head: &[u8], body: &[u8]) -> Result<(), SendError> {
-        let Posting { to, order, .. } = posting;
+    /// As for `send_lent`.
+    unsafe fn lend(&mut self, request: SendRequest, head: &[u8], body: &[u8]) -> Result<(), SendError> {
+        let SendRequest { to, priority, .. } = request;
         let bytes = head.len() + body.len();
         if head.len() > HEAD_MAX || u32::try_from(bytes).is_err() {
             return Err(SendError::TooLong { bytes, most: u32::MAX as usize });
         }
         self.check_events()?;
-        self.channels.get(to).filter(|channel| channel.takes_messages()).ok_or(SendError::Ended)?;
-        self.check_descriptors(order)?;
+        self.channels.get(to).filter(|channel| channel.accepts_messages()).ok_or(SendError::Ended)?;
+        self.check_descriptors(priority)?;
         let mut copy = [0; HEAD_MAX];
         copy[..head.len()].copy_from_slice(head);
-        // SAFETY: the caller's promise.
+        // SAFETY: as promised by the caller.
         let body = unsafe { Lent::new(body) };
-        let content = Content::Lent { head: copy, head_bytes: head.len() as u8, body, cut: None };
-        let message = self.add(posting, content);
-        self.enqueue(to.index, message, order);
+        let content = Content::Lent { head: copy, head_bytes: head.len() as u8, body, fragments: None };
+        let message = self.add(request, content);
+        self.enqueue(to.index, message, priority);
         Ok(())
     }
 
-    /// Sends a datagram: a message that fits one frame, without a channel (but to a process of this host it opens one). Of an acknowledged one [`Event::Sent`] or
-    /// [`Event::Failed`] tells of `context`; only one to each peer can be under way.
+    /// Sends a datagram: a message that fits one frame. It needs no channel, except to a local peer, to which one is
+    /// opened. For an acknowledged datagram, [`Event::Sent`] or [`Event::Failed`] reports `context`; a peer can have
+    /// only one outstanding.
     ///
     /// # Errors
-    /// [`SendError`], and nothing was taken then; outside of it, what the link says.
+    /// Inner [`SendError`]: the datagram was not accepted. Outer: an error of the link.
     pub fn send_datagram(
         &mut self,
         to: Address,
@@ -320,17 +323,17 @@ impl<L: Link> Endpoint<L> {
         }
     }
 
-    /// Takes a message back of which nothing has been handed on, so that its peer never hears of it: nothing tells of
-    /// `context` then. False: there is none, or it is under way.
-    pub fn take_back(&mut self, context: u64) -> bool {
+    /// Cancels a message of which nothing has been submitted to its carrier: it is not sent, and no event reports
+    /// `context`. Returns false if there is no such message.
+    pub fn cancel(&mut self, context: u64) -> bool {
         for id in self.descriptors.with_context(context) {
             let Some(message) = self.descriptors.at(id) else { continue };
-            let Some(channel) = message.channel.filter(|_| message.content.is_untouched()) else { continue };
+            let Some(channel) = message.channel.filter(|_| message.content.is_unsent()) else { continue };
             if let Content::Slot(slot) = message.content {
                 self.port.slots.free(slot);
             }
             if let Some(channel) = self.channels.at(channel) {
-                channel.queue.take_back(id);
+                channel.queue.remove(id);
             }
             self.descriptors.remove(id);
             return true;
@@ -338,14 +341,14 @@ impl<L: Link> Endpoint<L> {
         false
     }
 
-    /// Gives the caller the memory back of all lent messages with `context`: what is still needed of it is copied. They
-    /// are told of as before.
-    pub fn take_over(&mut self, context: u64) {
+    /// Returns the memory of all lent messages with `context` to the caller; what is still needed is copied. Events
+    /// report them as before.
+    pub fn copy_lent(&mut self, context: u64) {
         for id in self.descriptors.with_context(context) {
             let Some(message) = self.descriptors.at(id) else { continue };
             let Some(lent) = message.lent else { continue };
             let copy = lent.bytes().to_vec().into_boxed_slice();
-            // SAFETY: it belongs to the descriptor, which stays until nothing of the message is under way.
+            // SAFETY: the descriptor owns the copy and stays until no frame of the message is outstanding.
             let own = unsafe { Lent::new(&copy) };
             if let Content::Lent { body, .. } = &mut message.content {
                 *body = own;
@@ -359,130 +362,137 @@ impl<L: Link> Endpoint<L> {
         }
     }
 
-    /// No more messages than there are descriptors may wait to be told of.
+    /// Bounds the event queue by the number of descriptors.
     #[inline]
     fn check_events(&self) -> Result<(), SendError> {
         if self.events.len() < usize::from(self.config.send_descriptors) { Ok(()) } else { Err(SendError::Full) }
     }
 
-    /// What goes in the background leaves a quarter of the descriptors to what does not.
+    /// Background messages leave a quarter of the descriptors to normal ones.
     #[inline]
-    fn check_descriptors(&self, order: Order) -> Result<(), SendError> {
-        let is_full = match order {
-            Order::Usual { .. } => self.descriptors.is_full(),
-            Order::Background => self.descriptors.are_scarce(),
+    fn check_descriptors(&self, priority: Priority) -> Result<(), SendError> {
+        let is_full = match priority {
+            Priority::Normal { .. } => self.descriptors.is_full(),
+            Priority::Background => self.descriptors.are_scarce(),
         };
         if is_full { Err(SendError::Full) } else { Ok(()) }
     }
 
-    /// Hands on messages of all channels, as far as they can go now.
+    /// Submits queued messages of all channels, as far as their carriers take them now.
     pub(super) fn pump(&mut self) -> Result<(), EndpointError> {
-        for _ in 0..self.turns.len() {
-            let Some(index) = self.turns.pop_front() else { break };
+        for _ in 0..self.ready.len() {
+            let Some(index) = self.ready.pop_front() else { break };
             if let Some(channel) = self.channels.at(index) {
-                channel.in_turn = false;
+                channel.is_queued = false;
             }
             self.pump_channel(index)?;
         }
         Ok(())
     }
 
-    /// Hands a message on if nothing of its channel goes before it, or lets it wait.
+    /// Submits a message if it is the next of its channel; queues it otherwise.
     #[inline]
-    fn enqueue(&mut self, index: u16, message: DescriptorId, order: Order) {
-        let is_next = self.channels.at(index).is_some_and(|channel| channel.queue.lets_pass(order));
-        // What goes wrong with the link shows in the next progress.
-        let is_done = is_next && self.hand_on(message).is_ok_and(|handed| handed == Handed::All);
-        let is_begun = !is_done && self.is_begun(message);
+    fn enqueue(&mut self, index: u16, message: DescriptorId, priority: Priority) {
+        let is_next = self.channels.at(index).is_some_and(|channel| channel.queue.would_be_next(priority));
+        // The next call of `progress` reports errors of the link.
+        let is_done = is_next && self.submit(message).is_ok_and(|submitted| submitted == Submitted::All);
+        let is_started = !is_done && self.is_started(message);
         if let Some(channel) = self.channels.at(index) {
             if is_done {
-                return channel.queue.note_passing(order);
+                return channel.queue.count_overtaking(priority);
             }
-            channel.queue.push(message, order, is_begun);
+            channel.queue.push(message, priority, is_started);
         }
-        self.take_turn(index);
+        self.mark_ready(index);
     }
 
     fn pump_channel(&mut self, index: u16) -> Result<(), EndpointError> {
         while let Some(message) = self.channels.at(index).and_then(|channel| channel.queue.next()) {
-            if self.hand_on(message)? != Handed::All {
-                if self.is_begun(message)
+            if self.submit(message)? != Submitted::All {
+                if self.is_started(message)
                     && let Some(channel) = self.channels.at(index)
                 {
-                    channel.queue.begin();
+                    channel.queue.start_next();
                 }
-                self.take_turn(index);
+                self.mark_ready(index);
                 return Ok(());
             }
             if let Some(channel) = self.channels.at(index) {
                 channel.queue.pop();
             }
         }
-        self.close_if_asked(index);
+        self.close_if_requested(index);
         Ok(())
     }
 
-    fn is_begun(&mut self, message: DescriptorId) -> bool {
-        self.descriptors.at(message).is_some_and(|message| !message.content.is_untouched())
+    fn is_started(&mut self, message: DescriptorId) -> bool {
+        self.descriptors.at(message).is_some_and(|message| !message.content.is_unsent())
     }
 
-    /// Hands on as much of a message as its channel takes now.
+    /// Submits as much of a message as its carrier takes now.
     #[inline]
-    fn hand_on(&mut self, message: DescriptorId) -> Result<Handed, EndpointError> {
+    fn submit(&mut self, message: DescriptorId) -> Result<Submitted, EndpointError> {
         let Some(index) = self.descriptors.at(message).and_then(|descriptor| descriptor.channel) else {
-            return Ok(Handed::All);
+            return Ok(Submitted::All);
         };
         match self.channels.at(index).map(|channel| &channel.carrier) {
             Some(Carrier::Wire { handle, is_open: true }) => {
                 let handle = *handle;
-                self.hand_to_engine(message, handle)
+                self.submit_to_engine(message, handle)
             }
-            Some(Carrier::Local { .. }) => Ok(self.hand_to_pipe(message, index)),
-            _ => Ok(Handed::Stuck),
+            Some(Carrier::Local { .. }) => Ok(self.submit_to_pipe(message, index)),
+            _ => Ok(Submitted::Blocked),
         }
     }
 
     #[inline]
-    fn hand_to_engine(&mut self, message: DescriptorId, handle: ConnectionHandle) -> Result<Handed, EndpointError> {
-        let Self { port, descriptors, owners, room, last_sent_to, .. } = self;
-        let Some(descriptor) = descriptors.at(message) else { return Ok(Handed::All) };
+    fn submit_to_engine(
+        &mut self,
+        message: DescriptorId,
+        handle: ConnectionHandle,
+    ) -> Result<Submitted, EndpointError> {
+        let Self { port, descriptors, owners, information_max, last_sent_to, .. } = self;
+        let Some(descriptor) = descriptors.at(message) else { return Ok(Submitted::All) };
         *last_sent_to = Some(handle);
         let now = port.now();
-        let (head, body, cut) = match &mut descriptor.content {
+        let (head, body, fragments) = match &mut descriptor.content {
             Content::Slot(slot) => {
                 let slot = *slot;
                 owners[usize::from(slot)] = message;
                 if port.station.send(handle, slot, now).is_err() {
-                    return Ok(Handed::Stuck);
+                    return Ok(Submitted::Blocked);
                 }
-                (descriptor.content, descriptor.outstanding, descriptor.is_cut) = (Content::Gone, 1, true);
-                if descriptor.asks {
+                (descriptor.content, descriptor.outstanding, descriptor.is_submitted) = (Content::Submitted, 1, true);
+                if descriptor.wants_acknowledgement {
                     port.station.request_ack(handle, now);
                 }
                 port.transmit_one()?;
-                return Ok(Handed::All);
+                return Ok(Submitted::All);
             }
-            Content::Lent { head, head_bytes, body, cut } => (&head[..usize::from(*head_bytes)], *body, cut),
-            Content::Gone => return Ok(Handed::All),
+            Content::Lent { head, head_bytes, body, fragments } => {
+                (&head[..usize::from(*head_bytes)], *body, fragments)
+            }
+            Content::Submitted => return Ok(Submitted::All),
         };
-        let (fragmenter, next) = cut.get_or_insert_with(|| begin(head.len() + body.len(), *room));
-        let mut handed = 0;
-        // Long messages leave slots to short ones.
-        let most_heads = owners.len() as u16 - owners.len() as u16 / 4;
+        let (fragmenter, next) =
+            fragments.get_or_insert_with(|| start_fragments(head.len() + body.len(), *information_max));
+        let mut submitted = 0;
+        // Long messages leave a quarter of the slots to short ones.
+        let heads_max = owners.len() as u16 - owners.len() as u16 / 4;
         while let Some(fragment) = next
-            && handed < FRAMES_PER_TURN
-            && port.slots.heads() < most_heads
+            && submitted < FRAMES_PER_TURN
+            && port.slots.heads() < heads_max
         {
-            let part = part_of(fragment, head, &body);
-            // Only the first has more than its header; for the others a front would be a copy that waits for a copy.
-            let front: Front;
+            let part = body_part(fragment, head, &body);
+            // Only the first fragment has more than its header; for the others, a prefix would only add a copy.
+            let prefix: Prefix;
             let first = if fragment.start == 0 {
-                front = Front::new(fragment.header(), head);
-                front.bytes()
+                prefix = Prefix::new(fragment.header(), head);
+                prefix.bytes()
             } else {
                 fragment.header()
             };
-            // SAFETY: the body stays as it is until its owner is told, after all of the message's slots are free.
+            // SAFETY: the body is unchanged until its owner gets an event, which follows the release of all its slots.
             let Some(slot) = (unsafe { port.slots.lend(first, part) }) else { break };
             owners[usize::from(slot)] = message;
             if port.station.send(handle, slot, now).is_err() {
@@ -491,69 +501,70 @@ impl<L: Link> Endpoint<L> {
             }
             descriptor.outstanding += 1;
             *next = fragmenter.next();
-            handed += 1;
-            if handed % FRAMES_PER_TRANSMIT == 0 {
+            submitted += 1;
+            if submitted % FRAMES_PER_TRANSMIT == 0 {
                 port.transmit()?;
             }
         }
         let is_done = next.is_none();
-        let is_untouched = next.is_some_and(|fragment| fragment.start == 0);
+        let is_unsent = next.is_some_and(|fragment| fragment.start == 0);
         if is_done {
-            (descriptor.content, descriptor.is_cut) = (Content::Gone, true);
-            if descriptor.asks {
+            (descriptor.content, descriptor.is_submitted) = (Content::Submitted, true);
+            if descriptor.wants_acknowledgement {
                 port.station.request_ack(handle, now);
             }
-        } else if is_untouched {
-            *cut = None;
+        } else if is_unsent {
+            *fragments = None;
         }
         port.transmit()?;
-        Ok(match handed {
-            _ if is_done => Handed::All,
-            FRAMES_PER_TURN => Handed::TurnOver,
-            _ => Handed::Stuck,
+        Ok(match submitted {
+            _ if is_done => Submitted::All,
+            FRAMES_PER_TURN => Submitted::Yielded,
+            _ => Submitted::Blocked,
         })
     }
 
-    fn hand_to_pipe(&mut self, message: DescriptorId, index: u16) -> Handed {
+    fn submit_to_pipe(&mut self, message: DescriptorId, index: u16) -> Submitted {
         let Self { port, descriptors, channels, .. } = self;
-        let Some(descriptor) = descriptors.at(message) else { return Handed::All };
+        let Some(descriptor) = descriptors.at(message) else { return Submitted::All };
         let Some(Carrier::Local { pipe, .. }) = channels.at(index).map(|channel| &mut channel.carrier) else {
-            return Handed::Stuck;
+            return Submitted::Blocked;
         };
         match &mut descriptor.content {
             Content::Slot(slot) => {
                 let slot = *slot;
                 if !pipe.send([&[Kind::Fragment as u8], port.slots.information(slot)]) {
-                    return Handed::Stuck;
+                    return Submitted::Blocked;
                 }
                 port.slots.free(slot);
             }
-            Content::Lent { head, head_bytes, body, cut } => {
+            Content::Lent { head, head_bytes, body, fragments } => {
                 let head = &head[..usize::from(*head_bytes)];
-                let (fragmenter, next) = cut.get_or_insert_with(|| begin(head.len() + body.len(), piece_room(pipe)));
-                let mut handed = 0;
+                let (fragmenter, next) =
+                    fragments.get_or_insert_with(|| start_fragments(head.len() + body.len(), pipe_piece_max(pipe)));
+                let mut submitted = 0;
                 while let Some(fragment) = next {
-                    if handed == FRAMES_PER_TURN {
-                        return Handed::TurnOver;
+                    if submitted == FRAMES_PER_TURN {
+                        return Submitted::Yielded;
                     }
-                    let part = part_of(fragment, head, body);
+                    let part = body_part(fragment, head, body);
                     let first = if fragment.start == 0 { head } else { &[] };
                     if !pipe.send([&[Kind::Fragment as u8], fragment.header(), first, part]) {
                         if fragment.start == 0 {
-                            *cut = None;
+                            *fragments = None;
                         }
-                        return Handed::Stuck;
+                        return Submitted::Blocked;
                     }
                     *next = fragmenter.next();
-                    handed += 1;
+                    submitted += 1;
                 }
             }
-            Content::Gone => {}
+            Content::Submitted => {}
         }
         let context = descriptor.context;
         self.descriptors.remove(message);
         self.events.push_back(Event::Sent { context });
-        Handed::All
+        Submitted::All
     }
 
     fn send_unreliable(&mut self, to: Address, body: &[u8]) -> Result<Result<(), SendError>, EndpointError> {
@@ -576,49 +587,49 @@ impl<L: Link> Endpoint<L> {
             self.port.slots.free(slot);
             return Err(SendError::Full);
         }
-        let added = self.descriptors.add(context, None, Content::Gone, true);
-        self.owners[usize::from(slot)] = added.expect("there is a descriptor");
+        let added = self.descriptors.add(context, None, Content::Submitted, true);
+        self.owners[usize::from(slot)] = added.expect("a descriptor is free");
         Ok(())
     }
 }
 
-/// Hands on a message that fits one frame, if its peer is local and it need not wait.
+/// Sends a message that fits one frame into the pipe of a local peer, unless others are queued before it.
 #[inline(always)]
-fn into_pipe(channel: &mut Channel, order: Order, head: &[u8], body: &[u8]) -> bool {
+fn send_to_pipe(channel: &mut Channel, priority: Priority, head: &[u8], body: &[u8]) -> bool {
     let Carrier::Local { pipe, .. } = &mut channel.carrier else { return false };
     let header = whole((head.len() + body.len()) as u32);
-    let is_sent = channel.queue.lets_pass(order) && pipe.send([&[Kind::Fragment as u8], &header, head, body]);
+    let is_sent = channel.queue.would_be_next(priority) && pipe.send([&[Kind::Fragment as u8], &header, head, body]);
     if is_sent {
-        channel.queue.note_passing(order);
+        channel.queue.count_overtaking(priority);
     }
     is_sent
 }
 
-/// Bytes of a fragment in a pipe: not much more than the nearest cache holds twice.
-fn piece_room(pipe: &barewire_shm::Pipe) -> usize {
-    (pipe.room() - 1).min(16 << 10)
+/// Size of a fragment in a pipe: the L1 cache holds about two of them.
+fn pipe_piece_max(pipe: &barewire_shm::Pipe) -> usize {
+    (pipe.message_max() - 1).min(16 << 10)
 }
 
-fn begin(bytes: usize, room: usize) -> (Fragmenter, Option<Fragment>) {
+fn start_fragments(bytes: usize, room: usize) -> (Fragmenter, Option<Fragment>) {
     let mut fragmenter = Fragmenter::new(bytes as u32, room as u32).expect("there is room for a fragment");
     let first = fragmenter.next();
     (fragmenter, first)
 }
 
-/// What of a message's body belongs to a fragment; the first one has room for all of the head.
+/// The part of a message's body that belongs to a fragment. The first fragment has room for the whole head.
 #[inline]
-fn part_of<'a>(fragment: &Fragment, head: &[u8], body: &'a Lent) -> &'a [u8] {
+fn body_part<'a>(fragment: &Fragment, head: &[u8], body: &'a Lent) -> &'a [u8] {
     let (start, end) = (fragment.start as usize, fragment.end as usize);
     &body.bytes()[start.saturating_sub(head.len())..end - head.len()]
 }
 
-/// A fragment's header, and what of the message's head belongs to it.
-struct Front {
+/// A fragment's header and, in the first fragment, the message's head.
+struct Prefix {
     bytes: [u8; FIRST_HEADER + HEAD_MAX],
     length: usize,
 }
 
-impl Front {
+impl Prefix {
     #[inline]
     fn new(header: &[u8], head: &[u8]) -> Self {
         let mut bytes = [0; FIRST_HEADER + HEAD_MAX];

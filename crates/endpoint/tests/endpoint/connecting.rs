@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How channels begin, or do not.
+//! Opening of channels, and its failures.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,12 @@ use barewire_shm::{PipeConfig, ShmError};
 
 use crate::common::*;
 
-const CONNECT_TIME: Duration = Duration::from_millis(300);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
 
 #[test]
-fn two_that_connect_at_once_have_one_channel() {
+fn two_sides_that_connect_at_the_same_time_share_one_channel() {
     for is_local in [false, true] {
-        let (mut a, mut b) = two(is_local);
+        let (mut a, mut b) = pair(is_local);
         let (to_b, to_a) = (a.connect(b.address()), b.connect(a.address()));
         for number in 0..100 {
             a.endpoint.send(to_b, b"a", &[number], number.into()).unwrap();
@@ -26,24 +26,24 @@ fn two_that_connect_at_once_have_one_channel() {
             let expected: Vec<Vec<u8>> = (0..100).map(|number| vec![letter, number]).collect();
             assert_eq!(side.from(channel), expected);
         }
-        // And it ends for both at once.
+        // Closing it ends it on both sides.
         a.endpoint.close(to_b);
         until(&mut [&mut a, &mut b], "it ends", |sides| sides.iter().all(|side| !side.ended.is_empty()));
         assert_eq!((a.ended[0].2, b.ended[0].2), (Ending::Closed, Ending::PeerClosed));
     }
 }
 
-/// The peer's call has come, and nobody has heard of it yet.
+/// The peer's connection request has arrived, but its event was not processed yet.
 #[test]
-fn whoever_connects_while_the_peer_calls_gets_that_channel() {
-    let (mut a, mut b) = two(false);
+fn connecting_while_the_peer_connects_returns_the_peers_channel() {
+    let (mut a, mut b) = pair(false);
     let to_b = a.connect(b.address());
     a.endpoint.send(to_b, &[], b"from a", 1).unwrap();
     for _ in 0..10 {
-        a.turn();
-        // A message a progress: what the engine has to say waits.
+        a.poll();
+        // Something is received in each call of `progress`, which defers the engine's events.
         b.endpoint.send_datagram(b.address(), barewire_endpoint::Class::Unreliable, b"to itself", 0).unwrap().unwrap();
-        b.turn();
+        b.poll();
         let to_a = b.connect(a.address());
         assert_eq!(b.connect(a.address()), to_a);
     }
@@ -56,17 +56,17 @@ fn whoever_connects_while_the_peer_calls_gets_that_channel() {
 }
 
 #[test]
-fn connecting_again_gives_the_channel_there_is() {
+fn connecting_again_returns_the_existing_channel() {
     for is_local in [false, true] {
-        let (mut a, mut b) = two(is_local);
-        let (to_b, to_a) = join(&mut a, &mut b);
+        let (mut a, mut b) = pair(is_local);
+        let (to_b, to_a) = open_channel(&mut a, &mut b);
         assert_eq!((a.connect(b.address()), b.connect(a.address())), (to_b, to_a));
         assert_eq!((a.endpoint.peer(to_b), b.endpoint.peer(to_a)), (Some(b.address()), Some(a.address())));
     }
 }
 
 #[test]
-fn an_endpoint_can_talk_to_itself() {
+fn an_endpoint_can_send_to_itself() {
     let mut side = side_at(&Segment::default(), new_mac(), config(0x20));
     let own = side.address();
     let channel = side.connect(own);
@@ -85,25 +85,25 @@ fn an_endpoint_can_talk_to_itself() {
 }
 
 #[test]
-fn a_local_peer_that_comes_later_gets_what_was_sent_to_it_before() {
+fn a_local_peer_that_starts_later_gets_messages_sent_before() {
     let (segment, mac) = (Segment::default(), new_mac());
     let mut a = side_at(&segment, mac, config(0x20));
-    let later = Address::new(mac, sap(0x24));
-    let to_b = a.connect(later);
+    let peer = Address::new(mac, sap(0x24));
+    let to_b = a.connect(peer);
     a.endpoint.send(to_b, b"early", &[], 1).unwrap();
     a.lend(to_b, &[], pattern(1, 50_000), 2).unwrap();
-    for_some_time(&mut [&mut a], Duration::from_millis(20));
+    run_for(&mut [&mut a], Duration::from_millis(20));
     assert!(a.outcomes.is_empty() && a.ended.is_empty());
     let mut b = side_at(&segment, mac, config(0x24));
     until(&mut [&mut a, &mut b], "it arrives", |sides| sides[1].received.len() == 2 && sides[0].all_sent(1..3));
     assert!(b.received[0].1 == b"early" && b.received[1].1 == pattern(1, 50_000));
 }
 
-/// Of a local peer and of one over the wire, with a token, so that nobody answers for them either.
+/// A local peer and a remote one, with a token, so that no other endpoint answers for them.
 #[test]
-fn a_peer_that_never_comes_ends_in_bounded_time() {
+fn the_channel_to_a_peer_that_never_starts_ends_in_bounded_time() {
     let segment = Segment::default();
-    let mut a = side_at(&segment, new_mac(), Config { local_patience: CONNECT_TIME, ..impatient(0x20) });
+    let mut a = side_at(&segment, new_mac(), Config { connect_timeout: CONNECT_TIMEOUT, ..impatient(0x20) });
     let local_peer = Address { sap: sap(0x24), ..a.address() };
     let remote = Address::new(new_mac(), sap(0x24));
     let began = Instant::now();
@@ -113,7 +113,7 @@ fn a_peer_that_never_comes_ends_in_bounded_time() {
         a.lend(channel, &[], pattern(0, 10_000), 2 * number + 1).unwrap();
     }
     until(&mut [&mut a], "both end", |sides| sides[0].ended.len() == 2);
-    assert!(began.elapsed() >= CONNECT_TIME);
+    assert!(began.elapsed() >= CONNECT_TIMEOUT);
     for (channel, peer) in channels {
         assert!(a.ended.contains(&(channel, peer, Ending::NoAnswer)), "{:?}", a.ended);
         assert_eq!(a.endpoint.send(channel, &[], &[], 9), Err(SendError::Ended));
@@ -123,12 +123,12 @@ fn a_peer_that_never_comes_ends_in_bounded_time() {
 }
 
 #[test]
-fn who_accepts_nobody_refuses_but_may_connect() {
+fn an_endpoint_that_does_not_accept_may_still_connect() {
     for is_local in [false, true] {
         let (segment, mac) = (Segment::default(), new_mac());
-        let mut a = side_at(&segment, mac, Config { local_patience: CONNECT_TIME, ..impatient(0x20) });
-        let other = if is_local { mac } else { new_mac() };
-        let mut b = side_at(&segment, other, Config { accepts: false, ..config(0x24) });
+        let mut a = side_at(&segment, mac, Config { connect_timeout: CONNECT_TIMEOUT, ..impatient(0x20) });
+        let peer_mac = if is_local { mac } else { new_mac() };
+        let mut b = side_at(&segment, peer_mac, Config { accepts: false, ..config(0x24) });
         let to_b = a.connect(b.address());
         until(&mut [&mut a, &mut b], "it is refused", |sides| !sides[0].ended.is_empty());
         assert_eq!(a.ended[0].0, to_b);
@@ -141,15 +141,15 @@ fn who_accepts_nobody_refuses_but_may_connect() {
 }
 
 #[test]
-fn as_many_channels_as_configured_and_no_more() {
+fn the_number_of_channels_is_limited_as_configured() {
     for is_local in [false, true] {
         let (segment, mac) = (Segment::default(), new_mac());
         let mut hub = side_at(&segment, mac, Config { channels: 3, ..config(0x20) });
         let host = |number: u8| if is_local { mac } else { [mac[0], mac[1], mac[2], mac[3], mac[4] ^ 0x80, number] };
-        let at = |number: u8| side_at(&segment, host(number), impatient(0x40 + 2 * number));
-        let mut spokes: Vec<Side> = (0..4).map(at).collect();
+        let spoke_at = |number: u8| side_at(&segment, host(number), impatient(0x40 + 2 * number));
+        let mut spokes: Vec<Side> = (0..4).map(spoke_at).collect();
         for spoke in &mut spokes[..3] {
-            join(spoke, &mut hub);
+            open_channel(spoke, &mut hub);
         }
         let last = spokes[3].address();
         assert_eq!(hub.endpoint.connect(last), Err(ConnectError::Full(last)));
@@ -157,12 +157,12 @@ fn as_many_channels_as_configured_and_no_more() {
         fourth.connect(hub_address);
         until(&mut [fourth, &mut hub], "it is refused", |sides| !sides[0].ended.is_empty());
         assert!(matches!(spokes[3].ended[0].2, Ending::Refused | Ending::PeerClosed), "{:?}", spokes[3].ended);
-        // One goes, and there is room for another.
+        // After one channel has ended there is room for another.
         let (gone, _) = hub.opened[0];
         hub.endpoint.close(gone);
         let mut first = spokes.remove(0);
         until(&mut [&mut hub, &mut first], "it ends", |sides| sides.iter().all(|side| !side.ended.is_empty()));
-        join(spokes.last_mut().unwrap(), &mut hub);
+        open_channel(spokes.last_mut().unwrap(), &mut hub);
     }
 }
 
@@ -179,7 +179,7 @@ fn an_address_on_a_host_belongs_to_one_endpoint_at_a_time() {
     side_at(&segment, mac, config(0x20));
 }
 
-/// What could only fail later is refused at once.
+/// Configurations that would fail later are refused at once.
 #[test]
 fn configurations_that_cannot_work_are_refused() {
     let segment = Segment::default();
@@ -193,17 +193,17 @@ fn configurations_that_cannot_work_are_refused() {
         assert!(matches!(error, Some(EndpointError::Shm(ShmError::RingBytes { .. }))), "{ring_bytes}");
     }
     assert!(open(ring(8192), MTU).is_none());
-    let (least, at) = (Endpoint::open(segment.link(new_mac(), 0x20, 88), config(0x20), None), new_mac());
-    assert!(least.is_ok(), "an MTU of 88 has room for a head of 64 bytes and one byte more");
+    let (smallest, mac) = (Endpoint::open(segment.link(new_mac(), 0x20, 88), config(0x20), None), new_mac());
+    assert!(smallest.is_ok(), "an MTU of 88 has room for a head of 64 bytes and one byte of body");
     assert!(matches!(
-        Endpoint::open(segment.link(at, 0x20, 9000), config(0x20), Some(87)),
+        Endpoint::open(segment.link(mac, 0x20, 9000), config(0x20), Some(87)),
         Err(EndpointError::MtuTooSmall { mtu: 87, least: 88 })
     ));
 }
 
-/// A local peer decides how large its pipe is; one with less room than our messages need gets no channel.
+/// The initiator chooses the size of a pipe; one that is too small for the acceptor's messages is refused.
 #[test]
-fn a_local_peer_with_a_small_pipe_does_no_harm() {
+fn a_local_peer_with_a_pipe_that_is_too_small_is_refused() {
     let (segment, mac) = (Segment::default(), new_mac());
     let small = Config { local: Some(PipeConfig { ring_bytes: 4096 }), ..config(0x20) };
     let mut a = Side::new(segment.link(mac, 0x20, 500), small);
@@ -212,6 +212,6 @@ fn a_local_peer_with_a_small_pipe_does_no_harm() {
     until(&mut [&mut a, &mut b], "it ends", |sides| !sides[0].ended.is_empty());
     assert_eq!(a.ended[0].2, Ending::PeerClosed);
     assert!(b.opened.is_empty());
-    // The other way the pipe is b's, and large enough.
-    join(&mut b, &mut a);
+    // In the other direction the pipe is b's and large enough.
+    open_channel(&mut b, &mut a);
 }

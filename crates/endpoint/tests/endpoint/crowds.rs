@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Many peers: all that begin at once, many that say nothing, one that is gone.
+//! Many peers: all that connect at once, many idle ones, and one that disappears.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use barewire_endpoint::{Config, Ending};
 
 use crate::common::*;
 
-/// Each sends a message to each other, all at once. Frames sent in all.
+/// Each side sends a message to each other side, all at once. Returns the number of frames sent by all.
 fn first_messages(macs: &[([u8; 6], u8)]) -> u64 {
     let segment = Segment::default();
     let mut sides: Vec<Side> = macs.iter().map(|(mac, sap)| side_at(&segment, *mac, config(*sap))).collect();
@@ -19,76 +19,78 @@ fn first_messages(macs: &[([u8; 6], u8)]) -> u64 {
             side.endpoint.send(channel, &[], &message, context).unwrap();
         }
     }
-    let others = sides.len() - 1;
+    let peers = sides.len() - 1;
     let mut all: Vec<&mut Side> = sides.iter_mut().collect();
-    until(&mut all, "all hear of all", |sides| {
-        sides.iter().all(|side| side.received.len() == others && side.outcomes.len() == others)
+    until(&mut all, "all messages arrive", |sides| {
+        sides.iter().all(|side| side.received.len() == peers && side.outcomes.len() == peers)
     });
     for (number, side) in (0..).zip(&sides) {
         assert!(side.outcomes.values().all(Option::is_none) && side.ended.is_empty());
         let mut from: Vec<u8> = side.received.iter().map(|(_, bytes)| bytes[0]).collect();
         from.sort_unstable();
-        assert!(from.into_iter().eq((0..=others as u8).filter(|other| *other != number)));
+        assert!(from.into_iter().eq((0..=peers as u8).filter(|peer| *peer != number)));
     }
     sides.iter_mut().map(|side| side.endpoint.link().frames_sent()).sum()
 }
 
-/// Proves that 128 hosts of which each begins with a message to each other get all of them, with few frames more than
-/// that takes.
+/// Proves that 128 hosts that all send each other a first message at once get all of them, with few additional frames.
 #[test]
-fn a_hundred_and_twenty_eight_hosts_begin_at_once() {
+fn a_hundred_and_twenty_eight_hosts_connect_at_once() {
     const HOSTS: u64 = 128;
     let macs: Vec<_> = (0..HOSTS).map(|_| (new_mac(), 0x20)).collect();
     let frames = first_messages(&macs);
-    // For each two: SABME and UA, perhaps both ways at once, two messages, two acknowledgements; and what one thread for
-    // all of them makes late.
+    // For each pair: SABME and UA, possibly in both directions at once, two messages, two acknowledgements; and what is
+    // retransmitted because one thread drives all hosts.
     let pairs = HOSTS * (HOSTS - 1) / 2;
-    println!("{:.1} frames for each two", frames as f64 / pairs as f64);
+    println!("{:.1} frames for each pair", frames as f64 / pairs as f64);
     assert!(frames < 20 * pairs, "{frames} frames for {pairs} pairs");
 }
 
-/// Proves that local peers that all connect at each other at once get all messages, without a frame.
+/// Proves that local peers that all connect to each other at once get all messages, without a frame.
 #[test]
-fn local_peers_begin_at_once() {
+fn local_peers_connect_at_once() {
     let mac = new_mac();
     let all: Vec<_> = (0..16).map(|number| (mac, 0x20 + 2 * number)).collect();
     assert_eq!(first_messages(&all), 0);
 }
 
-/// Proves that among many local peers that say nothing none is overlooked, whichever speaks, and that its end is seen.
+/// Proves that any of many idle local peers is polled soon when it sends, and that its end is noticed.
 #[test]
-fn any_of_many_local_peers_is_heard_soon() {
+fn any_of_many_local_peers_is_polled_soon() {
     let (segment, mac) = (Segment::default(), new_mac());
-    let mut here = side_at(&segment, mac, config(0x20));
-    let mut others: Vec<Side> = (0..40).map(|number| side_at(&segment, mac, config(0x22 + 2 * number))).collect();
-    let mut channels: Vec<_> = others.iter_mut().map(|other| join(other, &mut here)).collect();
+    let mut receiver = side_at(&segment, mac, config(0x20));
+    let mut peers: Vec<Side> = (0..40).map(|number| side_at(&segment, mac, config(0x22 + 2 * number))).collect();
+    let mut channels: Vec<_> = peers.iter_mut().map(|peer| open_channel(peer, &mut receiver)).collect();
     let mut random = fastrand::Rng::with_seed(1);
-    for turn in 0..2000 {
-        let number = random.usize(..others.len());
-        let (to_here, of_it) = channels[number];
-        others[number].endpoint.send(to_here, &[], &[turn as u8], turn).unwrap();
-        let before = here.received.len();
-        let mut asked = 0;
-        while here.received.len() == before {
-            here.turn();
-            asked += 1;
+    for round in 0..2000 {
+        let number = random.usize(..peers.len());
+        let (to_receiver, from_peer) = channels[number];
+        peers[number].endpoint.send(to_receiver, &[], &[round as u8], round).unwrap();
+        let before = receiver.received.len();
+        let mut polls = 0;
+        while receiver.received.len() == before {
+            receiver.poll();
+            polls += 1;
         }
-        assert!(asked <= 10, "asked {asked} times");
-        assert_eq!(here.from(of_it).last(), Some(&&[turn as u8][..]));
-        others[number].turn();
+        assert!(polls <= 10, "{polls} polls");
+        assert_eq!(receiver.from(from_peer).last(), Some(&&[round as u8][..]));
+        peers[number].poll();
     }
-    while let (Some(other), Some((_, of_it))) = (others.pop(), channels.pop()) {
-        drop(other);
-        until(&mut [&mut here], "it is seen", |sides| !sides[0].ended.is_empty());
-        assert_eq!(here.ended.pop().map(|(channel, _, ending)| (channel, ending)), Some((of_it, Ending::PeerClosed)));
+    while let (Some(peer), Some((_, from_peer))) = (peers.pop(), channels.pop()) {
+        drop(peer);
+        until(&mut [&mut receiver], "its end is noticed", |sides| !sides[0].ended.is_empty());
+        assert_eq!(
+            receiver.ended.pop().map(|(channel, _, ending)| (channel, ending)),
+            Some((from_peer, Ending::PeerClosed))
+        );
     }
 }
 
-/// Proves that a pipe that has been quiet for some time works as before.
+/// Proves that a pipe that was idle long enough to release its memory works as before.
 #[test]
-fn a_local_peer_that_was_quiet_for_long_is_heard_again() {
-    let (mut a, mut b) = two(true);
-    let (to_b, _) = join(&mut a, &mut b);
+fn a_pipe_that_was_idle_for_long_still_works() {
+    let (mut a, mut b) = pair(true);
+    let (to_b, _) = open_channel(&mut a, &mut b);
     for round in 0..2 {
         for number in 0..200 {
             a.lend(to_b, b"head", pattern(number, 20_000), 1000 * round + number).unwrap();
@@ -100,27 +102,26 @@ fn a_local_peer_that_was_quiet_for_long_is_heard_again() {
         for (number, (_, bytes)) in (0..).zip(b.received.drain(..)) {
             assert!(bytes[4..] == pattern(number, 20_000));
         }
-        for_some_time(&mut [&mut a, &mut b], Duration::from_millis(1200));
+        run_for(&mut [&mut a, &mut b], Duration::from_millis(1200));
     }
 }
 
-/// Proves that a peer that is gone is noticed within the time that was asked for, though nothing is sent to it, and not
-/// long before.
+/// Proves that an unreachable peer is noticed within the configured time, and not long before, even if nothing is sent.
 #[test]
-fn a_silent_peer_is_noticed_in_the_time_that_is_asked_for() {
+fn an_unreachable_peer_is_noticed_within_the_configured_time() {
     const TIME: Duration = Duration::from_secs(2);
     let segment = Segment::default();
     let impatient = |byte| {
         let mut config = config(byte);
-        config.notice_the_dead_within(TIME);
+        config.set_dead_peer_timeout(TIME);
         config
     };
     for sends in [false, true] {
         let mut a = side_at(&segment, new_mac(), impatient(0x20));
         let mac = new_mac();
         let mut b = side_at(&segment, mac, impatient(0x20));
-        let (to_b, _) = join(&mut a, &mut b);
-        for_some_time(&mut [&mut a, &mut b], 2 * TIME);
+        let (to_b, _) = open_channel(&mut a, &mut b);
+        run_for(&mut [&mut a, &mut b], 2 * TIME);
         assert!(a.ended.is_empty(), "it is alive");
         segment.cut_off(mac, 0x20, true);
         let began = Instant::now();
@@ -136,10 +137,10 @@ fn a_silent_peer_is_noticed_in_the_time_that_is_asked_for() {
 }
 
 #[test]
-fn any_time_to_notice_the_dead_is_a_legal_configuration() {
+fn any_dead_peer_timeout_is_a_valid_configuration() {
     for time in [Duration::ZERO, Duration::from_millis(150), Duration::from_secs(3), Duration::from_secs(3600)] {
         let mut config: Config = config(0x20);
-        config.notice_the_dead_within(time);
+        config.set_dead_peer_timeout(time);
         side_at(&Segment::default(), new_mac(), config);
     }
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whatever users do in whatever order: two endpoints of one host and one of another connect, send, close, refuse to
-//! take, and are started again.
+//! Random sequences of actions: three endpoints on two hosts connect, send, close, stop receiving, and restart.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -14,7 +13,7 @@ use crate::common::*;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// The channel from one to another is opened if there is none, and messages are sent into it.
+    /// Opens the channel if there is none, and sends messages.
     Send {
         from: usize,
         to: usize,
@@ -25,34 +24,34 @@ enum Step {
         from: usize,
         to: usize,
     },
-    /// One takes no messages any more, or again.
-    Takes(usize, bool),
-    /// One vanishes without a word, and another begins at its address.
+    /// A side stops or resumes taking messages.
+    SetTakes(usize, bool),
+    /// An endpoint is dropped without closing, and a new one opened at its address.
     Restart(usize),
-    Work {
-        who: usize,
-        turns: u8,
+    Poll {
+        side: usize,
+        count: u8,
     },
-    WorkAll(u8),
+    PollAll(u8),
     Wait,
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
-    let who = 0..3_usize;
+    let side = 0..3_usize;
     prop_oneof![
-        6 => (who.clone(), who.clone(), 1..20_u8, prop_oneof![12..100_usize, 12..30_000_usize])
+        6 => (side.clone(), side.clone(), 1..20_u8, prop_oneof![12..100_usize, 12..30_000_usize])
             .prop_map(|(from, to, count, bytes)| Step::Send { from, to, count, bytes }),
-        2 => (who.clone(), who.clone()).prop_map(|(from, to)| Step::Close { from, to }),
-        1 => (who.clone(), any::<bool>()).prop_map(|(who, takes)| Step::Takes(who, takes)),
-        1 => who.clone().prop_map(Step::Restart),
-        4 => (who, 1..40_u8).prop_map(|(who, turns)| Step::Work { who, turns }),
-        3 => (1..40_u8).prop_map(Step::WorkAll),
+        2 => (side.clone(), side.clone()).prop_map(|(from, to)| Step::Close { from, to }),
+        1 => (side.clone(), any::<bool>()).prop_map(|(side, takes)| Step::SetTakes(side, takes)),
+        1 => side.clone().prop_map(Step::Restart),
+        4 => (side, 1..40_u8).prop_map(|(side, count)| Step::Poll { side, count }),
+        3 => (1..40_u8).prop_map(Step::PollAll),
         1 => Just(Step::Wait),
     ]
 }
 
-/// Gives up soon: a peer that is taken for dead while it lives is only one more thing that happens.
-fn hasty(byte: u8) -> Config {
+/// Gives up peers soon: that a live peer is taken for dead is just one more event.
+fn very_impatient(byte: u8) -> Config {
     let connection = ConnectionConfig {
         retries: 3,
         t1_initial: Duration::from_millis(2),
@@ -61,18 +60,18 @@ fn hasty(byte: u8) -> Config {
         inactivity: Some(Duration::from_millis(15)),
         ..ConnectionConfig::default()
     };
-    Config { connection, local_patience: Duration::from_millis(10), ..config(byte) }
+    Config { connection, connect_timeout: Duration::from_millis(10), ..config(byte) }
 }
 
 struct World {
     segment: Segment,
     sides: Vec<Side>,
-    /// Of each: how often it was started again.
-    lives: [u32; 3],
-    /// Of each channel that was sent into: its number, and messages sent so far.
+    /// Number of restarts of each side.
+    restarts: [u32; 3],
+    /// For each channel with messages: its number, and messages sent so far.
     channels: HashMap<(usize, u32, ChannelId), (u32, u32)>,
     context: u64,
-    /// Messages that were received, and how many of each channel.
+    /// Messages received, and for each channel its number at the sender and the number of messages.
     seen: HashSet<[u8; 8]>,
     received: HashMap<(usize, u32, ChannelId), (u32, u32)>,
 }
@@ -81,14 +80,14 @@ impl World {
     fn new() -> Self {
         let (segment, host) = (Segment::default(), new_mac());
         let sides = vec![
-            side_at(&segment, host, hasty(0x20)),
-            side_at(&segment, host, hasty(0x24)),
-            side_at(&segment, new_mac(), hasty(0x28)),
+            side_at(&segment, host, very_impatient(0x20)),
+            side_at(&segment, host, very_impatient(0x24)),
+            side_at(&segment, new_mac(), very_impatient(0x28)),
         ];
         Self {
             segment,
             sides,
-            lives: [0; 3],
+            restarts: [0; 3],
             channels: HashMap::new(),
             context: 0,
             seen: HashSet::new(),
@@ -100,7 +99,7 @@ impl World {
         match *step {
             Step::Send { from, to, count, bytes } => {
                 let peer = self.sides[to].address();
-                // Not while the last one still has messages.
+                // Not while the previous channel still has messages.
                 let Ok(channel) = self.sides[from].endpoint.connect(peer) else { return };
                 for _ in 0..count {
                     self.send(from, channel, bytes);
@@ -112,22 +111,22 @@ impl World {
                     self.sides[from].endpoint.close(channel);
                 }
             }
-            Step::Takes(who, takes) => self.sides[who].takes = takes,
-            Step::Restart(who) => {
-                let (mac, sap) = (self.sides[who].address().mac, self.sides[who].address().sap.byte());
-                self.check(who);
-                drop(self.sides.remove(who));
-                self.sides.insert(who, side_at(&self.segment, mac, hasty(sap)));
-                self.lives[who] += 1;
+            Step::SetTakes(side, takes) => self.sides[side].takes = takes,
+            Step::Restart(side) => {
+                let (mac, sap) = (self.sides[side].address().mac, self.sides[side].address().sap.byte());
+                self.check(side);
+                drop(self.sides.remove(side));
+                self.sides.insert(side, side_at(&self.segment, mac, very_impatient(sap)));
+                self.restarts[side] += 1;
             }
-            Step::Work { who, turns } => {
-                for _ in 0..turns {
-                    self.turn(who);
+            Step::Poll { side, count } => {
+                for _ in 0..count {
+                    self.poll(side);
                 }
             }
-            Step::WorkAll(turns) => {
-                for _ in 0..turns {
-                    (0..3).for_each(|who| self.turn(who));
+            Step::PollAll(count) => {
+                for _ in 0..count {
+                    (0..3).for_each(|side| self.poll(side));
                 }
             }
             Step::Wait => std::thread::sleep(Duration::from_millis(3)),
@@ -136,7 +135,7 @@ impl World {
 
     fn send(&mut self, from: usize, channel: ChannelId, bytes: usize) {
         let number = self.channels.len() as u32;
-        let (number, sent) = self.channels.entry((from, self.lives[from], channel)).or_insert((number, 0));
+        let (number, sent) = self.channels.entry((from, self.restarts[from], channel)).or_insert((number, 0));
         let mut message = pattern(u64::from(*number) << 32 | u64::from(*sent), bytes);
         message[..4].copy_from_slice(&number.to_be_bytes());
         message[4..8].copy_from_slice(&sent.to_be_bytes());
@@ -153,48 +152,49 @@ impl World {
         }
     }
 
-    fn turn(&mut self, who: usize) {
-        self.sides[who].turn();
-        self.check(who);
+    fn poll(&mut self, side: usize) {
+        self.sides[side].poll();
+        self.check(side);
     }
 
-    /// What a channel brings is what was sent into one channel of its peer, from the beginning, once and in order.
-    fn check(&mut self, who: usize) {
-        for (origin, bytes) in std::mem::take(&mut self.sides[who].received) {
-            let Origin::Channel(channel) = origin else { panic!("nobody sends datagrams") };
+    /// A channel delivers what was sent into one channel of its peer, from the beginning, once and in order.
+    fn check(&mut self, side: usize) {
+        for (origin, bytes) in std::mem::take(&mut self.sides[side].received) {
+            let Origin::Channel(channel) = origin else { panic!("no datagrams are sent") };
             let id: [u8; 8] = bytes[..8].try_into().unwrap();
             assert!(self.seen.insert(id), "received twice");
-            let (number, place) = (&id[..4], &id[4..]);
+            let (number, position) = (&id[..4], &id[4..]);
             let number = u32::from_be_bytes(number.try_into().unwrap());
-            let place = u32::from_be_bytes(place.try_into().unwrap());
-            let (its_number, next) = self.received.entry((who, self.lives[who], channel)).or_insert((number, 0));
-            assert_eq!((number, place), (*its_number, *next), "channel and place of a message");
+            let position = u32::from_be_bytes(position.try_into().unwrap());
+            let (expected_number, next) =
+                self.received.entry((side, self.restarts[side], channel)).or_insert((number, 0));
+            assert_eq!((number, position), (*expected_number, *next), "channel and position of a message");
             *next += 1;
-            assert!(bytes[8..] == pattern(u64::from(number) << 32 | u64::from(place), bytes.len())[8..]);
+            assert!(bytes[8..] == pattern(u64::from(number) << 32 | u64::from(position), bytes.len())[8..]);
         }
     }
 
-    /// Once all take again, everything is told of, and the three can talk anew.
+    /// Once all sides take messages again, every message is reported, and all sides can exchange messages.
     fn finish(&mut self) {
         for side in &mut self.sides {
             side.takes = true;
         }
         let began = std::time::Instant::now();
-        let told = |side: &Side| side.nothing_is_lent();
-        while !(self.sides.iter().all(told) && self.all_settled()) {
-            (0..3).for_each(|who| self.turn(who));
-            assert!(began.elapsed() < PATIENCE, "everything is told of");
+        let is_complete = |side: &Side| side.nothing_is_lent();
+        while !(self.sides.iter().all(is_complete) && self.all_settled()) {
+            (0..3).for_each(|side| self.poll(side));
+            assert!(began.elapsed() < TIMEOUT, "everything is reported");
         }
         for from in 0..3 {
             for to in 0..3 {
                 let before = self.seen.len();
                 while self.seen.len() == before {
-                    // The channel there is may be one of which this side does not know yet that it ends.
+                    // The existing channel may be about to end without this side knowing it yet.
                     self.step(&Step::Send { from, to, count: 1, bytes: 20 });
                     for _ in 0..100 {
-                        (0..3).for_each(|who| self.turn(who));
+                        (0..3).for_each(|side| self.poll(side));
                     }
-                    assert!(began.elapsed() < PATIENCE, "{from} reaches {to}");
+                    assert!(began.elapsed() < TIMEOUT, "{from} reaches {to}");
                 }
             }
         }
@@ -212,7 +212,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_channels_bring_what_was_sent_in_order_and_once(
+    fn channels_deliver_messages_in_order_and_once_in_any_sequence_of_actions(
         steps in prop::collection::vec(any_step(), 1..60),
     ) {
         let mut world = World::new();
@@ -223,9 +223,9 @@ proptest! {
     }
 }
 
-/// Connections are made and ended over a wire that loses a quarter of everything, also when both begin.
+/// Connections are opened and closed over a link that loses a quarter of all frames, also when both sides connect.
 #[test]
-fn channels_open_and_close_over_a_bad_wire() {
+fn channels_open_and_close_over_a_lossy_link() {
     for seed in 0..12 {
         println!("seed {seed}");
         let (a, b) = MemoryLink::pair(MTU, Faults { loss: 0.25, duplication: 0.1, ..Faults::default() }, seed);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A link that no longer works is an error in every call that needs it, and never a panic; and what is counted.
+//! A link that no longer works is an error in every call that needs it, and never a panic; and the counters.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -14,58 +14,58 @@ fn is_gone<T>(result: &Result<T, EndpointError>) -> bool {
 }
 
 #[test]
-fn a_link_that_is_gone_is_told_by_whatever_needs_it() {
+fn calls_that_need_a_removed_interface_report_it() {
     let segment = Segment::default();
     let mut a = side_at(&segment, new_mac(), config(0x20));
     let mut b = side_at(&segment, new_mac(), config(0x24));
-    let (to_b, _) = join(&mut a, &mut b);
+    let (to_b, _) = open_channel(&mut a, &mut b);
     a.lend(to_b, &[], pattern(1, 1_000_000), 1).unwrap();
-    segment.trouble(a.address().mac, 0x20, Some(Trouble::Gone));
-    // It is taken, or there is no room; what the link says, the next progress tells.
+    segment.set_fault(a.address().mac, 0x20, Some(LinkFault::Gone));
+    // Accepted, or refused for lack of room; the next call of `progress` reports the error.
     let _ = a.endpoint.send(to_b, &[], b"copied", 2);
     let _ = a.lend(to_b, &[], pattern(3, 100_000), 3);
     assert!(is_gone(&a.endpoint.check()));
     assert!(is_gone(&a.endpoint.sleep(Duration::from_secs(60))) || is_gone(&a.endpoint.sleep(Duration::from_secs(60))));
     assert!(is_gone(&a.endpoint.send_datagram(b.address(), Class::Unreliable, b"hello", 4)));
-    let mut told = 0;
+    let mut reported = 0;
     for _ in 0..1000 {
-        told += u32::from(is_gone(&a.endpoint.progress(&mut a.inbox)));
+        reported += u32::from(is_gone(&a.endpoint.progress(&mut a.inbox)));
         let _ = a.endpoint.settle(&mut a.inbox);
         std::thread::sleep(Duration::from_micros(50));
     }
-    assert!(told > 0);
-    // What can still be called, does no harm.
+    assert!(reported > 0);
+    // Further calls do no harm.
     a.endpoint.close(to_b);
     let _ = a.endpoint.connect(Address { mac: new_mac(), ..b.address() });
     let _ = a.endpoint.progress(&mut a.inbox);
     a.take();
 }
 
-/// The sender's link, then the receiver's, is down in the middle of a message, and up again within the patience.
+/// The sender's link, then the receiver's, goes down in the middle of a message, and comes up again within the timeout.
 #[test]
-fn a_link_that_is_down_for_a_while_loses_nothing() {
+fn a_link_that_is_down_for_a_while_loses_no_message() {
     let segment = Segment::default();
     let mut a = side_at(&segment, new_mac(), config(0x20));
     let mut b = side_at(&segment, new_mac(), config(0x24));
-    let (to_b, _) = join(&mut a, &mut b);
+    let (to_b, _) = open_channel(&mut a, &mut b);
     for (number, mac, sap) in [(1, a.address().mac, 0x20), (2, b.address().mac, 0x24)] {
         let message = pattern(number, 1_000_000);
         a.lend(to_b, &[], message.clone(), number).unwrap();
         for _ in 0..3 {
-            a.turn();
-            b.turn();
+            a.poll();
+            b.poll();
         }
-        segment.trouble(mac, sap, Some(Trouble::Down));
+        segment.set_fault(mac, sap, Some(LinkFault::Down));
         let end = std::time::Instant::now() + Duration::from_millis(300);
         while std::time::Instant::now() < end {
-            a.turn();
-            b.turn();
+            a.poll();
+            b.poll();
             a.endpoint.check().unwrap();
             b.endpoint.sleep(Duration::from_micros(100)).unwrap();
             let _ = a.endpoint.send_datagram(b.address(), Class::Unreliable, b"lost", 0).unwrap();
         }
         assert!(!a.outcomes.contains_key(&number));
-        segment.trouble(mac, sap, None);
+        segment.set_fault(mac, sap, None);
         until(&mut [&mut a, &mut b], "it arrives", |sides| sides[1].received.len() as u64 == number);
         assert!(b.received[number as usize - 1].1 == message);
     }
@@ -73,40 +73,40 @@ fn a_link_that_is_down_for_a_while_loses_nothing() {
     assert!(a.ended.is_empty() && b.ended.is_empty());
 }
 
-/// With data under way, polls follow each other quickly at first: they must not be used up before the patience is.
+/// With data outstanding, the first polls follow each other quickly: they must not use up N2 before the timeout.
 #[test]
-fn a_peer_is_given_up_when_the_patience_is_over_and_not_before() {
-    let patience = Duration::from_millis(1600);
+fn a_peer_is_given_up_after_the_timeout_and_not_before() {
+    let timeout = Duration::from_millis(1600);
     let segment = Segment::default();
-    let of = |byte| {
+    let impatient = |byte| {
         let mut config = config(byte);
-        config.notice_the_dead_within(patience);
+        config.set_dead_peer_timeout(timeout);
         config
     };
-    let mut a = side_at(&segment, new_mac(), of(0x20));
-    let mut b = side_at(&segment, new_mac(), of(0x24));
-    let (to_b, _) = join(&mut a, &mut b);
-    // A round trip, so that T1 is short.
+    let mut a = side_at(&segment, new_mac(), impatient(0x20));
+    let mut b = side_at(&segment, new_mac(), impatient(0x24));
+    let (to_b, _) = open_channel(&mut a, &mut b);
+    // A round trip makes T1 short.
     a.endpoint.send(to_b, &[], b"short", 1).unwrap();
     until(&mut [&mut a, &mut b], "it arrives", |sides| sides[0].all_sent(1..2));
     segment.cut_off(b.address().mac, 0x24, true);
     a.lend(to_b, &[], pattern(2, 100_000), 2).unwrap();
     let began = std::time::Instant::now();
-    while began.elapsed() < patience * 3 / 4 {
-        a.turn();
+    while began.elapsed() < timeout * 3 / 4 {
+        a.poll();
         assert!(a.ended.is_empty(), "given up after {:?}", began.elapsed());
     }
     segment.cut_off(b.address().mac, 0x24, false);
-    until(&mut [&mut a, &mut b], "it goes on", |sides| sides[0].all_sent(1..3));
+    until(&mut [&mut a, &mut b], "it continues", |sides| sides[0].all_sent(1..3));
     segment.cut_off(b.address().mac, 0x24, true);
     a.lend(to_b, &[], pattern(3, 100_000), 3).unwrap();
     let began = std::time::Instant::now();
     until(&mut [&mut a], "it is given up", |sides| !sides[0].ended.is_empty());
-    assert!(began.elapsed() < patience * 2, "after {:?}", began.elapsed());
+    assert!(began.elapsed() < timeout * 2, "after {:?}", began.elapsed());
     assert_eq!(a.outcomes[&3], Some(Ending::NoAnswer));
 }
 
-/// A link on which somebody sends faster than anybody can receive.
+/// A link on which frames arrive faster than they can be received.
 struct Flooded(SegmentLink, Vec<u8>);
 
 impl Link for Flooded {
@@ -143,68 +143,68 @@ impl Link for Flooded {
     }
 }
 
-/// Unauthenticated frames, however many, leave time for everything else.
+/// Any number of unauthenticated frames leaves time for other work.
 #[test]
-fn a_flood_that_never_ends_does_not_keep_progress_from_returning() {
+fn an_endless_flood_does_not_keep_progress_from_returning() {
     let (segment, mac) = (Segment::default(), new_mac());
     let mut frame = vec![0; 60];
     (frame[13], frame[14], frame[15], frame[16]) = (3, 0x20, 0x24, 0x7f);
     let mut a = Side::new(Flooded(segment.link(mac, 0x20, MTU), frame), impatient(0x20));
-    let nobody = Address { mac: new_mac(), ..a.address() };
-    a.connect(nobody);
-    until(&mut [&mut a], "it notices that nobody answers", |sides| !sides[0].ended.is_empty());
+    let missing = Address { mac: new_mac(), ..a.address() };
+    a.connect(missing);
+    until(&mut [&mut a], "it notices that the peer does not answer", |sides| !sides[0].ended.is_empty());
     assert!(a.endpoint.counters().unwrap().damaged > 1000);
 }
 
-/// Local peers need no link.
+/// Local peers do not depend on the link.
 #[test]
-fn without_its_link_an_endpoint_still_reaches_its_local_peers_until_it_looks() {
+fn an_endpoint_without_its_link_reaches_local_peers_until_it_checks_the_link() {
     let (segment, mac) = (Segment::default(), new_mac());
     let mut a = side_at(&segment, mac, config(0x20));
     let mut b = side_at(&segment, mac, config(0x24));
-    let (to_b, _) = join(&mut a, &mut b);
-    segment.trouble(mac, 0x20, Some(Trouble::Gone));
+    let (to_b, _) = open_channel(&mut a, &mut b);
+    segment.set_fault(mac, 0x20, Some(LinkFault::Gone));
     a.lend(to_b, &[], pattern(1, 1_000_000), 1).unwrap();
     until(&mut [&mut a, &mut b], "it arrives", |sides| sides[0].all_sent(1..2));
     assert!(is_gone(&a.endpoint.check()));
 }
 
 #[test]
-fn the_other_end_of_a_wire_closed_is_an_error() {
+fn a_link_whose_other_end_is_closed_is_an_error() {
     let (a, b) = MemoryLink::pair(MTU, Faults::default(), 1);
     let config = |byte| Config { local: None, ..config(byte) };
     let (mut a, mut b) = (Side::new(a, config(0x20)), Side::new(b, config(0x24)));
-    let (to_b, _) = join(&mut a, &mut b);
+    let (to_b, _) = open_channel(&mut a, &mut b);
     a.lend(to_b, &[], pattern(1, 100_000), 1).unwrap();
     drop(b);
     assert!(is_gone(&a.endpoint.check()));
-    // What is on the wire is received first.
-    let slept = (0..10).find_map(|_| {
+    // Frames in flight are received first.
+    let error = (0..10).find_map(|_| {
         let _ = a.endpoint.progress(&mut a.inbox);
         a.take();
         a.endpoint.sleep(Duration::from_secs(60)).err()
     });
-    assert!(is_gone::<()>(&Err(slept.unwrap())));
+    assert!(is_gone::<()>(&Err(error.unwrap())));
     let _ = a.endpoint.send(to_b, &[], b"copied", 2);
     assert!(is_gone(&a.endpoint.settle(&mut a.inbox)) || is_gone(&a.endpoint.settle(&mut a.inbox)));
 }
 
-/// The wire of a peer is unplugged for a moment, and for good.
+/// A peer is disconnected for a moment, and then for good.
 #[test]
-fn a_pause_of_the_wire_is_bridged_and_its_end_is_told() {
+fn a_short_disconnection_is_bridged_and_a_long_one_reported() {
     let segment = Segment::default();
     let mut a = side_at(&segment, new_mac(), impatient(0x20));
     let mut b = side_at(&segment, new_mac(), impatient(0x24));
-    let (to_b, to_a) = join(&mut a, &mut b);
+    let (to_b, to_a) = open_channel(&mut a, &mut b);
     let at = (b.address().mac, 0x24);
     a.lend(to_b, &[], pattern(1, 300_000), 1).unwrap();
     segment.cut_off(at.0, at.1, true);
-    for_some_time(&mut [&mut a, &mut b], Duration::from_millis(30));
+    run_for(&mut [&mut a, &mut b], Duration::from_millis(30));
     segment.cut_off(at.0, at.1, false);
     until(&mut [&mut a, &mut b], "it arrives", |sides| sides[0].all_sent(1..2));
     assert!(b.from(to_a)[0] == pattern(1, 300_000));
     segment.cut_off(at.0, at.1, true);
-    // Neither has anything to send: silence is noticed all the same.
+    // Neither side sends anything: the end is noticed all the same.
     until(&mut [&mut a, &mut b], "both end", |sides| sides.iter().all(|side| !side.ended.is_empty()));
 }
 
@@ -217,7 +217,7 @@ fn counters_of_channels_that_have_ended_are_kept() {
     assert_eq!(a.endpoint.counters().unwrap(), EndpointCounters::default());
     let mut before = EndpointCounters::default();
     for round in 0..3 {
-        let (to_b, _) = join(&mut a, &mut b);
+        let (to_b, _) = open_channel(&mut a, &mut b);
         a.lend(to_b, &[], pattern(round, 300_000), round).unwrap();
         until(&mut [&mut a, &mut b], "it arrives", |sides| sides[0].all_sent(round..round + 1));
         let during = a.endpoint.counters().unwrap();

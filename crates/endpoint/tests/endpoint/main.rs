@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Endpoints through what users can call. One program: each one more takes seconds to link.
+//! Endpoints through their public interface. One program: each further one takes seconds to link.
 
 mod authentication;
 mod closing;

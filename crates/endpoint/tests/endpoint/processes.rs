@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Processes of one host: one that is killed, and eight that all talk to all. The others are this program once more,
-//! running `other_process` alone.
+//! Processes of one host: one that is killed, and eight that all exchange messages. The other processes run this
+//! program's test `child_process`.
 
 use std::collections::HashMap;
 use std::process::{Child, Command, Stdio};
@@ -13,14 +13,14 @@ use crate::common::*;
 const PROCESSES: u8 = 8;
 const MESSAGES: u64 = 40;
 
-/// A process that plays a role; ended with this value.
-struct Other(Child);
+/// A child process with a role; killed on drop.
+struct ChildProcess(Child);
 
-impl Other {
+impl ChildProcess {
     fn start(role: &str, mac: [u8; 6], number: u8) -> Self {
         let mac: String = mac.iter().map(|byte| format!("{byte:02x}")).collect();
         let command = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "processes::other_process", "--ignored", "--nocapture"])
+            .args(["--exact", "processes::child_process", "--ignored", "--nocapture"])
             .envs([("ENDPOINT_ROLE", role), ("ENDPOINT_MAC", &mac), ("ENDPOINT_NUMBER", &number.to_string())])
             .stdout(Stdio::null())
             .spawn();
@@ -28,9 +28,9 @@ impl Other {
     }
 }
 
-impl Drop for Other {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -41,12 +41,12 @@ fn at(mac: [u8; 6], number: u8) -> Address {
 }
 
 fn side_of(mac: [u8; 6], number: u8) -> Side {
-    side_at(&Segment::default(), mac, Config { local_patience: PATIENCE, ..config(at(mac, number).sap.byte()) })
+    side_at(&Segment::default(), mac, Config { connect_timeout: TIMEOUT, ..config(at(mac, number).sap.byte()) })
 }
 
 #[test]
-#[ignore = "the other side of the other tests"]
-fn other_process() {
+#[ignore = "child process of the other tests"]
+fn child_process() {
     let variable = |name| std::env::var(name).unwrap();
     let mac = u64::from_str_radix(&variable("ENDPOINT_MAC"), 16).unwrap().to_be_bytes();
     let mac = [mac[2], mac[3], mac[4], mac[5], mac[6], mac[7]];
@@ -58,17 +58,17 @@ fn other_process() {
             for context in 0.. {
                 let _ = side.lend(to, b"flood", pattern(context, 4_000_000), context);
                 while !side.outcomes.contains_key(&context) {
-                    side.turn();
+                    side.poll();
                 }
             }
         }
-        "talks to all" => talk_to_all(&mut side, number),
+        "exchanges" => exchange_with_all(&mut side, number),
         role => panic!("unknown role {role}"),
     }
 }
 
-/// Sends messages to everybody, and leaves when all that everybody sends to it have come.
-fn talk_to_all(side: &mut Side, number: u8) {
+/// Sends messages to all processes, and returns when all messages from all processes have arrived.
+fn exchange_with_all(side: &mut Side, number: u8) {
     let mac = side.address().mac;
     let message = |from: u8, to: u8, count: u64| {
         let seed = u64::from(from) << 32 | u64::from(to) << 16 | count;
@@ -98,11 +98,11 @@ fn talk_to_all(side: &mut Side, number: u8) {
                 Err(error) => panic!("{error}"),
             }
         }
-        // Fewer processors than processes: who has nothing to do sleeps.
-        if !side.turn() {
+        // There may be fewer processors than processes: sleep when there is nothing to do.
+        if !side.poll() {
             side.endpoint.sleep(Duration::from_millis(100)).unwrap();
         }
-        assert!(began.elapsed() < PATIENCE, "{} received, {} sent", side.received.len(), side.outcomes.len());
+        assert!(began.elapsed() < TIMEOUT, "{} received, {} sent", side.received.len(), side.outcomes.len());
     }
     let mut counts = HashMap::new();
     for (origin, bytes) in &side.received {
@@ -116,38 +116,39 @@ fn talk_to_all(side: &mut Side, number: u8) {
 }
 
 #[test]
-fn eight_processes_of_one_host_exchange_messages_all_with_all() {
+fn eight_processes_of_one_host_exchange_messages() {
     let mac = new_mac();
-    let mut others: Vec<Other> = (1..PROCESSES).map(|number| Other::start("talks to all", mac, number)).collect();
+    let mut children: Vec<ChildProcess> =
+        (1..PROCESSES).map(|number| ChildProcess::start("exchanges", mac, number)).collect();
     let mut side = side_of(mac, 0);
-    talk_to_all(&mut side, 0);
-    for other in &mut others {
-        assert!(other.0.wait().unwrap().success());
+    exchange_with_all(&mut side, 0);
+    for child in &mut children {
+        assert!(child.0.wait().unwrap().success());
     }
 }
 
-/// What it had begun is never delivered, its end is noticed soon, and another channel goes on all the while.
+/// Its incomplete message is never delivered, its end is noticed soon, and another channel is not affected.
 #[test]
-fn a_process_killed_in_the_middle_of_a_message_ends_its_channel_and_no_other() {
+fn a_process_killed_in_the_middle_of_a_message_ends_only_its_channel() {
     let mac = new_mac();
     let mut side = side_of(mac, 0);
-    let mut friend = side_of(mac, 2);
-    let (_, from_friend) = join(&mut friend, &mut side);
-    let (to_side, _) = (friend.connect(side.address()), ());
+    let mut bystander = side_of(mac, 2);
+    let (_, from_bystander) = open_channel(&mut bystander, &mut side);
+    let (to_side, _) = (bystander.connect(side.address()), ());
     for round in 1..=5 {
-        let mut other = Other::start("floods", mac, 1);
-        until(&mut [&mut side, &mut friend], "it comes", |sides| sides[0].opened.len() == 1 + round);
+        let mut child = ChildProcess::start("floods", mac, 1);
+        until(&mut [&mut side, &mut bystander], "it connects", |sides| sides[0].opened.len() == 1 + round);
         let (channel, peer) = side.opened[round];
         assert_eq!(peer, at(mac, 1));
-        until(&mut [&mut side, &mut friend], "it floods", |sides| sides[0].from(channel).len() >= round);
-        // To it as well: more than its ring holds, and it takes nothing once it is dead.
+        until(&mut [&mut side, &mut bystander], "it floods", |sides| sides[0].from(channel).len() >= round);
+        // In the other direction more than its ring holds: it stops receiving when it is killed.
         for context in 0..3 {
             side.lend(channel, &[], pattern(context, 1_000_000), 10 * round as u64 + context).unwrap();
         }
-        other.0.kill().unwrap();
+        child.0.kill().unwrap();
         let killed = Instant::now();
-        friend.endpoint.send(to_side, &[], b"meanwhile", round as u64).unwrap();
-        until(&mut [&mut side, &mut friend], "its end is noticed", |sides| sides[0].ended.len() == round);
+        bystander.endpoint.send(to_side, &[], b"meanwhile", round as u64).unwrap();
+        until(&mut [&mut side, &mut bystander], "its end is noticed", |sides| sides[0].ended.len() == round);
         assert!(killed.elapsed() < Duration::from_secs(5));
         assert_eq!(side.ended[round - 1], (channel, peer, Ending::PeerClosed));
         let expected: Vec<Vec<u8>> = (0..side.from(channel).len() as u64)
@@ -155,7 +156,9 @@ fn a_process_killed_in_the_middle_of_a_message_ends_its_channel_and_no_other() {
             .collect();
         assert!(side.from(channel) == expected);
         assert!((0..3).all(|context| side.outcomes.contains_key(&(10 * round as u64 + context))));
-        until(&mut [&mut side, &mut friend], "the other goes on", |sides| sides[0].from(from_friend).len() == round);
-        side.received.retain(|(origin, _)| *origin == Origin::Channel(from_friend));
+        until(&mut [&mut side, &mut bystander], "the other channel continues", |sides| {
+            sides[0].from(from_bystander).len() == round
+        });
+        side.received.retain(|(origin, _)| *origin == Origin::Channel(from_bystander));
     }
 }

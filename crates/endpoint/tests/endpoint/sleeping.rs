@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whoever sleeps uses no processor, and wakes for everything that has to be done.
+//! A sleeping endpoint uses no processor, and wakes up for everything that has to be done.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,16 +8,16 @@ use barewire_endpoint::{Address, Class, Config, Ending, Origin};
 
 use crate::common::*;
 
-/// Nothing that is tested takes as long, so whoever sleeps for it has missed something.
+/// Longer than any test step takes: a sleep of this length has missed a wake-up.
 const LONG: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(20);
 
-/// Works and sleeps by turns, as a user does that has nothing else to do, until something is true.
+/// Makes progress and sleeps alternately, as a user with nothing else to do, until a condition holds.
 fn sleep_until(side: &mut Side, mut is_true: impl FnMut(&mut Side) -> bool) {
     let began = Instant::now();
     while !is_true(side) {
         assert!(began.elapsed() < SOON, "it slept for too long");
-        if !side.turn() {
+        if !side.poll() {
             side.endpoint.sleep(LONG).unwrap();
         }
         assert!(began.elapsed() < SOON, "it slept for too long");
@@ -25,7 +25,7 @@ fn sleep_until(side: &mut Side, mut is_true: impl FnMut(&mut Side) -> bool) {
 }
 
 fn processor_time() -> Duration {
-    // SAFETY: all zero is a value of this plain structure, and the call only writes to it.
+    // SAFETY: all zeros are a valid value of this plain structure, and the call only writes to it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &mut usage), 0);
@@ -43,7 +43,7 @@ fn an_idle_endpoint_uses_no_processor() {
     let mut local_peer = side_at(&segment, mac, config(0x24));
     let mut remote = side_at(&segment, new_mac(), config(0x28));
     for peer in [&mut local_peer, &mut remote] {
-        let (to, from) = join(&mut a, peer);
+        let (to, from) = open_channel(&mut a, peer);
         for context in 0..20 {
             a.endpoint.send(to, &[], b"there", context).unwrap();
             peer.endpoint.send(from, &[], b"and back", context).unwrap();
@@ -51,10 +51,10 @@ fn an_idle_endpoint_uses_no_processor() {
         until(&mut [&mut a, peer], "all arrive", |sides| sides.iter().all(|side| side.all_sent(0..20)));
         a.outcomes.clear();
     }
-    for_some_time(&mut [&mut a, &mut local_peer, &mut remote], Duration::from_millis(5));
+    run_for(&mut [&mut a, &mut local_peer, &mut remote], Duration::from_millis(5));
     let (began, before, mut rounds) = (Instant::now(), processor_time(), 0);
     while began.elapsed() < Duration::from_millis(200) {
-        a.turn();
+        a.poll();
         a.endpoint.sleep(Duration::from_millis(200)).unwrap();
         rounds += 1;
     }
@@ -62,11 +62,11 @@ fn an_idle_endpoint_uses_no_processor() {
     assert!(used < Duration::from_millis(40) && rounds < 20, "{used:?} in {rounds} rounds");
 }
 
-/// Both sleep whenever they have nothing to do; many rounds, so that a wake-up that is lost only now and then shows.
+/// Both sides sleep whenever they have nothing to do. Many rounds, so that a rare lost wake-up shows.
 #[test]
-fn two_sleepers_wake_each_other() {
+fn two_sleeping_endpoints_wake_each_other() {
     for is_local in [false, true] {
-        let (mut a, mut b) = two(is_local);
+        let (mut a, mut b) = pair(is_local);
         let to_b = a.connect(b.address());
         let echo = thread::spawn(move || {
             let mut done = 0;
@@ -94,15 +94,15 @@ fn two_sleepers_wake_each_other() {
     }
 }
 
-/// A long message needs the other's acknowledgements, or room in its pipe, again and again.
+/// A long message repeatedly needs acknowledgements of the peer, or room in its pipe.
 #[test]
-fn long_messages_go_on_between_sleepers() {
+fn long_messages_complete_between_sleeping_endpoints() {
     for is_local in [false, true] {
-        let (mut a, mut b) = two(is_local);
+        let (mut a, mut b) = pair(is_local);
         let to_b = a.connect(b.address());
         let receiver = thread::spawn(move || {
             sleep_until(&mut b, |side| side.received.len() == 4);
-            // What it has is acknowledged before it goes.
+            // Acknowledges what it has received before it ends.
             let _ = b.endpoint.settle(&mut b.inbox);
             sleep_until(&mut b, |side| !side.ended.is_empty());
             b.received
@@ -120,9 +120,9 @@ fn long_messages_go_on_between_sleepers() {
 }
 
 #[test]
-fn a_sleeper_hears_a_connection_a_frame_and_a_datagram() {
+fn a_sleeping_endpoint_wakes_for_a_connection_a_message_and_a_datagram() {
     for is_local in [false, true] {
-        let (mut a, mut b) = two(is_local);
+        let (mut a, mut b) = pair(is_local);
         let to = b.address();
         let sleeper = thread::spawn(move || {
             sleep_until(&mut b, |side| !side.opened.is_empty());
@@ -131,29 +131,29 @@ fn a_sleeper_hears_a_connection_a_frame_and_a_datagram() {
         });
         thread::sleep(Duration::from_millis(20));
         let to_b = a.connect(to);
-        for_some_time(&mut [&mut a], Duration::from_millis(20));
+        run_for(&mut [&mut a], Duration::from_millis(20));
         a.endpoint.send(to_b, &[], b"message", 1).unwrap();
-        for_some_time(&mut [&mut a], Duration::from_millis(20));
+        run_for(&mut [&mut a], Duration::from_millis(20));
         a.endpoint.send_datagram(to, Class::Unreliable, b"datagram", 2).unwrap().unwrap();
         until(&mut [&mut a], "it wakes up", |_| sleeper.is_finished());
         assert_eq!(sleeper.join().unwrap().received[1].1, b"datagram");
     }
 }
 
-/// Silence is news as well: a peer that does not answer, a local peer that does not come or goes, a channel closed.
+/// Also for timeouts: a peer that does not answer, a local peer that never starts or exits, a channel that is closed.
 #[test]
-fn a_sleeper_wakes_for_every_end() {
+fn a_sleeping_endpoint_wakes_for_every_end_of_a_channel() {
     let (segment, mac) = (Segment::default(), new_mac());
-    let short = Duration::from_millis(100);
-    let mut a = side_at(&segment, mac, Config { local_patience: short, ..impatient(0x20) });
-    let nobody = Address::new(new_mac(), sap(0x24));
-    a.connect(nobody);
+    let timeout = Duration::from_millis(100);
+    let mut a = side_at(&segment, mac, Config { connect_timeout: timeout, ..impatient(0x20) });
+    let missing = Address::new(new_mac(), sap(0x24));
+    a.connect(missing);
     sleep_until(&mut a, |side| side.ended.len() == 1);
-    a.connect(Address { mac, ..nobody });
+    a.connect(Address { mac, ..missing });
     sleep_until(&mut a, |side| side.ended.len() == 2);
     assert!(a.ended.iter().all(|(_, _, ending)| *ending == Ending::NoAnswer));
-    // One that is closed before anybody has answered.
-    for peer in [nobody, Address { mac, ..nobody }] {
+    // A channel that is closed before the peer has answered.
+    for peer in [missing, Address { mac, ..missing }] {
         let channel = a.connect(peer);
         a.endpoint.close(channel);
         sleep_until(&mut a, |side| side.ended.last().is_some_and(|(ended, _, _)| *ended == channel));
@@ -161,45 +161,45 @@ fn a_sleeper_wakes_for_every_end() {
     a.ended.clear();
     for is_local in [false, true] {
         let mut b = side_at(&segment, if is_local { mac } else { new_mac() }, config(0x24));
-        let (to_b, _) = join(&mut a, &mut b);
+        let (to_b, _) = open_channel(&mut a, &mut b);
         a.endpoint.close(to_b);
         if is_local {
             sleep_until(&mut a, |side| !side.ended.is_empty());
         }
         until(&mut [&mut a, &mut b], "it ends", |sides| sides.iter().all(|side| !side.ended.is_empty()));
         a.ended.clear();
-        // And one whose process ends.
-        let (_, _) = join(&mut a, &mut b);
+        // A peer whose process exits.
+        let (_, _) = open_channel(&mut a, &mut b);
         drop(b);
         sleep_until(&mut a, |side| !side.ended.is_empty());
         a.ended.clear();
     }
-    // Nobody acknowledges.
-    until(&mut [&mut a], "it is taken", |sides| {
-        sides[0].endpoint.send_datagram(nobody, Class::Acknowledged, b"hello?", 7).unwrap().is_ok()
+    // An acknowledged datagram without a receiver.
+    until(&mut [&mut a], "it is accepted", |sides| {
+        sides[0].endpoint.send_datagram(missing, Class::Acknowledged, b"hello?", 7).unwrap().is_ok()
     });
     sleep_until(&mut a, |side| side.outcomes.contains_key(&7));
 }
 
-/// A local peer's pipe that nobody empties is no reason to stay awake.
+/// A local peer's pipe with messages for a full inbox does not keep the endpoint awake.
 #[test]
-fn a_sleeper_with_a_full_inbox_sleeps() {
+fn an_endpoint_with_a_full_inbox_sleeps() {
     for is_local in [false, true] {
-        let (mut a, mut b) = two(is_local);
-        let (to_b, _) = join(&mut a, &mut b);
+        let (mut a, mut b) = pair(is_local);
+        let (to_b, _) = open_channel(&mut a, &mut b);
         b.takes = false;
         for context in 0..150 {
             a.endpoint.send(to_b, &[], &[context as u8], context).unwrap();
         }
-        for_some_time(&mut [&mut a, &mut b], Duration::from_millis(30));
+        run_for(&mut [&mut a, &mut b], Duration::from_millis(30));
         for hangs_up in [false, true] {
             if hangs_up {
                 a.endpoint.close(to_b);
-                for_some_time(&mut [&mut a], Duration::from_millis(5));
+                run_for(&mut [&mut a], Duration::from_millis(5));
             }
             let (began, before) = (Instant::now(), processor_time());
             while began.elapsed() < Duration::from_millis(100) {
-                b.turn();
+                b.poll();
                 b.endpoint.sleep(Duration::from_millis(100)).unwrap();
             }
             let used = processor_time() - before;
@@ -210,11 +210,11 @@ fn a_sleeper_with_a_full_inbox_sleeps() {
     }
 }
 
-/// Time that the program spends elsewhere is not taken for the peer's: acknowledgements come with its next message.
+/// Time in which the program computes does not count as silence of the peer; acknowledgements are piggybacked.
 #[test]
-fn who_computes_between_messages_does_not_poll_its_peer() {
-    let (mut a, mut b) = two(false);
-    let (to_b, to_a) = join(&mut a, &mut b);
+fn computing_between_messages_does_not_cause_polls() {
+    let (mut a, mut b) = pair(false);
+    let (to_b, to_a) = open_channel(&mut a, &mut b);
     a.endpoint.send(to_b, &[], b"first", 0).unwrap();
     until(&mut [&mut a, &mut b], "the first arrives", |sides| sides[0].all_sent(0..1) && !sides[1].received.is_empty());
     b.received.clear();
@@ -225,7 +225,7 @@ fn who_computes_between_messages_does_not_poll_its_peer() {
         b.endpoint.send(to_a, &[], &number.to_le_bytes(), number).unwrap();
         until(&mut [&mut a], "the answer arrives", |sides| sides[0].received.len() as u64 == number);
     }
-    // Both are turns of one thread: where that is held up between them, the other is late indeed.
+    // Both sides run in one thread: if that is descheduled between the two, the other side is late indeed.
     let polls: u64 = [&mut a, &mut b].map(|side| side.endpoint.link().polls_sent()).into_iter().sum();
     assert!(polls <= 10, "{polls} polls in 199 rounds");
 }

@@ -88,7 +88,7 @@ impl<L: Link> Messenger<L> {
         let region = self.state.regions.deregister(key).ok_or(PostError::NoSuchKey(key))?;
         // Read data in flight continues from a copy.
         for read in self.state.reads_of(region) {
-            self.endpoint.take_over(super::READ_CONTEXT | read);
+            self.endpoint.copy_lent(super::READ_CONTEXT | read);
         }
         Ok(())
     }

@@ -225,7 +225,7 @@ impl<L: Link> Messenger<L> {
                 && matches!(send.stage, Stage::Eager | Stage::Requested { .. })
         };
         for key in self.state.sends.keys_where(is_match) {
-            if !self.endpoint.take_back(key) {
+            if !self.endpoint.cancel(key) {
                 continue;
             }
             if let Some(send) = self.state.sends.remove(key) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{INTERRUPTED, silence};
 use crate::protocol::Wait;
 use crate::transport::{LONGEST_SLEEP, Transport};
-use barewire_endpoint::{Patience, Waiting};
+use barewire_endpoint::{WaitPolicy, Waiting};
 use barewire_recorder::LaunchError;
 use barewire_recorder::clock::now_ns;
 
@@ -18,13 +18,13 @@ const TURNS_PER_CLOSE_LOOK: u32 = 32;
 /// Nothing was received for so long: look whether the transport is still there.
 const CHECK_AFTER_NS: u64 = 1_000_000;
 /// How a side that waits as the session says asks and sleeps.
-pub fn patience_of(wait: Wait, give_way: bool) -> Patience {
+pub fn patience_of(wait: Wait, give_way: bool) -> WaitPolicy {
     let waiting = match wait {
         Wait::Spin => Waiting::Spin,
         Wait::Adaptive => Waiting::Adaptive,
         Wait::Block | Wait::Busypoll => Waiting::Block,
     };
-    Patience::new(waiting, give_way)
+    WaitPolicy::new(waiting, give_way)
 }
 
 /// An idle loop's sense of time.
@@ -42,15 +42,15 @@ pub struct Idle {
 }
 
 impl Idle {
-    pub fn new(patience: &Patience) -> Self {
-        let (spins, give_way) = (patience.asks(), patience.shares_core());
+    pub fn new(patience: &WaitPolicy) -> Self {
+        let (spins, give_way) = (patience.spins(), patience.shares_core());
         // A turn that sleeps or gives way is long; one that spins costs less than reading the clock.
         let stride = match (spins && !give_way, patience.sleeps()) {
             (false, _) => 1,
             (true, true) => TURNS_PER_CLOSE_LOOK,
             (true, false) => TURNS_PER_LOOK,
         };
-        let spin_limit_ns = if patience.sleeps() { Patience::ASKING.as_nanos() as u64 } else { u64::MAX };
+        let spin_limit_ns = if patience.sleeps() { WaitPolicy::SPIN_TIME.as_nanos() as u64 } else { u64::MAX };
         Self { turns: 0, stride, give_way, spins, spin_limit_ns, began_ns: 0, checked_ns: 0 }
     }
 

@@ -18,7 +18,7 @@ use crate::control::Channel;
 use crate::pattern::{Pattern, Sender};
 use crate::protocol::{Block, Session, Test};
 use crate::transport::{LONGEST_SLEEP, Transport};
-use barewire_endpoint::Patience;
+use barewire_endpoint::WaitPolicy;
 use barewire_recorder::LaunchError;
 
 /// Set by SIGINT and SIGTERM.
@@ -43,7 +43,7 @@ const KEPT_MOST: usize = 16_384;
 pub struct Side {
     /// Before the pattern and the inbox, whose memory it may use: dropped first.
     pub transport: Box<dyn Transport>,
-    waiting: Patience,
+    waiting: WaitPolicy,
     seed: u64,
     walk_bytes: usize,
     pub pattern: Pattern,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use barewire_endpoint::Patience;
+use barewire_endpoint::WaitPolicy;
 
 use super::{fid_ops, new_fid, no_bind, shared_of};
 use crate::bindings::*;
@@ -56,7 +56,7 @@ pub(crate) unsafe extern "C" fn open(
         let shared = unsafe { shared_of(domain) };
         let notifier = Notifier::new()?;
         let set = [FI_WAIT_FD, FI_WAIT_UNSPEC].contains(&wait).then(|| WaitSet::new(&notifier)).transpose()?;
-        let patience = Patience::new(shared.parameters.waiting, false);
+        let patience = WaitPolicy::new(shared.parameters.waiting, false);
         let number = shared.lock()?.counters.add(Counter::new(notifier, set, patience));
         let fid = new_fid(FI_CLASS_CNTR, context, &FID_OPS);
         let fid = fid_cntr { fid, ops: (&raw const OPS).cast_mut() };

@@ -265,7 +265,7 @@ fn endpoint(rng: &mut Rng, seed: u64, patience: Duration, mtu: usize) -> barewir
     };
     let has_cookie = rng.bool();
     let mut config = barewire_endpoint::Config::new(Lsap::new(0x20).expect("an individual LSAP"), framing);
-    config.notice_the_dead_within(patience);
+    config.set_dead_peer_timeout(patience);
     config.local = None;
     config.cookie = if has_cookie { seed | 1 } else { 0 };
     // Frames are damaged anywhere.

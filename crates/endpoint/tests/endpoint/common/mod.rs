@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Endpoints with what their user keeps beside them, driven in one thread.
+//! Endpoints with their inbox and events, driven in one thread.
 #![allow(dead_code, reason = "no test uses all of it")]
 
 pub mod sealing;
@@ -16,13 +16,13 @@ use barewire_endpoint::{
 use barewire_link::{Faults, Link, MemoryLink};
 use barewire_llc::{ConnectionConfig, Lsap};
 
-pub use segment::{Segment, SegmentLink, Trouble};
+pub use segment::{LinkFault, Segment, SegmentLink};
 
-/// Longer than anything takes, on a machine that is busy with other things.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than any test step takes on a busy machine.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 pub const MTU: usize = 1500;
 
-/// An endpoint, its inbox, and what came out of both.
+/// An endpoint, its inbox, and what was taken from both.
 pub struct Side<L = SegmentLink> {
     pub endpoint: Endpoint<L>,
     pub inbox: Inbox,
@@ -31,11 +31,11 @@ pub struct Side<L = SegmentLink> {
     pub received: Vec<(Origin, Vec<u8>)>,
     pub opened: Vec<(ChannelId, Address)>,
     pub ended: Vec<(ChannelId, Address, Ending)>,
-    /// Of each context, once.
+    /// Outcome by context.
     pub outcomes: HashMap<u64, Option<Ending>>,
-    /// In which contexts were told of.
-    pub told: Vec<u64>,
-    /// Memory under way. After the endpoint, so dropped after it.
+    /// Contexts in the order of their events.
+    pub reported: Vec<u64>,
+    /// Lent memory. Declared after the endpoint, so dropped after it.
     lent: HashMap<u64, Box<[u8]>>,
 }
 
@@ -56,7 +56,7 @@ impl<L: Link> Side<L> {
             opened: Vec::new(),
             ended: Vec::new(),
             outcomes: HashMap::new(),
-            told: Vec::new(),
+            reported: Vec::new(),
             lent: HashMap::new(),
         }
     }
@@ -69,7 +69,7 @@ impl<L: Link> Side<L> {
         self.endpoint.connect(peer).unwrap()
     }
 
-    /// Lends memory, and writes over it as soon as it is the caller's again: what reads it later sends garbage.
+    /// Lends memory, and overwrites it when its event arrives: a later read of it would send garbage.
     pub fn lend(&mut self, to: ChannelId, head: &[u8], body: Vec<u8>, context: u64) -> Result<(), SendError> {
         let body = body.into_boxed_slice();
         // SAFETY: kept in `lent` until the event comes, or until after the endpoint is dropped.
@@ -81,17 +81,17 @@ impl<L: Link> Side<L> {
     /// As [`lend`](Self::lend), in the background.
     pub fn lend_in_background(&mut self, to: ChannelId, body: Vec<u8>, context: u64) -> Result<(), SendError> {
         let body = body.into_boxed_slice();
-        // SAFETY: as of `lend`.
+        // SAFETY: as for `lend`.
         unsafe { self.endpoint.send_lent_in_background(to, &[], &body, context, Acknowledge::Eventually) }?;
         assert!(self.lent.insert(context, body).is_none());
         Ok(())
     }
 
-    /// Makes progress once and takes what there is. True if there was something.
-    pub fn turn(&mut self) -> bool {
-        let is_news = self.endpoint.progress(&mut self.inbox).unwrap();
+    /// Makes progress once and takes what was received. Returns whether there was something.
+    pub fn poll(&mut self) -> bool {
+        let has_progress = self.endpoint.progress(&mut self.inbox).unwrap();
         self.take();
-        is_news
+        has_progress
     }
 
     pub fn take(&mut self) {
@@ -113,22 +113,22 @@ impl<L: Link> Side<L> {
     }
 
     fn outcome(&mut self, context: u64, ending: Option<Ending>) {
-        assert_eq!(self.outcomes.insert(context, ending), None, "context {context} was told of twice");
-        self.told.push(context);
+        assert_eq!(self.outcomes.insert(context, ending), None, "context {context} was reported twice");
+        self.reported.push(context);
         if let Some(mut memory) = self.lent.remove(&context) {
             memory.fill(0xee);
         }
     }
 
-    /// Whether all memory lent is this side's again.
+    /// Whether all lent memory was returned.
     pub fn nothing_is_lent(&self) -> bool {
         self.lent.is_empty()
     }
 
-    /// What came over a channel.
+    /// Messages received over a channel.
     pub fn from(&self, channel: ChannelId) -> Vec<&[u8]> {
-        let is_its = |origin: &Origin| *origin == Origin::Channel(channel);
-        self.received.iter().filter(|(origin, _)| is_its(origin)).map(|(_, bytes)| &bytes[..]).collect()
+        let is_from = |origin: &Origin| *origin == Origin::Channel(channel);
+        self.received.iter().filter(|(origin, _)| is_from(origin)).map(|(_, bytes)| &bytes[..]).collect()
     }
 
     pub fn all_sent(&self, contexts: std::ops::Range<u64>) -> bool {
@@ -142,36 +142,36 @@ impl<L: Link> Side<L> {
     }
 }
 
-/// Drives all sides until something is true of them.
+/// Drives all sides until a condition holds.
 pub fn until<L: Link>(sides: &mut [&mut Side<L>], what: &str, mut is_true: impl FnMut(&mut [&mut Side<L>]) -> bool) {
     let began = Instant::now();
     while !is_true(sides) {
-        let mut is_news = false;
+        let mut has_progress = false;
         for side in sides.iter_mut() {
-            is_news |= side.turn();
+            has_progress |= side.poll();
         }
-        if !is_news {
+        if !has_progress {
             std::thread::yield_now();
         }
-        assert!(began.elapsed() < PATIENCE, "{what} within {PATIENCE:?}");
+        assert!(began.elapsed() < TIMEOUT, "{what} within {TIMEOUT:?}");
     }
 }
 
-/// Two sides send each other messages of many lengths over a network that changes, loses, repeats and reorders frames: each
-/// arrives once, as it was sent. What both have counted.
+/// Exchanges messages of many lengths between two sides over a network that corrupts, loses, duplicates and reorders
+/// frames: each message arrives once and intact. Returns the counters of both sides.
 pub fn counters_over_a_bad_network(config: &Config, seed: u64) -> [EndpointCounters; 2] {
     let faults = Faults { corruption: 0.05, loss: 0.01, duplication: 0.01, reordering: 0.05, ..Faults::default() };
     let (a, b) = MemoryLink::pair(MTU, faults, seed);
     let (mut a, mut b) = (Side::new(a, config.clone()), Side::new(b, config.clone()));
-    let (to_b, from_a) = join(&mut a, &mut b);
+    let (to_b, from_a) = open_channel(&mut a, &mut b);
     let lengths = [0, 1, 40, 1400, 3000, 100_000, 7, 20_000, 300_000];
     for (context, bytes) in (0..).zip(lengths) {
         a.lend(to_b, &[], pattern(context, bytes), context).unwrap();
         b.lend(from_a, &[], pattern(context + 50, bytes), context).unwrap();
     }
-    let all = lengths.len();
+    let count = lengths.len();
     until(&mut [&mut a, &mut b], "all arrive", |sides| {
-        sides.iter().all(|side| side.received.len() == all && side.all_sent(0..all as u64))
+        sides.iter().all(|side| side.received.len() == count && side.all_sent(0..count as u64))
     });
     for (side, first, channel) in [(&a, 50, to_b), (&b, 0, from_a)] {
         let expected: Vec<_> = (first..).zip(lengths).map(|(context, bytes)| pattern(context, bytes)).collect();
@@ -180,13 +180,13 @@ pub fn counters_over_a_bad_network(config: &Config, seed: u64) -> [EndpointCount
     [a, b].map(|mut side| side.endpoint.counters().unwrap())
 }
 
-/// Drives all sides for some time.
-pub fn for_some_time<L: Link>(sides: &mut [&mut Side<L>], time: Duration) {
+/// Drives all sides for a time.
+pub fn run_for<L: Link>(sides: &mut [&mut Side<L>], time: Duration) {
     let began = Instant::now();
     until(sides, "time passes", |_| began.elapsed() >= time);
 }
 
-/// A station's address that no other test has at the same time: an endpoint's listener is named after it.
+/// A MAC address that no other running test uses: an endpoint's listener is named after it.
 pub fn new_mac() -> [u8; 6] {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let [_, a, b, c] = std::process::id().to_be_bytes();
@@ -206,7 +206,7 @@ pub fn config(byte: u8) -> Config {
     Config::new(sap(byte), framing())
 }
 
-/// A configuration that soon takes a silent peer for dead; T1 still bears that the test loses its core.
+/// A configuration that gives up a silent peer soon; T1 still tolerates that the test is descheduled.
 pub fn impatient(byte: u8) -> Config {
     let connection = ConnectionConfig {
         retries: 4,
@@ -224,8 +224,8 @@ pub fn side_at(segment: &Segment, mac: [u8; 6], config: Config) -> Side {
     Side::new(segment.link(mac, config.sap.byte(), MTU), config)
 }
 
-/// Two sides on hosts of their own, or on one.
-pub fn two(is_local: bool) -> (Side, Side) {
+/// Two sides, on one host or on two.
+pub fn pair(is_local: bool) -> (Side, Side) {
     let segment = Segment::default();
     let mac = new_mac();
     let a = side_at(&segment, mac, config(0x20));
@@ -233,8 +233,8 @@ pub fn two(is_local: bool) -> (Side, Side) {
     (a, b)
 }
 
-/// A channel between two, as each names it.
-pub fn join<L: Link>(a: &mut Side<L>, b: &mut Side<L>) -> (ChannelId, ChannelId) {
+/// Opens a channel from `a` to `b`; returns its identifiers on both sides.
+pub fn open_channel<L: Link>(a: &mut Side<L>, b: &mut Side<L>) -> (ChannelId, ChannelId) {
     let (to_b, before) = (a.connect(b.address()), b.opened.len());
     until(&mut [a, b], "a channel opens", |sides| sides[1].opened.len() > before);
     let (from_a, peer) = b.opened[before];
@@ -242,7 +242,7 @@ pub fn join<L: Link>(a: &mut Side<L>, b: &mut Side<L>) -> (ChannelId, ChannelId)
     (to_b, from_a)
 }
 
-/// Bytes that say whose they are.
+/// Pseudo-random bytes that depend on `seed` and the length.
 pub fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed ^ ((bytes as u64) << 32));
     let mut pattern = vec![0; bytes];

@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Seals as docs/protocol.md describes them, computed without the product's code: what the product sends must have these, and
-//! what has them is what somebody with the secret would send.
+//! Seals as docs/protocol.md describes them, computed without the product's code: the product's frames must have these
+//! seals, and frames made here are what an owner of the secret could send.
 
 use aegis::aegis128l::Aegis128L;
 use barewire_endpoint::{Address, Authentication, Secret};
 use hkdf::Hkdf;
 use sha2::Sha256;
 
-/// 32 bytes.
+/// 34 bytes.
 pub const SECRET: &[u8] = b"a secret that the job's ranks have";
 
 pub fn authentication(encrypts: bool) -> Authentication {
     Authentication { secret: Secret::new(SECRET).unwrap(), encrypts }
 }
 
-/// A PDU and what is added to it, but for the seal.
+/// A PDU and its extension, without the seal.
 #[derive(Clone, Debug)]
 pub struct Parts {
-    /// 0x8870, or the bytes that are counted.
+    /// Whether the frame has a length field; else the EtherType 0x8870.
     pub has_length: bool,
     pub from: [u8; 6],
     pub to: [u8; 6],
     /// DSAP to control field.
     pub llc: Vec<u8>,
     pub extension: Vec<u8>,
-    /// Behind that, if the PDU has free-form information.
+    /// Information, if the PDU has a free-form information field.
     pub information: Option<Vec<u8>>,
     pub counter: u64,
 }
 
-/// Bytes of the control field, whether information follows, and bytes of the extension.
+/// Bytes of the control field, whether free-form information follows, and bytes of the extension.
 fn layout(llc: &[u8]) -> (usize, bool, usize) {
     let (response, control) = (llc[1] & 1 == 1, llc[2]);
     match control & 3 {
@@ -45,21 +45,21 @@ fn layout(llc: &[u8]) -> (usize, bool, usize) {
 }
 
 impl Parts {
-    /// What the kind of PDU that this control field is of has.
+    /// A PDU with this control field, and with extension and information of its kind.
     pub fn new(from: Address, to: Address, response: u8, control: &[u8], mark: u64) -> Self {
         let llc = [&[to.sap.byte(), from.sap.byte() | response][..], control].concat();
         let (_, has_information, bytes) = layout(&llc);
         let mut extension = mark.to_be_bytes().to_vec();
         extension.resize(bytes, 0);
         if bytes == 25 && control[0] & 3 == 3 {
-            // Version, a nonce, a cookie.
+            // Version, nonce, cookie.
             extension[8..].copy_from_slice(&[3, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
         }
         let information = has_information.then(|| vec![3, 0, 0, 0, 1, 7]);
         Self { has_length: true, from: from.mac, to: to.mac, llc, extension, information, counter: 1 }
     }
 
-    /// Of a frame, with its tag.
+    /// Parses a frame; also returns its tag.
     pub fn of(frame: &[u8]) -> (Self, [u8; 16]) {
         let kind = u16::from_be_bytes([frame[12], frame[13]]);
         let has_length = kind != 0x8870;
@@ -79,7 +79,7 @@ impl Parts {
         (parts, frame[seal_at + 8..extension_at].try_into().unwrap())
     }
 
-    /// Bytes of the frame that a seal covers, or that lie before its end.
+    /// Size in bytes of the frame without padding, all of which the seal covers.
     pub fn covered(&self) -> usize {
         14 + self.llc.len() + 24 + self.extension.len() + self.information.as_ref().map_or(0, Vec::len)
     }
@@ -111,7 +111,7 @@ impl Parts {
         [&self.to[..], &self.from, &self.llc, &self.extension].concat()
     }
 
-    /// Tag and information as sent.
+    /// The tag, and the information as sent.
     fn sealed(&self, secret: &[u8], encrypts: bool) -> ([u8; 16], Vec<u8>) {
         let (key, front) = (self.key(secret, encrypts), self.in_front());
         let mut information = self.information.clone().unwrap_or_default();
@@ -123,7 +123,7 @@ impl Parts {
         (Aegis128L::<16>::new(&key, &self.nonce()).encrypt_in_place(&mut [], &clear), information)
     }
 
-    /// The frame.
+    /// The frame as sent.
     pub fn frame(&self, secret: &[u8], encrypts: bool) -> Vec<u8> {
         let (tag, information) = self.sealed(secret, encrypts);
         let seal = [&self.counter.to_be_bytes()[..], &tag].concat();
@@ -135,7 +135,7 @@ impl Parts {
         [&self.to[..], &self.from, &kind.to_be_bytes(), &counted, &behind].concat()
     }
 
-    /// The information of a frame whose seal is right.
+    /// The information of a frame if its seal is valid.
     pub fn opened(&self, tag: [u8; 16], secret: &[u8], encrypts: bool) -> Option<Vec<u8>> {
         if encrypts && self.information.is_some() {
             let mut information = self.information.clone()?;

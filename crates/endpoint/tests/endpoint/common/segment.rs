@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A segment in memory with any number of stations, also of one MAC address: as many endpoints of one host have. Each
-//! has a descriptor to sleep on, as a packet socket has.
+//! An in-memory segment with any number of stations, several of which may share a MAC address, like the endpoints of
+//! one host. Each link has a descriptor to sleep on, as a packet socket has.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use barewire_link::{Counters, Incoming, Link, LinkError, MacAddress, Outgoing};
 
-/// Where frames for a station wait, at most; more are lost, as by a full receive ring.
+/// Capacity of a station's receive ring; further frames are dropped.
 const RING_FRAMES: usize = 1024;
 
 #[derive(Clone, Default)]
@@ -20,31 +20,31 @@ pub struct Segment(Arc<Mutex<Vec<Arc<Station>>>>);
 struct Station {
     mac: [u8; 6],
     sap: u8,
-    inside: Mutex<Inside>,
+    state: Mutex<State>,
 }
 
-struct Inside {
+struct State {
     frames: VecDeque<Vec<u8>>,
-    waker: UnixStream,
+    wake_writer: UnixStream,
     sleeps: bool,
-    lost: u64,
-    /// Frames from and to it are lost.
+    dropped: u64,
+    /// Frames from and to the station are lost.
     is_cut_off: bool,
-    /// What its link says: nothing, as long as it works.
-    trouble: Option<Trouble>,
+    /// Error that the link's calls return; `None` while it works.
+    fault: Option<LinkFault>,
 }
 
 #[derive(Clone, Copy)]
-pub enum Trouble {
+pub enum LinkFault {
     Down,
     Gone,
 }
 
-/// A station's link, with the filter for its service access point that a packet socket would have.
+/// A station's link, with the filter of a packet socket for its SAP.
 pub struct SegmentLink {
     segment: Segment,
     station: Arc<Station>,
-    woken: UnixStream,
+    wake_reader: UnixStream,
     lent: Vec<u8>,
     mtu: usize,
     counters: Counters,
@@ -53,60 +53,60 @@ pub struct SegmentLink {
 
 impl Segment {
     pub fn link(&self, mac: [u8; 6], sap: u8, mtu: usize) -> SegmentLink {
-        let (waker, woken) = UnixStream::pair().unwrap();
-        waker.set_nonblocking(true).unwrap();
-        woken.set_nonblocking(true).unwrap();
-        let inside =
-            Inside { frames: VecDeque::new(), waker, sleeps: false, lost: 0, is_cut_off: false, trouble: None };
-        let station = Arc::new(Station { mac, sap, inside: Mutex::new(inside) });
+        let (wake_writer, wake_reader) = UnixStream::pair().unwrap();
+        wake_writer.set_nonblocking(true).unwrap();
+        wake_reader.set_nonblocking(true).unwrap();
+        let state =
+            State { frames: VecDeque::new(), wake_writer, sleeps: false, dropped: 0, is_cut_off: false, fault: None };
+        let station = Arc::new(Station { mac, sap, state: Mutex::new(state) });
         self.0.lock().unwrap().push(Arc::clone(&station));
         let counters = Counters::default();
-        SegmentLink { segment: self.clone(), station, woken, lent: Vec::new(), mtu, counters, polls_sent: 0 }
+        SegmentLink { segment: self.clone(), station, wake_reader, lent: Vec::new(), mtu, counters, polls_sent: 0 }
     }
 
-    /// Cuts a station off, or joins it again.
+    /// Disconnects a station from the segment, or reconnects it.
     pub fn cut_off(&self, mac: [u8; 6], sap: u8, is_cut_off: bool) {
-        self.at(mac, sap, |inside| inside.is_cut_off = is_cut_off);
+        self.at(mac, sap, |state| state.is_cut_off = is_cut_off);
     }
 
-    /// Puts a station's link into trouble, or out of it. One that is down loses all frames.
-    pub fn trouble(&self, mac: [u8; 6], sap: u8, trouble: Option<Trouble>) {
-        self.at(mac, sap, |inside| {
-            inside.trouble = trouble;
-            inside.is_cut_off = trouble.is_some();
-            let _ = inside.waker.write(&[0]);
+    /// Sets or clears a link's fault. A link with a fault loses all frames.
+    pub fn set_fault(&self, mac: [u8; 6], sap: u8, fault: Option<LinkFault>) {
+        self.at(mac, sap, |state| {
+            state.fault = fault;
+            state.is_cut_off = fault.is_some();
+            let _ = state.wake_writer.write(&[0]);
         });
     }
 
-    fn at(&self, mac: [u8; 6], sap: u8, change: impl Fn(&mut Inside)) {
+    fn at(&self, mac: [u8; 6], sap: u8, change: impl Fn(&mut State)) {
         for station in &*self.0.lock().unwrap() {
             if (station.mac, station.sap) == (mac, sap) {
-                change(&mut station.inside.lock().unwrap());
+                change(&mut station.state.lock().unwrap());
             }
         }
     }
 }
 
 impl Station {
-    fn hears(&self, frame: &[u8]) -> bool {
+    fn receives(&self, frame: &[u8]) -> bool {
         (frame[..6] == self.mac || frame[0] & 1 == 1) && (frame[14] == self.sap || frame[14] & 1 == 1)
     }
 
     fn put(&self, frame: Vec<u8>) {
-        let mut inside = self.inside.lock().unwrap();
-        if inside.is_cut_off || inside.frames.len() >= RING_FRAMES {
-            inside.lost += 1;
+        let mut state = self.state.lock().unwrap();
+        if state.is_cut_off || state.frames.len() >= RING_FRAMES {
+            state.dropped += 1;
             return;
         }
-        inside.frames.push_back(frame);
-        if inside.sleeps {
-            let _ = inside.waker.write(&[0]);
+        state.frames.push_back(frame);
+        if state.sleeps {
+            let _ = state.wake_writer.write(&[0]);
         }
     }
 }
 
 impl SegmentLink {
-    /// What it is a link to.
+    /// The segment of this link.
     pub fn segment(&self) -> &Segment {
         &self.segment
     }
@@ -115,16 +115,16 @@ impl SegmentLink {
         self.counters.sent
     }
 
-    /// Of the frames sent, commands RR, RNR and REJ with P = 1.
+    /// Number of RR, RNR and REJ commands with P = 1 among the frames sent.
     pub fn polls_sent(&self) -> u64 {
         self.polls_sent
     }
 
-    fn works(&self) -> Result<(), LinkError> {
-        match self.station.inside.lock().unwrap().trouble {
+    fn check_fault(&self) -> Result<(), LinkError> {
+        match self.station.state.lock().unwrap().fault {
             None => Ok(()),
-            Some(Trouble::Down) => Err(LinkError::InterfaceDown("segment".to_owned())),
-            Some(Trouble::Gone) => Err(LinkError::InterfaceGone("segment".to_owned())),
+            Some(LinkFault::Down) => Err(LinkError::InterfaceDown("segment".to_owned())),
+            Some(LinkFault::Gone) => Err(LinkError::InterfaceGone("segment".to_owned())),
         }
     }
 }
@@ -139,15 +139,15 @@ impl Link for SegmentLink {
     }
 
     fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
-        self.works()?;
-        let is_cut_off = self.station.inside.lock().unwrap().is_cut_off;
+        self.check_fault()?;
+        let is_cut_off = self.station.state.lock().unwrap().is_cut_off;
         for frame in frames {
             assert!(frame.len() <= self.mtu + 14, "a frame of {} bytes", frame.len());
             let mut bytes = [frame.header, frame.payload].concat();
-            // Ethernet pads.
+            // Ethernet pads short frames.
             bytes.resize(bytes.len().max(60), 0);
             let stations = self.segment.0.lock().unwrap().clone();
-            for station in stations.iter().filter(|station| station.hears(&bytes) && !is_cut_off) {
+            for station in stations.iter().filter(|station| station.receives(&bytes) && !is_cut_off) {
                 station.put(bytes.clone());
             }
             self.counters.sent += 1;
@@ -158,32 +158,32 @@ impl Link for SegmentLink {
     }
 
     fn receive(&mut self) -> Option<Incoming<'_>> {
-        let frame = self.station.inside.lock().unwrap().frames.pop_front()?;
+        let frame = self.station.state.lock().unwrap().frames.pop_front()?;
         self.lent = frame;
         self.counters.received += 1;
         Some(Incoming { bytes: &self.lent, frame_bytes: self.lent.len(), vlan: None })
     }
 
-    fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
-        self.works()?;
+    fn wait_to_receive_or(&mut self, descriptors: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
+        self.check_fault()?;
         {
-            let mut inside = self.station.inside.lock().unwrap();
-            if !inside.frames.is_empty() {
+            let mut state = self.station.state.lock().unwrap();
+            if !state.frames.is_empty() {
                 return Ok(true);
             }
-            inside.sleeps = true;
+            state.sleeps = true;
         }
         let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut entries = vec![entry(self.woken.as_raw_fd())];
-        entries.extend(others.iter().map(|other| entry(other.as_raw_fd())));
+        let mut entries = vec![entry(self.wake_reader.as_raw_fd())];
+        entries.extend(descriptors.iter().map(|descriptor| entry(descriptor.as_raw_fd())));
         let seconds = timeout.as_secs().min(1000) as libc::time_t;
         let timeout = libc::timespec { tv_sec: seconds, tv_nsec: timeout.subsec_nanos().into() };
         // SAFETY: pointer and length describe `entries`, whose descriptors are open.
         let count = unsafe { libc::ppoll(entries.as_mut_ptr(), entries.len() as _, &timeout, std::ptr::null()) };
         assert!(count >= 0, "{}", std::io::Error::last_os_error());
-        self.station.inside.lock().unwrap().sleeps = false;
-        while self.woken.read(&mut [0; 64]).is_ok_and(|bytes| bytes > 0) {}
-        self.works()?;
+        self.station.state.lock().unwrap().sleeps = false;
+        while self.wake_reader.read(&mut [0; 64]).is_ok_and(|bytes| bytes > 0) {}
+        self.check_fault()?;
         Ok(count > 0)
     }
 
@@ -192,11 +192,11 @@ impl Link for SegmentLink {
     }
 
     fn check(&mut self) -> Result<(), LinkError> {
-        self.works()
+        self.check_fault()
     }
 
     fn counters(&mut self) -> Result<Counters, LinkError> {
-        self.counters.receive_dropped = self.station.inside.lock().unwrap().lost;
+        self.counters.receive_dropped = self.station.state.lock().unwrap().dropped;
         Ok(self.counters)
     }
 }

@@ -75,11 +75,11 @@ fn transport<L: Link + 'static>(
     let framing = Framing { encapsulation: Encapsulation::EtherType, token: Some(JobToken::new(session.token)) };
     let mut config = Config { channels: 4, ..Config::new(tag(session, role), framing) };
     let messages = barewire_messages::Config::tuned(&tuning);
-    config.follow(tuning);
+    config.set_tuning(tuning);
     let mtu = link.mtu().min(peer_mtu);
     let claim = claim(Address::new(link.address().0, config.sap), broker.as_deref()).map_err(wrong)?;
     let mut endpoint = barewire_endpoint::Endpoint::open(link, config, Some(mtu)).map_err(wrong)?;
-    endpoint.keep(claim);
+    endpoint.hold_claim(claim);
     let other = if role == Role::Active { Role::Passive } else { Role::Active };
     let peer = Address::new(peer.0, tag(session, other));
     Ok(match session.transport {

@@ -13,7 +13,7 @@ use self::reliable::Reliable;
 use super::links::{self, OpenLink, launch_error};
 use super::{Endpoint, Place, Transport};
 use crate::protocol::{Kind, LinkKind, Session};
-use barewire_endpoint::{Encapsulation, Hears, PROTOCOL, open_link};
+use barewire_endpoint::{Encapsulation, LinkScope, PROTOCOL, open_link};
 use barewire_recorder::LaunchError;
 
 /// Both ends are ours.
@@ -50,7 +50,7 @@ pub fn open(
 ) -> Result<(OpenLink, Endpoint), LaunchError> {
     match (session.link, place.broker.as_deref()) {
         (LinkKind::Packet, broker) => {
-            let link = open_link(place.interface()?, sap, Hears::Sap, broker, ring_bytes);
+            let link = open_link(place.interface()?, sap, LinkScope::Sap, broker, ring_bytes);
             Ok(links::packet(link.map_err(launch_error)?))
         }
         (_, None) => links::open(session, place, PROTOCOL, sap_filter(sap)),

@@ -285,7 +285,7 @@ fn establish<L: Link>(port: &mut Port<L>, peer: Peer, connects: bool) -> Result<
         handle = Some(asked.map_err(|error| LaunchError::Failed(error.to_string()))?);
     }
     while now_ns() < deadline_ns {
-        port.tell_time();
+        port.update_time();
         port.receive(|_| false)?;
         while let Some(event) = port.station.poll_event() {
             match event {
@@ -451,7 +451,7 @@ impl<L: Link> Transport for Reliable<L> {
 
     fn settle(&mut self) -> Result<bool, LaunchError> {
         self.receive_for_later()?;
-        self.port.tell_time();
+        self.port.update_time();
         self.port.transmit()?;
         self.hear()?;
         Ok(self.port.slots.are_all_free())

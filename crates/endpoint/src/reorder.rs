@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Information fields that came before others of their connection: copies, until it is their turn.
+//! Copies of information fields that were received out of order, kept until they are next.
 
 use std::collections::HashMap;
 
 use barewire_llc::ConnectionHandle;
 
-/// Fields at most, of all connections: four windows. What finds no room is sent again by its peer.
+/// Maximum number of fields, of all connections: four windows. Other fields are dropped; the peer retransmits them.
 const FIELDS_MAX: usize = 256;
 
-/// Memory is taken when the first field comes early, which on most networks none does.
+/// Allocates on the first field out of order; on most networks there is none.
 #[derive(Default)]
-pub(crate) struct Early {
+pub(crate) struct ReorderBuffer {
     fields: HashMap<(ConnectionHandle, u16), Vec<u8>>,
-    /// Memory of fields that were delivered.
+    /// Buffers of delivered fields, for reuse.
     spare: Vec<Vec<u8>>,
 }
 
-impl Early {
-    /// Keeps a copy, if there is room; `is_wanted` says whether a connection still waits for a field's turn.
+impl ReorderBuffer {
+    /// Keeps a copy if there is room. `is_wanted` tells whether a connection still needs a field.
     pub fn keep(
         &mut self,
         connection: ConnectionHandle,
@@ -34,12 +34,12 @@ impl Early {
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.clear();
         copy.extend_from_slice(information);
-        // One of a set-up before may have had the same number.
+        // Replaces a field of the same number from before a reset of the connection.
         self.fields.insert((connection, number), copy);
         true
     }
 
-    /// A field whose turn it is, which goes back to [`reuse`](Self::reuse).
+    /// Takes out a field that is next in order. Return its memory with [`reuse`](Self::reuse).
     pub fn take(&mut self, connection: ConnectionHandle, number: u16) -> Option<Vec<u8>> {
         self.fields.remove(&(connection, number))
     }
