@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! I PDUs that one core handles a second: the engine alone, without framing and without payload.
+//! I PDUs per second on one core: the engine alone, without framing and payload.
 
 #![allow(missing_docs)] // criterion's macros
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use barewire_llc::*;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
-/// PDUs of one iteration: whole rounds of sequence numbers.
+/// PDUs per iteration: whole cycles of sequence numbers.
 const BATCH: usize = 1280;
 const MACS: [Mac; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 
@@ -59,7 +59,7 @@ fn receiving(criterion: &mut Criterion) {
     });
 }
 
-/// Both ends: each PDU is queued, sent, received, acknowledged, and its token handed back.
+/// Both ends: each PDU is queued, sent, received and acknowledged, and its token returned.
 fn streaming(criterion: &mut Criterion) {
     let mut now = Instant::default();
     let Pair { mut a, mut b, at_a: handle, .. } = connected(now);
@@ -90,23 +90,23 @@ fn streaming(criterion: &mut Criterion) {
     });
 }
 
-/// Both ends in turn: one PDU there, one back that acknowledges it, as two programs see it that wait for each other.
+/// Both ends alternately: one PDU, and one back that acknowledges it, as between two programs that wait for each other.
 fn pingpong(criterion: &mut Criterion) {
     let mut now = Instant::default();
     let Pair { mut a, mut b, at_a, at_b } = connected(now);
     let mut group = criterion.benchmark_group("pingpong");
     group.throughput(Throughput::Elements(2));
-    group.bench_function("two stations: a PDU there and one back", |bencher| {
+    group.bench_function("two stations: round trip of a PDU", |bencher| {
         bencher.iter(|| {
             now = now + Duration::from_nanos(1800);
-            carry_one(&mut a, at_a, &mut b, MACS, now);
-            carry_one(&mut b, at_b, &mut a, [MACS[1], MACS[0]], now);
+            transfer_one(&mut a, at_a, &mut b, MACS, now);
+            transfer_one(&mut b, at_b, &mut a, [MACS[1], MACS[0]], now);
         });
     });
 }
 
 #[inline]
-fn carry_one(
+fn transfer_one(
     from: &mut Station<u32>,
     handle: ConnectionHandle,
     to: &mut Station<u32>,
@@ -139,7 +139,7 @@ fn connected(now: Instant) -> Pair {
     let sabme = a.poll_transmit(now).unwrap().header;
     b.handle_frame(MACS[0], MACS[1], sabme.as_bytes(), &[], now);
     let Some(StationEvent::Connection(at_b, ConnectionEvent::Incoming)) = b.poll_event() else {
-        panic!("nobody connects")
+        panic!("no connection request")
     };
     assert!(b.accept(at_b, now));
     let ua = b.poll_transmit(now).unwrap().header;

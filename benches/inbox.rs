@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A message into the inbox and out of it: inside its descriptor against in a buffer of the free queue.
+//! A message through the inbox: inline in its descriptor, or in a buffer of the free queue.
 
 use std::hint::black_box;
 
@@ -17,7 +17,7 @@ fn inbox(criterion: &mut Criterion) {
                 bencher.iter(|| {
                     let piece = Piece { total: bytes as u32, offset: 0, bytes: black_box(&message) };
                     assert!(inbox.piece(ChannelId::default(), piece));
-                    let received = inbox.receive().expect("a message has come");
+                    let received = inbox.receive().expect("a message is received");
                     black_box(received.bytes().iter().step_by(64).fold(0, |sum, byte| sum ^ byte));
                     inbox.done(received);
                 });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A pipe between two threads on a core each: one message there and back, streams, opening.
+//! A pipe between two threads, each on its own core: ping-pong, stream, opening.
 
 #![allow(missing_docs)] // criterion's macros
 
@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 
 const STREAM_BYTES: [usize; 3] = [64, 4 << 10, 64 << 10];
 
-/// One way: half of a round trip.
+/// Half of a round trip.
 fn pingpong(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("pingpong, one way");
     for bytes in [0, 8, 48, 64, 1024, 4096] {
@@ -28,13 +28,13 @@ fn pingpong(criterion: &mut Criterion) {
                         let began = Instant::now();
                         for _ in 0..times {
                             assert!(pipe.send([&message]));
-                            take(pipe, |message| _ = black_box(message));
+                            receive(pipe, |message| _ = black_box(message));
                         }
                         began.elapsed() / 2
                     },
                     |pipe| {
                         for _ in 0..times {
-                            take(pipe, |message| _ = black_box(message));
+                            receive(pipe, |message| _ = black_box(message));
                             assert!(pipe.send([&message]));
                         }
                     },
@@ -45,7 +45,7 @@ fn pingpong(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A receiver that copies each message to where it belongs, as programs do; messages longer than the pipe's are cut.
+/// The receiver copies each message to its destination, as programs do; longer messages are split.
 fn stream(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("stream");
     for ring_bytes in ring_sizes() {
@@ -65,7 +65,7 @@ fn stream(criterion: &mut Criterion) {
                                     }
                                 }
                             }
-                            take(pipe, |_| ());
+                            receive(pipe, |_| ());
                             began.elapsed()
                         },
                         |pipe| {
@@ -73,7 +73,7 @@ fn stream(criterion: &mut Criterion) {
                             for _ in 0..times {
                                 let mut at = 0;
                                 while at < bytes {
-                                    at += take(pipe, |piece| {
+                                    at += receive(pipe, |piece| {
                                         into[at..at + piece.len()].copy_from_slice(piece);
                                         piece.len()
                                     });
@@ -90,14 +90,14 @@ fn stream(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Memory, socket, both ends; in one thread.
+/// Opening a pipe: memory, socket and both ends, in one thread.
 fn opening(criterion: &mut Criterion) {
-    let name = format!("barewire-shm bench of doors {}", std::process::id());
+    let name = format!("barewire-shm bench of opening {}", std::process::id());
     let mut listener = Listener::open(name.as_bytes()).unwrap();
-    criterion.bench_function("knock, accept, close", |bencher| {
+    criterion.bench_function("connect, accept, close", |bencher| {
         bencher.iter(|| {
-            let there = connect(name.as_bytes(), &[], &PipeConfig::default()).unwrap().unwrap();
-            (there, listener.accept().unwrap().unwrap())
+            let far = connect(name.as_bytes(), &[], &PipeConfig::default()).unwrap().unwrap();
+            (far, listener.accept().unwrap().unwrap())
         });
     });
 }
@@ -109,8 +109,8 @@ fn ring_sizes() -> Vec<usize> {
     if sizes.is_empty() { vec![PipeConfig::default().ring_bytes] } else { sizes }
 }
 
-/// Waits for a message.
-fn take<T>(pipe: &mut Pipe, with: impl FnOnce(&[u8]) -> T) -> T {
+/// Spins until a message is received.
+fn receive<T>(pipe: &mut Pipe, with: impl FnOnce(&[u8]) -> T) -> T {
     loop {
         if let Some(message) = pipe.receive() {
             return with(message);
@@ -119,7 +119,7 @@ fn take<T>(pipe: &mut Pipe, with: impl FnOnce(&[u8]) -> T) -> T {
     }
 }
 
-/// Runs both ends, each on a core of its own; what the first one measured.
+/// Runs both ends, each on its own core; returns the first one's result.
 fn with_peer(
     config: PipeConfig,
     own: impl FnOnce(&mut Pipe) -> Duration,
@@ -127,28 +127,28 @@ fn with_peer(
 ) -> Duration {
     let name = format!("barewire-shm bench {}", std::process::id());
     let mut listener = Listener::open(name.as_bytes()).unwrap();
-    let mut there = connect(name.as_bytes(), &[], &config).unwrap().unwrap();
-    let mut here = listener.accept().unwrap().unwrap();
-    let both = Barrier::new(2);
+    let mut far = connect(name.as_bytes(), &[], &config).unwrap().unwrap();
+    let mut near = listener.accept().unwrap().unwrap();
+    let start = Barrier::new(2);
     thread::scope(|scope| {
-        let both = &both;
+        let start = &start;
         scope.spawn(move || {
             pin(1);
-            both.wait();
-            other(&mut there);
+            start.wait();
+            other(&mut far);
         });
         pin(0);
-        // Not by spinning: the other may have to leave this core first.
-        both.wait();
-        own(&mut here)
+        // Blocks instead of spinning: the other thread may have to leave this core first.
+        start.wait();
+        own(&mut near)
     })
 }
 
-/// Binds the calling thread to one of the cores that it may use, if there are that many.
-fn pin(place: usize) {
+/// Pins the calling thread to the allowed core of this index, if there are so many.
+fn pin(index: usize) {
     static ALLOWED: OnceLock<CpuSet> = std::sync::OnceLock::new();
     let allowed = ALLOWED.get_or_init(|| sched_getaffinity(Pid::from_raw(0)).unwrap());
-    let Some(cpu) = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)).nth(place) else { return };
+    let Some(cpu) = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)).nth(index) else { return };
     let mut set = CpuSet::new();
     set.set(cpu).unwrap();
     sched_setaffinity(Pid::from_raw(0), &set).unwrap();

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// The floor: the least that a program must do to exchange Ethernet frames on this machine, so that
-// every other result can be shown as a fraction of it. No library of ours: a socket, its ring, a copy of the
-// payload out of the ring, and a clock. Linked with packet.c or xdp.c, which are all that knows how frames move.
+// The floor: a minimal program that exchanges Ethernet frames on this machine, the reference for all other results.
+// No library of ours: a socket, its ring, a copy of the payload out of the ring, and a clock. Linked with packet.c or
+// xdp.c, which send and receive the frames.
 //
 //   barewire-floor[-xdp] active|passive pingpong|bidirectional|stream -i IFACE -p PEER-MAC -c CPU [-l LINK]
 //                        -s SIZE[,SIZE…] [-n SAMPLES] [-w WARM-UP] [-t SECONDS-PER-SIZE] [-b STREAM-BLOCKS]
 //
-// The frames are those of the probe's raw transport: 12 bytes of header in front of the payload.
+// The frames have the layout of the probe's raw transport: 12 bytes of header before the payload.
 //   | destination 6 | source 6 | EtherType 2 | message bytes 4 | message 4 | fragment 4 | payload …
-// Prints the probe's JSON Lines; `ready` once it listens. Both sides get the same -s, -w and -b.
+// Prints the probe's JSON Lines, with `ready` once it listens. Both sides need the same -s, -w and -b.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -28,12 +28,12 @@
 
 enum {
   HEADER = ETH_HLEN + 12,
-  STREAM_BLOCK_BYTES = 4 << 20,  // payload in one timed stretch of a stream, as in the probe
+  STREAM_BLOCK_BYTES = 4 << 20,  // payload of a stream's block, as in the probe
   STREAM_BLOCK_MESSAGES = 16384,
   LARGEST_MESSAGE = 64 << 20,
   SIZES = 64,
 };
-static const uint32_t END = UINT32_MAX;  // as message bytes: the other side may go
+static const uint32_t END = UINT32_MAX;  // in the field message bytes: the other side may exit
 
 static size_t mtu;
 static uint8_t header_bytes[HEADER], message[LARGEST_MESSAGE];
@@ -53,7 +53,7 @@ uint64_t now_ns(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-// Whom the frames are from and to.
+// Writes the Ethernet header.
 static void address_frames(const char *interface, const char *peer) {
   struct ifreq request = {0};
   snprintf(request.ifr_name, sizeof request.ifr_name, "%s", interface);
@@ -87,13 +87,13 @@ static void send_message(uint32_t bytes, uint32_t number) {
   }
 }
 
-// Spins for the next fragment and copies its payload; false when none came for `patience_ns`.
+// Spins for the next fragment and copies its payload; false if none arrives within `patience_ns`.
 static bool receive(struct fragment *header, uint64_t patience_ns) {
   uint64_t began = 0;
   size_t bytes;
   const uint8_t *frame;
-  for (uint32_t turns = 1; !(frame = next_frame(&bytes)); turns++)
-    if (turns % (1 << 20) == 0) {
+  for (uint32_t polls = 1; !(frame = next_frame(&bytes)); polls++)
+    if (polls % (1 << 20) == 0) {
       if (began == 0) began = now_ns();
       if (now_ns() - began > patience_ns) return false;
     }
@@ -137,7 +137,7 @@ static void active_round_trips(uint32_t bytes, const char *quantity, size_t warm
   free(ns);
 }
 
-// Answers a message when all of it is here, or, where both send at once, with its first frame.
+// Answers a message after its last frame, or, if `at_once`, after its first.
 static void passive_round_trips(bool at_once) {
   for (struct fragment header; receive(&header, 30 * 1000000000ull) && header.message_bytes != END;)
     if (header.fragment == (at_once ? 0 : fragments(header.message_bytes) - 1))
@@ -157,7 +157,7 @@ static void active_stream(uint32_t bytes, uint32_t warm_up, size_t blocks, doubl
   }
 }
 
-// Timed here, from the last frame of the warm-up to the last frame of all.
+// Times each block, from the last frame of the warm-up to the last frame of the block.
 static void passive_stream(uint32_t warm_up) {
   struct fragment header;
   uint64_t began = 0, count = 0;
@@ -219,7 +219,7 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < sizes; i++)
       stream ? active_stream(size[i], (uint32_t)warm_up, blocks, seconds)
              : active_round_trips(size[i], quantity, warm_up, samples, seconds);
-    // Not only once: the ring over there may still be full of a stream's last frames.
+    // Repeated, because the peer's ring may still be full of a stream's last frames.
     for (int i = 0; i < 3; i++) send_message(END, 0), usleep(10000);
   } else if (stream) {
     passive_stream((uint32_t)warm_up);

@@ -13,7 +13,7 @@
 enum {
   BLOCK_BYTES = 1 << 20,
   RING_BLOCKS = 2
-};  // of the ring
+};  // of the receive ring
 
 static int descriptor;
 static uint8_t *ring, frame[ETH_HLEN + 65536];
@@ -56,10 +56,10 @@ static struct tpacket2_hdr *slot(void) {
 }
 
 const uint8_t *next_frame(size_t *bytes) {
-  struct tpacket2_hdr *place = slot();
-  if (!(__atomic_load_n(&place->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER)) return NULL;
-  *bytes = place->tp_snaplen;
-  return (uint8_t *)place + place->tp_mac;
+  struct tpacket2_hdr *header = slot();
+  if (!(__atomic_load_n(&header->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER)) return NULL;
+  *bytes = header->tp_snaplen;
+  return (uint8_t *)header + header->tp_mac;
 }
 
 void return_frame(void) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Frames through AF_XDP: a queue of the interface, its four rings, and a program of ten instructions.
+// Frames through AF_XDP: one queue of the interface, its four rings, and an XDP program.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/bpf.h>
@@ -59,7 +59,7 @@ static int bpf(int command, union bpf_attr *request, const char *what) {
   return result;
 }
 
-// Frames of our EtherType to the socket of queue 0, others on to the kernel.
+// Attaches a program that redirects frames of our EtherType to the socket of queue 0, and passes others to the kernel.
 static void attach_program(unsigned interface, unsigned flags) {
   union bpf_attr request = {.map_type = BPF_MAP_TYPE_XSKMAP, .key_size = 4, .value_size = 4, .max_entries = 1};
   int map = bpf(BPF_MAP_CREATE, &request, "map");
@@ -116,11 +116,11 @@ void open_link(const char *interface, size_t mtu, const char *kind) {
   for (uint64_t i = 0; i < RECEIVE_CHUNKS; i++) ((uint64_t *)fill.entries)[i] = i * chunk_bytes;
   __atomic_store_n(fill.producer, fill.own = RECEIVE_CHUNKS, __ATOMIC_RELEASE);
   for (uint64_t i = 0; i < SEND_CHUNKS; i++) spare[spares++] = (RECEIVE_CHUNKS + i) * chunk_bytes;
-  // Floors run in labs, whose veth is faster in generic mode.
+  // Floors run in labs, where veth is faster in generic mode.
   bool native = strcmp(kind, "xdp-native") == 0 || strcmp(kind, "xdp-zerocopy") == 0;
   struct sockaddr_xdp address = {.sxdp_family = AF_XDP, .sxdp_ifindex = if_nametoindex(interface)};
   address.sxdp_flags = (strcmp(kind, "xdp-zerocopy") == 0 ? XDP_ZEROCOPY : XDP_COPY) | XDP_USE_NEED_WAKEUP;
-  // The queue of a program that has just ended is free a moment later.
+  // The queue of a program that has just ended is released with a delay.
   for (int i = 0; bind(descriptor, (struct sockaddr *)&address, sizeof address); i++)
     if (errno != EBUSY || i == 500) fail("bind");
     else usleep(1000);
@@ -154,8 +154,8 @@ void send_frame(const uint8_t *header, size_t header_bytes, size_t payload_bytes
 
 static struct xdp_desc *entry(void) { return (struct xdp_desc *)receive.entries + receive.own % RECEIVE_CHUNKS; }
 
-// Chunks go back in groups, or when there is nothing else to do.
-static void give_back(void) {
+// Returns chunks to the kernel, in groups or when idle.
+static void return_chunks(void) {
   if (*receive.consumer == receive.own) return;
   __atomic_store_n(fill.producer, fill.own, __ATOMIC_RELEASE);
   __atomic_store_n(receive.consumer, receive.own, __ATOMIC_RELEASE);
@@ -164,7 +164,7 @@ static void give_back(void) {
 const uint8_t *next_frame(size_t *bytes) {
   if (receive.own == receive.seen) {
     receive.seen = __atomic_load_n(receive.producer, __ATOMIC_ACQUIRE);
-    if (receive.own == receive.seen) return give_back(), NULL;
+    if (receive.own == receive.seen) return return_chunks(), NULL;
   }
   *bytes = entry()->len;
   return memory + entry()->addr;
@@ -172,5 +172,5 @@ const uint8_t *next_frame(size_t *bytes) {
 
 void return_frame(void) {
   ((uint64_t *)fill.entries)[fill.own++ % RECEIVE_CHUNKS] = entry()->addr & ~(uint64_t)(chunk_bytes - 1);
-  if (++receive.own % GROUP == 0) give_back();
+  if (++receive.own % GROUP == 0) return_chunks();
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A neighbour's memory written, read and changed, one access after the other, between two threads that ask again and
-//! again.
+//! Write, read and atomic access to a local peer's memory, one at a time, between two polling threads.
 
 mod common;
 
@@ -18,10 +17,10 @@ const AT: RemoteAddress = RemoteAddress { key: 1, offset: 0 };
 
 fn complete(here: &mut Messenger<NoLink>, mut post: impl FnMut(&mut Messenger<NoLink>) -> Result<(), PostError>) {
     while post(here).is_err() {
-        here.progress().expect("there is no link to fail");
+        here.progress().expect("no link that could fail");
     }
     while here.poll().is_none() {
-        here.progress().expect("there is no link to fail");
+        here.progress().expect("no link that could fail");
     }
 }
 
@@ -31,15 +30,15 @@ fn access(criterion: &mut Criterion) {
         let mac: [u8; 6] = [2, 1, fastrand::u8(..), fastrand::u8(..), fastrand::u8(..), fastrand::u8(..)];
         let address = Address::new(mac, Lsap::new(0x24).expect("an individual SAP"));
         let mut here = open(mac, 0x20);
-        let (is_open, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (is_open, is_done) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let (mut there, mut memory) = (open(mac, 0x24), vec![0; bytes]);
-                // SAFETY: the memory is left alone until the messenger is dropped, which is before it.
+                // SAFETY: the memory is not accessed until the messenger is dropped, and outlives it.
                 unsafe { there.register(&[Part::into(&mut memory)], Access::ALL, Some(1)) }.expect("the key is free");
                 is_open.store(true, Ordering::Release);
-                while !is_over.load(Ordering::Relaxed) {
-                    there.progress().expect("there is no link to fail");
+                while !is_done.load(Ordering::Relaxed) {
+                    there.progress().expect("no link that could fail");
                 }
                 drop(there);
             });
@@ -51,7 +50,7 @@ fn access(criterion: &mut Criterion) {
             let parts = [Part::into(&mut memory)];
             let options = SendOptions::default();
             group.bench_function(BenchmarkId::new("write", bytes), |bencher| {
-                // SAFETY: the memory stays until the access is completed, here and below.
+                // SAFETY: the memory outlives the access, here and below.
                 bencher.iter(|| complete(&mut here, |here| unsafe { here.write(to, AT, &parts, None, options) }));
             });
             group.bench_function(BenchmarkId::new("read", bytes), |bencher| {
@@ -71,7 +70,7 @@ fn access(criterion: &mut Criterion) {
                     });
                 });
             }
-            is_over.store(true, Ordering::Relaxed);
+            is_done.store(true, Ordering::Relaxed);
         });
     }
     group.finish();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A receive and its message, in either order, alone and among others of the same kind.
+//! Matching a receive and its message, in either order, alone and among others of the same kind.
 
 use std::hint::black_box;
 
@@ -7,7 +7,7 @@ use barewire_messages::{Matcher, Pattern, PeerId};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 
 const OTHERS: [u64; 3] = [0, 1000, 10_000];
-/// As MPI libraries set them: bits of the tag that name a protocol, which no receive asks for.
+/// Tag bits that MPI libraries use for their protocol, and that receives ignore.
 const PROTOCOL: u64 = 0xff << 56;
 
 fn matching(criterion: &mut Criterion) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A short tagged message there and back through shared memory, between two threads that ask again and again.
+//! Round trip of a tagged message through shared memory, between two polling threads.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn ping_pong(criterion: &mut Criterion) {
         let mac: [u8; 6] = [2, 1, fastrand::u8(..), fastrand::u8(..), fastrand::u8(..), fastrand::u8(..)];
         let addresses = [0x20, 0x24].map(|sap| Address::new(mac, Lsap::new(sap).expect("an individual SAP")));
         let mut here = open(mac, 0x20);
-        let is_over = AtomicBool::new(false);
+        let is_done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let (mut there, mut memory) = (open(mac, 0x24), vec![0; bytes]);
@@ -24,10 +24,10 @@ fn ping_pong(criterion: &mut Criterion) {
                 loop {
                     post(&mut there, peer, &mut memory);
                     while there.poll().is_none() {
-                        if is_over.load(Ordering::Relaxed) {
+                        if is_done.load(Ordering::Relaxed) {
                             return;
                         }
-                        there.progress().expect("there is no link to fail");
+                        there.progress().expect("no link that could fail");
                     }
                     send(&mut there, peer, &memory);
                 }
@@ -39,11 +39,11 @@ fn ping_pong(criterion: &mut Criterion) {
                     post(&mut here, peer, &mut memory);
                     send(&mut here, peer, &message);
                     while here.poll().is_none() {
-                        here.progress().expect("there is no link to fail");
+                        here.progress().expect("no link that could fail");
                     }
                 });
             });
-            is_over.store(true, Ordering::Relaxed);
+            is_done.store(true, Ordering::Relaxed);
         });
     }
     group.finish();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The sources included leave their own tests out.
+//! Sets `cfg(loom)`, with which the included sources omit their own tests.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The broker's messages: what any local user can send to it, and what a false broker can answer.
+//! The broker's messages: requests from any local user, and replies of a false broker.
 
 use barewire_broker::{Reply, Request};
 
-/// A message or a reason; what is a message encodes to the very same bytes.
+/// Any bytes decode to a message or an error; a message encodes to the same bytes.
 pub fn broker(data: &[u8]) {
     if let Ok(request) = Request::decode(data) {
         assert_eq!(request.encode().as_deref(), Ok(data));

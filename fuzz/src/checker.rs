@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What must hold of the data in one direction: tokens come back once and in order, information is delivered
-//! once and in order, and what is reported as acknowledged was delivered.
+//! Checks the data of one direction: tokens are returned once and in order, information is delivered once and in order,
+//! and acknowledged information was delivered.
 
-/// The tokens are numbered in the order in which they are sent.
+/// Tokens are numbered in the order of sending.
 #[derive(Debug, Default)]
 pub struct Checker {
     sent: u32,
@@ -11,41 +11,41 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// The number that the next token carries.
+    /// Number of the next token.
     pub const fn next(&self) -> u32 {
         self.sent
     }
 
-    /// The engine took it.
+    /// The engine accepted the next token.
     pub const fn sent(&mut self) {
         self.sent += 1;
     }
 
-    /// The receiver's user got an information field.
+    /// An information field was delivered to the receiver's user.
     pub fn delivered(&mut self, token: u32) {
         assert!(token < self.sent, "{token} was delivered, and never sent");
-        assert!(self.delivered.last().is_none_or(|last| *last < token), "{token} again, or late");
+        assert!(self.delivered.last().is_none_or(|last| *last < token), "{token} was delivered twice or out of order");
         self.delivered.push(token);
     }
 
-    /// The sender's user heard that the peer has it.
+    /// The token was returned as acknowledged.
     pub fn acknowledged(&mut self, token: u32) {
         self.dropped(token);
         assert!(self.is_delivered(token), "{token} was acknowledged, not delivered");
     }
 
-    /// The sender's user heard that it was given up.
+    /// The token was returned as dropped.
     pub fn dropped(&mut self, token: u32) {
-        assert!(token < self.sent && token == self.returned, "{token} came back, expected was {}", self.returned);
+        assert!(token < self.sent && token == self.returned, "{token} was returned, expected was {}", self.returned);
         self.returned += 1;
     }
 
-    /// Whether the receiver's user got it.
+    /// Whether the token's information was delivered.
     pub fn is_delivered(&self, token: u32) -> bool {
         self.delivered.binary_search(&token).is_ok()
     }
 
-    /// Tokens that the engine holds.
+    /// Number of tokens that the engine holds.
     pub const fn held(&self) -> u32 {
         self.sent - self.returned
     }
@@ -55,7 +55,7 @@ impl Checker {
 mod tests {
     use super::Checker;
 
-    /// Three tokens on their way.
+    /// Three tokens in flight.
     fn checker() -> Checker {
         let mut checker = Checker::default();
         (0..3).for_each(|_| checker.sent());
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_order_passes() {
+    fn correct_order_passes() {
         let mut checker = checker();
         checker.delivered(0);
         checker.acknowledged(0);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "again, or late")]
+    #[should_panic(expected = "twice or out of order")]
     fn a_second_delivery_is_caught() {
         let mut checker = checker();
         checker.delivered(0);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "again, or late")]
+    #[should_panic(expected = "twice or out of order")]
     fn a_swap_is_caught() {
         let mut checker = checker();
         checker.delivered(1);
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "never sent")]
-    fn an_invention_is_caught() {
+    fn a_delivery_of_data_never_sent_is_caught() {
         checker().delivered(3);
     }
 
@@ -102,8 +102,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "came back")]
-    fn a_token_that_comes_back_twice_is_caught() {
+    #[should_panic(expected = "was returned")]
+    fn a_token_returned_twice_is_caught() {
         let mut checker = checker();
         checker.dropped(0);
         checker.dropped(0);

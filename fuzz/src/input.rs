@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Choices read from the fuzzer's bytes. Small ones are one byte each, so that a mutation stays local.
+//! Choices read from the fuzzer's bytes. Small choices take one byte each, so that a mutation has a local effect.
 
 pub struct Input<'a>(&'a [u8]);
 

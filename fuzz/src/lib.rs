@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Fuzz targets for the protocol engine, names, the broker's messages, the message layer and the shared-memory pipe: each takes any bytes, and panics if a promise is broken.
+//! Fuzz targets for the LLC engine, names, the broker's messages, the message layer and the shared-memory pipe. Each takes
+//! any bytes, and panics if a property is violated.
 //!
-//! `cargo test` replays the corpus and some thousand mutations of it (`tests/smoke.rs`); `tools/fuzz.sh`
-//! searches for hours, guided by coverage.
+//! `cargo test` replays the corpus and some thousand mutations of it (`tests/smoke.rs`); `tools/fuzz.sh` runs the
+//! coverage-guided search.
 
 #![deny(unsafe_code)]
 
@@ -21,7 +22,7 @@ mod station;
 /// A fuzz target.
 pub type Target = fn(&[u8]);
 
-/// Every target under its name, which is also the name of its folder in `corpus/`.
+/// All targets by name, which is also the name of the target's folder in `corpus/`.
 pub const TARGETS: &[(&str, Target)] = &[
     ("decode", pdu::decode),
     ("identity", pdu::identity),
@@ -35,7 +36,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("pipe", pipe::pipe),
 ];
 
-/// The target of this name.
+/// The target with this name.
 #[must_use]
 pub fn target(name: &str) -> Option<Target> {
     TARGETS.iter().find(|(known, _)| *known == name).map(|(_, target)| *target)

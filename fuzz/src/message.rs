@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Messages cut into fragments, and fragments of any kind put together.
+//! Fragmentation of messages, and reassembly of arbitrary fragments.
 
 use barewire_llc::message::{BadFragment, FIRST_HEADER, Fragmenter, Progress, Reassembler};
 
 use crate::input::Input;
 
-/// Longest message of the target: room for several fragments, and short enough to be copied often.
+/// Longest message: room for several fragments, and cheap to copy.
 const BUFFER: usize = 48;
 
-/// Any fragments are placed where a naive model says, or refused with nothing changed. A cut message comes
-/// together again; any length and room can be cut.
+/// Any fragment is placed as in a naive model, or refused without effect. A fragmented message is reassembled; any length
+/// and room can be fragmented.
 pub fn message(data: &[u8]) {
     let mut input = Input::new(data);
     let (mut reassembler, mut buffer, mut model) = (Reassembler::new(), [0; BUFFER], None);
     while !input.is_empty() {
         match input.byte() {
-            // Fragments of the peer's choice.
+            // An arbitrary fragment.
             choice @ 0..=0x7f => {
                 let fragment = input.take(usize::from(choice & 0x1f));
-                _ = place(&mut reassembler, &mut buffer, &mut model, fragment);
+                _ = place_checked(&mut reassembler, &mut buffer, &mut model, fragment);
             }
-            // A whole message, which only a message under way prevents.
+            // A complete message, unless another one is in progress.
             0x80..=0xdf => {
                 let room = FIRST_HEADER as u32 + 1 + u32::from(input.byte());
                 let length = usize::from(input.byte());
@@ -29,7 +29,7 @@ pub fn message(data: &[u8]) {
                     for cut in cut(message.len() as u32, room) {
                         let fragment = [cut.header(), &message[cut.start as usize..cut.end as usize]].concat();
                         assert!(fragment.len() as u32 <= room);
-                        assert!(place(&mut reassembler, &mut buffer, &mut model, &fragment).is_ok());
+                        assert!(place_checked(&mut reassembler, &mut buffer, &mut model, &fragment).is_ok());
                     }
                     assert_eq!((&buffer[..message.len()], model.is_none()), (message, true));
                 }
@@ -46,7 +46,7 @@ pub fn message(data: &[u8]) {
     }
 }
 
-/// The fragments of a message, the first thousand of them, after a look at each.
+/// Up to 1000 fragments of a message, each checked.
 fn cut(total: u32, room: u32) -> Vec<barewire_llc::message::Fragment> {
     let Some(fragmenter) = Fragmenter::new(total, room) else { panic!("{room} bytes leave no room") };
     let (mut end, mut fragments) = (0, Vec::new());
@@ -63,10 +63,10 @@ fn cut(total: u32, room: u32) -> Vec<barewire_llc::message::Fragment> {
     fragments
 }
 
-/// Total length and data so far of the message that is under way.
+/// Total length and data so far of the message in progress.
 type Model = Option<(usize, Vec<u8>)>;
 
-fn place(
+fn place_checked(
     reassembler: &mut Reassembler,
     buffer: &mut [u8; BUFFER],
     model: &mut Model,
@@ -77,7 +77,7 @@ fn place(
     match (result, expected(model.as_ref(), fragment)) {
         (Ok(progress), Ok((total, data))) => {
             assert_eq!(buffer[..data.len()], data);
-            // A caller that counts on it: nothing beyond the message is touched.
+            // Callers rely on this: nothing beyond the message is changed.
             assert_eq!(buffer[data.len()..], before.1[data.len()..]);
             let is_complete = data.len() == total;
             let length = data.len() as u32;
@@ -94,11 +94,11 @@ fn place(
     result
 }
 
-/// What the layout in the module's documentation says, without any cleverness.
-fn expected(under_way: Option<&(usize, Vec<u8>)>, fragment: &[u8]) -> Result<(usize, Vec<u8>), BadFragment> {
+/// A naive implementation of the layout in the module's documentation.
+fn expected(in_progress: Option<&(usize, Vec<u8>)>, fragment: &[u8]) -> Result<(usize, Vec<u8>), BadFragment> {
     let Some((flags, rest)) = fragment.split_first() else { return Err(BadFragment::Malformed) };
     let (is_first, is_last) = (flags & 1 != 0, flags & 2 != 0);
-    let (total, mut data, new) = match under_way {
+    let (total, mut data, new) = match in_progress {
         Some(_) if is_first => return Err(BadFragment::UnexpectedFirst),
         None if !is_first => return Err(BadFragment::MissingFirst),
         None if rest.len() < 4 => return Err(BadFragment::Malformed),

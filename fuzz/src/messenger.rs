@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The message layer and a peer that is hostile: messages of its own invention, and frames that are changed, repeated
-//! or swallowed behind its engine's back.
+//! The message layer with a hostile peer, which sends arbitrary messages, and whose frames are changed, duplicated or
+//! dropped below its engine.
 
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
@@ -18,27 +18,27 @@ use barewire_messages::{
 use crate::input::Input;
 
 const MTU: usize = 1500;
-/// What the messenger may hold for receives to come.
+/// The messenger's bound for unexpected messages.
 const UNEXPECTED_BYTES: usize = 10_000;
 const GUARD: u8 = 0xa5;
-/// Between two guards.
-const OPEN: std::ops::Range<usize> = 100..200;
+/// Lent range of a buffer, between two guards.
+const LENT: std::ops::Range<usize> = 100..200;
 
-/// What happens to the next frame that the hostile side sends.
+/// Fault of the hostile side's next frame.
 #[derive(Default)]
-enum Trick {
+enum Fault {
     #[default]
     None,
-    Lose,
-    Repeat,
-    Set(usize, u8),
-    Cut(usize),
-    Instead(Vec<u8>),
+    Drop,
+    Duplicate,
+    Overwrite(usize, u8),
+    Truncate(usize),
+    Replace(Vec<u8>),
 }
 
 struct HostileLink {
     inner: MemoryLink,
-    next: Rc<RefCell<Trick>>,
+    next_fault: Rc<RefCell<Fault>>,
 }
 
 impl Link for HostileLink {
@@ -53,24 +53,24 @@ impl Link for HostileLink {
     fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
         for frame in frames {
             let mut bytes = [frame.header, frame.payload].concat();
-            let mut times = 1;
-            match self.next.take() {
-                Trick::None => {}
-                Trick::Lose => times = 0,
-                Trick::Repeat => times = 2,
-                // Behind the addresses, or it goes to nobody.
-                Trick::Set(at, value) => {
+            let mut copies = 1;
+            match self.next_fault.take() {
+                Fault::None => {}
+                Fault::Drop => copies = 0,
+                Fault::Duplicate => copies = 2,
+                // After the addresses, or the frame would not be received.
+                Fault::Overwrite(at, value) => {
                     let at = 12 + at % (bytes.len() - 12);
                     bytes[at] = value;
                 }
-                Trick::Cut(length) => bytes.truncate(14 + length),
-                Trick::Instead(llc) => {
+                Fault::Truncate(length) => bytes.truncate(14 + length),
+                Fault::Replace(llc) => {
                     bytes.truncate(12);
                     bytes.extend((llc.len() as u16).to_be_bytes());
                     bytes.extend(llc);
                 }
             }
-            for _ in 0..times {
+            for _ in 0..copies {
                 self.inner.send(&[Outgoing { header: &bytes, payload: &[] }])?;
             }
         }
@@ -104,14 +104,14 @@ fn config(sap: u8) -> EndpointConfig {
     config
 }
 
-/// Whatever it sends ends its channel at most: nothing panics, what was not given to an operation stays as it is, and what
-/// is held for receives to come has its bound.
-#[allow(unsafe_code, reason = "operations have memory that callers lend")]
+/// A hostile peer can at most end its channel: nothing panics, memory outside of operations is unchanged, and unexpected
+/// messages stay within their bound.
+#[allow(unsafe_code, reason = "callers lend memory to operations")]
 pub fn messenger(data: &[u8]) {
     let mut input = Input::new(data);
     let (good, hostile) = MemoryLink::pair(MTU, Faults::default(), 1);
-    let next = Rc::new(RefCell::new(Trick::None));
-    let hostile = HostileLink { inner: hostile, next: next.clone() };
+    let next_fault = Rc::new(RefCell::new(Fault::None));
+    let hostile = HostileLink { inner: hostile, next_fault: next_fault.clone() };
     let endpoint = Endpoint::open(good, config(0x20), None).expect("a legal configuration");
     let messages = Config { unexpected_bytes: UNEXPECTED_BYTES, unexpected_messages: 20, ..Config::default() };
     let mut good = Messenger::new(endpoint, messages);
@@ -119,37 +119,37 @@ pub fn messenger(data: &[u8]) {
     let mut inbox =
         Inbox::new(&InboxConfig { receive_descriptors: 64, buffers: 4, buffer_bytes: 4096, ..InboxConfig::default() });
     let (to_good, to_hostile): (Address, Address) = (good.address(), hostile.address());
-    let enemy = good.peer(to_hostile);
+    let peer = good.peer(to_hostile);
 
-    // Operations for it to interfere with, each in memory with guards around it. Vectors: they stay where they are.
+    // Operations for the peer to attack, each in a buffer with guards. The buffers are heap-allocated, so they do not move.
     let mut memory = vec![vec![GUARD; 300]; 5];
-    let lent: Vec<Part> = memory.iter_mut().map(|memory| Part::into(&mut memory[OPEN])).collect();
+    let lent: Vec<Part> = memory.iter_mut().map(|memory| Part::into(&mut memory[LENT])).collect();
     let announced = vec![1; 100_000];
     let any = Selector::Tagged(Pattern { source: None, tag: 0, ignore: u64::MAX });
-    for (place, wanted) in [any, Selector::Untagged(None), Selector::Untagged(Some(enemy))].into_iter().enumerate() {
-        let options = ReceiveOptions { context: place as u64, ..ReceiveOptions::default() };
-        // SAFETY: the memory is looked at only when the messenger is gone.
-        unsafe { good.receive(wanted, &lent[place..=place], options) }.expect("there is room");
+    for (index, wanted) in [any, Selector::Untagged(None), Selector::Untagged(Some(peer))].into_iter().enumerate() {
+        let options = ReceiveOptions { context: index as u64, ..ReceiveOptions::default() };
+        // SAFETY: the memory is accessed only after the messenger is dropped.
+        unsafe { good.receive(wanted, &lent[index..=index], options) }.expect("there is room");
     }
     // SAFETY: as above.
     unsafe { good.register(&lent[3..4], Access::ALL, Some(2)) }.expect("the key is free");
     let at = RemoteAddress { key: 1, offset: 0 };
     let flags = input.byte();
-    // SAFETY: as above. Any of them may be refused.
+    // SAFETY: as above. Any operation may be refused.
     unsafe {
         let label = Label { tag: Some(1), data: None };
         let options = SendOptions { level: CompletionLevel::Delivery, ..SendOptions::default() };
         if flags & 1 != 0 {
-            let _ = good.send(enemy, label, &[Part::of(&announced)], options);
+            let _ = good.send(peer, label, &[Part::of(&announced)], options);
         }
         if flags & 2 != 0 {
-            let _ = good.write(enemy, at, &[Part::of(&announced)], None, SendOptions::default());
+            let _ = good.write(peer, at, &[Part::of(&announced)], None, SendOptions::default());
         }
         if flags & 4 != 0 {
-            let _ = good.read(enemy, at, &lent[4..5], SendOptions::default());
+            let _ = good.read(peer, at, &lent[4..5], SendOptions::default());
         }
     }
-    // Nothing is sent before the connection is there.
+    // The hostile side can send only after the channel is open.
     let _ = hostile.connect(to_good);
     for _ in 0..4 {
         hostile.progress(&mut inbox).expect("the link works");
@@ -162,15 +162,15 @@ pub fn messenger(data: &[u8]) {
                 let head = input.take(length).to_vec();
                 let body = vec![2; usize::from(input.of(&[0_u16, 1, 200, 3000]))];
                 if let Ok(channel) = hostile.connect(to_good) {
-                    // What is refused for want of room is not sent.
+                    // Skipped if the queue is full.
                     let _ = hostile.send_copied(channel, &head, &body, 0);
                 }
             }
-            4 => *next.borrow_mut() = Trick::Set(usize::from(input.byte()), input.byte()),
-            5 => *next.borrow_mut() = input.of(&[|| Trick::Lose, || Trick::Repeat, || Trick::Cut(3)])(),
+            4 => *next_fault.borrow_mut() = Fault::Overwrite(usize::from(input.byte()), input.byte()),
+            5 => *next_fault.borrow_mut() = input.of(&[|| Fault::Drop, || Fault::Duplicate, || Fault::Truncate(3)])(),
             6 => {
                 let length = usize::from(input.byte());
-                *next.borrow_mut() = Trick::Instead(input.take(length).to_vec());
+                *next_fault.borrow_mut() = Fault::Replace(input.take(length).to_vec());
             }
             _ => {}
         }
@@ -187,8 +187,8 @@ pub fn messenger(data: &[u8]) {
     }
     drop(good);
     for memory in &memory {
-        let guards = memory[..OPEN.start].iter().chain(&memory[OPEN.end..]);
+        let guards = memory[..LENT.start].iter().chain(&memory[LENT.end..]);
         assert!(guards.into_iter().all(|byte| *byte == GUARD), "written beyond the end");
     }
-    assert!(announced.iter().all(|byte| *byte == 1), "what is sent has changed");
+    assert!(announced.iter().all(|byte| *byte == 1), "a send buffer has changed");
 }

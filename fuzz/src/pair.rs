@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Two connections over a channel that loses, repeats and overtakes as the input says, with any operations of
-//! their users in between. Then the faults stop, and both must come to rest.
+//! Two connections over a channel that loses, duplicates and reorders as the input says, interleaved with arbitrary user
+//! operations. Then the faults stop, and both must come to rest.
 //!
-//! The channel keeps to what the protocol can bear: a repetition follows at once, and only numbered PDUs
-//! overtake each other, by so little that no number can stand for two of them; and a user sets a connection
-//! up anew only once the PDUs of the last set-up are gone, for SABME and UA do not tell which one they mean.
+//! The channel stays within the protocol's assumptions: a duplicate follows immediately; only numbered PDUs are reordered,
+//! and by so little that numbers stay unambiguous; and a user sets up a connection again only after the PDUs of the last
+//! set-up are gone, since SABME and UA do not identify their set-up.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,17 +16,17 @@ use barewire_llc::{
 use crate::checker::Checker;
 use crate::input::Input;
 
-/// Bytes of what a connection is given to send.
+/// Bytes of an information field: its token.
 const TOKEN_BYTES: usize = 4;
-/// Frames by which one may be overtaken; with a window of 64 far below 128 numbers.
+/// Most frames that overtake one; with a window of 64 far below the 128 numbers.
 const OVERTAKEN_MAX: u8 = 8;
-/// No run of the engine sends more at one moment: a window of data, and its answers.
-const AT_ONCE_MAX: usize = 300;
-/// Shorter than in earnest; a rest of twice as long shows that nothing is left to be settled.
+/// Most PDUs that an end sends at one time: a window of data, and responses.
+const TRANSMIT_MAX: usize = 300;
+/// Inactivity timeout, shorter than usual; an idle time of twice as long shows that nothing is pending.
 const INACTIVITY: Duration = Duration::from_millis(50);
-/// After the faults both must be at rest by then; N2 repetitions at the largest T1 take 80 ms.
+/// Time limit for both ends to come to rest after the faults; N2 retries at the largest T1 take 80 ms.
 const REST: Duration = Duration::from_secs(2);
-/// Longest inputs that are looked at: a longer one finds nothing that a shorter one does not.
+/// Longest input used: longer ones find nothing that shorter ones do not.
 const INPUT_MAX: usize = 512;
 
 const SABME: u8 = 0x6f;
@@ -35,7 +35,7 @@ const P_F: u8 = 0x10;
 
 struct Frame {
     bytes: Vec<u8>,
-    /// How often it was overtaken.
+    /// Number of frames that have overtaken it.
     overtaken: u8,
 }
 
@@ -44,14 +44,14 @@ struct Pair {
     ends: [Connection<u32>; 2],
     windows: [u8; 2],
     queue: u16,
-    /// What each end has sent and the other not yet received.
+    /// Frames in flight from each end.
     wires: [VecDeque<Frame>; 2],
-    /// The data that each end sends.
+    /// Checks the data sent by each end.
     checkers: [Checker; 2],
-    may_overtake: bool,
+    may_reorder: bool,
 }
 
-/// See the module.
+/// Runs the operations of the input, then requires both ends to come to rest, work again, and disconnect in order.
 pub fn pair(data: &[u8]) {
     let mut input = Input::new(&data[..data.len().min(INPUT_MAX)]);
     let mut pair = Pair::new(&mut input);
@@ -60,14 +60,14 @@ pub fn pair(data: &[u8]) {
         pair.check();
     }
     pair.come_to_rest();
-    pair.say_goodbye();
+    pair.check_usable();
 }
 
 impl Pair {
     fn new(input: &mut Input<'_>) -> Self {
         let flags = input.byte();
-        let may_overtake = flags & 1 != 0;
-        let windows: &[u8] = if may_overtake { &[1, 2, 3, 7, 64] } else { &[1, 2, 3, 7, 64, 127] };
+        let may_reorder = flags & 1 != 0;
+        let windows: &[u8] = if may_reorder { &[1, 2, 3, 7, 64] } else { &[1, 2, 3, 7, 64, 127] };
         let windows = [input.of(windows), input.of(windows)];
         let largest = windows[0].max(windows[1]);
         let queue = u16::from(largest).next_power_of_two() << (flags >> 1 & 1);
@@ -92,7 +92,7 @@ impl Pair {
             |window| Connection::new(&config(window), Lsap::SNAP, Lsap::SNAP, now).expect("a legal configuration");
         let ends = windows.map(end);
         let mut pair =
-            Self { now, ends, windows, queue, wires: Default::default(), checkers: Default::default(), may_overtake };
+            Self { now, ends, windows, queue, wires: Default::default(), checkers: Default::default(), may_reorder };
         if flags & 0x40 != 0 {
             pair.ends[0].connect(now);
             pair.come_to_rest();
@@ -109,8 +109,8 @@ impl Pair {
             2 | 3 => (0..amount).for_each(|_| self.receive(end)),
             4 => self.wires[end].truncate(self.wires[end].len().saturating_sub(amount)),
             5 => drop(self.wires[end].drain(..amount.min(self.wires[end].len()))),
-            6 => self.repeat(end),
-            7 => self.overtake(end, usize::from(choice >> 5 & 3)),
+            6 => self.duplicate(end),
+            7 => self.reorder(end, usize::from(choice >> 5 & 3)),
             8 | 9 => (0..amount).for_each(|_| self.send(end)),
             10 => self.take_events(end, amount),
             11 => self.now = self.now + [1, 60, 1_000, 30_000].map(Duration::from_micros)[usize::from(choice >> 5 & 3)],
@@ -136,7 +136,7 @@ impl Pair {
         }
     }
 
-    /// Lets an end put up to `limit` PDUs on its wire.
+    /// Transmits up to `limit` PDUs of an end.
     fn transmit(&mut self, end: usize, limit: usize) {
         for _ in 0..limit {
             let Some(transmit) = self.ends[end].poll_transmit(self.now) else { break };
@@ -146,7 +146,7 @@ impl Pair {
         }
     }
 
-    /// Takes the next PDU from the wire to an end.
+    /// Delivers the next PDU to an end.
     fn receive(&mut self, end: usize) {
         let Some(Frame { bytes, .. }) = self.wires[1 - end].pop_front() else { return };
         let pdu = Pdu::decode(&bytes).expect("the engine sent it");
@@ -157,30 +157,30 @@ impl Pair {
     }
 
     fn set_up(&mut self, end: usize, operation: fn(&mut Connection<u32>, Instant) -> bool) {
-        // A user that has not answered the last one yet would answer this one with it.
-        let is_held = matches!(self.ends[1 - end].state(), State::Conn | State::ResetCheck | State::ResetWait);
-        if !is_held && operation(&mut self.ends[end], self.now) {
-            self.transmit(1 - end, AT_ONCE_MAX);
+        // A pending response to the last set-up would answer this one.
+        let is_pending = matches!(self.ends[1 - end].state(), State::Conn | State::ResetCheck | State::ResetWait);
+        if !is_pending && operation(&mut self.ends[end], self.now) {
+            self.transmit(1 - end, TRANSMIT_MAX);
             for wire in &mut self.wires {
                 wire.retain(|frame| frame.bytes[2] & !P_F != SABME && frame.bytes[2] & !P_F != UA);
             }
         }
     }
 
-    fn repeat(&mut self, end: usize) {
+    fn duplicate(&mut self, end: usize) {
         if let Some(Frame { bytes, overtaken }) = self.wires[end].front() {
             let copy = Frame { bytes: bytes.clone(), overtaken: *overtaken };
             self.wires[end].push_front(copy);
         }
     }
 
-    fn overtake(&mut self, end: usize, place: usize) {
+    fn reorder(&mut self, end: usize, index: usize) {
         let is_numbered = |frame: &Frame| frame.bytes[2] & 3 != 3;
         let wire = &mut self.wires[end];
-        let (Some(first), Some(second)) = (wire.get(place), wire.get(place + 1)) else { return };
-        if self.may_overtake && is_numbered(first) && is_numbered(second) && first.overtaken < OVERTAKEN_MAX {
-            wire[place].overtaken += 1;
-            wire.swap(place, place + 1);
+        let (Some(first), Some(second)) = (wire.get(index), wire.get(index + 1)) else { return };
+        if self.may_reorder && is_numbered(first) && is_numbered(second) && first.overtaken < OVERTAKEN_MAX {
+            wire[index].overtaken += 1;
+            wire.swap(index, index + 1);
         }
     }
 
@@ -205,24 +205,24 @@ impl Pair {
     fn take_events(&mut self, end: usize, limit: usize) {
         for _ in 0..limit {
             let Some(event) = self.ends[end].poll_event() else { break };
-            self.note(end, event);
+            self.handle_event(end, event);
         }
     }
 
-    fn note(&mut self, end: usize, event: ConnectionEvent<u32>) {
+    fn handle_event(&mut self, end: usize, event: ConnectionEvent<u32>) {
         match event {
             ConnectionEvent::Acknowledged(token) => self.checkers[end].acknowledged(token),
             ConnectionEvent::Dropped(token) => self.checkers[end].dropped(token),
             ConnectionEvent::Disconnected(Cause::PeerRejected(reason))
             | ConnectionEvent::Reset(Cause::PeerRejected(reason)) => {
-                // Between two that keep to the protocol only a reset that one of them missed explains it.
+                // Between two conforming ends only a missed reset explains a rejection.
                 assert_eq!(reason.flags() & 0x06, 0, "neither information nor length can be wrong");
             }
             _ => {}
         }
     }
 
-    /// Both users hear everything and go on wherever the engine waits for them.
+    /// Both users handle all events, and respond wherever the engine waits for them.
     fn settle_users(&mut self) {
         for end in 0..2 {
             self.take_events(end, usize::MAX);
@@ -236,12 +236,12 @@ impl Pair {
         }
     }
 
-    /// Everything that is due is sent and arrives; whether there was anything.
+    /// Transmits and delivers everything that is due; true if there was anything.
     fn exchange(&mut self) -> bool {
         let mut frames = 0;
         for end in 0..2 {
-            self.transmit(end, AT_ONCE_MAX);
-            assert!(self.wires[end].len() < 40 * AT_ONCE_MAX, "poll_transmit never ends");
+            self.transmit(end, TRANSMIT_MAX);
+            assert!(self.wires[end].len() < 40 * TRANSMIT_MAX, "poll_transmit never ends");
             assert!(self.ends[end].poll_transmit(self.now).is_none(), "too much to send at once");
             frames += self.wires[end].len();
             (0..self.wires[end].len()).for_each(|_| self.receive(1 - end));
@@ -249,7 +249,7 @@ impl Pair {
         frames > 0
     }
 
-    /// To the next deadline.
+    /// Advances to the next deadline.
     fn pass_time(&mut self) {
         let deadlines = self.ends.each_ref().map(Connection::next_deadline);
         if let Some(next) = deadlines.into_iter().flatten().min() {
@@ -279,7 +279,7 @@ impl Pair {
         agree && self.ends.iter().all(|end| end.unacknowledged() == 0)
     }
 
-    /// The channel is perfect from here on: in bounded time all data is where it belongs, or was given back.
+    /// From here on the channel is perfect: in bounded time all data is delivered or its token returned.
     fn come_to_rest(&mut self) {
         let (deadline, mut rest_ends) = (self.now + REST, None);
         for end in &mut self.ends {
@@ -306,8 +306,8 @@ impl Pair {
         assert_eq!(self.checkers.each_ref().map(Checker::held), [0, 0], "tokens were lost");
     }
 
-    /// Whatever was before, the connection is of use again, and ends in an orderly way.
-    fn say_goodbye(&mut self) {
+    /// Whatever happened before, the connection works again, and disconnects in order.
+    fn check_usable(&mut self) {
         let now = self.now;
         if self.ends[0].state() == State::Adm {
             assert!(self.ends[0].connect(now));

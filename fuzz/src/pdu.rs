@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Bytes to PDUs and back.
+//! Decoding and encoding of PDUs.
 
 use barewire_llc::{
     AcStatus, Body, Class, Destination, FrmrInformation, Header, Identification, Pdu, Role, SequenceNumber, Source,
@@ -8,7 +8,7 @@ use barewire_llc::{
 
 use crate::input::Input;
 
-/// Any bytes give a PDU or a reason; what is a PDU encodes to the very bytes it came from.
+/// Any bytes decode to a PDU or a reason; a PDU encodes to the same bytes.
 pub fn decode(data: &[u8]) {
     let Ok(pdu) = Pdu::decode(data) else { return };
     assert_eq!(encode(&pdu), data);
@@ -22,21 +22,21 @@ pub fn decode(data: &[u8]) {
     }
 }
 
-/// A PDU made of any legal values decodes to itself.
+/// A PDU of any legal values decodes to itself.
 pub fn identity(data: &[u8]) {
     let mut input = Input::new(data);
     let pdu = any_pdu(&mut input);
     let bytes = encode(&pdu);
     let decoded = Pdu::decode(&bytes).unwrap_or_else(|reason| panic!("{pdu:?} is {bytes:02x?} is {reason:?}"));
-    // The basic format written as free bytes reads as what it is.
-    let is_basic_in_disguise = matches!(
+    // XID bytes that happen to be the basic format decode as such.
+    let is_basic_format = matches!(
         (pdu.body, decoded.body),
         (
             Body::Xid { identification: Identification::Other(_), .. },
             Body::Xid { identification: Identification::Basic { .. }, .. }
         )
     );
-    if is_basic_in_disguise {
+    if is_basic_format {
         assert_eq!((pdu.destination, pdu.source, pdu.role()), (decoded.destination, decoded.source, decoded.role()));
     } else {
         assert_eq!(decoded, pdu);
@@ -44,7 +44,7 @@ pub fn identity(data: &[u8]) {
     assert_eq!(encode(&decoded), bytes);
 }
 
-/// The whole PDU, with what must hold of every encoding.
+/// Encodes a PDU, and checks the properties of every encoding.
 pub fn encode(pdu: &Pdu<'_>) -> Vec<u8> {
     let length = pdu.encoded_len();
     let mut bytes = vec![0xee; length + 1];
@@ -57,7 +57,7 @@ pub fn encode(pdu: &Pdu<'_>) -> Vec<u8> {
     bytes
 }
 
-/// A PDU of any kind; its information is what is left.
+/// A PDU of any kind, with the rest of the input as information.
 pub fn any_pdu<'a>(input: &mut Input<'a>) -> Pdu<'a> {
     let (destination, source) = (Destination::from(input.byte()), Source::from_byte(input.byte()));
     let body = any_body(input, usize::MAX);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A pipe whose other end is hostile: it connects with memory of its own making, and rewrites indices, lengths and bytes in
-//! it whenever it likes. It is written from the outside, with what an initiator says and where things lie in the memory.
+//! A pipe with a hostile peer: it connects with memory of its own making, and overwrites indices, lengths and bytes in it
+//! at any time. The peer is implemented independently of `barewire-shm`, from the hello and the memory layout.
 
 use std::io::IoSlice;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -18,24 +18,24 @@ use crate::input::Input;
 
 const RING: usize = 4096;
 const CONTROLS: usize = 2 * RING;
-/// Words that are checked: where the receiver of a direction says what it took, and the two flags; each on lines of its own.
+/// Control words of a direction: the receiver's position and two sleep flags, each on its own pair of cache lines.
 const CONTROL_BYTES: usize = 3 * 128;
 
-/// The good end never panics, never lends more than a message may have, and stays broken once it is.
+/// The correct end never panics, never lends more than the longest message, and stays faulty once a fault is detected.
 pub fn pipe(data: &[u8]) {
     let mut input = Input::new(data);
     let name = format!("barewire-fuzz {} {:?}", std::process::id(), std::thread::current().id());
-    let mut listener = Listener::open(name.as_bytes()).expect("nobody has the name");
-    let (memory, other) = connect_badly(&name, &mut input);
+    let mut listener = Listener::open(name.as_bytes()).expect("the name is free");
+    let (memory, other) = connect_hostile(&name, &mut input);
     let Ok(Some(mut pipe)) = listener.accept() else { return };
     let room = pipe.message_max();
     while !input.is_empty() {
         match input.byte() % 12 {
-            0..=3 => rewrite(&memory, &mut input),
+            0..=3 => overwrite(&memory, &mut input),
             4..=6 => {
-                let was_broken = pipe.fault().is_some();
+                let was_faulty = pipe.fault().is_some();
                 let message = pipe.receive().map(<[u8]>::len);
-                assert!(message.is_none_or(|bytes| bytes <= room && !was_broken));
+                assert!(message.is_none_or(|bytes| bytes <= room && !was_faulty));
             }
             7 => {
                 let bytes = vec![3; usize::from(input.byte()).min(room)];
@@ -46,7 +46,7 @@ pub fn pipe(data: &[u8]) {
             9 => pipe.put_back(),
             10 => {
                 pipe.release_memory();
-                // Wake-ups that nobody asked for; refused once it is full or broken off.
+                // Unsolicited wake-ups; fails if the socket is full or closed.
                 let _ = send(other.as_raw_fd(), &[0; 3], MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);
             }
             _ => drop((pipe.is_gone(), pipe.activity())),
@@ -56,8 +56,8 @@ pub fn pipe(data: &[u8]) {
     assert!(pipe.fault().is_none() || !pipe.send([b"no more"]));
 }
 
-/// Connects as an initiator does, more or less, with memory that is right or not.
-fn connect_badly(name: &str, input: &mut Input<'_>) -> (OwnedFd, OwnedFd) {
+/// Connects as an initiator, possibly with a wrong hello or wrong memory.
+fn connect_hostile(name: &str, input: &mut Input<'_>) -> (OwnedFd, OwnedFd) {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let other = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None).expect("a socket");
     connect(other.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes()).expect("a name"))
@@ -76,14 +76,14 @@ fn connect_badly(name: &str, input: &mut Input<'_>) -> (OwnedFd, OwnedFd) {
         }
         _ => {}
     }
-    ftruncate(&memory, bytes as i64).expect("a size that can be");
+    ftruncate(&memory, bytes as i64).expect("a valid size");
     fcntl(&memory, FcntlArg::F_ADD_SEALS(seals)).expect("seals");
-    let said = [&b"bws1"[..], &(ring as u32).to_ne_bytes(), hello];
+    let parts = [&b"bws1"[..], &(ring as u32).to_ne_bytes(), hello];
     let descriptors = [memory.as_raw_fd()];
-    // A hello that is too long is cut off by who hears it.
+    // The receiver truncates a hello that is too long.
     sendmsg::<()>(
         other.as_raw_fd(),
-        &said.map(IoSlice::new),
+        &parts.map(IoSlice::new),
         &[ControlMessage::ScmRights(&descriptors)],
         MsgFlags::MSG_DONTWAIT,
         None,
@@ -92,15 +92,15 @@ fn connect_badly(name: &str, input: &mut Input<'_>) -> (OwnedFd, OwnedFd) {
     (memory, other)
 }
 
-/// Writes a word somewhere: one of the controls', one in front of a message, or any.
-fn rewrite(memory: &OwnedFd, input: &mut Input<'_>) {
+/// Overwrites a control word, a word before a message, or any bytes.
+fn overwrite(memory: &OwnedFd, input: &mut Input<'_>) {
     let line = u64::from(input.byte());
     let at = match input.byte() % 4 {
         0 => CONTROLS + usize::from(input.byte() % 6) * 128,
         1 | 2 => (line as usize % 64) * 64,
         _ => (usize::from(input.byte()) << 8 | usize::from(input.byte())) % (CONTROLS - 8),
     };
-    // Often what could be right: a present message, a position.
+    // Often a plausible value: a message's word, or a position.
     let value = match input.byte() % 4 {
         0 => line << 32 | 1 << 31 | u64::from(input.byte()) << 3,
         1 => u64::from(input.byte()) * 64,

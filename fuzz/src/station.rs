@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A station fed with arbitrary frames from a few peers, with time passing and operations of its users in
-//! between. Then the peers fall silent, and every operation must end.
+//! A station with arbitrary frames from a few peers, interleaved with user operations and timeouts. Then the peers fall
+//! silent, and every operation must end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::pdu::{any_body, encode};
 
 const MAC: Mac = [2, 0, 0, 0, 0, 1];
 const BROADCAST: Mac = [0xff; 6];
-/// Strangers, a group as a source, and the station's own address as somebody else's.
+/// Other stations, a group address, and the station's own address.
 const SOURCES: &[Mac] = &[[2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 3], [2, 0, 0, 0, 0, 4], [3, 0, 0, 0, 0, 2], MAC];
 const LOCAL: &[u8] = &[0x40, 0x42, 0xaa];
 const REMOTE: &[u8] = &[0x40, 0x44];
@@ -23,14 +23,14 @@ const GROUP: u8 = 0x41;
 
 const CONNECTIONS: u16 = 5;
 const INFORMATION_MAX: u16 = 32;
-/// N2 repetitions after the longest silence, with much to spare.
+/// Time limit for everything to end: far longer than N2 retries after the inactivity timeout.
 const SILENCE: Duration = Duration::from_secs(2);
-/// Nothing that five connections want to say at one moment is more.
-const AT_ONCE_MAX: usize = 1000;
-/// Longest inputs that are looked at: a longer one finds nothing that a shorter one does not.
+/// More PDUs and events than five connections cause at one time.
+const SETTLE_ROUNDS_MAX: usize = 1000;
+/// Longest input used: longer ones find nothing that shorter ones do not.
 const INPUT_MAX: usize = 1024;
 
-/// A user's token, numbered; the station gives each back once.
+/// Number of a user's token; the station returns each once.
 type Token = u32;
 
 struct World {
@@ -39,12 +39,12 @@ struct World {
     now: Instant,
     handles: Vec<ConnectionHandle>,
     ended: BTreeSet<ConnectionHandle>,
-    /// Tokens inside the station: of which connection, if of one.
+    /// Tokens held by the station, with their connection; `None` for datagrams.
     held: BTreeMap<Token, Option<ConnectionHandle>>,
     next_token: Token,
 }
 
-/// See the module.
+/// Runs the operations of the input, then requires every operation to end without the peers.
 pub fn station(data: &[u8]) {
     let mut input = Input::new(&data[..data.len().min(INPUT_MAX)]);
     let mut world = World::new(&mut input);
@@ -142,12 +142,12 @@ impl World {
             }
             23 => self.join(lsap(input.of(LOCAL)), amount & 1 == 0),
             24 => self.station.check_address(now),
-            25 => self.ask(input),
+            25 => self.type_1(input),
             _ => self.change_connection(input, choice & 0x1f, amount),
         }
     }
 
-    /// What a user can do to one of the connections that there were.
+    /// A user operation on a current or former connection.
     fn change_connection(&mut self, input: &mut Input<'_>, kind: u8, amount: u8) {
         let Some(handle) = self.handle_of(input) else { return };
         let (station, now) = (&mut self.station, self.now);
@@ -163,18 +163,18 @@ impl World {
                 true
             }
         };
-        assert!(kind == 31 || !is_done || !self.ended.contains(&handle), "an ended connection took part");
+        assert!(kind == 31 || !is_done || !self.ended.contains(&handle), "an ended connection accepted an operation");
     }
 
-    /// A PDU that a peer could send: any kind, any numbers, mostly to where somebody listens.
+    /// A well-formed PDU of any kind with any numbers, mostly to a listening SAP.
     fn handle_typed(&mut self, input: &mut Input<'_>) {
-        let place = input.byte();
-        let from = SOURCES[usize::from(place & 7) % SOURCES.len()];
-        let to = if place & 0x38 == 0x38 { BROADCAST } else { MAC };
+        let choice = input.byte();
+        let from = SOURCES[usize::from(choice & 7) % SOURCES.len()];
+        let to = if choice & 0x38 == 0x38 { BROADCAST } else { MAC };
         let destination =
             Destination::from(input.of(&[LOCAL[0], LOCAL[0], LOCAL[1], LOCAL[2], 0x00, 0xff, GROUP, 0x46]));
-        let source = Source::from_byte(if place & 0x40 == 0 { REMOTE[0] } else { REMOTE[1] });
-        let length = usize::from(place >> 7) * 40;
+        let source = Source::from_byte(if choice & 0x40 == 0 { REMOTE[0] } else { REMOTE[1] });
+        let length = usize::from(choice >> 7) * 40;
         let pdu = Pdu { destination, source, body: any_body(input, length) };
         self.handle(from, to, &encode(&pdu));
     }
@@ -187,7 +187,7 @@ impl World {
             Some(Delivery::Data { connection, information, .. }) => {
                 assert!(!self.ended.contains(&connection), "data of an ended connection");
                 assert!(information.len() <= usize::from(INFORMATION_MAX));
-                self.note(connection);
+                self.remember(connection);
                 information
             }
             Some(Delivery::Datagram { information, .. } | Delivery::Test { information, .. }) => information,
@@ -195,7 +195,7 @@ impl World {
                 assert_eq!(peer.mac, from);
                 information
             }
-            Some(Delivery::Early { .. }) => unreachable!("nothing is kept by standard stations"),
+            Some(Delivery::Early { .. }) => unreachable!("only extended stations buffer out-of-order PDUs"),
             Some(Delivery::Identification { .. }) | None => &[],
         };
         assert!(is_part(information, bytes));
@@ -203,11 +203,11 @@ impl World {
             assert_eq!(destination, from);
             assert!(is_part(information, bytes));
             let whole = [header.as_bytes(), information].concat();
-            let answer = Pdu::decode(&whole).expect("an answer is a PDU");
-            assert_eq!(answer.role(), barewire_llc::Role::Response);
-            let asked = Pdu::decode(bytes).expect("only a PDU is answered at once");
-            assert_eq!(asked.role(), barewire_llc::Role::Command, "an answer to an answer never ends");
-            assert_eq!(answer.poll_final(), asked.poll_final(), "F follows P");
+            let response = Pdu::decode(&whole).expect("a response is a PDU");
+            assert_eq!(response.role(), barewire_llc::Role::Response);
+            let command = Pdu::decode(bytes).expect("only a PDU has an immediate response");
+            assert_eq!(command.role(), barewire_llc::Role::Command, "a response to a response never ends");
+            assert_eq!(response.poll_final(), command.poll_final(), "F follows P");
         }
     }
 
@@ -242,8 +242,8 @@ impl World {
         assert_eq!(members.contains(&sap), is_member && self.station.is_active(sap));
     }
 
-    /// The stateless side of type 1.
-    fn ask(&mut self, input: &mut Input<'_>) {
+    /// The stateless operations of type 1.
+    fn type_1(&mut self, input: &mut Input<'_>) {
         let (sap, remote) = (lsap(input.of(LOCAL)), Destination::from(input.byte()));
         let header = self.station.datagram(sap, remote, 0).map(|(header, _)| header);
         assert_eq!(header.is_some(), self.station.is_active(sap));
@@ -255,32 +255,35 @@ impl World {
         }
     }
 
-    /// One frame of the station; whether there was one.
+    /// Transmits one frame; false if there is none.
     fn transmit(&mut self) -> bool {
         let Some(transmit) = self.station.poll_transmit(self.now) else { return false };
         assert!(SOURCES.contains(&transmit.destination));
         let pdu = Pdu::decode(transmit.header.as_bytes()).expect("the station sends PDUs");
         assert!(pdu.information().is_empty(), "the information is the token's");
         if let Some(token) = transmit.token {
-            assert!(self.held.contains_key(token), "a token that was given back is sent");
+            assert!(self.held.contains_key(token), "a returned token is sent");
         }
         true
     }
 
-    /// One event; whether there was one.
+    /// Handles one event; false if there is none.
     fn take_event(&mut self) -> bool {
         let Some(event) = self.station.poll_event() else { return false };
         match event {
             StationEvent::Connection(handle, event) => {
                 assert!(!self.ended.contains(&handle), "{event:?} after the end");
-                self.note(handle);
+                self.remember(handle);
                 match event {
                     ConnectionEvent::Acknowledged(token) | ConnectionEvent::Dropped(token) => {
                         assert_eq!(self.held.remove(&token), Some(Some(handle)), "not this connection's token");
                     }
                     ConnectionEvent::Disconnected(_) => {
                         self.ended.insert(handle);
-                        assert!(self.held.values().all(|of| *of != Some(handle)), "an end that keeps tokens");
+                        assert!(
+                            self.held.values().all(|connection| *connection != Some(handle)),
+                            "an ended connection keeps tokens"
+                        );
                     }
                     _ => {}
                 }
@@ -291,10 +294,10 @@ impl World {
         true
     }
 
-    /// Everything out, everything heard.
+    /// Transmits all frames and handles all events.
     fn settle(&mut self) {
         for round in 0.. {
-            assert!(round < AT_ONCE_MAX, "it never ends");
+            assert!(round < SETTLE_ROUNDS_MAX, "frames and events never end");
             let has_sent = self.transmit();
             if !self.take_event() && !has_sent {
                 break;
@@ -302,7 +305,7 @@ impl World {
         }
     }
 
-    /// To the next deadline.
+    /// Advances to the next deadline.
     fn pass_time(&mut self) {
         let Some(next) = self.station.next_deadline() else { return };
         self.now = self.now.max(next);
@@ -312,7 +315,7 @@ impl World {
         assert!(next.is_none_or(|next| next > self.now), "a deadline stays in the past");
     }
 
-    /// Nobody answers any more, and the users answer everything: nothing may be left in the end.
+    /// The peers no longer answer, and the users respond to everything: nothing may remain at the end.
     fn fall_silent(&mut self) {
         let deadline = self.now + SILENCE;
         loop {
@@ -338,25 +341,25 @@ impl World {
         }
     }
 
-    fn note(&mut self, handle: ConnectionHandle) {
+    fn remember(&mut self, handle: ConnectionHandle) {
         if !self.handles.contains(&handle) {
             self.handles.push(handle);
         }
     }
 
     fn handle_of(&self, input: &mut Input<'_>) -> Option<ConnectionHandle> {
-        let from_the_last = usize::from(input.byte()) % self.handles.len().max(1);
-        self.handles.iter().rev().nth(from_the_last).copied()
+        let recency = usize::from(input.byte()) % self.handles.len().max(1);
+        self.handles.iter().rev().nth(recency).copied()
     }
 }
 
 fn peer(input: &mut Input<'_>) -> Peer {
     let byte = input.byte();
-    let place = |of: &[u8], by: u8| lsap(of[usize::from(by) % of.len()]);
+    let choose = |saps: &[u8], index: u8| lsap(saps[usize::from(index) % saps.len()]);
     Peer {
-        local: place(LOCAL, byte & 3),
+        local: choose(LOCAL, byte & 3),
         mac: SOURCES[usize::from(byte >> 2 & 3) % 3],
-        remote: place(REMOTE, byte >> 4 & 1),
+        remote: choose(REMOTE, byte >> 4 & 1),
     }
 }
 

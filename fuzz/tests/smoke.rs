@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The corpus of every target, and seeded mutations of it: what `tools/fuzz.sh` does, in seconds and without
-//! guidance. A failure prints its input; write it into `corpus/TARGET/` once it is understood.
+//! Replays every target's corpus and seeded mutations of it: a short form of `tools/fuzz.sh` without coverage guidance. A
+//! failure prints its input, to be added to `corpus/TARGET/` once it is understood.
 
 use std::fs;
 use std::panic::catch_unwind;
@@ -11,9 +11,9 @@ use fastrand::Rng;
 
 const SEED: u64 = 0x1EC5_8022;
 const MUTATIONS: usize = 20_000;
-/// Of those that open endpoints or pipes for each.
-const MUTATIONS_OF_SLOW: usize = 2_000;
-/// The repository is not the place for more (all targets together: below 1 MB).
+/// For targets that open endpoints or pipes.
+const MUTATIONS_SLOW: usize = 2_000;
+/// Bound of each corpus, since it is in the repository (below 1 MB together).
 const CORPUS_BYTES_MAX: usize = 200_000;
 
 #[test]
@@ -78,12 +78,12 @@ fn every_target_has_a_corpus_and_every_corpus_a_target() {
     assert_eq!(folders, names);
 }
 
-/// Replays the corpus, then mutations of it; the seed replays them.
+/// Replays the corpus, then mutations of it, reproducible by the seed.
 fn survives(name: &str) {
     let corpus = corpus(name);
     assert!(!corpus.is_empty(), "no corpus of {name}");
     assert!(corpus.iter().map(Vec::len).sum::<usize>() <= CORPUS_BYTES_MAX, "minimise the corpus of {name}");
-    let mutations = if ["messenger", "pipe"].contains(&name) { MUTATIONS_OF_SLOW } else { MUTATIONS };
+    let mutations = if ["messenger", "pipe"].contains(&name) { MUTATIONS_SLOW } else { MUTATIONS };
     println!("{name}: {} inputs, {mutations} mutations, seed {SEED:#x}", corpus.len());
     corpus.iter().for_each(|input| run(name, input));
     let mut random = Rng::with_seed(SEED);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Messengers of one host.
-#![allow(dead_code, reason = "each benchmark uses its part")]
+//! Messengers on one host.
+#![allow(dead_code, reason = "each benchmark uses a part")]
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use barewire_messages::{
     CompletionLevel, Config, Label, Messenger, Part, Pattern, PeerId, ReceiveOptions, Selector, SendOptions,
 };
 
-/// Only an address: all goes through shared memory.
+/// A link with an address only: all messages go through shared memory.
 pub struct NoLink(MacAddress);
 
 impl Link for NoLink {
@@ -44,21 +44,21 @@ impl Link for NoLink {
 
 pub fn open(mac: [u8; 6], sap: u8) -> Messenger<NoLink> {
     let config = barewire_endpoint::Config::new(Lsap::new(sap).expect("an individual SAP"), Framing::default());
-    Messenger::new(Endpoint::open(NoLink(MacAddress(mac)), config, None).expect("a door"), Config::default())
+    Messenger::new(Endpoint::open(NoLink(MacAddress(mac)), config, None).expect("an endpoint"), Config::default())
 }
 
 pub const TAG: Label = Label { tag: Some(7), data: None };
 
-pub fn post(one: &mut Messenger<NoLink>, from: PeerId, memory: &mut [u8]) {
+pub fn post(messenger: &mut Messenger<NoLink>, from: PeerId, memory: &mut [u8]) {
     let wanted = Selector::Tagged(Pattern::exact(from, 7));
-    // SAFETY: both sides leave the memory alone until the receive is completed.
-    unsafe { one.receive(wanted, &[Part::into(memory)], ReceiveOptions::default()) }.expect("there is room");
+    // SAFETY: the memory is not accessed until the receive completes.
+    unsafe { messenger.receive(wanted, &[Part::into(memory)], ReceiveOptions::default()) }.expect("there is room");
 }
 
-pub fn send(one: &mut Messenger<NoLink>, to: PeerId, memory: &[u8]) {
+pub fn send(messenger: &mut Messenger<NoLink>, to: PeerId, memory: &[u8]) {
     let options = SendOptions { is_silent: true, level: CompletionLevel::Inject, ..SendOptions::default() };
-    // SAFETY: the memory stays until the answer has come, before which the send is completed.
-    while unsafe { one.send(to, TAG, &[Part::of(memory)], options) }.is_err() {
-        one.progress().expect("there is no link to fail");
+    // SAFETY: the memory outlives the send, which completes before the answer arrives.
+    while unsafe { messenger.send(to, TAG, &[Part::of(memory)], options) }.is_err() {
+        messenger.progress().expect("no link that could fail");
     }
 }

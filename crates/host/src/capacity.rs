@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the cores' caches and the memory hold.
+//! Sizes of caches and memory.
 
-/// Bytes of a core's data and unified caches as the system describes them, smallest first; empty if it does not.
+/// Bytes of a core's data and unified caches, smallest first; empty if the system does not report them.
 pub fn caches(cpu: usize) -> Vec<usize> {
-    let of_index = |index| {
+    let cache = |index| {
         let directory = format!("/sys/devices/system/cpu/cpu{cpu}/cache/index{index}");
         let kind = std::fs::read_to_string(format!("{directory}/type")).ok()?;
         let size = std::fs::read_to_string(format!("{directory}/size")).ok()?;
         (kind.trim() != "Instruction").then_some(())?;
         size.trim().strip_suffix('K')?.parse::<usize>().ok().map(|kib| kib << 10)
     };
-    let mut sizes: Vec<usize> = (0..8).filter_map(of_index).collect();
+    let mut sizes: Vec<usize> = (0..8).filter_map(cache).collect();
     sizes.sort_unstable();
     sizes
 }
 
-/// Bytes of memory that can be had without swapping; 0 if the system does not tell.
+/// Bytes of memory available without swapping; 0 if the system does not report it.
 pub fn available_memory() -> usize {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()).map_or(0, |kib| kib << 10)
 }
 
-/// Bytes of this process's memory that lie in huge pages, if the system tells.
+/// Bytes of this process's memory in huge pages, if the system reports it.
 pub fn huge_page_bytes() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("AnonHugePages:"))?;
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn caches_grow_and_memory_is_known() {
+    fn cache_sizes_are_sorted_and_memory_is_reported() {
         assert!(caches(allowed()[0]).is_sorted());
         assert!(available_memory() > 0);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Copy against map: a file that is in the page cache, read and looked at word by word.
+//! Read against map: a file in the page cache, every word of it read.
 
 use std::fs::{File, OpenOptions};
 use std::hint::black_box;
@@ -10,10 +10,10 @@ use std::path::Path;
 use crate::memory;
 use crate::record::Quantity;
 use crate::region::Region;
-use crate::stretch::{Contender, Effort, measure};
+use crate::stretch::{Effort, Subject, measure};
 use barewire_recorder::LaunchError;
 
-/// What a program reads at once; it stays in the second-level cache.
+/// Bytes per read; they stay in the L2 cache.
 const CHUNK_BYTES: usize = 64 << 10;
 const SIZES: [usize; 8] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20];
 
@@ -23,12 +23,12 @@ pub fn run(
     effort: Effort,
     output: &mut dyn Write,
 ) -> Result<(), LaunchError> {
-    let file = nameless_file(directory, SIZES[SIZES.len() - 1])?;
+    let file = unlinked_file(directory, SIZES[SIZES.len() - 1])?;
     let mut chunk = Region::anonymous(CHUNK_BYTES)?;
     let mut sizes = SIZES;
     random.shuffle(&mut sizes);
     for bytes in sizes {
-        let kept = Region::of_file(&file, bytes)?;
+        let mapping = Region::of_file(&file, bytes)?;
         let read = |times| {
             for _ in 0..times {
                 let mut offset = 0;
@@ -49,16 +49,16 @@ pub fn run(
         };
         let mapped = |times| {
             for _ in 0..times {
-                black_box(memory::read(black_box(kept.words())));
+                black_box(memory::read(black_box(mapping.words())));
             }
             Ok(())
         };
-        let mut contenders = [
-            Contender { subject: "read", operations: 1, repeat: Box::new(read) },
-            Contender { subject: "map", operations: 1, repeat: Box::new(map) },
-            Contender { subject: "mapped", operations: 1, repeat: Box::new(mapped) },
+        let mut subjects = [
+            Subject { name: "read", operations: 1, repeat: Box::new(read) },
+            Subject { name: "map", operations: 1, repeat: Box::new(map) },
+            Subject { name: "mapped", operations: 1, repeat: Box::new(mapped) },
         ];
-        measure(&mut contenders, bytes, Quantity::Bandwidth, effort, output)?;
+        measure(&mut subjects, bytes, Quantity::Bandwidth, effort, output)?;
     }
     Ok(())
 }
@@ -66,16 +66,16 @@ pub fn run(
 /// Fills `words` from the file.
 fn read_at(file: &File, words: &mut [u64], offset: usize) -> Result<usize, LaunchError> {
     let length = size_of_val(words);
-    // SAFETY: the same memory seen as bytes; any bytes are valid words.
+    // SAFETY: the same memory as bytes; any bytes are valid words.
     let bytes = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), length) };
     file.read_exact_at(bytes, offset as u64).map_err(|error| LaunchError::system("read of the file", error))?;
     Ok(length)
 }
 
-/// A file of that length without a name, so that nothing is left of it; written back before anything is timed.
-fn nameless_file(directory: &Path, bytes: usize) -> Result<File, LaunchError> {
+/// An unlinked file of that length, so that nothing is left behind; synchronised to disk before the measurement.
+fn unlinked_file(directory: &Path, bytes: usize) -> Result<File, LaunchError> {
     let failed = |error| LaunchError::system(&format!("a file in {}", directory.display()), error);
-    // Named for a moment only: not every file system has files without a name from the start.
+    // Created and unlinked: not every file system supports O_TMPFILE.
     let path = directory.join(format!(".barewire-host-{}", std::process::id()));
     let mut file =
         OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
@@ -93,9 +93,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_reads_alike_both_ways_and_has_no_name() {
+    fn reading_and_mapping_the_file_agree_and_it_is_unlinked() {
         let directory = std::env::temp_dir();
-        let file = nameless_file(&directory, 1 << 20).unwrap();
+        let file = unlinked_file(&directory, 1 << 20).unwrap();
         let mapped = Region::of_file(&file, 1 << 20).unwrap();
         let mut words = vec![0; (1 << 20) / 8];
         assert_eq!(read_at(&file, &mut words, 0).unwrap(), 1 << 20);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `barewire-host` measures what this machine gives a program: one launch of one test, recorded and not judged.
+//! `barewire-host` characterises this machine: one launch of one test, with raw samples as output.
 
 mod capacity;
 mod file;
@@ -23,9 +23,9 @@ use barewire_recorder::{LaunchError, cpu, peak_rss_kib, write};
 use record::{End, Record, SCHEMA, Start};
 use stretch::{Effort, INTERRUPTED};
 
-/// Measures what this machine gives a program; samples come out as JSON Lines.
+/// Characterises this machine; samples are printed as JSON Lines.
 ///
-/// Exit codes: 0 done, 1 the measured thing failed, 2 wrong use, 3 this machine cannot, 130 interrupted.
+/// Exit codes: 0 done, 1 the measurement failed, 2 wrong use, 3 this machine lacks something, 130 interrupted.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -37,7 +37,7 @@ struct Arguments {
 enum Command {
     /// Bandwidth of reading, writing and copying memory, by block size
     Memory {
-        /// Largest block in bytes [default: four times the last cache, at most an eighth of the available memory]
+        /// Largest block in bytes [default: four times the last-level cache, at most an eighth of the available memory]
         #[arg(long)]
         largest_block: Option<usize>,
         #[command(flatten)]
@@ -48,14 +48,14 @@ enum Command {
         #[command(flatten)]
         common: Common,
     },
-    /// Time until another process runs: pipe, Unix socket, futex; on the same core and across cores
+    /// Time to wake another process: pipe, Unix socket, futex; on the same core and across cores
     Wakeup {
         #[command(flatten)]
         common: Common,
     },
     /// Bandwidth of a file in the page cache: read against map
     File {
-        /// Where the file is made
+        /// Directory of the temporary file
         #[arg(long, default_value = ".")]
         directory: PathBuf,
         #[command(flatten)]
@@ -63,7 +63,7 @@ enum Command {
     },
     /// Time to send a frame: copied into one piece, or gathered from two
     Send {
-        /// Interface to send through, to nobody; needs CAP_NET_RAW
+        /// Interface to send through, to an unused address; needs CAP_NET_RAW
         #[arg(long)]
         interface: String,
         #[command(flatten)]
@@ -72,7 +72,7 @@ enum Command {
     /// Answer another process of this program
     #[command(hide = true)]
     Answer {
-        means: wakeup::Means,
+        channel: wakeup::Channel,
         #[arg(long)]
         cpu: usize,
     },
@@ -80,16 +80,16 @@ enum Command {
 
 #[derive(Args)]
 struct Common {
-    /// Core to run on [default: the first of those allowed]
+    /// Core to run on [default: the first allowed one]
     #[arg(long)]
     cpu: Option<usize>,
-    /// Core of who answers across cores [default: the next of those allowed]
+    /// Core of the answering process across cores [default: the next allowed one]
     #[arg(long)]
     other_cpu: Option<usize>,
     /// Time for each subject and size, in seconds
     #[arg(long, default_value_t = 0.03)]
     seconds: f64,
-    /// Of the order of what is measured
+    /// Seed of the measurement order
     #[arg(long, default_value_t = 0)]
     seed: u64,
 }
@@ -106,7 +106,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), LaunchError> {
     match command {
-        Command::Answer { means, cpu } => wakeup::answer(means, cpu),
+        Command::Answer { channel, cpu } => wakeup::answer(channel, cpu),
         Command::Memory { largest_block, common } => {
             let launch = Launch::prepare(common)?;
             let largest = largest_block.unwrap_or_else(|| {
@@ -134,7 +134,7 @@ fn run(command: Command) -> Result<(), LaunchError> {
     }
 }
 
-/// What all tests need.
+/// Settings of all tests.
 struct Launch {
     cpu: usize,
     other_cpu: Option<usize>,
@@ -154,12 +154,12 @@ impl Launch {
         let cpu = common.cpu.or(allowed.first().copied()).unwrap_or(0);
         let other_cpu = common.other_cpu.or_else(|| allowed.iter().copied().find(|other| *other != cpu));
         cpu::pin(cpu)?;
-        let clock = Clock::examine();
+        let clock = Clock::measure();
         let effort = Effort::new(clock, common.seconds);
         Ok(Self { cpu, other_cpu, clock, effort, seconds: common.seconds, seed: common.seed })
     }
 
-    /// Prints start, samples and end; `test` returns how many sends the system refused for the moment.
+    /// Prints start, samples and end records; `measure` returns the number of sends that were refused and retried.
     fn record(
         &self,
         test: &str,
@@ -184,7 +184,7 @@ impl Launch {
         };
         write(&mut output, &Record::Start(start))?;
         let mut result = measure(self, &mut fastrand::Rng::with_seed(self.seed), &mut output);
-        // The same signal has ended who answers, which shows as an error of another kind.
+        // The signal may have ended the answering process first, which causes a different error.
         if result.is_err() && INTERRUPTED.load(Ordering::Relaxed) {
             result = Err(LaunchError::Interrupted);
         }
@@ -199,7 +199,7 @@ impl Launch {
     }
 }
 
-/// The first SIGINT or SIGTERM ends the launch in order; a second one ends it at once.
+/// The first SIGINT or SIGTERM ends the launch cleanly; a second one exits immediately.
 fn interrupt_on_signals() -> Result<(), LaunchError> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&INTERRUPTED))

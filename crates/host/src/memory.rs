@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Memory bandwidth by block size: read, write, copy.
 //!
-//! Ordinary (temporal) stores bring a line into the cache before they change it; streaming (non-temporal) ones do
-//! not. The C library's memcpy chooses by size. So each has a name of its own here.
+//! Ordinary (temporal) stores read a line into the cache before changing it; streaming (non-temporal) ones do not. The
+//! C library's memcpy chooses by size. So each is a separate subject.
 
 use std::hint::black_box;
 use std::io::Write;
 
 use crate::record::Quantity;
 use crate::region::Region;
-use crate::stretch::{Contender, Effort, Repeat, measure};
+use crate::stretch::{Effort, Repeat, Subject, measure};
 use barewire_recorder::LaunchError;
 
-/// Half or less of the smallest first-level data cache in use.
+/// At most half of the smallest L1 data cache in use.
 const SMALLEST_BLOCK_BYTES: usize = 8 << 10;
 const STEP: usize = 4;
-/// Without knowledge of the caches.
+/// Assumed if the caches are unknown.
 const USUAL_LAST_CACHE_BYTES: usize = 32 << 20;
-/// Two blocks at once, and others want memory as well.
+/// Largest block as a fraction of the available memory: there are two blocks, and other processes need memory.
 const SHARE_OF_MEMORY: usize = 8;
-/// Words that one turn of a loop handles: 256 bytes, eight vectors of 32.
-const TURN: usize = 32;
+/// Words per loop iteration: 256 bytes, eight vectors of 32.
+const UNROLL: usize = 32;
 
-/// 8 KiB, four times that, and so on; and `largest` in whole turns.
+/// 8 KiB, 32 KiB and so on by factors of four, then `largest` rounded down to whole iterations.
 pub fn block_sizes(largest: usize) -> Vec<usize> {
-    let largest = (largest / (TURN * size_of::<u64>()) * (TURN * size_of::<u64>())).max(SMALLEST_BLOCK_BYTES);
+    let largest = (largest / (UNROLL * size_of::<u64>()) * (UNROLL * size_of::<u64>())).max(SMALLEST_BLOCK_BYTES);
     let growing = std::iter::successors(Some(SMALLEST_BLOCK_BYTES), |size| size.checked_mul(STEP));
     growing.take_while(|size| *size < largest).chain([largest]).collect()
 }
 
-/// Four times the last cache, as far as memory allows.
+/// Four times the last-level cache, bounded by the available memory.
 pub fn default_largest_block(caches: &[usize], available_memory: usize) -> usize {
     let wanted = 4 * caches.last().copied().unwrap_or(USUAL_LAST_CACHE_BYTES);
     if available_memory == 0 { wanted } else { wanted.min(available_memory / SHARE_OF_MEMORY) }
@@ -63,8 +63,8 @@ pub fn run(
     for (bytes, subject) in points {
         let words = bytes / size_of::<u64>();
         let (from, to) = (&blocks.from.words()[..words], &mut blocks.to.words_mut()[..words]);
-        let mut contender = [Contender { subject, operations: 1, repeat: kernel(subject, from, to) }];
-        measure(&mut contender, bytes, Quantity::Bandwidth, effort, output)?;
+        let mut subjects = [Subject { name: subject, operations: 1, repeat: kernel(subject, from, to) }];
+        measure(&mut subjects, bytes, Quantity::Bandwidth, effort, output)?;
     }
     Ok(())
 }
@@ -75,7 +75,7 @@ const SUBJECTS: &[&str] = &["read", "write", "stream", "copy", "memcpy"];
 const SUBJECTS: &[&str] = &["read", "write", "copy", "memcpy"];
 
 fn kernel<'a>(subject: &str, from: &'a [u64], to: &'a mut [u64]) -> Repeat<'a> {
-    // A new value for each pass, so that none can be left out; `black_box` says that somebody looks at the memory.
+    // A new value for each pass, so that none is optimised away; `black_box` marks the memory as used.
     let passes = |mut pass: Box<dyn FnMut(u64) + 'a>| -> Repeat<'a> {
         Box::new(move |times| {
             (0..times).for_each(&mut pass);
@@ -106,7 +106,7 @@ fn kernel<'a>(subject: &str, from: &'a [u64], to: &'a mut [u64]) -> Repeat<'a> {
     }
 }
 
-/// Bytes of the vectors that [`read`], [`write`] and [`copy`] use here.
+/// Vector width in bytes of [`read`], [`write`] and [`copy`] on this processor.
 pub fn vector_bytes() -> usize {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
@@ -115,7 +115,7 @@ pub fn vector_bytes() -> usize {
     16
 }
 
-/// Compiles a function twice, and takes the wider vectors where the processor has them.
+/// Compiles a function twice, and uses the wider vectors if the processor has them.
 macro_rules! widest {
     ($name:ident, $plain:ident, ($($argument:ident: $type:ty),*) $(-> $result:ty)?) => {
         pub fn $name($($argument: $type),*) $(-> $result)? {
@@ -126,7 +126,7 @@ macro_rules! widest {
                     $plain($($argument),*)
                 }
                 if is_x86_feature_detected!("avx2") {
-                    // SAFETY: the processor has just been asked for this feature.
+                    // SAFETY: the processor has this feature, as just checked.
                     return unsafe { wide($($argument),*) };
                 }
             }
@@ -139,12 +139,12 @@ widest!(read, plain_read, (words: &[u64]) -> u64);
 widest!(write, plain_write, (words: &mut [u64], value: u64));
 widest!(copy, plain_copy, (from: &[u64], to: &mut [u64], key: u64));
 
-/// Every word, into something that depends on all of them.
+/// The XOR of all words, so that every word is read.
 #[inline(always)]
 fn plain_read(words: &[u64]) -> u64 {
-    let mut sums = [0; TURN];
-    for turn in words.chunks_exact(TURN) {
-        for (sum, word) in sums.iter_mut().zip(turn) {
+    let mut sums = [0; UNROLL];
+    for chunk in words.chunks_exact(UNROLL) {
+        for (sum, word) in sums.iter_mut().zip(chunk) {
             *sum ^= *word;
         }
     }
@@ -153,30 +153,30 @@ fn plain_read(words: &[u64]) -> u64 {
 
 #[inline(always)]
 fn plain_write(words: &mut [u64], value: u64) {
-    for turn in words.chunks_exact_mut(TURN) {
-        for word in turn {
+    for chunk in words.chunks_exact_mut(UNROLL) {
+        for word in chunk {
             *word = value;
         }
     }
 }
 
-/// With a key, because a plain copy would be compiled into a call of memcpy.
+/// With a key: a plain copy would be compiled to a call of memcpy.
 #[inline(always)]
 fn plain_copy(from: &[u64], to: &mut [u64], key: u64) {
-    for (from, to) in from.chunks_exact(TURN).zip(to.chunks_exact_mut(TURN)) {
+    for (from, to) in from.chunks_exact(UNROLL).zip(to.chunks_exact_mut(UNROLL)) {
         for (from, to) in from.iter().zip(to) {
             *to = *from ^ key;
         }
     }
 }
 
-/// Non-temporal stores: past the caches.
+/// Non-temporal stores, which bypass the caches.
 #[cfg(target_arch = "x86_64")]
 fn stream(words: &mut [u64], value: u64) {
     use std::arch::x86_64::{_mm_set1_epi64x, _mm_sfence, _mm_stream_si128};
     let vectors = words.chunks_exact_mut(2);
-    // SAFETY: each pointer is to two words of `words`, which starts on a page and so is aligned to 16 bytes; SSE2 is
-    // part of x86-64. The fence at the end makes the stores visible like any others.
+    // SAFETY: each pointer is to two words of `words`, which is page-aligned, so aligned to 16 bytes; SSE2 is part of
+    // x86-64. The final fence orders the stores like ordinary ones.
     unsafe {
         let value = _mm_set1_epi64x(value.cast_signed());
         for vector in vectors {
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_go_from_the_first_cache_to_the_largest_block() {
+    fn block_sizes_grow_from_8_kib_to_the_largest_block() {
         assert_eq!(block_sizes(1 << 20), [8 << 10, 32 << 10, 128 << 10, 512 << 10, 1 << 20]);
         assert_eq!(block_sizes(1), [8 << 10]);
         assert_eq!(block_sizes(10_000), [8 << 10, 9984]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a launch prints: JSON Lines, raw samples and no statistics. `docs/method.md` describes the schema; a change
-//! of meaning raises its version.
+//! Output of a launch: JSON Lines with raw samples, no statistics. `docs/method.md` describes the schema; a change of
+//! meaning raises its version.
 
 use serde::Serialize;
 
@@ -21,23 +21,24 @@ pub struct Start<'a> {
     pub version: &'a str,
     pub test: &'a str,
     pub seed: u64,
-    /// Own core, and the one of who answers across cores.
+    /// Own core.
     pub cpu: usize,
+    /// Core of the answering process across cores.
     pub other_cpu: Option<usize>,
     pub clock_read_ns: u64,
     pub clock_step_ns: u64,
-    /// No timed stretch is shorter, except in warm-up.
+    /// Minimum duration of a stretch, except in warm-up.
     pub stretch_ns: u64,
     pub seconds: f64,
     /// Data caches of the own core, smallest first.
     pub cache_bytes: Vec<usize>,
-    /// Width of the vectors that memory is read and written with.
+    /// Vector width of the memory kernels.
     pub vector_bytes: usize,
-    /// How much of the measured memory lies in huge pages; null where nobody asked.
+    /// Bytes of the measured memory in huge pages; null for other tests.
     pub huge_page_bytes: Option<usize>,
 }
 
-/// Timed stretches of one subject at one block size, each of the same number of operations.
+/// Timed stretches of one subject at one block size, with equal numbers of operations.
 #[derive(Serialize)]
 pub struct Values<'a> {
     pub subject: &'a str,
@@ -46,7 +47,7 @@ pub struct Values<'a> {
     pub phase: Phase,
     pub quantity: Quantity,
     pub unit: &'a str,
-    /// In each stretch.
+    /// Operations per stretch.
     pub operations: u64,
     /// Time of each stretch, in the order of measurement.
     pub values: &'a [u64],
@@ -59,22 +60,22 @@ pub enum Phase {
     Measure,
 }
 
-/// What readers make of a stretch.
+/// How to interpret a stretch.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
-    /// Bytes of the block, times operations, per time.
+    /// Block bytes times operations per time.
     Bandwidth,
     /// Time of one operation.
     Time,
 }
 
-/// The last line of a launch that ended by itself, well or not.
+/// Last line of a launch, successful or not.
 #[derive(Serialize)]
 pub struct End {
     pub complete: bool,
     pub error: Option<String>,
     pub peak_rss_kib: i64,
-    /// Sends that the system refused for the moment and that were tried again.
+    /// Sends that were refused and retried.
     pub send_busy: u64,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Mapped memory: anonymous, or a file's.
+//! Memory mappings, anonymous or of a file.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU32;
 
 use barewire_recorder::LaunchError;
 
-/// A mapping, gone with this value. Its length is a whole number of words.
+/// A mapping, unmapped on drop. Its length is a whole number of words.
 pub struct Region {
     memory: NonNull<u64>,
     bytes: usize,
@@ -17,18 +17,18 @@ pub struct Region {
 const WORD_BYTES: usize = size_of::<u64>();
 
 impl Region {
-    /// Memory of our own, every page of it present, in huge pages where the system is willing.
+    /// Anonymous memory with all pages present, in huge pages if the system allows.
     pub fn anonymous(bytes: usize) -> Result<Self, LaunchError> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let mut region = Self::map(bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1)?;
-        // SAFETY: advice on exactly the mapping that was just made; a system that does not take it says so in vain.
+        // SAFETY: advice for exactly the new mapping; failure is ignored.
         unsafe { libc::madvise(region.memory.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
-        // Not zeros: all pages that were only read would be one and the same.
+        // Written, or reads of all pages would go to the shared zero page.
         region.words_mut().fill(0x0123_4567_89ab_cdef);
         Ok(region)
     }
 
-    /// The first `bytes` of a file, to read.
+    /// The first `bytes` of a file, read-only.
     #[inline]
     pub fn of_file(file: &File, bytes: usize) -> Result<Self, LaunchError> {
         Self::map(bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd())
@@ -37,7 +37,7 @@ impl Region {
     #[inline]
     fn map(bytes: usize, protection: i32, flags: i32, descriptor: i32) -> Result<Self, LaunchError> {
         assert!(bytes.is_multiple_of(WORD_BYTES) && bytes > 0, "a region holds whole words");
-        // SAFETY: a new mapping where the system likes it touches no memory that is in use.
+        // SAFETY: a new mapping at an address of the kernel's choice affects no memory in use.
         let memory = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, descriptor, 0) };
         if memory == libc::MAP_FAILED {
             return Err(LaunchError::last("mmap"));
@@ -45,24 +45,24 @@ impl Region {
         Ok(Self { memory: NonNull::new(memory.cast()).expect("a mapping is never at 0"), bytes })
     }
 
-    /// All of it.
+    /// The whole region.
     #[inline]
     pub fn words(&self) -> &[u64] {
-        // SAFETY: the mapping lives as long as `self`, is readable and page-aligned; a file's is of a file without a
-        // name, that nobody writes to or shortens.
+        // SAFETY: the mapping lives as long as `self`, is readable and page-aligned; a mapped file is unlinked, and nothing
+        // writes to it or truncates it.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.bytes / WORD_BYTES) }
     }
 
-    /// All of it; only of memory of our own.
+    /// The whole region, of anonymous memory only.
     #[inline]
     pub fn words_mut(&mut self) -> &mut [u64] {
-        // SAFETY: as for `words`; `&mut self` makes it the only borrow. A file's mapping is not writable, and no
-        // caller asks for it: it would be ended by the system.
+        // SAFETY: as for `words`; `&mut self` makes it the only borrow. A file's mapping is read-only, and no caller writes
+        // to it: SIGSEGV would end the process.
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), self.bytes / WORD_BYTES) }
     }
 }
 
-/// A page of a file that another process has mapped as well; used as one word.
+/// A page of a file that two processes map; used as one word.
 pub struct Shared(Region);
 
 impl Shared {
@@ -75,8 +75,8 @@ impl Shared {
 
     #[inline]
     pub fn word(&self) -> &AtomicU32 {
-        // SAFETY: the mapping starts on a page, lives as long as `self`, and all its users on either side use this
-        // word as an atomic.
+        // SAFETY: the mapping is page-aligned and lives as long as `self`, and both processes use this word only as an
+        // atomic.
         unsafe { AtomicU32::from_ptr(self.0.memory.as_ptr().cast()) }
     }
 }
@@ -84,7 +84,7 @@ impl Shared {
 impl Drop for Region {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped, and no borrow outlives `self`.
+        // SAFETY: exactly the mapped range, and no borrow outlives `self`.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.bytes) };
     }
 }

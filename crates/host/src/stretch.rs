@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Timed stretches: how many operations fill one, and contenders that take turns.
+//! Timed stretches: calibrates their number of operations, and measures several subjects interleaved.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use crate::record::{Phase, Quantity, Record, Values};
 use barewire_recorder::clock::{Clock, now_ns};
 use barewire_recorder::{LaunchError, write};
 
-/// Set by a signal: the launch ends in order, between two stretches.
+/// Set by a signal: the launch ends between two stretches.
 pub static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// A stretch is so many times longer than what the clock can tell apart, as Stival 2006 asks.
+/// A stretch is at least so many clock resolutions long (Stival 2006).
 const RESOLUTIONS: u64 = 100;
-/// And long enough that entering the loop and reading the clock cost less than a percent.
-const SHORTEST_STRETCH_NS: u64 = 10_000;
-/// Where one operation outlasts the time there is, this many are measured nevertheless.
-const FEWEST_SAMPLES: usize = 3;
-/// More tell nothing new of a launch and fill the disk.
-const MOST_SAMPLES: usize = 400;
+/// Minimum of a stretch: the loop and the clock readings then cost less than one percent.
+const STRETCH_NS_MIN: u64 = 10_000;
+/// Minimum number of samples, even beyond the time limit.
+const SAMPLES_MIN: usize = 3;
+/// Maximum number of samples: more add no information and fill the disk.
+const SAMPLES_MAX: usize = 400;
 
-/// How much to measure of each contender.
+/// How long to measure each subject.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     pub stretch_ns: u64,
@@ -31,86 +31,87 @@ pub struct Effort {
 
 impl Effort {
     pub fn new(clock: Clock, seconds: f64) -> Self {
-        Self { stretch_ns: (RESOLUTIONS * clock.resolution_ns()).max(SHORTEST_STRETCH_NS), seconds }
+        Self { stretch_ns: (RESOLUTIONS * clock.resolution_ns()).max(STRETCH_NS_MIN), seconds }
     }
 }
 
-/// Does an operation that many times.
+/// Repeats an operation the given number of times.
 pub type Repeat<'a> = Box<dyn FnMut(u64) -> Result<(), LaunchError> + 'a>;
 
-/// One way to do something.
-pub struct Contender<'a> {
-    pub subject: &'a str,
-    /// Operations in one repetition: a round trip is two hops.
+/// An operation to measure.
+pub struct Subject<'a> {
+    pub name: &'a str,
+    /// Operations per repetition: a round trip is two hops.
     pub operations: u64,
     pub repeat: Repeat<'a>,
 }
 
-/// Measures contenders at one block size, one stretch of each in turn, every second time in reverse order: what
-/// disturbs the machine for a while disturbs all of them.
+/// Measures subjects at one block size: one stretch of each per round, in alternating order, so that a disturbance of the
+/// machine affects all of them.
 ///
 /// # Errors
-/// The contenders' own, [`LaunchError::Interrupted`], or that samples cannot be written.
+/// A subject's error, [`LaunchError::Interrupted`], or a failure to write the samples.
 pub fn measure(
-    contenders: &mut [Contender<'_>],
+    subjects: &mut [Subject<'_>],
     block_bytes: usize,
     quantity: Quantity,
     effort: Effort,
     output: &mut dyn Write,
 ) -> Result<(), LaunchError> {
-    let mut put = |contender: &Contender<'_>, phase, repetitions: u64, values: &[u64]| {
-        let operations = repetitions * contender.operations;
-        let subject = contender.subject;
+    let mut put = |subject: &Subject<'_>, phase, repetitions: u64, values: &[u64]| {
+        let operations = repetitions * subject.operations;
+        let subject = subject.name;
         let values = Values { subject, block_bytes, phase, quantity, unit: "ns", operations, values };
         write(output, &Record::Samples(values))
     };
-    let mut repetitions = Vec::with_capacity(contenders.len());
-    for contender in &mut *contenders {
-        repetitions.push(calibrate(contender, effort, |one, times, value| put(one, Phase::Warmup, times, &[value]))?);
+    let mut repetitions = Vec::with_capacity(subjects.len());
+    for subject in &mut *subjects {
+        repetitions
+            .push(calibrate(subject, effort, |subject, times, value| put(subject, Phase::Warmup, times, &[value]))?);
     }
-    let mut values = vec![Vec::with_capacity(MOST_SAMPLES); contenders.len()];
+    let mut values = vec![Vec::with_capacity(SAMPLES_MAX); subjects.len()];
     let began = now_ns();
-    let limit_ns = (effort.seconds * 1e9) as u64 * contenders.len() as u64;
-    for turn in 0..MOST_SAMPLES {
-        if turn >= FEWEST_SAMPLES && now_ns() - began > limit_ns {
+    let limit_ns = (effort.seconds * 1e9) as u64 * subjects.len() as u64;
+    for round in 0..SAMPLES_MAX {
+        if round >= SAMPLES_MIN && now_ns() - began > limit_ns {
             break;
         }
-        for place in 0..contenders.len() {
-            let index = if turn % 2 == 0 { place } else { contenders.len() - 1 - place };
-            values[index].push(timed(&mut contenders[index].repeat, repetitions[index])?);
+        for position in 0..subjects.len() {
+            let index = if round % 2 == 0 { position } else { subjects.len() - 1 - position };
+            values[index].push(timed(&mut subjects[index].repeat, repetitions[index])?);
         }
     }
-    for ((contender, times), values) in contenders.iter().zip(repetitions).zip(&values) {
-        put(contender, Phase::Measure, times, values)?;
+    for ((subject, times), values) in subjects.iter().zip(repetitions).zip(&values) {
+        put(subject, Phase::Measure, times, values)?;
     }
     Ok(())
 }
 
-/// How many repetitions fill a stretch; each attempt is a sample of the warm-up.
+/// The number of repetitions that fill a stretch; each attempt is recorded as warm-up.
 fn calibrate(
-    contender: &mut Contender<'_>,
+    subject: &mut Subject<'_>,
     effort: Effort,
-    mut put: impl FnMut(&Contender<'_>, u64, u64) -> Result<(), LaunchError>,
+    mut put: impl FnMut(&Subject<'_>, u64, u64) -> Result<(), LaunchError>,
 ) -> Result<u64, LaunchError> {
-    const FASTEST_GROWTH: u64 = 16;
-    // No first time, with nothing in the cache, is so many times slower than those that follow.
-    const SLOWEST_START: u64 = 100;
+    const GROWTH_MAX: u64 = 16;
+    // The first repetition, with cold caches, is less than so many times slower than later ones.
+    const COLD_FACTOR_MAX: u64 = 100;
     let wanted = effort.stretch_ns + effort.stretch_ns / 5;
     let mut times = 1;
     loop {
         let mut shortest = u64::MAX;
         for _ in 0..3 {
-            let taken = timed(&mut contender.repeat, times)?.max(1);
-            put(contender, times, taken)?;
+            let taken = timed(&mut subject.repeat, times)?.max(1);
+            put(subject, times, taken)?;
             shortest = shortest.min(taken);
-            if taken < wanted || taken > SLOWEST_START * wanted {
+            if taken < wanted || taken > COLD_FACTOR_MAX * wanted {
                 break;
             }
         }
         if shortest >= wanted {
             return Ok(times);
         }
-        times = (times * wanted).div_ceil(shortest).clamp(times + 1, times * FASTEST_GROWTH);
+        times = (times * wanted).div_ceil(shortest).clamp(times + 1, times * GROWTH_MAX);
     }
 }
 
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_is_a_hundred_resolutions_long_and_contenders_have_equally_many() {
+    fn a_stretch_is_a_hundred_resolutions_long_and_subjects_have_equally_many() {
         let clock = Clock { read_ns: 30, step_ns: 500 };
         let effort = Effort::new(clock, 0.002);
         assert_eq!(effort.stretch_ns, 50_000);
@@ -143,28 +144,28 @@ mod tests {
             Ok(())
         };
         let mut output = Vec::new();
-        let mut contenders = [
-            Contender { subject: "one", operations: 1, repeat: Box::new(spin) },
-            Contender { subject: "two", operations: 2, repeat: Box::new(spin) },
+        let mut subjects = [
+            Subject { name: "one", operations: 1, repeat: Box::new(spin) },
+            Subject { name: "two", operations: 2, repeat: Box::new(spin) },
         ];
-        measure(&mut contenders, 64, Quantity::Time, effort, &mut output).unwrap();
+        measure(&mut subjects, 64, Quantity::Time, effort, &mut output).unwrap();
         let records = records(&output);
-        let measured: Vec<_> = records.iter().filter(|one| one["phase"] == "measure").collect();
+        let measured: Vec<_> = records.iter().filter(|record| record["phase"] == "measure").collect();
         assert_eq!(measured.len(), 2);
         assert!(records.len() > 2, "the warm-up is recorded");
-        for one in &measured {
-            let values = one["values"].as_array().unwrap();
-            assert!(values.len() >= FEWEST_SAMPLES);
-            assert!(values.iter().all(|value| value.as_u64().unwrap() >= effort.stretch_ns), "{one}");
+        for record in &measured {
+            let values = record["values"].as_array().unwrap();
+            assert!(values.len() >= SAMPLES_MIN);
+            assert!(values.iter().all(|value| value.as_u64().unwrap() >= effort.stretch_ns), "{record}");
         }
         assert_eq!(measured[0]["values"].as_array().unwrap().len(), measured[1]["values"].as_array().unwrap().len());
         assert_eq!(measured[1]["operations"].as_u64().unwrap() % 2, 0);
     }
 
     #[test]
-    fn the_error_of_a_contender_ends_the_measurement() {
-        let fails = Contender {
-            subject: "fails",
+    fn an_error_of_a_subject_ends_the_measurement() {
+        let fails = Subject {
+            name: "fails",
             operations: 1,
             repeat: Box::new(|_| Err(LaunchError::Failed("broken".to_owned()))),
         };

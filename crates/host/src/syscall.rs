@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What entering the kernel costs.
+//! Cost of entering the kernel.
 
 use std::fs::OpenOptions;
 use std::hint::black_box;
@@ -7,7 +7,7 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 
 use crate::record::Quantity;
-use crate::stretch::{Contender, Effort, measure};
+use crate::stretch::{Effort, Subject, measure};
 use barewire_recorder::LaunchError;
 use barewire_recorder::clock::now_ns;
 
@@ -15,7 +15,7 @@ pub fn run(effort: Effort, output: &mut dyn Write) -> Result<(), LaunchError> {
     let null = OpenOptions::new().write(true).open("/dev/null").map_err(|e| LaunchError::system("/dev/null", e))?;
     let getppid = |times| {
         for _ in 0..times {
-            // SAFETY: takes nothing and cannot fail; by number, because a C library may remember the answer.
+            // SAFETY: no arguments, and it cannot fail. Called by number, because a C library may cache the result.
             black_box(unsafe { libc::syscall(libc::SYS_getppid) });
         }
         Ok(())
@@ -35,10 +35,10 @@ pub fn run(effort: Effort, output: &mut dyn Write) -> Result<(), LaunchError> {
         }
         Ok(())
     };
-    let mut contenders = [
-        Contender { subject: "getppid", operations: 1, repeat: Box::new(getppid) },
-        Contender { subject: "write", operations: 1, repeat: Box::new(write) },
-        Contender { subject: "clock", operations: 1, repeat: Box::new(clock) },
+    let mut subjects = [
+        Subject { name: "getppid", operations: 1, repeat: Box::new(getppid) },
+        Subject { name: "write", operations: 1, repeat: Box::new(write) },
+        Subject { name: "clock", operations: 1, repeat: Box::new(clock) },
     ];
-    measure(&mut contenders, 0, Quantity::Time, effort, output)
+    measure(&mut subjects, 0, Quantity::Time, effort, output)
 }

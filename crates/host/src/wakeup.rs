@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What it takes one process to wake another: through a pipe, a Unix socket, a futex; on its own core and on another.
+//! Time for one process to wake another: through a pipe, a Unix socket or a futex; on the same core and across cores.
 //!
-//! A round trip is two hops. The answering side is this program once more, with the other end as standard input.
+//! A round trip is two hops. The answering side is another process of this program, with its end as standard input.
 
 use std::fs::File;
 use std::io::{PipeReader, PipeWriter, Read, Write};
@@ -15,63 +15,63 @@ use clap::ValueEnum;
 
 use crate::record::Quantity;
 use crate::region::Shared;
-use crate::stretch::{Contender, Effort, Repeat, measure};
+use crate::stretch::{Effort, Repeat, Subject, measure};
 use barewire_recorder::LaunchError;
 use barewire_recorder::cpu;
 
-/// What the two processes talk through.
+/// How the two processes communicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Means {
+pub enum Channel {
     Pipe,
     Unix,
     Futex,
 }
 
-/// Whose turn it is, in the word that both sides of a futex see.
-const ASKING: u32 = 0;
-const ANSWERING: u32 = 1;
+/// Values of the futex word: whose turn it is.
+const INITIATOR: u32 = 0;
+const RESPONDER: u32 = 1;
 
 pub fn run(own: usize, other: Option<usize>, effort: Effort, output: &mut dyn Write) -> Result<(), LaunchError> {
-    // The answering sides live as long as these.
+    // Dropping a peer ends its process.
     let mut peers = Vec::new();
-    let mut contenders = vec![to_itself()?];
-    for (place, core) in [("same", Some(own)), ("across", other)] {
+    let mut subjects = vec![self_pipe()?];
+    for (location, core) in [("same", Some(own)), ("across", other)] {
         let Some(core) = core else { continue };
-        for (means, name) in [(Means::Pipe, "pipe"), (Means::Unix, "unix"), (Means::Futex, "futex")] {
-            let (peer, repeat) = ask(means, core)?;
+        for (channel, name) in [(Channel::Pipe, "pipe"), (Channel::Unix, "unix"), (Channel::Futex, "futex")] {
+            let (peer, repeat) = start_peer(channel, core)?;
             peers.push(peer);
-            contenders.push((format!("{name}/{place}"), repeat));
+            subjects.push((format!("{name}/{location}"), repeat));
         }
     }
-    let mut contenders: Vec<Contender<'_>> = contenders
+    let mut subjects: Vec<Subject<'_>> = subjects
         .iter_mut()
-        .map(|(subject, repeat)| {
-            // A byte to itself is one write and one read: as many as a hop has, without the hop.
-            let operations = if subject == "pipe/self" { 1 } else { 2 };
-            Contender { subject, operations, repeat: Box::new(repeat) }
+        .map(|(name, repeat)| {
+            // `pipe/self` is one write and one read: a hop's system calls without the wake-up.
+            let operations = if name == "pipe/self" { 1 } else { 2 };
+            Subject { name, operations, repeat: Box::new(repeat) }
         })
         .collect();
-    measure(&mut contenders, 0, Quantity::Time, effort, output)
+    measure(&mut subjects, 0, Quantity::Time, effort, output)
 }
 
-/// A pipe of which both ends are ours.
-fn to_itself() -> Result<(String, Repeat<'static>), LaunchError> {
+/// A pipe from this process to itself.
+fn self_pipe() -> Result<(String, Repeat<'static>), LaunchError> {
     let (mut reader, mut writer) = std::io::pipe().map_err(|error| LaunchError::system("pipe", error))?;
     let repeat = move |times| (0..times).try_for_each(|_| exchange(&mut writer, &mut reader));
     Ok(("pipe/self".to_owned(), Box::new(repeat)))
 }
 
-/// Starts who answers on that core.
-fn ask(means: Means, core: usize) -> Result<(Peer, Repeat<'static>), LaunchError> {
+/// Starts an answering process on that core.
+fn start_peer(channel: Channel, core: usize) -> Result<(Peer, Repeat<'static>), LaunchError> {
     let failed = |error| LaunchError::system("making a channel", error);
-    match means {
-        Means::Pipe => {
+    match channel {
+        Channel::Pipe => {
             let (there, mut writer) = std::io::pipe().map_err(failed)?;
             let (mut reader, back) = std::io::pipe().map_err(failed)?;
             let peer = Peer::start("pipe", core, there.into(), back.into())?;
             Ok((peer, Box::new(move |times| (0..times).try_for_each(|_| exchange(&mut writer, &mut reader)))))
         }
-        Means::Unix => {
+        Channel::Unix => {
             let (mut own, theirs) = UnixStream::pair().map_err(failed)?;
             let peer = Peer::start("unix", core, OwnedFd::from(theirs).into(), Stdio::null())?;
             let repeat = move |times| {
@@ -82,22 +82,22 @@ fn ask(means: Means, core: usize) -> Result<(Peer, Repeat<'static>), LaunchError
             };
             Ok((peer, Box::new(repeat)))
         }
-        Means::Futex => {
-            // SAFETY: the name is a C string, and the descriptor that comes back is new.
+        Channel::Futex => {
+            // SAFETY: the name is a C string, and the returned descriptor is new.
             let descriptor = unsafe { libc::memfd_create(c"barewire-host".as_ptr(), libc::MFD_CLOEXEC) };
             if descriptor < 0 {
                 return Err(LaunchError::last("memfd_create"));
             }
-            // SAFETY: just made, and nobody else knows it.
+            // SAFETY: the descriptor is new, and nothing else owns it.
             let file = unsafe { File::from_raw_fd(descriptor) };
             file.set_len(Shared::BYTES as u64).map_err(failed)?;
             let shared = Shared::new(&file)?;
             let peer = Peer::start("futex", core, file.into(), Stdio::null())?;
             let repeat = move |times| {
                 for _ in 0..times {
-                    pass(shared.word(), ANSWERING);
-                    if !wait_for(shared.word(), ASKING) {
-                        return Err(LaunchError::Failed("nobody answers a futex for a second".to_owned()));
+                    hand_over(shared.word(), RESPONDER);
+                    if !wait_for(shared.word(), INITIATOR) {
+                        return Err(LaunchError::Failed("no answer through the futex within a second".to_owned()));
                     }
                 }
                 Ok(())
@@ -116,51 +116,51 @@ fn lost(error: std::io::Error) -> LaunchError {
     LaunchError::Failed(format!("the answering process is gone: {error}"))
 }
 
-/// The answering process, ended with this value.
+/// The answering process; killed on drop.
 struct Peer(Child);
 
 impl Peer {
-    fn start(means: &str, core: usize, input: Stdio, output: Stdio) -> Result<Self, LaunchError> {
+    fn start(channel: &str, core: usize, input: Stdio, output: Stdio) -> Result<Self, LaunchError> {
         let program = std::env::current_exe().map_err(|error| LaunchError::system("finding this program", error))?;
         let mut command = Command::new(program);
-        command.args(["answer", means, "--cpu", &core.to_string()]).stdin(input).stdout(output);
+        command.args(["answer", channel, "--cpu", &core.to_string()]).stdin(input).stdout(output);
         command.spawn().map(Self).map_err(|error| LaunchError::system("starting the answering process", error))
     }
 }
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It may have ended by itself, which is as good.
+        // Fails if it has already exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The answering side: until its standard input ends, or whoever started it.
-pub fn answer(means: Means, core: usize) -> Result<(), LaunchError> {
+/// The answering side: runs until its standard input is closed or its parent ends.
+pub fn answer(channel: Channel, core: usize) -> Result<(), LaunchError> {
     cpu::pin(core)?;
-    // SAFETY: asks for a signal when the parent ends; no pointers.
+    // SAFETY: no pointers.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let descriptor = libc::STDIN_FILENO;
     // SAFETY: standard input is open, and nothing else in this process uses it.
     let input = unsafe { File::from_raw_fd(descriptor) };
-    match means {
-        // A Unix socket is answered where it came in.
-        Means::Unix => echo(&input, &input),
+    match channel {
+        // A Unix socket is bidirectional.
+        Channel::Unix => echo(&input, &input),
         // SAFETY: as for standard input.
-        Means::Pipe => echo(&input, &unsafe { File::from_raw_fd(libc::STDOUT_FILENO) }),
-        Means::Futex => {
+        Channel::Pipe => echo(&input, &unsafe { File::from_raw_fd(libc::STDOUT_FILENO) }),
+        Channel::Futex => {
             let shared = Shared::new(&input)?;
             loop {
-                if wait_for(shared.word(), ANSWERING) {
-                    pass(shared.word(), ASKING);
+                if wait_for(shared.word(), RESPONDER) {
+                    hand_over(shared.word(), INITIATOR);
                 }
             }
         }
     }
 }
 
-/// By plain system calls: the asking side's own are as plain.
+/// Plain system calls, as on the initiating side.
 fn echo(input: &File, output: &File) -> Result<(), LaunchError> {
     let mut byte = 0_u8;
     loop {
@@ -173,28 +173,28 @@ fn echo(input: &File, output: &File) -> Result<(), LaunchError> {
     }
 }
 
-/// Gives the turn to the other side and wakes it.
-fn pass(word: &AtomicU32, to: u32) {
+/// Hands the turn over to the other side, and wakes it.
+fn hand_over(word: &AtomicU32, to: u32) {
     word.store(to, Ordering::Release);
-    // SAFETY: the address of a word that outlives the call; no other pointers are used for this operation.
+    // SAFETY: the word outlives the call; FUTEX_WAKE uses no other pointer.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
 }
 
-/// Sleeps until the turn is `mine`; `false` after a second.
-fn wait_for(word: &AtomicU32, mine: u32) -> bool {
+/// Sleeps until the word is `own_turn`; `false` after a second.
+fn wait_for(word: &AtomicU32, own_turn: u32) -> bool {
     let second = libc::timespec { tv_sec: 1, tv_nsec: 0 };
     loop {
         let seen = word.load(Ordering::Acquire);
-        if seen == mine {
+        if seen == own_turn {
             return true;
         }
         let (address, timeout) = (word.as_ptr(), &raw const second);
-        // SAFETY: a word and a timespec that outlive the call.
+        // SAFETY: the word and the timespec outlive the call.
         let result = unsafe {
             libc::syscall(libc::SYS_futex, address, libc::FUTEX_WAIT, seen, timeout, ptr::null::<u32>(), 0_u32)
         };
         let timed_out = result < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ETIMEDOUT);
-        if timed_out && word.load(Ordering::Acquire) != mine {
+        if timed_out && word.load(Ordering::Acquire) != own_turn {
             return false;
         }
     }

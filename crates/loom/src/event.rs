@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! In place of an eventfd. As in the kernel, all who sleep on it wake up when it is set, and sleep on if another has taken
-//! it back before they run.
+//! Replacement of an eventfd. As in the kernel, setting it wakes all sleepers, and those go back to sleep if another has
+//! reset it before they run.
 
 use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
@@ -28,7 +28,7 @@ impl Event {
         *self.0.lock().unwrap() = false;
     }
 
-    /// A patience ends at any moment.
+    /// A timeout may expire at any moment.
     pub fn wait(&self, _: &[RawFd], patience: Option<Duration>) -> bool {
         if patience.is_some() {
             loom::thread::yield_now();

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The provider's lock and notifier, and the shared-memory pipe with its ring and its sleeping protocol, under loom.
+//! Loom models of the provider's lock and notifier, and of the shared-memory pipe with its ring and sleep protocol.
 //!
-//! loom runs a model once for each interleaving of its threads, and lets each load return each value that the memory model
-//! allows; shuttle, which scales to more threads, knows sequential consistency only, and the code here is made of weaker
-//! orderings and fences. What is checked is the code itself: its files are compiled here a second time, with `sync`,
-//! `memory`, `socket` and `event` of this crate in place of those of theirs. A membarrier in one thread with a compiler
-//! fence in the other is, by what the kernel promises, a sequentially consistent fence in each; here it is just that.
+//! loom runs a model once for each interleaving of its threads, and lets each load return every value that the memory
+//! model allows. (shuttle scales to more threads, but models sequential consistency only; this code uses weaker orderings
+//! and fences.) The models check the code itself: its files are compiled a second time here, with this crate's `sync`,
+//! `memory`, `socket` and `event` in place of their own. The kernel guarantees that a membarrier in one thread and a
+//! compiler fence in the other act as a sequentially consistent fence in each; here they are such fences.
 //!
-//! `tests/` runs every model as the code is, and with each [`Mutant`]: a model that none can break proves nothing.
+//! `tests/` runs every model on the unmodified code, and with each [`Mutant`]: a model that catches none proves nothing.
 
-#![allow(dead_code, reason = "no model uses all of the files included")]
+#![allow(dead_code, reason = "no model uses all of an included file")]
 
 #[path = "../../shm/src/bounds.rs"]
 mod bounds;

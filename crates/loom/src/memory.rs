@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! In place of a pipe's shared memory: the same words, and cells in which loom sees every access that another may collide
-//! with. A line is a word and 56 bytes; where a message's bytes cover a word, they are stored to it.
+//! Replacement of a pipe's shared memory: the same words, and cells whose accesses loom checks for data races. A line is a
+//! word and 56 bytes; message bytes that cover a word are stored to it.
 
 use std::cell;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) struct Ring {
 struct Shared {
     control: Control,
     lines: Vec<(AtomicU64, UnsafeCell<[u8; REST]>)>,
-    /// What the receiver has lent to it.
+    /// The message lent to the receiver.
     lent: cell::UnsafeCell<Vec<u8>>,
 }
 
@@ -56,7 +56,7 @@ impl Memory {
         Self([(); 2].map(|()| Ring::new(ring_bytes)))
     }
 
-    /// The same memory, as the other end has it.
+    /// The same memory, for the other end.
     pub(crate) fn again(&self) -> Self {
         Self(self.0.clone())
     }
@@ -87,7 +87,7 @@ impl Ring {
     }
 
     /// # Safety
-    /// None is needed: loom sees who collides.
+    /// No requirement: loom detects data races.
     pub(crate) unsafe fn write<const PARTS: usize>(&self, position: u64, message: [&[u8]; PARTS]) {
         let message = message.concat();
         let (first, rest) = message.split_at(message.len().min(REST));
@@ -104,9 +104,9 @@ impl Ring {
     }
 
     /// # Safety
-    /// As of [`write`](Self::write).
+    /// As for [`write`](Self::write).
     pub(crate) unsafe fn lend<'a>(&self, position: u64, bytes: usize) -> &'a [u8] {
-        // SAFETY: only the receiver comes here, and what it had lent is given back.
+        // SAFETY: only the receiver calls this, and its previous loan has ended.
         let lent = unsafe { &mut *self.shared.lent.get() };
         lent.clear();
         let mut at = position - WORD_BYTES as u64;
@@ -114,7 +114,7 @@ impl Ring {
             if !lent.is_empty() {
                 lent.extend(self.word(at).load(Ordering::Relaxed).to_ne_bytes());
             }
-            // SAFETY: loom has seen that nobody writes there.
+            // SAFETY: loom checks that no thread writes to the cell.
             self.line(at).1.with(|cell| lent.extend(unsafe { *cell }));
             at += LINE_BYTES as u64;
         }
@@ -142,7 +142,7 @@ impl Ring {
 
     fn fill(&self, line_at: u64, bytes: &[u8]) {
         if !bytes.is_empty() {
-            // SAFETY: loom has seen that nobody else is there.
+            // SAFETY: loom checks that no other thread accesses the cell.
             self.line(line_at).1.with_mut(|cell| unsafe { (&mut *cell)[..bytes.len()].copy_from_slice(bytes) });
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The models. Each panics if loom finds an execution that breaks a promise: a collision, a deadlock (which is what a lost
-//! wake-up is here), an assertion.
+//! The models. Each panics if loom finds an execution with a data race, a deadlock (here a lost wake-up) or a failed
+//! assertion.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use crate::process::Peer;
 use crate::ring::{Receiver, Sender};
 use crate::socket::Socket;
 
-/// Runs a model with a mistake in the code, or none. Threads lose the processor unasked at most so often: each further time
-/// multiplies the executions, and what can go wrong here needs one or two. (With 3, the ring and the pipe take 5 and 16 s, not
-/// 0.7 and 0.8, and hold as well.)
+/// Runs a model with a bug in the code, or none. `preemptions` bounds the preemptions per execution: each further one
+/// multiplies the executions, and the possible bugs here need one or two. (With 3, the ring and the pipe take 5 and 16 s
+/// instead of 0.7 and 0.8, and hold as well.)
 fn check(mutant: Option<Mutant>, preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     Mutant::set(mutant);
     let mut builder = Builder::new();
@@ -27,12 +27,12 @@ fn check(mutant: Option<Mutant>, preemptions: usize, model: impl Fn() + Send + S
     builder.check(model);
 }
 
-/// The bytes of message `number`, two lines long in a ring of eight: every other place for a word lies inside one.
+/// The bytes of message `number`: two lines in a ring of eight, so every other word lies inside a message.
 fn message(number: u8) -> [u8; 80] {
     [number; 80]
 }
 
-/// A ring hands over whole messages in order, and nobody writes to what is lent. Both sides look again until they get on.
+/// A ring delivers complete messages in order, and lent memory is not overwritten. Both sides spin.
 pub fn ring(mutant: Option<Mutant>) {
     const MESSAGES: u8 = 5;
     check(mutant, 2, || {
@@ -51,7 +51,7 @@ pub fn ring(mutant: Option<Mutant>) {
                 receiving.give_back();
                 if let Some(received) = receiving.receive().unwrap() {
                     assert_eq!(received, message(number));
-                    // It is still the same at the end of its loan.
+                    // It is unchanged at the end of the loan.
                     receiving.put_back();
                     assert_eq!(receiving.receive().unwrap(), Some(&message(number)[..]));
                     break;
@@ -63,7 +63,7 @@ pub fn ring(mutant: Option<Mutant>) {
     });
 }
 
-/// One end sends more than fits, the other receives, and both sleep whenever they can do nothing: all arrives.
+/// One end sends more than the ring holds, the other receives, and both sleep while they cannot proceed: all arrives.
 pub fn pipe(mutant: Option<Mutant>) {
     const MESSAGES: u8 = 5;
     check(mutant, 2, || {
@@ -89,17 +89,17 @@ pub fn pipe(mutant: Option<Mutant>) {
                 }
             }
         }
-        // What it took is told when it sleeps next, or here: the sender may wait for that.
+        // Publishes the released room, which otherwise happens at the next sleep: the sender may wait for it.
         receiver.0.arm(Awaited::Message);
         thread.join().unwrap();
     });
 }
 
-/// Both ends send and receive at once, and sleep for either.
+/// Both ends send and receive at once, and sleep until they can do either.
 pub fn pipe_both_ways(mutant: Option<Mutant>) {
     check(mutant, 2, || {
         let ends = pipe_ends(256);
-        let talk = |(mut pipe, socket): (Pipe, Socket)| {
+        let exchange = |(mut pipe, socket): (Pipe, Socket)| {
             let (mut to_send, mut to_receive) = (2_u8, 2_u8);
             while to_send > 0 || to_receive > 0 {
                 let sent = to_send > 0 && pipe.send([&[to_send; 8]]);
@@ -112,9 +112,9 @@ pub fn pipe_both_ways(mutant: Option<Mutant>) {
                 }
             }
         };
-        let [one, other] = ends;
-        let thread = thread::spawn(move || talk(one));
-        talk(other);
+        let [a, b] = ends;
+        let thread = thread::spawn(move || exchange(a));
+        exchange(b);
         thread.join().unwrap();
     });
 }
@@ -128,13 +128,13 @@ fn pipe_ends(ring_bytes: usize) -> [(Pipe, Socket); 2] {
     })
 }
 
-/// A value that loom sees every access to.
+/// A value whose accesses loom checks.
 #[derive(Default)]
 struct Seen(UnsafeCell<u32>);
 
 impl Seen {
     fn step(&mut self) {
-        // SAFETY: loom has seen that nobody else is there.
+        // SAFETY: loom checks that no other thread accesses the cell.
         self.0.with_mut(|value| unsafe { *value += 1 });
     }
 
@@ -144,63 +144,63 @@ impl Seen {
     }
 }
 
-/// A serial program and the keeper are never in at once, see what the other did, and neither waits for ever.
+/// A serial program and the progress thread exclude each other, see each other's changes, and never deadlock.
 pub fn serial_lock(mutant: Option<Mutant>) {
     check(mutant, 3, || {
-        // SAFETY: one thread locks it, the other keeps it.
+        // SAFETY: one thread is the program, the other the progress thread.
         let lock = Arc::new(unsafe { Lock::serial(Seen::default()) });
         let shared = lock.clone();
-        let keeper = thread::spawn(move || {
-            let mut kept = 0;
+        let progress_thread = thread::spawn(move || {
+            let mut stepped = 0;
             for _ in 0..2 {
                 if let Some(mut value) = shared.try_lock() {
                     value.step();
-                    kept += 1;
+                    stepped += 1;
                 }
             }
-            kept
+            stepped
         });
         for _ in 0..2 {
             lock.lock().step();
         }
-        let kept = keeper.join().unwrap();
-        assert_eq!(lock.lock().get(), 2 + kept);
+        let stepped = progress_thread.join().unwrap();
+        assert_eq!(lock.lock().get(), 2 + stepped);
     });
 }
 
-/// Any threads, the keeper, and one that forks, which holds it meanwhile.
+/// Program threads, the progress thread, and a forking thread, which holds the lock meanwhile.
 pub fn shared_lock(mutant: Option<Mutant>) {
     check(mutant, 3, || {
         let lock = Arc::new(Lock::shared(Seen::default()));
-        let [one, two] = [lock.clone(), lock.clone()];
-        let keeper = thread::spawn(move || one.try_lock().map(|mut value| value.step()).is_some());
+        let [a, b] = [lock.clone(), lock.clone()];
+        let progress_thread = thread::spawn(move || a.try_lock().map(|mut value| value.step()).is_some());
         let forks = thread::spawn(move || {
-            two.hold();
+            b.hold();
             // SAFETY: held just now.
-            unsafe { two.release() };
-            two.lock().step();
+            unsafe { b.release() };
+            b.lock().step();
         });
         lock.lock().step();
         forks.join().unwrap();
-        let kept = u32::from(keeper.join().unwrap());
-        assert_eq!(lock.lock().get(), 2 + kept);
+        let stepped = u32::from(progress_thread.join().unwrap());
+        assert_eq!(lock.lock().get(), 2 + stepped);
     });
 }
 
-/// Who sleeps at a notifier for a count hears of it: `awaited` says what each waits for. As in `Shared::wait` and
-/// `Queue::wake`: looked at and announced with the domain's lock held, slept without it.
+/// Each sleeper on a notifier wakes when the count reaches its value in `awaited`. As in `Shared::wait` and `Queue::wake`,
+/// it checks and registers with the domain's lock held, and sleeps without it.
 fn notified(mutant: Option<Mutant>, awaited: &'static [u32]) {
     check(mutant, 3, move || {
         let shared = Arc::new((Lock::shared(Seen::default()), Notifier::new().unwrap()));
         let sleepers: Vec<_> = awaited
             .iter()
-            .map(|least| {
+            .map(|value_min| {
                 let shared = shared.clone();
                 thread::spawn(move || {
                     let (lock, notifier) = &*shared;
                     loop {
                         let value = lock.lock();
-                        if value.get() >= *least {
+                        if value.get() >= *value_min {
                             return;
                         }
                         let sleeper = notifier.register();
@@ -219,12 +219,12 @@ fn notified(mutant: Option<Mutant>, awaited: &'static [u32]) {
     });
 }
 
-/// One who sleeps.
+/// One sleeper.
 pub fn notifier(mutant: Option<Mutant>) {
     notified(mutant, &[1]);
 }
 
-/// Two, of whom each must hear what it waits for, whatever the other takes back.
+/// Two sleepers: each must wake, even if the other resets the event.
 pub fn notifier_of_two(mutant: Option<Mutant>) {
     notified(mutant, &[1, 2]);
 }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a model must catch.
+//! Bugs that the models must catch.
 
 use std::cell::Cell;
 
 use loom::sync::atomic::Ordering;
 
-/// A mistake in the code under a model.
+/// A bug in the modelled code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
-    /// Neither side of a pipe fences between its own word and the other's.
+    /// No fence between a side's store to its own word and its load of the other side's, in a pipe.
     NoFence,
-    /// The program's thread does not order its flag and the keeper's.
+    /// No fence between the program thread's flag and the progress thread's.
     NoLightFence,
-    /// Nor does the keeper.
+    /// No membarrier in the progress thread.
     NoHeavyFence,
-    /// Stores to words of this name publish nothing.
+    /// Stores to words of this name are relaxed.
     RelaxedStores(&'static str),
-    /// Loads of words of this name acquire nothing.
+    /// Loads of words of this name are relaxed.
     RelaxedLoads(&'static str),
     /// A wake-up is dropped.
     NoWake,
@@ -24,17 +24,17 @@ pub enum Mutant {
 
 thread_local! {
     // loom runs all threads of a model on the one that started it.
-    static NOW: Cell<Option<Mutant>> = const { Cell::new(None) };
+    static CURRENT: Cell<Option<Mutant>> = const { Cell::new(None) };
 }
 
 impl Mutant {
-    /// From now on, the code of this thread's models has this mistake, or none.
+    /// Sets the bug of this thread's models.
     pub(crate) fn set(mutant: Option<Self>) {
-        NOW.set(mutant);
+        CURRENT.set(mutant);
     }
 
     pub(crate) fn is(self) -> bool {
-        NOW.get() == Some(self)
+        CURRENT.get() == Some(self)
     }
 
     pub(crate) fn of_store(name: &'static str, order: Ordering) -> Ordering {

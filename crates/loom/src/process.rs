@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! In place of a pipe's other process: there is none.
+//! Replacement of a pipe's peer process: there is none.
 
 use std::os::fd::{AsFd, BorrowedFd};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! In place of a pipe's socket: it has room for one byte in each direction, the hardest case there is.
+//! Replacement of a pipe's socket: room for one byte in each direction, the hardest case.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -8,22 +8,22 @@ use loom::sync::{Condvar, Mutex};
 
 use crate::mutant::Mutant;
 
-/// Whether a byte is there, and who sleeps until one is.
+/// Whether a byte is queued, and the sleepers that wait for it.
 type Inbox = (Mutex<bool>, Condvar);
 
 pub(crate) struct Socket(Arc<Inbox>, Arc<Inbox>);
 
 impl Socket {
     pub(crate) fn pair() -> [Self; 2] {
-        let [one, two] = [(); 2].map(|()| Arc::new((Mutex::new(false), Condvar::new())));
-        [Self(one.clone(), two.clone()), Self(two, one)]
+        let [a, b] = [(); 2].map(|()| Arc::new((Mutex::new(false), Condvar::new())));
+        [Self(a.clone(), b.clone()), Self(b, a)]
     }
 
     /// `poll` for reading.
     pub(crate) fn sleep(&self) {
-        let mut is_there = self.0.0.lock().unwrap();
-        while !*is_there {
-            is_there = self.0.1.wait(is_there).unwrap();
+        let mut is_readable = self.0.0.lock().unwrap();
+        while !*is_readable {
+            is_readable = self.0.1.wait(is_readable).unwrap();
         }
     }
 
@@ -49,7 +49,7 @@ impl Socket {
     }
 
     pub(crate) fn shut_down(&self) {
-        unreachable!("no end of a model breaks the rules")
+        unreachable!("no end of a model violates the protocol")
     }
 }
 

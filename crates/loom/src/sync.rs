@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! loom's atomics in place of the processor's, with the names that mutants know them by.
+//! Replacement of the atomics by loom's, each with a name by which mutants select it.
 
 pub(crate) use loom::sync::atomic::Ordering;
 use loom::sync::{Condvar, Mutex, atomic};
@@ -73,7 +73,7 @@ pub(crate) const fn can_order_all_threads() -> bool {
     true
 }
 
-/// Whether it is locked, and who waits for that.
+/// Whether it is locked, and the waiting threads.
 pub(crate) struct RawMutex(Mutex<bool>, Condvar);
 
 impl RawMutex {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The active side of one pair, on a thread or in a process of its own: sets up the session and runs the blocks that
-//! the schedule hands it.
+//! The active side of one pair, on its own thread or in its own process: sets up the session and runs the schedule's
+//! blocks.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,30 +8,30 @@ use crate::control::{Address, Channel};
 use crate::measure::{Samples, Side, bidirectional, pingpong, stream};
 use crate::pattern::Sender;
 use crate::protocol::{Block, Host, Outcome, Reply, Request, Session, Test};
-use crate::transport::{Counters, Place, connect};
+use crate::transport::{Counters, LocalConfig, connect};
 use barewire_recorder::{LaunchError, cpu};
 
-/// What the schedule tells a pair.
+/// From the schedule to a pair.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub enum Command {
     Block(Block),
-    /// All pairs are ready for the block, which is one by time: begin.
+    /// Starts a timed block once all pairs are ready.
     Go,
 }
 
-/// What one pair reports to the schedule.
+/// From a pair to the schedule.
 #[derive(Serialize, Deserialize)]
 pub enum Event {
     Open(Opened),
-    /// Both sides are prepared for a block by time.
+    /// Both sides are prepared for a timed block.
     Ready,
     Block(BlockResult),
     Failed(Failure),
-    /// It is gone and has not said why.
+    /// The pair's process ended without reporting a reason.
     Lost,
 }
 
-/// Why a pair ended, in a form that passes between processes.
+/// Why a pair ended, in serialisable form.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Failure {
     pub reason: String,
@@ -55,22 +55,22 @@ impl From<Failure> for LaunchError {
     }
 }
 
-/// A pair's way to the schedule.
-pub trait Orders {
+/// A pair's connection to the schedule.
+pub trait ScheduleHandle {
     /// The next command; `None` when there are no more.
     fn next(&mut self) -> Option<Command>;
 
-    /// Tells the schedule; false when it no longer listens.
+    /// Sends `event`; false once the schedule has ended.
     fn report(&mut self, event: Event) -> bool;
 }
 
-/// A session that is ready.
+/// An open session.
 #[derive(Serialize, Deserialize)]
 pub struct Opened {
     pub peer: Host,
     pub mtu: Option<usize>,
     pub lossy: bool,
-    /// Which way messages really take, where a library decides that.
+    /// The path that messages take, where a library selects it.
     pub path: Option<String>,
 }
 
@@ -85,40 +85,46 @@ pub struct BlockResult {
 }
 
 /// Runs one pair until the schedule has no more blocks.
-pub fn run_pair(peer: &Address, session: &Session, place: &Place, cpu: Option<usize>, orders: &mut impl Orders) {
+pub fn run_pair(
+    peer: &Address,
+    session: &Session,
+    local: &LocalConfig,
+    cpu: Option<usize>,
+    schedule: &mut impl ScheduleHandle,
+) {
     let mut run = || -> Result<(), LaunchError> {
         cpu.map_or(Ok(()), cpu::pin)?;
         let mut channel = Channel::connect(peer)?;
-        let (mut side, opened) = open(&mut channel, session, place)?;
-        let mut is_heard = orders.report(Event::Open(opened));
-        while is_heard && let Some(command) = orders.next() {
+        let (mut side, opened) = open(&mut channel, session, local)?;
+        let mut has_schedule = schedule.report(Event::Open(opened));
+        while has_schedule && let Some(command) = schedule.next() {
             let Command::Block(block) = command else { continue };
             start_block(&mut channel, &mut side, &block)?;
-            if block.is_by_time() && !(orders.report(Event::Ready) && matches!(orders.next(), Some(Command::Go))) {
+            if block.is_timed() && !(schedule.report(Event::Ready) && matches!(schedule.next(), Some(Command::Go))) {
                 break;
             }
-            is_heard = orders.report(Event::Block(run_block(&mut channel, &mut side, &block)?));
+            has_schedule = schedule.report(Event::Block(run_block(&mut channel, &mut side, &block)?));
         }
         Ok(())
     };
     if let Err(error) = run() {
-        // With no schedule left to hear it, the process is ending already.
-        orders.report(Event::Failed(error.into()));
+        // If the schedule has ended, so will this process.
+        schedule.report(Event::Failed(error.into()));
     }
 }
 
-fn open(channel: &mut Channel, session: &Session, place: &Place) -> Result<(Side, Opened), LaunchError> {
+fn open(channel: &mut Channel, session: &Session, local: &LocalConfig) -> Result<(Side, Opened), LaunchError> {
     channel.send(&Request::Open(session.clone()))?;
     let (endpoint, host) = match expect(channel)? {
         Reply::Ready { endpoint, host } => (endpoint, host),
-        other => return Err(out_of_turn(&other)),
+        other => return Err(unexpected_reply(&other)),
     };
-    let (mut transport, own) = connect(session, place, endpoint)?;
+    let (mut transport, own) = connect(session, local, endpoint)?;
     channel.send(&Request::Connect { endpoint: own })?;
     transport.establish()?;
     match expect(channel)? {
         Reply::Connected => {}
-        other => return Err(out_of_turn(&other)),
+        other => return Err(unexpected_reply(&other)),
     }
     let opened = Opened { peer: host, mtu: transport.mtu(), lossy: transport.is_lossy(), path: transport.path() };
     Ok((Side::new(transport, session), opened))
@@ -127,10 +133,10 @@ fn open(channel: &mut Channel, session: &Session, place: &Place) -> Result<(Side
 fn start_block(channel: &mut Channel, side: &mut Side, block: &Block) -> Result<(), LaunchError> {
     side.prepare(block, Sender::Active)?;
     channel.send(&Request::Block(*block))?;
-    side.wait_for_news(channel)?;
+    side.wait_readable(channel)?;
     match expect(channel)? {
         Reply::Started => Ok(()),
-        other => Err(out_of_turn(&other)),
+        other => Err(unexpected_reply(&other)),
     }
 }
 
@@ -141,11 +147,11 @@ fn run_block(channel: &mut Channel, side: &mut Side, block: &Block) -> Result<Bl
         Test::Bidirectional => bidirectional::active(side, block),
     };
     let samples = samples.and_then(|samples| side.settle().map(|()| samples));
-    // If the passive side failed first, its reason says more than our own silence.
+    // If the passive side failed first, report its reason instead of our timeout.
     let samples =
-        samples.or_else(|error| if channel.has_news() { expect(channel).and(Err(error)) } else { Err(error) })?;
+        samples.or_else(|error| if channel.is_readable() { expect(channel).and(Err(error)) } else { Err(error) })?;
     channel.send(&Request::EndBlock { sent: samples.sent })?;
-    side.wait_for_news(channel)?;
+    side.wait_readable(channel)?;
     match expect(channel)? {
         Reply::Done(outcome) => Ok(BlockResult {
             samples,
@@ -153,11 +159,11 @@ fn run_block(channel: &mut Channel, side: &mut Side, block: &Block) -> Result<Bl
             counters: side.transport.counters()?,
             wire_bytes: side.transport.wire_bytes(block.message_bytes as usize),
         }),
-        other => Err(out_of_turn(&other)),
+        other => Err(unexpected_reply(&other)),
     }
 }
 
-/// The next reply; a refusal is the peer's error, with the peer's exit code.
+/// The next reply; a refusal becomes an error with the peer's exit code.
 fn expect(channel: &mut Channel) -> Result<Reply, LaunchError> {
     match channel.receive()? {
         Some(Reply::Refused(failure)) => Err(failure.into()),
@@ -166,6 +172,6 @@ fn expect(channel: &mut Channel) -> Result<Reply, LaunchError> {
     }
 }
 
-fn out_of_turn(reply: &Reply) -> LaunchError {
-    LaunchError::Failed(format!("the passive side left the order of control messages: {reply:?}"))
+fn unexpected_reply(reply: &Reply) -> LaunchError {
+    LaunchError::Failed(format!("unexpected control message from the passive side: {reply:?}"))
 }

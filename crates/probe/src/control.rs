@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The control channel: TCP between machines, a Unix socket between hosts of one lab, so that there
-//! nothing but the measurement crosses the link.
+//! The control channel: TCP between machines, a Unix socket between hosts of one lab, where only the measurement
+//! may cross the link.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 use barewire_recorder::LaunchError;
 
 pub const DEFAULT_PORT: u16 = 5288;
-/// A longer line is no message of ours. The longest are the samples of a block, from one process to another.
-const LONGEST_LINE_BYTES: u64 = 4 << 20;
-/// A peer that takes longer to answer a control message is gone.
+/// Bound of a control message. The longest carry a block's samples between processes.
+const LINE_BYTES_MAX: u64 = 4 << 20;
+/// Longest wait for a control message; then the peer is considered gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where the passive side listens: `HOST`, `HOST:PORT` or `unix:PATH`.
@@ -61,7 +61,7 @@ impl fmt::Display for Address {
 /// One end of a control connection.
 pub struct Channel {
     reader: BufReader<Stream>,
-    /// Where the peer is, if it is known by an IP address.
+    /// Own IP address of the connection; `None` for a Unix socket.
     pub local_ip: Option<IpAddr>,
 }
 
@@ -83,19 +83,19 @@ impl Channel {
         })
     }
 
-    /// Two ends of a channel: one for this process, the other for one that it starts.
+    /// A connected pair: one end for this process, the other for a child process.
     pub fn pair() -> io::Result<(Self, OwnedFd)> {
         let (own, other) = UnixStream::pair()?;
         Ok((Self::new(Stream::Unix(own))?, other.into()))
     }
 
-    /// The end that this process was started with as its standard input; `is_tcp` says what it is.
+    /// The socket inherited as standard input.
     pub fn inherited(is_tcp: bool) -> io::Result<Self> {
         let descriptor = io::stdin().as_fd().try_clone_to_owned()?;
         Self::new(if is_tcp { Stream::Tcp(descriptor.into()) } else { Stream::Unix(descriptor.into()) })
     }
 
-    /// Gives the descriptor away, to a process that goes on with it; and whether it is TCP.
+    /// The descriptor, to hand to another process, and whether it is TCP.
     pub fn into_inner(self) -> (OwnedFd, bool) {
         match self.reader.into_inner() {
             Stream::Tcp(stream) => (stream.into(), true),
@@ -124,20 +124,20 @@ impl Channel {
         self.reader.get_mut().write_all(&line).map_err(lost)
     }
 
-    /// The next message; `None` once the peer has closed.
+    /// The next message; `None` once the peer has closed the channel.
     pub fn receive<T: DeserializeOwned>(&mut self) -> Result<Option<T>, LaunchError> {
         let mut line = Vec::new();
-        (&mut self.reader).take(LONGEST_LINE_BYTES).read_until(b'\n', &mut line).map_err(lost)?;
+        (&mut self.reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).map_err(lost)?;
         if line.is_empty() {
             return Ok(None);
         }
-        serde_json::from_slice(&line).map(Some).map_err(|error| {
-            LaunchError::Failed(format!("the control channel carried no message of a probe ({error})"))
-        })
+        serde_json::from_slice(&line)
+            .map(Some)
+            .map_err(|error| LaunchError::Failed(format!("malformed message on the control channel ({error})")))
     }
 
-    /// Whether a message, or the end, waits to be received.
-    pub fn has_news(&self) -> bool {
+    /// Whether a message or end of file can be read.
+    pub fn is_readable(&self) -> bool {
         if !self.reader.buffer().is_empty() {
             return true;
         }
@@ -145,11 +145,11 @@ impl Channel {
         poll(&mut descriptors, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 
-    /// Waits without end for the next message or the end.
-    pub fn wait_for_news(&self) {
-        while !self.has_news() {
+    /// Waits, without a timeout, for the next message or end of file.
+    pub fn wait_readable(&self) {
+        while !self.is_readable() {
             let mut descriptors = [PollFd::new(self.reader.get_ref().as_fd(), PollFlags::POLLIN)];
-            // An interrupted wait is looked at again; any other failure shows when reading.
+            // Any failure but EINTR shows again when reading.
             if poll(&mut descriptors, PollTimeout::NONE).is_err_and(|error| error != nix::errno::Errno::EINTR) {
                 return;
             }
@@ -176,7 +176,7 @@ impl Listener {
         .map_err(|error| LaunchError::Failed(format!("cannot listen at {address}: {error}")))
     }
 
-    /// The address with the port that the system chose, for port 0.
+    /// The bound address, with the actual port.
     pub fn address(&self) -> io::Result<String> {
         Ok(match self {
             Self::Tcp(listener) => listener.local_addr()?.to_string(),
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_without_a_port_gets_ours() {
+    fn an_address_without_a_port_gets_the_default() {
         for (text, expected) in [
             ("h2", "h2:5288"),
             ("10.0.0.2", "10.0.0.2:5288"),
@@ -246,23 +246,23 @@ mod tests {
     }
 
     #[test]
-    fn messages_pass_and_the_end_is_seen() {
+    fn messages_and_end_of_file_are_received() {
         let (a, b) = UnixStream::pair().unwrap();
         let (mut a, mut b) = (Channel::new(Stream::Unix(a)).unwrap(), Channel::new(Stream::Unix(b)).unwrap());
-        assert!(!b.has_news());
+        assert!(!b.is_readable());
         a.send(&[1, 2, 3]).unwrap();
         a.send(&[4]).unwrap();
-        b.wait_for_news();
+        b.wait_readable();
         assert_eq!(b.receive::<Vec<u8>>().unwrap(), Some(vec![1, 2, 3]));
-        assert!(b.has_news());
+        assert!(b.is_readable());
         assert_eq!(b.receive::<Vec<u8>>().unwrap(), Some(vec![4]));
         drop(a);
-        assert!(b.has_news());
+        assert!(b.is_readable());
         assert_eq!(b.receive::<Vec<u8>>().unwrap(), None);
     }
 
     #[test]
-    fn what_is_no_message_is_an_error() {
+    fn a_malformed_message_is_an_error() {
         let (mut a, b) = UnixStream::pair().unwrap();
         a.write_all(b"GET / HTTP/1.1\n").unwrap();
         assert!(Channel::new(Stream::Unix(b)).unwrap().receive::<Vec<u8>>().is_err());

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Lists of cores, as people write them.
+//! Lists of cores on the command line.
 
-/// Reads `0,2-3`.
+/// Parses `0,2-3`.
 pub fn parse_list(text: &str) -> Result<Vec<usize>, String> {
     let mut cpus = Vec::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let number = |text: &str| text.parse::<usize>().map_err(|_| format!("'{part}' is no core; write 0,2-3"));
+        let number = |text: &str| text.parse::<usize>().map_err(|_| format!("'{part}' is not a core; write 0,2-3"));
         cpus.extend(number(first)?..=number(last)?);
     }
     if cpus.is_empty() { Err(format!("'{text}' names no core; write 0,2-3")) } else { Ok(cpus) }
@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_of_cores_is_read() {
+    fn core_lists_are_parsed() {
         assert_eq!(parse_list("0,2-4"), Ok(vec![0, 2, 3, 4]));
         for wrong in ["", "x", "1-", "3-1"] {
             assert!(parse_list(wrong).is_err(), "{wrong}");

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A link that loses frames on purpose, both ways.
+//! Fault injection: a link that drops frames in both directions.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use barewire_link::{Clock, Counters, Incoming, Link, LinkError, MacAddress, Outgoing};
 
-/// Loses each frame with the same probability, decided by a seeded generator.
+/// Drops each frame with probability `loss`, from a seeded generator.
 pub struct Lossy<L> {
     link: L,
     loss: f64,
     generator: fastrand::Rng,
-    /// Frames of the caller's that never went out. How many never came in is not known.
-    pub not_sent: u64,
+    /// Dropped outgoing frames. Dropped incoming frames are not counted.
+    pub dropped: u64,
 }
 
 impl<L: Link> Lossy<L> {
     pub fn new(link: L, loss: f64, seed: u64) -> Self {
-        Self { link, loss, generator: fastrand::Rng::with_seed(seed), not_sent: 0 }
+        Self { link, loss, generator: fastrand::Rng::with_seed(seed), dropped: 0 }
     }
 
     fn is_lost(&mut self) -> bool {
@@ -34,14 +34,14 @@ impl<L: Link> Link for Lossy<L> {
         self.link.mtu()
     }
 
-    /// A frame that is lost counts as taken, as on a wire.
+    /// A dropped frame counts as sent.
     fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
         if self.loss == 0.0 {
             return self.link.send(frames);
         }
         for (taken, frame) in frames.iter().enumerate() {
             if self.is_lost() {
-                self.not_sent += 1;
+                self.dropped += 1;
             } else if self.link.send(std::slice::from_ref(frame))? == 0 {
                 return Ok(taken);
             }
@@ -50,7 +50,7 @@ impl<L: Link> Link for Lossy<L> {
     }
 
     fn receive(&mut self) -> Option<Incoming<'_>> {
-        // Decided before it is known whether there is a frame, which changes nothing for those that are.
+        // Drawn before it is known whether a frame is there; each frame is still dropped with the same probability.
         while self.is_lost() {
             self.link.receive()?;
         }
@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// Frames of 1000 that arrive when one end or the other loses.
+    /// How many of 1000 frames arrive.
     fn arrived(sender_loss: f64, receiver_loss: f64, seed: u64) -> usize {
         let (a, b) = MemoryLink::pair(1500, Faults::default(), 0);
         let (mut a, mut b) = (Lossy::new(a, sender_loss, seed), Lossy::new(b, receiver_loss, seed));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_lost_on_their_way_out_and_in() {
+    fn frames_are_dropped_on_send_and_on_receive() {
         for (out, back) in [(0.1, 0.0), (0.0, 0.1)] {
             assert!((850..950).contains(&arrived(out, back, 7)), "{}", arrived(out, back, 7));
             assert_eq!(arrived(out, back, 7), arrived(out, back, 7));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `barewire-probe` measures one transport between two hosts: `serve` on the one, a test on the other.
+//! `barewire-probe` measures one transport between two hosts: `serve` on one, a test on the other.
 
 mod client;
 mod control;
@@ -32,14 +32,14 @@ use barewire_recorder::LaunchError;
 use control::Address;
 use measure::INTERRUPTED;
 use protocol::{Kind, LinkKind, Session, Test, VERSION, Wait};
-use schedule::{Plan, draw_session, must_give_way};
+use schedule::{Plan, must_yield, random_session};
 use transport::libfabric::OWN_PROVIDER;
-use transport::{Place, llc};
+use transport::{LocalConfig, llc};
 
-/// Measures what a transport gives a program, between two hosts.
+/// Measures a transport between two hosts.
 ///
-/// Start `barewire-probe serve` on one host, then a test on the other; samples come out as JSON Lines.
-/// Exit codes: 0 done, 1 the measured thing failed, 2 wrong use, 3 this machine cannot, 130 interrupted.
+/// Start `barewire-probe serve` on one host, then a test on the other; samples are printed as JSON Lines.
+/// Exit codes: 0 done, 1 the measured transport failed, 2 wrong use, 3 this machine lacks something, 130 interrupted.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -49,35 +49,35 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Answer tests until ended
+    /// Serve tests until ended
     Serve(ServeArguments),
-    /// A message there and one back: latency
+    /// Round trips of one message: latency
     Pingpong(TestArguments),
-    /// Messages one way without a pause, timed at the receiver: throughput
+    /// Back-to-back messages in one direction, timed at the receiver: throughput
     Stream(TestArguments),
-    /// Messages both ways at once
+    /// Messages in both directions at once
     Bidirectional(TestArguments),
-    /// List who is on the segment, by name
+    /// List the hosts on the segment, with names
     Hosts(names::HostsCommand),
-    /// Answer to this host's name until interrupted; serve and station echo do it besides
+    /// Answer queries for this host's name until interrupted; serve and station echo do so too
     Announce(names::AnnounceCommand),
-    /// Print the values that endpoints follow: each one's default, and what this user's tuning file makes of it
+    /// Print the endpoints' tunable values: default, and value with this user's tuning file
     Tuning,
-    /// Try which modes of AF_XDP an interface has
+    /// Try which modes of AF_XDP an interface supports
     XdpModes(modes::ModesCommand),
-    /// Be an LLC station for a foreign peer, and measure nothing
+    /// Run an LLC station for a foreign peer, without measuring
     #[command(subcommand)]
     Station(station::Role),
-    /// Be one of several processes that another probe has started
+    /// Run one pair for the probe that started this process
     #[command(hide = true)]
     Member { role: String },
-    /// Print the sizes that a size list means, and measure nothing
+    /// Print the sizes that a size list stands for, without measuring
     Sizes(SizeArguments),
 }
 
 #[derive(Args)]
-struct PlaceArguments {
-    /// Interface for frames [default, of a test: the one of the peer's name in the hosts file]
+struct LocalArguments {
+    /// Interface for frames [default for a test: the hosts file's for the peer's name]
     #[arg(long)]
     interface: Option<String>,
     /// The interface's receive queue for AF_XDP
@@ -86,59 +86,59 @@ struct PlaceArguments {
     /// Own IP address for TCP and UDP [default: the control channel's]
     #[arg(long)]
     address: Option<IpAddr>,
-    /// Broker to get the sockets of llc1, llc2, llc3, endpoint, messages and libfabric's own provider from
+    /// Broker that grants the sockets of llc1, llc2, llc3, endpoint, messages and libfabric's own provider
     ///
-    /// [default: its usual place, where the system refuses a socket of our own]
+    /// [default: the default path, if this process may not open raw sockets]
     #[arg(long, value_name = "PATH")]
     broker: Option<PathBuf>,
-    /// Cores to run on, one pair each, such as 0,2-3 [default: wherever the system puts it]
+    /// Cores to pin to, one pair each, such as 0,2-3 [default: not pinned]
     #[arg(long, value_parser = parse_cpus)]
     cpus: Option<Cpus>,
 }
 
 #[derive(Args)]
 struct ServeArguments {
-    /// Where to listen for control: HOST, HOST:PORT or unix:PATH
+    /// Control address to listen on: HOST, HOST:PORT or unix:PATH
     #[arg(long, default_value = "0.0.0.0")]
     listen: Address,
-    /// End when standard input ends, so that this side never outlives whoever started it
+    /// End when standard input is closed, so that this side does not outlive the process that started it
     #[arg(long)]
     until_eof: bool,
-    /// Answer each session with a process of its own
+    /// Serve each session in a process of its own
     #[arg(long)]
     processes: bool,
     #[command(flatten)]
     announce: names::AnnounceArguments,
     #[command(flatten)]
-    place: PlaceArguments,
+    local: LocalArguments,
 }
 
 #[derive(Args)]
 struct SizeArguments {
-    /// Message sizes: 64,1400,4KiB or 1..64KiB, which doubles
+    /// Message sizes: 64,1400,4KiB or 1..64KiB (doubling)
     #[arg(long, default_value = "64")]
     sizes: String,
-    /// Around each size of a range also that many bytes less and more
+    /// Also measure this many bytes below and above each size of a range
     #[arg(long, default_value_t = 0)]
     perturbation: u32,
 }
 
 #[derive(Args)]
 struct TestArguments {
-    /// Where the other side's probe listens: HOST, HOST:PORT or unix:PATH
+    /// Control address of the serving probe: HOST, HOST:PORT or unix:PATH
     ///
-    /// A HOST that the system does not know is looked for in the hosts file, and asked on its interface's segment
-    /// or that of --interface; a MAC address may stand for it.
+    /// A HOST that the system cannot resolve is looked up in the hosts file, then queried on the segment of its
+    /// interface or of --interface. HOST may be a MAC address.
     #[arg(long)]
     peer: Address,
     #[command(flatten)]
     file: names::FileArguments,
     #[arg(long, value_enum, default_value = "tcp")]
     transport: Kind,
-    /// What carries the frames of raw, llc, endpoint and messages [default: packet; of transport xdp: xdp]
+    /// Link for the frames of raw, llc, endpoint and messages [default: packet; for transport xdp: xdp]
     #[arg(long, value_enum)]
     link: Option<LinkKind>,
-    /// Of libfabric: its provider, with what is layered over it, such as tcp;ofi_rxm [default: barewire]
+    /// For libfabric: its provider, with layered providers, such as tcp;ofi_rxm [default: barewire]
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
     /// How to wait for a message
@@ -146,22 +146,22 @@ struct TestArguments {
     wait: Wait,
     #[command(flatten)]
     sizes: SizeArguments,
-    /// Pairs that measure at once
+    /// Concurrent pairs
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     pairs: u8,
-    /// Processes that measure at once, each with a pair; the other side serves with --processes
+    /// Concurrent processes, one pair each; the other side must serve with --processes
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=i64::from(llc::SAP_COUNT)), conflicts_with = "pairs")]
     processes: Option<u8>,
-    /// Keep messages in the cache, or walk through a buffer larger than it
+    /// Keep messages in the cache, or walk through a larger buffer
     #[arg(long, value_enum, default_value = "on")]
     cache: Cache,
-    /// Bytes to walk through with --cache off [default: twice the last cache, at most 256 MiB]
+    /// Bytes to walk through with --cache off [default: twice the last-level cache, at most 256 MiB]
     #[arg(long)]
     walk_bytes: Option<usize>,
     /// Round trips per size
     #[arg(long, default_value_t = 3000)]
     samples: u32,
-    /// Time per size, in seconds; ends the samples early
+    /// Time limit per size, in seconds
     #[arg(long, default_value_t = 0.2)]
     seconds: f64,
     /// Round trips before the samples, recorded as warm-up
@@ -170,21 +170,21 @@ struct TestArguments {
     /// Timed blocks of a stream per size
     #[arg(long, default_value_t = 10)]
     blocks: u32,
-    /// Bits per second that the wire carries: transports without flow control send no faster
+    /// Wire rate in bits per second: transports without flow control send no faster
     #[arg(long)]
     rate: Option<f64>,
     /// Seed of the payloads
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Of endpoint and messages: NAME=NUMBER, such as eager_bytes=4096, goes before both sides' tuning files; may be
+    /// For endpoint and messages: NAME=NUMBER, such as eager_bytes=4096, overrides both sides' tuning files; may be
     /// repeated
     #[arg(long, value_parser = parse_tuned)]
     tuned: Vec<(String, usize)>,
-    /// Give the core away while waiting; by itself with more pairs than cores
+    /// Yield the core while waiting; implied with more pairs than cores
     #[arg(long)]
     give_way: bool,
     #[command(flatten)]
-    place: PlaceArguments,
+    local: LocalArguments,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -249,20 +249,20 @@ fn run(command: Command) -> Result<(), LaunchError> {
 fn serve(arguments: ServeArguments) -> Result<(), LaunchError> {
     if arguments.until_eof {
         std::thread::spawn(|| {
-            // Whatever comes is of no interest; an error is an end as well.
+            // Input is discarded; an error counts as end of file.
             let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
             std::process::exit(0);
         });
     }
-    let (place, announce) = (arguments.place, arguments.announce);
+    let (local, announce) = (arguments.local, arguments.announce);
     let config = server::Config {
         listen: arguments.listen,
-        place: Place { interface: place.interface, queue: place.queue, ip: place.address, broker: place.broker },
-        cpus: place.cpus.map(|cpus| cpus.0),
+        local: LocalConfig { interface: local.interface, queue: local.queue, ip: local.address, broker: local.broker },
+        cpus: local.cpus.map(|cpus| cpus.0),
         processes: arguments.processes,
     };
     server::serve(&config, |address| {
-        let name = announce.start(config.place.interface.as_deref(), address.parse().ok());
+        let name = announce.start(config.local.interface.as_deref(), address.parse().ok());
         let name = name.as_ref().map(Name::as_str);
         println!("{}", serde_json::json!({"record": "ready", "listen": address, "name": name}));
     })
@@ -270,14 +270,14 @@ fn serve(arguments: ServeArguments) -> Result<(), LaunchError> {
 
 fn measure(test: Test, arguments: TestArguments) -> Result<(), LaunchError> {
     if test == Test::Bidirectional && arguments.processes.is_some() {
-        let text = "--processes measure pingpong and stream: in both the one side alone says when it ends";
+        let text = "--processes is for pingpong and stream, where one side alone decides when a block ends";
         return Err(LaunchError::WrongUse(text.to_owned()));
     }
     let pairs = arguments.processes.unwrap_or(arguments.pairs);
     let has_provider = arguments.provider.as_deref().is_some_and(|provider| provider != OWN_PROVIDER);
     let needs_frames = !matches!(arguments.transport, Kind::Tcp | Kind::Udp) && !has_provider;
     let link = choose_link(&arguments)?;
-    refuse_options_of_others(&arguments)?;
+    reject_inapplicable_options(&arguments)?;
     if needs_frames && link == LinkKind::Packet && arguments.wait == Wait::Busypoll {
         return Err(LaunchError::WrongUse(
             "only tcp, udp and AF_XDP have busypoll: choose --wait spin or block, or --link xdp".to_owned(),
@@ -290,19 +290,19 @@ fn measure(test: Test, arguments: TestArguments) -> Result<(), LaunchError> {
         return Err(LaunchError::WrongUse("--rate is in bits per second, at least 1000".to_owned()));
     }
     interrupt_on_signals()?;
-    let route = names::route(arguments.peer, arguments.place.interface, needs_frames, &arguments.file)?;
-    let cpus = arguments.place.cpus.map(|cpus| cpus.0);
+    let route = names::route(arguments.peer, arguments.local.interface, needs_frames, &arguments.file)?;
+    let cpus = arguments.local.cpus.map(|cpus| cpus.0);
     let walk_bytes = match arguments.cache {
         Cache::On => 0,
         Cache::Off => arguments.walk_bytes.unwrap_or_else(default_walk_bytes),
     };
     let plan = Plan {
         peer: route.control,
-        place: Place {
+        local: LocalConfig {
             interface: route.interface,
-            queue: arguments.place.queue,
-            ip: arguments.place.address,
-            broker: arguments.place.broker,
+            queue: arguments.local.queue,
+            ip: arguments.local.address,
+            broker: arguments.local.broker,
         },
         test,
         session: Session {
@@ -311,12 +311,12 @@ fn measure(test: Test, arguments: TestArguments) -> Result<(), LaunchError> {
             link,
             wait: arguments.wait,
             seed: arguments.seed,
-            session: draw_session(),
+            session: random_session(),
             pairs,
             pair: 0,
             processes: arguments.processes.is_some(),
             walk_bytes,
-            give_way: arguments.give_way || must_give_way(pairs, cpus.as_deref()),
+            give_way: arguments.give_way || must_yield(pairs, cpus.as_deref()),
             token: fastrand::u64(..),
             provider: arguments.provider,
             tuned: arguments.tuned,
@@ -333,11 +333,11 @@ fn measure(test: Test, arguments: TestArguments) -> Result<(), LaunchError> {
 }
 
 fn parse_tuned(text: &str) -> Result<(String, usize), String> {
-    let both = text.split_once('=').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
-    both.ok_or_else(|| "write NAME=NUMBER, such as window=31".to_owned())
+    let parsed = text.split_once('=').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
+    parsed.ok_or_else(|| "write NAME=NUMBER, such as window=31".to_owned())
 }
 
-/// The link that a transport goes over; what does not go together is refused.
+/// The link for a transport; incompatible combinations are refused.
 fn choose_link(arguments: &TestArguments) -> Result<LinkKind, LaunchError> {
     let refuse = |text: &str| Err(LaunchError::WrongUse(text.to_owned()));
     let link = match (arguments.transport, arguments.link) {
@@ -350,14 +350,14 @@ fn choose_link(arguments: &TestArguments) -> Result<LinkKind, LaunchError> {
         (_, link) => link.unwrap_or_default(),
     };
     if link != LinkKind::Packet && arguments.processes.unwrap_or(arguments.pairs) > 1 {
-        let what = if arguments.processes.is_some() { "--processes 1" } else { "--pairs 1" };
-        return refuse(&format!("AF_XDP takes an interface's queue for one pair: use {what}, or --link packet"));
+        let option = if arguments.processes.is_some() { "--processes 1" } else { "--pairs 1" };
+        return refuse(&format!("AF_XDP takes an interface's queue for one pair: use {option}, or --link packet"));
     }
     Ok(link)
 }
 
-/// Options that this transport would not look at.
-fn refuse_options_of_others(arguments: &TestArguments) -> Result<(), LaunchError> {
+/// Refuses options that this transport would ignore.
+fn reject_inapplicable_options(arguments: &TestArguments) -> Result<(), LaunchError> {
     let kind = arguments.transport;
     if arguments.provider.is_some() && kind != Kind::Libfabric {
         return Err(LaunchError::WrongUse("--provider is libfabric's: choose --transport libfabric".to_owned()));
@@ -374,7 +374,7 @@ fn parse_sizes(arguments: &SizeArguments) -> Result<Vec<u32>, LaunchError> {
     sizes::parse(&arguments.sizes, arguments.perturbation).map_err(LaunchError::WrongUse)
 }
 
-/// The first SIGINT or SIGTERM ends the launch in order; a second one ends it at once.
+/// The first SIGINT or SIGTERM ends the launch cleanly; a second one exits immediately.
 fn interrupt_on_signals() -> Result<(), LaunchError> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&INTERRUPTED))
@@ -384,13 +384,13 @@ fn interrupt_on_signals() -> Result<(), LaunchError> {
     Ok(())
 }
 
-/// Twice the largest cache, but no more than both sides can be expected to have in memory.
+/// Twice the largest cache, bounded by the memory that both sides can be expected to have.
 fn default_walk_bytes() -> usize {
-    const MOST: usize = 256 << 20;
-    const WITHOUT_KNOWLEDGE: usize = 64 << 20;
+    const BYTES_MAX: usize = 256 << 20;
+    const UNKNOWN_CACHE_BYTES: usize = 64 << 20;
     let caches = (0..8).filter_map(|index| {
         let text = std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size")).ok()?;
         text.trim().strip_suffix('K')?.parse::<usize>().ok()
     });
-    caches.max().map_or(WITHOUT_KNOWLEDGE, |kib| kib * 1024 * 2).min(MOST)
+    caches.max().map_or(UNKNOWN_CACHE_BYTES, |kib| kib * 1024 * 2).min(BYTES_MAX)
 }

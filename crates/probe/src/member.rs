@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One of several processes that measure at once, started by the probe that drives or serves: its standard input is
-//! its control channel. It ends with that, or with whoever started it.
+//! A child process that measures one of several concurrent pairs. Its standard input is its control channel. It ends
+//! with that channel, or with its parent.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,56 +11,61 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
-use crate::client::{self, Command, Event, Orders};
+use crate::client::{self, Command, Event, ScheduleHandle};
 use crate::control::{Address, Channel};
 use crate::protocol::Session;
 use crate::server::{self, Config};
-use crate::transport::Place;
+use crate::transport::LocalConfig;
 use barewire_recorder::LaunchError;
 
-/// What such a process is for: its only argument, as JSON.
+/// Task of a child process: its only argument, as JSON.
 #[derive(Serialize, Deserialize)]
 enum Role {
-    /// The active side of a pair; the channel leads to the schedule.
-    Active { peer: Address, session: Session, place: Place, cpu: Option<usize> },
-    /// The passive side of a session; the channel leads to the active side.
+    /// Active side of a pair; the channel leads to the schedule.
+    Active { peer: Address, session: Session, local: LocalConfig, cpu: Option<usize> },
+    /// Passive side of a session; the channel leads to the active side.
     Passive { config: Config, is_tcp: bool },
 }
 
-/// Does what the argument says.
+/// Runs the given role.
 pub fn run(role: &str) -> Result<(), LaunchError> {
     let failed = |error| LaunchError::system("member", error);
     set_pdeathsig(Signal::SIGKILL).map_err(|error| LaunchError::system("prctl", error))?;
     match serde_json::from_str(role) {
-        Ok(Role::Active { peer, session, place, cpu }) => {
-            let mut schedule = Remote(Channel::inherited(false).map_err(failed)?);
-            client::run_pair(&peer, &session, &place, cpu, &mut schedule);
+        Ok(Role::Active { peer, session, local, cpu }) => {
+            let mut schedule = RemoteSchedule(Channel::inherited(false).map_err(failed)?);
+            client::run_pair(&peer, &session, &local, cpu, &mut schedule);
         }
         Ok(Role::Passive { config, is_tcp }) => {
             server::serve_session(&config, Channel::inherited(is_tcp).map_err(failed)?);
         }
-        Err(_) => return Err(LaunchError::WrongUse("a member is started by a probe, not by a person".to_owned())),
+        Err(_) => {
+            return Err(LaunchError::WrongUse(
+                "`member` is for internal use: it is started by another probe".to_owned(),
+            ));
+        }
     }
     Ok(())
 }
 
-/// Starts the active side of a pair; with the channel to it. The calling thread must live as long as that process.
+/// Starts the active side of a pair, and returns the channel to it. The calling thread must outlive the process
+/// (`PR_SET_PDEATHSIG`).
 pub fn drive(
     peer: &Address,
     session: &Session,
-    place: &Place,
+    local: &LocalConfig,
     cpu: Option<usize>,
 ) -> Result<(Child, Channel), LaunchError> {
-    let role = Role::Active { peer: peer.clone(), session: session.clone(), place: place.clone(), cpu };
+    let role = Role::Active { peer: peer.clone(), session: session.clone(), local: local.clone(), cpu };
     let (channel, other) = Channel::pair().map_err(|error| LaunchError::system("socketpair", error))?;
     Ok((start(&role, other)?, channel))
 }
 
-/// Starts the passive side of a session. The calling thread must live as long as that process.
+/// Starts the passive side of a session. The calling thread must outlive the process (`PR_SET_PDEATHSIG`).
 pub fn serve(config: &Config, channel: Channel) -> Result<(), LaunchError> {
     let (descriptor, is_tcp) = channel.into_inner();
     let mut process = start(&Role::Passive { config: config.clone(), is_tcp }, descriptor)?;
-    // It says itself how its session ended; here it must only not stay in the process table.
+    // Reap it. The child itself reports how its session ended.
     std::thread::spawn(move || process.wait());
     Ok(())
 }
@@ -73,12 +78,12 @@ fn start(role: &Role, input: OwnedFd) -> Result<Child, LaunchError> {
     program.spawn().map_err(failed)
 }
 
-/// The schedule in another process.
-struct Remote(Channel);
+/// The schedule in the parent process.
+struct RemoteSchedule(Channel);
 
-impl Orders for Remote {
+impl ScheduleHandle for RemoteSchedule {
     fn next(&mut self) -> Option<Command> {
-        self.0.wait_for_news();
+        self.0.wait_readable();
         self.0.receive().ok().flatten()
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which ways of AF_XDP an interface has: each is tried, with a program that takes no frame.
+//! Which AF_XDP modes an interface supports: tries each, with a program that matches no frame.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use barewire_recorder::LaunchError;
 
 #[derive(Args)]
 pub struct ModesCommand {
-    /// The interface; attaching the program resets some drivers' links for a moment
+    /// Interface to try; attaching the program resets some drivers' links briefly
     #[arg(long)]
     interface: String,
-    /// Its receive queue
+    /// Receive queue of the interface
     #[arg(long, default_value_t = 0)]
     queue: u16,
 }
 
-/// Prints one JSON object: for each mode an empty text, or why it does not work.
+/// Prints one JSON object: for each mode an empty string, or the error.
 pub fn run(command: &ModesCommand) -> Result<(), LaunchError> {
     let mut modes = BTreeMap::new();
     for mode in [XdpMode::Generic, XdpMode::Native, XdpMode::ZeroCopy] {
@@ -29,13 +29,13 @@ pub fn run(command: &ModesCommand) -> Result<(), LaunchError> {
             mode,
             busy_poll: None,
         };
-        let complaint = match XdpLink::open(&config) {
+        let error = match XdpLink::open(&config) {
             Ok(_) => String::new(),
             Err(LinkError::XdpMode { source, .. }) => source.to_string(),
-            // Whatever else it is, it is the same for all modes.
+            // Other errors do not depend on the mode.
             Err(error) => return Err(error.into()),
         };
-        modes.insert(mode.to_string(), complaint);
+        modes.insert(mode.to_string(), error);
     }
     println!("{}", serde_json::json!({"record": "xdp", "interface": command.interface, "modes": modes}));
     Ok(())

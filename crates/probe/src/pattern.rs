@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the messages of a measurement contain, and the check that they arrived intact.
+//! Payload of the messages, and the check that they arrived intact.
 //!
-//! Both sides make the same slots of pseudo-random bytes from the same seed; message n is slot
-//! n mod slots, its first eight bytes replaced by a stamp of seed, n and direction. So a message
-//! that is repeated, late, reflected, or not written at all differs from the one expected, and
-//! neither side has to fill a whole message between two samples.
+//! Both sides fill the same slots with pseudo-random bytes from the same seed. Message n is slot n mod slots, with its
+//! first eight bytes replaced by a stamp of seed, n and direction. So a message that is repeated, late, reflected, or
+//! not written at all differs from the expected one, and no side fills a whole message between two samples.
 
 /// Which of the two sides sent a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +14,7 @@ pub enum Sender {
 
 const STAMP_BYTES: usize = 8;
 
-/// Slots that follow each other differ, so at least two.
+/// At least two, so that consecutive messages differ.
 const SLOTS: usize = 2;
 
 pub struct Pattern {
@@ -25,8 +24,8 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Slots for messages of `message_bytes`, walking through at least `walk_bytes` of memory
-    /// before one is used again (0 keeps messages in the cache), and `borrowed` messages after it.
+    /// Slots for messages of `message_bytes`. A slot is reused after at least `walk_bytes` of others (0 keeps messages
+    /// in the cache) and at least `borrowed` later messages.
     pub fn new(seed: u64, message_bytes: usize, walk_bytes: usize, borrowed: usize) -> Self {
         let slots = SLOTS.max(walk_bytes.div_ceil(message_bytes)).max(borrowed + 1);
         let mut bytes = vec![0; slots * message_bytes];
@@ -63,8 +62,7 @@ impl Pattern {
             Sender::Active => 0,
             Sender::Passive => 1 << 63,
         };
-        // SplitMix64's finaliser: every input bit reaches the first byte, which is all that a
-        // one-byte message has.
+        // SplitMix64's finaliser: every input bit affects the first byte, the whole of a one-byte message.
         let mut z = (self.seed ^ direction).wrapping_add(u64::from(sequence).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -77,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_known_by_the_other_side() {
+    fn both_sides_generate_the_same_messages() {
         for bytes in [1, 7, 8, 9, 64, 1500] {
             let (mut here, there) = (Pattern::new(9, bytes, 0, 0), Pattern::new(9, bytes, 0, 0));
             for sequence in [0, 1, 2, 77] {
@@ -88,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn any_flipped_bit_is_seen() {
+    fn any_flipped_bit_is_detected() {
         let mut pattern = Pattern::new(9, 100, 0, 0);
         for bit in 0..800 {
             let mut message = pattern.message(3, Sender::Active).to_vec();
@@ -98,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_message_a_reflected_one_and_another_seed_are_seen() {
+    fn an_earlier_message_a_reflected_one_and_another_seed_are_detected() {
         let mut pattern = Pattern::new(9, 64, 0, 0);
         let message = pattern.message(3, Sender::Active).to_vec();
         assert!(!pattern.is_intact(&message, 5, Sender::Active));
@@ -108,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn walking_uses_as_much_memory_as_asked() {
+    fn walking_uses_the_requested_memory() {
         assert_eq!(Pattern::new(1, 1000, 0, 0).slots(), 2);
         assert_eq!(Pattern::new(1, 1000, 1_000_000, 0).slots(), 1000);
     }

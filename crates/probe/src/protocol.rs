@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the two sides of a measurement say to each other on the control channel: one JSON object a
-//! line. The data path carries nothing of this.
+//! Messages of the control channel between both sides of a measurement: one JSON object a line.
 
 use std::net::SocketAddr;
 
@@ -8,24 +7,24 @@ use crate::client::Failure;
 use barewire_recorder::clock::now_ns;
 use serde::{Deserialize, Serialize};
 
-/// Both sides must speak the same version.
+/// Protocol version; both sides must have the same.
 pub const VERSION: u32 = 5;
 
-/// From the active side, which drives.
+/// From the active side.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "message", rename_all = "snake_case")]
 pub enum Request {
     /// Set up one transport.
     Open(Session),
-    /// The active side's end of the transport is there.
+    /// The active side's end of the transport exists.
     Connect { endpoint: Endpoint },
     /// Take part in one block of messages.
     Block(Block),
-    /// The active side has finished its part of the block, and sent so many messages, lead-in included.
+    /// The active side has finished the block, with so many messages sent, lead-in included.
     EndBlock { sent: u32 },
 }
 
-/// From the passive side, one to each request but [`Request::EndBlock`], which ends in [`Reply::Done`].
+/// From the passive side: one for each request. [`Reply::Done`] answers [`Request::EndBlock`].
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "message", rename_all = "snake_case")]
 pub enum Reply {
@@ -36,35 +35,36 @@ pub enum Reply {
     Refused(Failure),
 }
 
-/// What both sides must agree on before the first message.
+/// Parameters of a session, common to both sides.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Session {
     pub version: u32,
     pub transport: Kind,
-    /// Missing from version 1, whose refusal shall be about the version.
+    /// Absent in version 1, which must parse, so that it is refused for its version.
     #[serde(default)]
     pub link: LinkKind,
     pub wait: Wait,
     pub seed: u64,
-    /// Random, the same in all pairs of a run but for the lowest byte, which is the pair.
+    /// Random; equal in all pairs of a run except for the lowest byte, the pair's number.
     pub session: u32,
-    /// How many pairs run at once, and which of them this is.
+    /// Number of concurrent pairs.
     pub pairs: u8,
+    /// This pair's number.
     pub pair: u8,
-    /// Each pair is a process of its own, on both sides.
+    /// Each pair has its own process on both sides.
     #[serde(default)]
     pub processes: bool,
-    /// Memory to walk through before a buffer is used again; 0 keeps messages in the cache.
+    /// Memory to walk through before a buffer is reused; 0 keeps messages in the cache.
     pub walk_bytes: usize,
-    /// Give the core away while waiting, because other pairs or hosts need it.
+    /// Yield the core while waiting, because other pairs or hosts need it.
     pub give_way: bool,
-    /// Of endpoints and what is above them: the job's token, random.
+    /// For endpoint, messages and libfabric: the job token, random.
     #[serde(default)]
     pub token: u64,
-    /// Of libfabric: the provider, as it writes it.
+    /// For libfabric: the provider's name in libfabric's notation.
     #[serde(default)]
     pub provider: Option<String>,
-    /// Of endpoints and messages: what goes before both sides' tuning files.
+    /// For endpoint and messages: values that override both sides' tuning files.
     #[serde(default)]
     pub tuned: Vec<(String, usize)>,
 }
@@ -80,7 +80,7 @@ pub enum Kind {
     Llc1,
     Llc2,
     Llc3,
-    /// U-Net endpoints: over LLC type 2, or shared memory if both sides have one interface.
+    /// U-Net endpoints: over LLC type 2, or shared memory if both sides use the same interface.
     Endpoint,
     /// The message layer over such an endpoint: tags, matching, eager and rendezvous.
     Messages,
@@ -88,20 +88,20 @@ pub enum Kind {
     Libfabric,
 }
 
-/// What carries the frames of raw and LLC.
+/// The link for frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum LinkKind {
-    /// AF_PACKET: shares the interface with everybody.
+    /// AF_PACKET: the interface stays shared.
     #[default]
     Packet,
-    /// AF_XDP, the best way that the interface has.
+    /// AF_XDP in the fastest mode that the interface supports.
     Xdp,
-    /// AF_XDP behind the driver: every interface.
+    /// AF_XDP with a generic hook, which every interface has.
     XdpGeneric,
-    /// AF_XDP in the driver, with a copy.
+    /// AF_XDP with a native hook, copying.
     XdpNative,
-    /// AF_XDP in the driver, without a copy.
+    /// AF_XDP with a native hook, zero-copy.
     XdpZerocopy,
 }
 
@@ -109,13 +109,13 @@ pub enum LinkKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Wait {
-    /// Ask again and again.
+    /// Poll continuously.
     Spin,
-    /// Ask for a while, then sleep in the kernel.
+    /// Poll for a while, then sleep in the kernel.
     Adaptive,
     /// Sleep in the kernel.
     Block,
-    /// Sleep in the kernel, which polls the device for a while first (TCP, UDP and AF_XDP).
+    /// Sleep in the kernel, which first busy-polls the device (TCP, UDP and AF_XDP).
     Busypoll,
 }
 
@@ -127,58 +127,58 @@ pub enum Test {
     Bidirectional,
 }
 
-/// One uninterrupted stretch of messages.
+/// One uninterrupted sequence of messages.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Block {
     pub test: Test,
     pub message_bytes: u32,
     pub first_sequence: u32,
-    /// Messages of a stream that go before the clock starts, without a pause.
+    /// Stream: messages sent immediately before the timed ones.
     pub lead_in: u32,
-    /// Messages within the clock; of a block by time no more than these.
+    /// Timed messages; an upper bound in a timed block.
     pub messages: u32,
-    /// A block by time ends so long after its first message; 0 is a block by number.
+    /// A timed block ends so long after its first message; 0: the block ends by count.
     pub lasts_ns: u64,
-    /// Wire bits per second that a side may send at most.
+    /// Most wire bits per second that a side may send.
     pub pace_bit_s: Option<f64>,
 }
 
 impl Block {
-    /// Whether its end is a matter of time, so that several processes end together.
-    pub fn is_by_time(&self) -> bool {
+    /// Whether it ends by time, so that several processes end together.
+    pub fn is_timed(&self) -> bool {
         self.lasts_ns > 0
     }
 
     /// When a block that begins now ends.
     pub fn deadline_ns(&self) -> u64 {
-        if self.is_by_time() { now_ns() + self.lasts_ns } else { u64::MAX }
+        if self.is_timed() { now_ns() + self.lasts_ns } else { u64::MAX }
     }
 }
 
-/// How far a receiver was at a time.
+/// A receiver's progress at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     /// `CLOCK_MONOTONIC` of the receiver's machine.
     pub at_ns: u64,
-    /// Messages within the clock by then.
+    /// Timed messages received so far.
     pub messages: u32,
 }
 
-/// What the passive side saw of a block.
+/// The passive side's record of a block.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Messages received of those within the clock.
+    /// Timed messages received.
     pub received: u32,
-    /// Messages received that were not what was sent.
+    /// Messages received with a wrong payload.
     pub corrupt: u32,
-    /// Stream: from the last message of the lead-in to the last message.
+    /// Stream: time from the last message of the lead-in to the last message.
     pub duration_ns: u64,
-    /// Stream by time: how far it was, from the end of the lead-in to the last message.
+    /// Timed stream: progress from the end of the lead-in to the last message.
     pub marks: Vec<Mark>,
     pub counters: Counters,
 }
 
-/// Where a side runs.
+/// Environment of one side.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Host {
     pub name: String,
@@ -188,29 +188,29 @@ pub struct Host {
     pub ip: Option<String>,
 }
 
-/// Counted, never acted upon.
+/// Anomalies of a transport, counted only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Frames or datagrams of somebody else: other addresses, another session, no header of ours.
+    /// Frames or datagrams with other addresses, another session or a foreign header.
     pub foreign: u64,
-    /// Frames or datagrams with a header of ours and the wrong length.
+    /// Frames or datagrams of this session with a wrong length.
     pub malformed: u64,
-    /// Parts of messages that had already been received or given up.
+    /// Fragments of messages already received or given up.
     pub stale: u64,
-    /// Parts that came twice.
+    /// Fragments received twice.
     pub duplicate: u64,
-    /// Messages of which some parts came and others did not.
+    /// Messages given up with some fragments missing.
     pub incomplete: u64,
-    /// I PDUs sent again (llc2).
+    /// I PDUs retransmitted (llc2).
     pub repeated: u64,
-    /// Frames that found the receive ring full.
+    /// Frames dropped because the receive ring was full.
     pub ring_full: u64,
-    /// Times that the transport could not take what was to be sent.
+    /// Sends that the transport refused because it was busy.
     pub send_busy: u64,
 }
 
 impl Counters {
-    /// Adds another transport's.
+    /// Adds another transport's counters.
     pub fn add(&mut self, other: &Self) {
         self.foreign += other.foreign;
         self.malformed += other.malformed;
@@ -223,7 +223,7 @@ impl Counters {
     }
 }
 
-/// Where a transport's end can be reached.
+/// Address of one end of a transport.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Endpoint {
@@ -232,7 +232,7 @@ pub enum Endpoint {
         address: [u8; 6],
         mtu: usize,
     },
-    /// An endpoint's name in its libfabric provider's own form.
+    /// A libfabric endpoint's address in the provider's format.
     Fabric {
         name: Vec<u8>,
     },

@@ -1,45 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How fast a sender without flow control may send: as fast as it can, until messages are lost.
+//! Pace of a sender without flow control: unlimited until messages are lost.
 
-/// After loss the pace becomes this share of what got through.
+/// After loss the pace becomes this share of the delivered rate.
 const BELOW_LOSS: f64 = 0.98;
-/// After a block without loss the pace grows by this factor, and faster with each further one.
+/// After a block without loss the pace grows by this factor, which squares with each further one.
 const GROWTH: f64 = 1.02;
-const GROWTH_MOST: f64 = 2.0;
+const GROWTH_MAX: f64 = 2.0;
 
-/// Looks for the highest rate without loss, in wire bits per second; `None` is no pace at all.
+/// Searches for the highest rate without loss, in wire bits per second; `None` is unlimited.
 pub struct RateSearch {
-    /// What the link carries, if that is known.
+    /// Rate of the link, if known.
     limit_bit_s: Option<f64>,
     pace_bit_s: Option<f64>,
     growth: f64,
-    lost_before: bool,
+    was_lossy: bool,
 }
 
 impl RateSearch {
     pub fn new(limit_bit_s: Option<f64>) -> Self {
-        Self { limit_bit_s, pace_bit_s: limit_bit_s, growth: GROWTH, lost_before: false }
+        Self { limit_bit_s, pace_bit_s: limit_bit_s, growth: GROWTH, was_lossy: false }
     }
 
     pub fn pace_bit_s(&self) -> Option<f64> {
         self.pace_bit_s
     }
 
-    /// Notes a block without loss. Loss may have been a moment's: a receiver held up, a burst of others.
+    /// Records a block without loss. Earlier loss may have been transient: a stalled receiver, a burst of other traffic.
     pub fn succeeded(&mut self) {
-        self.lost_before = false;
+        self.was_lossy = false;
         let limit = self.limit_bit_s.unwrap_or(f64::INFINITY);
         self.pace_bit_s = self.pace_bit_s.map(|pace| (pace * self.growth).min(limit));
-        self.growth = (self.growth * self.growth).min(GROWTH_MOST);
+        self.growth = (self.growth * self.growth).min(GROWTH_MAX);
     }
 
-    /// Notes a block with loss, of which this rate got through: the share received of the rate sent, and
-    /// not the receiver's own rate, which one hold-up would make far too low. Only a second such
-    /// block in a row slows the sender down.
-    pub fn lost(&mut self, got_through_bit_s: f64) {
+    /// Records a block with loss. `delivered_bit_s` is the sent rate times the share received, not the receiver's
+    /// rate, which a single stall would make far too low. Only a second consecutive loss slows the sender down.
+    pub fn lost(&mut self, delivered_bit_s: f64) {
         self.growth = GROWTH;
-        if std::mem::replace(&mut self.lost_before, true) {
-            let pace = got_through_bit_s.min(self.pace_bit_s.unwrap_or(f64::INFINITY));
+        if std::mem::replace(&mut self.was_lossy, true) {
+            let pace = delivered_bit_s.min(self.pace_bit_s.unwrap_or(f64::INFINITY));
             self.pace_bit_s = Some(pace * BELOW_LOSS);
         }
     }
@@ -49,12 +48,12 @@ impl RateSearch {
 mod tests {
     use super::*;
 
-    /// A link that carries `capacity` and a sender that can do `most`, for so many blocks; the paces tried.
-    fn search(capacity: f64, most: f64, blocks: usize) -> Vec<f64> {
+    /// The paces of `blocks` blocks over a link of rate `capacity`, from a sender of rate `sender`.
+    fn search(capacity: f64, sender: f64, blocks: usize) -> Vec<f64> {
         let mut search = RateSearch::new(None);
         (0..blocks)
             .map(|_| {
-                let sent = search.pace_bit_s().unwrap_or(most).min(most);
+                let sent = search.pace_bit_s().unwrap_or(sender).min(sender);
                 if sent > capacity {
                     search.lost(capacity)
                 } else {
@@ -66,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_slower_than_its_sender_is_soon_used_just_below_its_rate() {
+    fn pace_converges_just_below_the_rate_of_a_slow_link() {
         let paces = search(1e9, 11e9, 30);
         let without_loss: Vec<_> = paces[3..].iter().filter(|pace| **pace <= 1e9).collect();
         assert!(without_loss.len() >= 12, "{paces:?}");
@@ -74,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn one_moment_of_loss_changes_nothing_and_two_are_soon_forgotten() {
+    fn one_lossy_block_changes_nothing_and_two_are_recovered_from() {
         let mut search = RateSearch::new(None);
         search.lost(1e6);
         search.succeeded();

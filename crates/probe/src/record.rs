@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the active side prints: JSON Lines, raw samples and no statistics. `docs/method.md` describes
-//! the schema; a change of meaning raises its version.
+//! Output of the active side: JSON Lines with raw samples, no statistics. `docs/method.md` describes the schema; a
+//! change of meaning raises its version.
 
 use serde::Serialize;
 
@@ -36,7 +36,7 @@ pub struct Start<'a> {
     pub rate_bit_s: Option<f64>,
     /// Largest payload of a frame or packet.
     pub mtu: Option<usize>,
-    /// Library, provider and domain, where a library decides which way messages take.
+    /// Library, provider and domain, where a library selects the path.
     pub path: Option<String>,
     pub clock_read_ns: u64,
     pub clock_step_ns: u64,
@@ -44,7 +44,7 @@ pub struct Start<'a> {
     pub peer: Host,
 }
 
-/// The samples of one block of one pair; where pairs are processes, `pair` is which.
+/// Samples of one block of one pair, or of one process.
 #[derive(Serialize)]
 pub struct Values<'a> {
     pub pair: u8,
@@ -54,7 +54,7 @@ pub struct Values<'a> {
     pub quantity: Quantity,
     pub unit: &'a str,
     pub values: &'a [u64],
-    /// Stream: messages within the clock; between two marks a part of one.
+    /// Stream: timed messages, interpolated between marks.
     pub messages: f64,
     pub lost: u32,
     pub corrupt: u32,
@@ -71,15 +71,15 @@ pub enum Phase {
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
-    /// Time of one message there and one back.
+    /// Time of a message and its answer.
     RoundTrip,
-    /// Time of one message each way at once.
+    /// Time of one message in each direction at once.
     Exchange,
-    /// Time of all messages of the block, one way.
+    /// Time of all messages of the block, in one direction.
     Stream,
 }
 
-/// The last line of a launch that ended by itself, well or not.
+/// Last line of a launch, successful or not.
 #[derive(Serialize)]
 pub struct End {
     pub complete: bool,

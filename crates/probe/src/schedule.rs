@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which blocks run: per size a short one to learn the speed, warm-up, and samples until there are
-//! enough or the time is up. All pairs run the same block at the same time; pairs that are processes begin and end it
-//! together as well ([`together`]).
+//! Schedules the blocks of a launch: for each size a short one to estimate the speed, warm-up, then samples until there
+//! are enough or time is up. All pairs run the same block at once; processes also start and end it together
+//! ([`together`]).
 
 mod overlap;
 mod together;
@@ -12,7 +12,7 @@ use std::process::Child;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender};
 
-use crate::client::{BlockResult, Command, Event, Failure, Opened, Orders, run_pair};
+use crate::client::{BlockResult, Command, Event, Failure, Opened, ScheduleHandle, run_pair};
 use crate::control::{Address, Channel};
 use crate::measure::INTERRUPTED;
 use crate::member;
@@ -20,46 +20,47 @@ use crate::protocol::{Block, Host, Session, Test};
 use crate::rate_search::RateSearch;
 use crate::record::{End, Phase, Quantity, Record, SCHEMA, Start, Values};
 use crate::server::describe_host;
-use crate::transport::{Counters, Place};
+use crate::transport::{Counters, LocalConfig};
 use barewire_recorder::clock::{Clock, now_ns};
 use barewire_recorder::{LaunchError, cpu, peak_rss_kib, write};
 
 /// One launch of the active side.
 pub struct Plan {
     pub peer: Address,
-    pub place: Place,
+    pub local: LocalConfig,
     pub cpus: Option<Vec<usize>>,
     pub test: Test,
-    /// The first pair's; the others differ in their number.
+    /// The first pair's session; the others differ in the pair's number.
     pub session: Session,
     pub sizes: Vec<u32>,
-    /// Samples per size, and the time they may take.
+    /// Samples per size.
     pub samples: u32,
+    /// Time limit per size.
     pub seconds: f64,
     pub warmup: u32,
-    /// Blocks of a stream per size: each is one sample.
+    /// Blocks of a stream per size; each is one sample.
     pub blocks: u32,
-    /// Wire bits per second that the link carries, if that is known: faster sending would lose messages.
+    /// Wire rate of the link, if known: sending faster would lose messages.
     pub rate_bit_s: Option<f64>,
 }
 
-/// Payload of a stream's block: at 25 Gb/s still a millisecond, and it fits caches and memory.
+/// Most payload of a stream's block: at 25 Gb/s more than a millisecond, and it fits caches and memory.
 const STREAM_BLOCK_BYTES: u32 = 4 << 20;
 const STREAM_BLOCK_MESSAGES: u32 = 16_384;
-/// Fewer messages than this make no stream.
-const STREAM_LEAST_MESSAGES: u32 = 4;
-/// Sent before the clock starts: more than the burst allowance of a shaped link.
+/// Least messages of a stream's block.
+const STREAM_MESSAGES_MIN: u32 = 4;
+/// Lead-in of a stream: more than the burst allowance of a shaped link.
 const STREAM_LEAD_IN_BYTES: u32 = 128 << 10;
 const STREAM_LEAD_IN_MESSAGES: u32 = 2048;
-/// Blocks last no longer than this where that is possible, so that an interrupt is soon seen.
+/// Target maximum duration of a block, so that an interrupt is noticed soon.
 const BLOCK_NS: f64 = 50e6;
 const ROUND_TRIPS_PER_BLOCK: u32 = 1000;
-/// Messages of the first block of a size.
+/// Round trips of the first block of a size.
 const FIRST_MESSAGES: u32 = 4;
-/// With loss in every block, stop looking for a pace without after this many times the blocks asked for.
+/// If every block has loss, the search for a pace ends after this multiple of the requested blocks.
 const LOSSY_BLOCKS_FACTOR: u32 = 3;
 
-/// Runs the plan and writes its records. Whatever ends it, an end record says so.
+/// Runs the plan and writes its records. An end record is written even on failure.
 pub fn run(plan: &Plan, output: &mut impl Write) -> Result<(), LaunchError> {
     let (event_sender, events) = mpsc::channel();
     let mut processes = Vec::new();
@@ -70,19 +71,19 @@ pub fn run(plan: &Plan, output: &mut impl Write) -> Result<(), LaunchError> {
             commands.push(sender);
             let session = Session { pair, session: plan.session.session | u32::from(pair), ..plan.session.clone() };
             let cpu = plan.cpu_of(pair);
-            let mut thread = Thread { pair, commands: receiver, events: event_sender.clone() };
+            let mut thread_schedule = ThreadSchedule { pair, commands: receiver, events: event_sender.clone() };
             if session.processes {
-                let (process, channel) = match member::drive(&plan.peer, &session, &plan.place, cpu) {
+                let (process, channel) = match member::drive(&plan.peer, &session, &plan.local, cpu) {
                     Ok(started) => started,
                     Err(error) => {
-                        end_all(&mut processes);
+                        kill_all(&mut processes);
                         return Err(error);
                     }
                 };
                 processes.push(process);
-                scope.spawn(move || relay(channel, &mut thread));
+                scope.spawn(move || relay(channel, &mut thread_schedule));
             } else {
-                scope.spawn(move || run_pair(&plan.peer, &session, &plan.place, cpu, &mut thread));
+                scope.spawn(move || run_pair(&plan.peer, &session, &plan.local, cpu, &mut thread_schedule));
             }
         }
         drop(event_sender);
@@ -96,36 +97,36 @@ pub fn run(plan: &Plan, output: &mut impl Write) -> Result<(), LaunchError> {
             counters: BTreeMap::new(),
             rate: RateSearch::new(plan.rate_bit_s),
         };
-        // Its end ends the pairs: their channels close.
+        // When it returns, the pairs' channels close, which ends them.
         let result = schedule.run();
         if result.is_err() {
-            end_all(&mut processes);
+            kill_all(&mut processes);
         }
         result
     });
     for process in &mut processes {
-        // It has nothing more to do; how it ends is of no interest.
+        // Reap it; its exit status does not matter.
         let _ = process.wait();
     }
     result
 }
 
-/// Ends processes that may be in the middle of a block.
-fn end_all(processes: &mut [Child]) {
+/// Kills processes that may be in the middle of a block.
+fn kill_all(processes: &mut [Child]) {
     for process in processes {
-        // One that has ended needs no end.
+        // Fails if it has already exited.
         let _ = process.kill();
     }
 }
 
-/// A pair's thread's way to the schedule.
-struct Thread {
+/// The schedule, as a pair's thread reaches it.
+struct ThreadSchedule {
     pair: u8,
     commands: Receiver<Command>,
     events: Sender<(u8, Event)>,
 }
 
-impl Orders for Thread {
+impl ScheduleHandle for ThreadSchedule {
     fn next(&mut self) -> Option<Command> {
         self.commands.recv().ok()
     }
@@ -135,17 +136,17 @@ impl Orders for Thread {
     }
 }
 
-/// Passes on between the schedule and a process: it answers each command with one event.
-fn relay(mut process: Channel, schedule: &mut impl Orders) {
+/// Relays between the schedule and a process, which answers each command with one event.
+fn relay(mut process: Channel, schedule: &mut impl ScheduleHandle) {
     loop {
-        process.wait_for_news();
+        process.wait_readable();
         let event = process.receive().ok().flatten().unwrap_or(Event::Lost);
         let is_last = matches!(event, Event::Failed(_) | Event::Lost);
         if !schedule.report(event) || is_last {
             return;
         }
         let Some(command) = schedule.next() else { return };
-        // If it is gone, reading tells.
+        // If the process is gone, the next receive fails.
         let _ = process.send(&command);
     }
 }
@@ -161,9 +162,9 @@ struct Schedule<'a, W> {
     commands: Vec<Sender<Command>>,
     events: Receiver<(u8, Event)>,
     output: &'a mut W,
-    /// By pair, if pairs are processes.
+    /// By pair; empty if pairs are threads.
     processes: &'a mut [Child],
-    /// The last that each pair said of its own and its peer's counters.
+    /// By pair: latest counters of its active and passive side.
     counters: BTreeMap<u8, (Counters, Counters)>,
     /// By pair.
     next_sequence: Vec<u32>,
@@ -185,7 +186,7 @@ impl<W: Write> Schedule<'_, W> {
             peer_counters: peers,
             peak_rss_kib: peak_rss_kib(),
         };
-        // If the output is what failed, the first error is the one to tell.
+        // If the output itself failed, report the first error.
         result.and(write(self.output, &Record::End(end)))
     }
 
@@ -209,7 +210,7 @@ impl<W: Write> Schedule<'_, W> {
         for _ in 0..self.commands.len() {
             match self.next_event()? {
                 (_, Event::Open(opened)) => first = first.or(Some(opened)),
-                (pair, _) => return Err(self.out_of_turn(pair)),
+                (pair, _) => return Err(self.unexpected_event(pair)),
             }
         }
         first.ok_or_else(|| LaunchError::WrongUse("there must be at least one pair".to_owned()))
@@ -217,8 +218,8 @@ impl<W: Write> Schedule<'_, W> {
 
     fn write_start(&mut self, opened: Opened) -> Result<(), LaunchError> {
         let plan = self.plan;
-        let Clock { read_ns: clock_read_ns, step_ns: clock_step_ns } = Clock::examine();
-        let host: Host = describe_host(plan.cpu_of(0), &plan.place);
+        let Clock { read_ns: clock_read_ns, step_ns: clock_step_ns } = Clock::measure();
+        let host: Host = describe_host(plan.cpu_of(0), &plan.local);
         let start = Start {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
@@ -226,7 +227,7 @@ impl<W: Write> Schedule<'_, W> {
             transport: plan.session.transport,
             link: plan.session.link,
             wait: plan.session.wait,
-            // Of each process.
+            // Per process.
             pairs: if plan.session.processes { 1 } else { plan.session.pairs },
             processes: if plan.session.processes { plan.session.pairs } else { 1 },
             seed: plan.session.seed,
@@ -265,7 +266,7 @@ impl<W: Write> Schedule<'_, W> {
         Ok(())
     }
 
-    /// One block of round trips or exchanges; the median time of one, in ns.
+    /// Runs one block of round trips or exchanges; returns the slowest pair's median, in ns.
     fn round_trips(
         &mut self,
         message_bytes: u32,
@@ -300,10 +301,10 @@ impl<W: Write> Schedule<'_, W> {
     }
 
     fn measure_stream(&mut self, message_bytes: u32, lossy: bool) -> Result<(), LaunchError> {
-        let most = (STREAM_BLOCK_BYTES / message_bytes).clamp(STREAM_LEAST_MESSAGES, STREAM_BLOCK_MESSAGES);
+        let max = (STREAM_BLOCK_BYTES / message_bytes).clamp(STREAM_MESSAGES_MIN, STREAM_BLOCK_MESSAGES);
         let mut number = 0;
-        let (_, first_ns) = self.stream_block(message_bytes, Phase::Warmup, &mut number, STREAM_LEAST_MESSAGES)?;
-        let messages = clamp(BLOCK_NS / first_ns, STREAM_LEAST_MESSAGES, most);
+        let (_, first_ns) = self.stream_block(message_bytes, Phase::Warmup, &mut number, STREAM_MESSAGES_MIN)?;
+        let messages = clamp(BLOCK_NS / first_ns, STREAM_MESSAGES_MIN, max);
         self.stream_block(message_bytes, Phase::Warmup, &mut number, messages)?;
         let (mut good, mut tried) = (0, 0);
         let (budget_ns, began) = (self.plan.seconds * 1e9, now_ns());
@@ -318,7 +319,7 @@ impl<W: Write> Schedule<'_, W> {
         Ok(())
     }
 
-    /// One block of a stream; how many messages were lost, and the time per message in ns.
+    /// Runs one block of a stream; returns the number of messages lost, and the slowest pair's time per message in ns.
     fn stream_block(
         &mut self,
         message_bytes: u32,
@@ -351,14 +352,14 @@ impl<W: Write> Schedule<'_, W> {
             if lost > 0 {
                 let sent_bytes = wire_bytes as f64 * f64::from(lead_in + messages);
                 let sent_bit_s = sent_bytes * 8e9 / samples.sending_ns.max(1) as f64;
-                let got_through = sent_bit_s * f64::from(outcome.received.max(1)) / f64::from(messages);
-                slowest_bit_s = Some(got_through.min(slowest_bit_s.unwrap_or(f64::INFINITY)));
+                let delivered_bit_s = sent_bit_s * f64::from(outcome.received.max(1)) / f64::from(messages);
+                slowest_bit_s = Some(delivered_bit_s.min(slowest_bit_s.unwrap_or(f64::INFINITY)));
             }
             total_lost += lost;
             slowest_ns = slowest_ns.max(per_message_ns);
         }
         match slowest_bit_s {
-            Some(got_through) => self.rate.lost(got_through),
+            Some(delivered_bit_s) => self.rate.lost(delivered_bit_s),
             None => self.rate.succeeded(),
         }
         *number += 1;
@@ -382,11 +383,11 @@ impl<W: Write> Schedule<'_, W> {
                 lasts_ns,
                 pace_bit_s: self.rate.pace_bit_s(),
             };
-            // A pair that has ended has said why; that is read below.
+            // Fails if the pair has ended; its event is read below.
             let _ = sender.send(Command::Block(block));
         }
         if lasts_ns > 0 {
-            self.begin_together()?;
+            self.start_together()?;
         }
         let mut results = Vec::new();
         while results.len() < self.commands.len() {
@@ -397,51 +398,52 @@ impl<W: Write> Schedule<'_, W> {
                     *next = next.wrapping_add(result.samples.sent);
                     results.push((pair, result));
                 }
-                (pair, _) => return Err(self.out_of_turn(pair)),
+                (pair, _) => return Err(self.unexpected_event(pair)),
             }
         }
         if INTERRUPTED.load(Ordering::Relaxed) { Err(LaunchError::Interrupted) } else { Ok(results) }
     }
 
-    /// The next that a pair has to tell; its failure is the schedule's.
+    /// The next event of any pair; a pair's failure becomes an error.
     fn next_event(&mut self) -> Result<(u8, Event), LaunchError> {
         match self.events.recv() {
             Ok((pair, Event::Failed(Failure { reason, exit_code }))) => {
-                Err(Failure { reason: self.name(pair) + &reason, exit_code }.into())
+                Err(Failure { reason: self.prefix(pair) + &reason, exit_code }.into())
             }
             Ok((pair, Event::Lost)) => {
                 let status = self.processes.get_mut(usize::from(pair)).and_then(|process| process.wait().ok());
-                let status = status.map_or_else(|| "without a word".to_owned(), |status| format!("with {status}"));
-                Err(LaunchError::Failed(format!("{}ended in the middle, {status}", self.name(pair))))
+                let status =
+                    status.map_or_else(|| "for an unknown reason".to_owned(), |status| format!("with {status}"));
+                Err(LaunchError::Failed(format!("{}ended prematurely, {status}", self.prefix(pair))))
             }
             Ok(event) => Ok(event),
-            Err(_) => Err(LaunchError::Failed("a pair ended without a word".to_owned())),
+            Err(_) => Err(LaunchError::Failed("all pairs ended prematurely".to_owned())),
         }
     }
 
-    /// Which of several processes something is about.
-    fn name(&self, pair: u8) -> String {
+    /// Prefix of an error message: which of several processes it is about.
+    fn prefix(&self, pair: u8) -> String {
         if self.processes.is_empty() {
             return String::new();
         }
         format!("process {} of {}: ", pair + 1, self.commands.len())
     }
 
-    fn out_of_turn(&self, pair: u8) -> LaunchError {
-        LaunchError::Failed(format!("{}it told something out of turn", self.name(pair)))
+    fn unexpected_event(&self, pair: u8) -> LaunchError {
+        LaunchError::Failed(format!("{}unexpected event", self.prefix(pair)))
     }
 }
 
-fn clamp(value: f64, least: u32, most: u32) -> u32 {
-    value.clamp(f64::from(least), f64::from(most)) as u32
+fn clamp(value: f64, min: u32, max: u32) -> u32 {
+    value.clamp(f64::from(min), f64::from(max)) as u32
 }
 
-/// Draws the session: three random bytes, and room for the pair.
-pub fn draw_session() -> u32 {
+/// A random session number, with a zero lowest byte for the pair.
+pub fn random_session() -> u32 {
     fastrand::u32(..) & !0xff
 }
 
-/// More pairs than cores, and one would wait for a core that another one spins on.
-pub fn must_give_way(pairs: u8, cpus: Option<&[usize]>) -> bool {
+/// Whether there are more pairs than cores: then a spinning pair would keep its core from another.
+pub fn must_yield(pairs: u8, cpus: Option<&[usize]>) -> bool {
     usize::from(pairs) > cpus.map_or_else(|| cpu::allowed().len(), <[usize]>::len)
 }

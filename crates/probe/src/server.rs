@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The passive side: answers any number of sessions, each on a thread or in a process of its own.
+//! The passive side: serves any number of sessions, each on its own thread or in its own process.
 
 use std::net::IpAddr;
 
@@ -11,20 +11,20 @@ use crate::measure::{Side, bidirectional, pingpong, stream};
 use crate::member;
 use crate::pattern::Sender;
 use crate::protocol::{Block, Host, Outcome, Reply, Request, Test, VERSION};
-use crate::transport::{Listening, Place};
+use crate::transport::{Listening, LocalConfig};
 use barewire_recorder::{LaunchError, cpu};
 
-/// How the passive side was started.
+/// Options of the passive side.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Config {
     pub listen: Address,
-    pub place: Place,
+    pub local: LocalConfig,
     pub cpus: Option<Vec<usize>>,
-    /// Each session is a process of its own.
+    /// Each session has its own process.
     pub processes: bool,
 }
 
-/// Serves until the process is ended. Calls `ready` with the address once connections are accepted.
+/// Serves forever. Calls `ready` with the address once it listens.
 pub fn serve(config: &Config, ready: impl FnOnce(&str)) -> Result<(), LaunchError> {
     let listener = Listener::bind(&config.listen)?;
     ready(&listener.address().map_err(|error| LaunchError::system("getsockname", error))?);
@@ -44,7 +44,7 @@ pub fn serve(config: &Config, ready: impl FnOnce(&str)) -> Result<(), LaunchErro
     }
 }
 
-/// One session; a refusal goes to the peer, which is the one that a person watches.
+/// Serves one session. Errors go to the peer, where the user sees them, and to standard error.
 pub fn serve_session(config: &Config, mut channel: Channel) {
     let result = open_session(config, &mut channel).and_then(|side| match side {
         Some(mut side) => run_blocks(&mut side, &mut channel),
@@ -52,7 +52,7 @@ pub fn serve_session(config: &Config, mut channel: Channel) {
     });
     if let Err(error) = result {
         let refusal = Failure { reason: format!("at the passive side: {error}"), exit_code: error.exit_code() };
-        // The peer may have gone first; then there is nobody to tell.
+        // Fails if the peer has closed the channel.
         let _ = channel.send(&Reply::Refused(refusal));
         eprintln!("barewire-probe: a session ended early: {error}");
     }
@@ -60,10 +60,10 @@ pub fn serve_session(config: &Config, mut channel: Channel) {
 
 fn open_session(config: &Config, channel: &mut Channel) -> Result<Option<Side>, LaunchError> {
     let Some(request) = channel.receive()? else { return Ok(None) };
-    let Request::Open(session) = request else { return Err(out_of_turn()) };
+    let Request::Open(session) = request else { return Err(unexpected_request()) };
     if session.version != VERSION {
         return Err(LaunchError::WrongUse(format!(
-            "this probe speaks version {VERSION}, the other one {}; install the same on both",
+            "this probe has protocol version {VERSION}, the other {}; install the same on both hosts",
             session.version
         )));
     }
@@ -72,10 +72,10 @@ fn open_session(config: &Config, channel: &mut Channel) -> Result<Option<Side>, 
     }
     let cpu = config.cpus.as_ref().map(|cpus| cpus[usize::from(session.pair) % cpus.len()]);
     cpu.map_or(Ok(()), cpu::pin)?;
-    let place = Place { ip: config.place.ip.or(channel.local_ip), ..config.place.clone() };
-    let (listening, endpoint) = Listening::new(&session, &place)?;
-    channel.send(&Reply::Ready { endpoint, host: describe_host(cpu, &place) })?;
-    let Some(Request::Connect { endpoint }) = channel.receive()? else { return Err(out_of_turn()) };
+    let local = LocalConfig { ip: config.local.ip.or(channel.local_ip), ..config.local.clone() };
+    let (listening, endpoint) = Listening::new(&session, &local)?;
+    channel.send(&Reply::Ready { endpoint, host: describe_host(cpu, &local) })?;
+    let Some(Request::Connect { endpoint }) = channel.receive()? else { return Err(unexpected_request()) };
     let mut transport = listening.accept(&session, endpoint)?;
     transport.establish()?;
     channel.send(&Reply::Connected)?;
@@ -84,48 +84,48 @@ fn open_session(config: &Config, channel: &mut Channel) -> Result<Option<Side>, 
 
 fn run_blocks(side: &mut Side, channel: &mut Channel) -> Result<(), LaunchError> {
     loop {
-        side.wait_for_news(channel)?;
+        side.wait_readable(channel)?;
         let Some(request) = channel.receive()? else { return Ok(()) };
-        let Request::Block(block) = request else { return Err(out_of_turn()) };
+        let Request::Block(block) = request else { return Err(unexpected_request()) };
         side.prepare(&block, Sender::Passive)?;
         channel.send(&Reply::Started)?;
-        let outcome = if block.is_by_time() && block.test == Test::Stream {
-            receive_by_time(side, &block, channel)?
+        let outcome = if block.is_timed() && block.test == Test::Stream {
+            receive_timed(side, &block, channel)?
         } else {
             let outcome = run_block(side, &block, channel)?;
             end_of_block(side, channel)?.map(|_| outcome)
         };
-        // The active side may have gone in the middle of the block.
+        // The active side may have closed the channel during the block.
         let Some(mut outcome) = outcome else { return Ok(()) };
         outcome.counters = side.transport.counters()?;
         channel.send(&Reply::Done(outcome))?;
     }
 }
 
-/// A stream whose length only the active side knows; it tells when it has sent all.
-fn receive_by_time(side: &mut Side, block: &Block, channel: &mut Channel) -> Result<Option<Outcome>, LaunchError> {
+/// A timed stream: only the active side knows its length, and reports it at the end.
+fn receive_timed(side: &mut Side, block: &Block, channel: &mut Channel) -> Result<Option<Outcome>, LaunchError> {
     let mut reception = stream::Reception::new(side, block)?;
-    while reception.take(side, || channel.has_news())? || !channel.has_news() {}
+    while reception.receive(side, || channel.is_readable())? || !channel.is_readable() {}
     let Some(sent) = end_of_block(side, channel)? else { return Ok(None) };
     while !side.transport.is_lossy() && reception.arrived < sent {
-        reception.take(side, || false)?;
+        reception.receive(side, || false)?;
     }
     Ok(Some(reception.end(side)))
 }
 
-/// How much the active side has sent; `None` if it has gone.
+/// Number of messages that the active side has sent; `None` if it has closed the channel.
 fn end_of_block(side: &mut Side, channel: &mut Channel) -> Result<Option<u32>, LaunchError> {
     side.settle()?;
-    side.wait_for_news(channel)?;
+    side.wait_readable(channel)?;
     match channel.receive()? {
         Some(Request::EndBlock { sent }) => Ok(Some(sent)),
         None => Ok(None),
-        Some(_) => Err(out_of_turn()),
+        Some(_) => Err(unexpected_request()),
     }
 }
 
 fn run_block(side: &mut Side, block: &Block, channel: &Channel) -> Result<Outcome, LaunchError> {
-    let stop = || channel.has_news();
+    let stop = || channel.is_readable();
     match block.test {
         Test::Pingpong => pingpong::passive(side, block, stop),
         Test::Stream => stream::passive(side, block, stop),
@@ -133,12 +133,12 @@ fn run_block(side: &mut Side, block: &Block, channel: &Channel) -> Result<Outcom
     }
 }
 
-fn out_of_turn() -> LaunchError {
-    LaunchError::Failed("the active side left the order of control messages".to_owned())
+fn unexpected_request() -> LaunchError {
+    LaunchError::Failed("unexpected control message from the active side".to_owned())
 }
 
-/// What a reader of the results wants to know of the machine on this side.
-pub fn describe_host(cpu: Option<usize>, place: &Place) -> Host {
+/// This side's environment, for the records.
+pub fn describe_host(cpu: Option<usize>, local: &LocalConfig) -> Host {
     let system = nix::sys::utsname::uname().ok();
     let text =
         |text: Option<&std::ffi::OsStr>| text.map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();
@@ -146,7 +146,7 @@ pub fn describe_host(cpu: Option<usize>, place: &Place) -> Host {
         name: text(system.as_ref().map(nix::sys::utsname::UtsName::nodename)),
         kernel: text(system.as_ref().map(nix::sys::utsname::UtsName::release)),
         cpu,
-        interface: place.interface.clone(),
-        ip: place.ip.map(|ip: IpAddr| ip.to_string()),
+        interface: local.interface.clone(),
+        ip: local.ip.map(|ip: IpAddr| ip.to_string()),
     }
 }

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Message sizes as a person writes them.
+//! Lists of message sizes on the command line.
 
-/// Largest message, in bytes: both sides hold a few of them at once.
-pub const LARGEST_MESSAGE_BYTES: u32 = 64 << 20;
+/// Largest message, in bytes: each side holds a few of them at once.
+pub const MESSAGE_BYTES_MAX: u32 = 64 << 20;
 
-/// Reads `64,1400,4KiB` and `1..64KiB`, which doubles from the first to the last; with a
-/// `perturbation` p > 3 bytes around each size n of a range also n−p and n+p, as NetPIPE does.
-/// Returns the sizes in ascending order, each once.
+/// Parses `64,1400,4KiB` and `1..64KiB`, which doubles from the first to the last. With a `perturbation` p > 0, each
+/// size n of a range adds n−p and n+p, as in NetPIPE. Returns the sizes in ascending order, without duplicates.
 ///
 /// # Errors
-/// A text that says what was wrong and what is right.
+/// A message with the wrong text and the right syntax.
 pub fn parse(text: &str, perturbation: u32) -> Result<Vec<u32>, String> {
     let mut sizes = Vec::new();
     for part in text.split(',') {
@@ -26,13 +25,13 @@ pub fn parse(text: &str, perturbation: u32) -> Result<Vec<u32>, String> {
             }
         }
     }
-    sizes.retain(|size| (1..=LARGEST_MESSAGE_BYTES).contains(size));
+    sizes.retain(|size| (1..=MESSAGE_BYTES_MAX).contains(size));
     sizes.sort_unstable();
     sizes.dedup();
     Ok(sizes)
 }
 
-/// `first`, twice that, and so on below `last`; and `last`.
+/// `first`, 2 `first`, 4 `first` and so on below `last`, then `last`.
 fn doubling(first: u32, last: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(first), move |size| size.checked_mul(2).filter(|next| *next < last))
         .chain((last > first).then_some(last))
@@ -52,9 +51,11 @@ fn parse_one(text: &str) -> Result<u32, String> {
         .parse::<u32>()
         .ok()
         .and_then(|number| number.checked_mul(factor))
-        .filter(|size| (1..=LARGEST_MESSAGE_BYTES).contains(size))
+        .filter(|size| (1..=MESSAGE_BYTES_MAX).contains(size))
         .ok_or_else(|| {
-            format!("'{text}' is no message size; write 1 to 64MiB as 64, 4KiB (4096), 4kB (4000), or a range 1..64KiB")
+            format!(
+                "'{text}' is not a message size; write 1 to 64MiB as 64, 4KiB (4096), 4kB (4000), or a range 1..64KiB"
+            )
         })
 }
 
@@ -63,25 +64,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_and_units_are_read() {
+    fn lists_and_units_are_parsed() {
         assert_eq!(parse("64,1400,4KiB,4kB,1MiB", 0).unwrap(), [64, 1400, 4000, 4096, 1 << 20]);
     }
 
     #[test]
-    fn a_range_doubles_and_ends_where_it_says() {
+    fn a_range_doubles_and_includes_its_end() {
         assert_eq!(parse("1..8", 0).unwrap(), [1, 2, 4, 8]);
         assert_eq!(parse("64..1500", 0).unwrap(), [64, 128, 256, 512, 1024, 1500]);
         assert_eq!(parse("5..5", 0).unwrap(), [5]);
     }
 
     #[test]
-    fn perturbation_adds_both_neighbours_and_never_less_than_one_byte() {
+    fn perturbation_adds_both_sizes_and_never_less_than_one_byte() {
         assert_eq!(parse("1..4", 3).unwrap(), [1, 2, 4, 5, 7]);
         assert_eq!(parse("64", 3).unwrap(), [64]);
     }
 
     #[test]
-    fn what_is_no_size_is_refused_with_the_text_in_the_message() {
+    fn invalid_sizes_are_refused_and_quoted() {
         for (text, named) in [
             ("", "''"),
             ("0", "'0'"),

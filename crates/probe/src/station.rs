@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An LLC station for foreign peers: it speaks the bare protocol, with nothing of ours above it.
+//! An LLC station for foreign peers: plain IEEE 802.2, without our extensions.
 //!
-//! `connect` sends a pattern over a connection and verifies its echo; `echo` sends back what comes, on any
-//! number of connections at once; `ask` sends XID and TEST. What happens comes out as JSON Lines.
+//! `connect` sends a pattern over a connection and verifies its echo; `echo` sends back received data, on any number of
+//! connections at once; `ask` sends XID and TEST. Events are printed as JSON Lines.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -21,52 +21,52 @@ use serde_json::{Value, json};
 use crate::lossy::Lossy;
 use crate::measure::INTERRUPTED;
 use crate::names::{AnnounceArguments, PeerArguments};
-use crate::transport::links::{launch_error, wrong};
-use crate::transport::llc::reliable::describe;
+use crate::transport::links::{launch_error, usage_error};
+use crate::transport::llc::reliable::describe_cause;
 use barewire_endpoint::{Encapsulation, LinkScope, Port, open_link};
 use barewire_recorder::LaunchError;
 use barewire_recorder::clock::now_ns;
 
-/// Bytes of an I PDU besides its information.
+/// Header of an I PDU, in bytes.
 const LLC_HEADER_BYTES: usize = 4;
-/// Connections at once, at most; each may have a whole send queue under way.
+/// Most concurrent connections; each may have a full send queue in flight.
 const CONNECTIONS: u16 = 32;
-/// I PDUs of a connection that wait for room in its send queue; with more the peer is told to wait.
-const WAITING_MAX: usize = 64;
-/// T1 at least, and before the first measured round trip. A foreign station may pause for far longer than its round
-/// trip, since its host computes; T1 that then runs out twice has two polls answered, the second answer can be taken
-/// for that to a third poll, and what the peer has is sent again. That is legal, but not every peer bears it.
+/// I PDUs of a connection waiting for room in its send queue, from which the station signals busy (RNR).
+const QUEUED_MAX: usize = 64;
+/// Minimum of T1, and its value before the first measured round trip. A foreign station may pause for far longer than
+/// its round trip, because its host is computing. If T1 then expires twice, two polls are answered, the second answer
+/// can be mistaken for that to a third poll, and I PDUs that the peer has received are sent again. That is legal, but
+/// not every peer tolerates it.
 const T1_MIN: Duration = Duration::from_millis(250);
-/// How long a peer may keep silent before a connection counts as impossible. A foreign station need not
-/// answer for a SAP that nobody has, so this is an answer of its own.
+/// How long to wait for an answer to SABME. A foreign station need not answer for an unbound SAP.
 const CONNECT_PATIENCE_NS: u64 = 5_000_000_000;
-/// How long an XID or TEST response may take.
+/// How long to wait for an XID or TEST response.
 const ASK_PATIENCE_NS: u64 = 1_000_000_000;
-/// Longest sleep: after it the interrupt flag is looked at.
+/// Interval at which the interrupt flag is checked.
 const SLEEP: Duration = Duration::from_millis(20);
 
 #[derive(Subcommand)]
 pub enum Role {
-    /// Connect to a service that echoes, send a pattern and verify what comes back
+    /// Connect to an echo service, send a pattern and verify the echo
     Connect(ConnectArguments),
-    /// Listen, and echo what comes on every connection
+    /// Listen, and echo the data of every connection
     Echo(EchoArguments),
-    /// Send XID and TEST, and print the answers
+    /// Send XID and TEST, and print the responses
     Ask(AskArguments),
 }
 
 #[derive(Args)]
-struct HereArguments {
+struct StationArguments {
     /// Own service access point
     #[arg(long, value_parser = parse_sap, default_value = "0x20")]
     sap: Lsap,
-    /// Probability that a frame is lost on purpose, in each direction
+    /// Probability of dropping a frame on purpose, in each direction
     #[arg(long, default_value_t = 0.0, value_parser = parse_probability)]
     loss: f64,
     /// Seed of the losses and of the pattern
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Broker to get the frames' socket from [default: its usual place, where the system refuses a socket of our own]
+    /// Broker that grants the socket [default: the default path, if this process may not open raw sockets]
     #[arg(long, value_name = "PATH")]
     broker: Option<PathBuf>,
 }
@@ -74,7 +74,7 @@ struct HereArguments {
 #[derive(Args)]
 pub struct ConnectArguments {
     #[command(flatten)]
-    here: HereArguments,
+    station: StationArguments,
     #[command(flatten)]
     peer: PeerArguments,
     /// The peer's service access point
@@ -83,10 +83,10 @@ pub struct ConnectArguments {
     /// Bytes to send
     #[arg(long, default_value_t = 1_000_000)]
     bytes: u64,
-    /// Bytes that may be sent ahead of the echo [default: as many as the window and the peer take]
+    /// Bytes that may be sent ahead of the echo [default: limited only by the window and the peer]
     #[arg(long, default_value_t = u64::MAX)]
     ahead: u64,
-    /// Disconnect, whatever is under way, once so many bytes have come back
+    /// Disconnect, discarding data in flight, once so many bytes have come back
     #[arg(long)]
     close_after: Option<u64>,
 }
@@ -94,19 +94,19 @@ pub struct ConnectArguments {
 #[derive(Args)]
 pub struct EchoArguments {
     #[command(flatten)]
-    here: HereArguments,
-    /// Interface to be a station on
+    station: StationArguments,
+    /// Interface of the station
     #[arg(long)]
     interface: String,
     #[command(flatten)]
     announce: AnnounceArguments,
-    /// End a connection, once its echo is acknowledged, after so many bytes have come
+    /// Disconnect after so many received bytes, once their echo is acknowledged
     #[arg(long)]
     close_after: Option<u64>,
-    /// Send nothing back before so many bytes have come
+    /// Hold back the echo until so many bytes are received
     #[arg(long, default_value_t = 0)]
     hold: u64,
-    /// Accept so many connections, refuse more, and end with the last [default: accept all until ended]
+    /// Accept so many connections, refuse more, and exit after the last [default: accept all, forever]
     #[arg(long)]
     connections: Option<u64>,
 }
@@ -114,7 +114,7 @@ pub struct EchoArguments {
 #[derive(Args)]
 pub struct AskArguments {
     #[command(flatten)]
-    here: HereArguments,
+    station: StationArguments,
     #[command(flatten)]
     peer: PeerArguments,
     /// The peer's service access point; 0 is the station itself
@@ -122,10 +122,10 @@ pub struct AskArguments {
     remote_sap: u8,
 }
 
-/// Plays a role to its end.
+/// Runs a role to its end.
 ///
 /// # Errors
-/// [`LaunchError::Failed`] if the peer does not answer, ends early, or sends other bytes than it got.
+/// [`LaunchError::Failed`] if the peer does not answer, disconnects early, or its echo differs.
 pub fn run(role: &Role) -> Result<(), LaunchError> {
     match role {
         Role::Connect(arguments) => connect(arguments),
@@ -136,10 +136,10 @@ pub fn run(role: &Role) -> Result<(), LaunchError> {
 
 type StationPort = Port<Lossy<PacketLink>>;
 
-/// A station on the interface, its SAP active, and the bytes of information that a frame holds.
-fn open(here: &HereArguments, interface: &str) -> Result<(StationPort, usize), LaunchError> {
+/// A station on the interface, with its SAP active, and the largest information field in bytes.
+fn open(station: &StationArguments, interface: &str) -> Result<(StationPort, usize), LaunchError> {
     let (hears, ring_bytes) = (LinkScope::Station, PacketConfig::DEFAULT_RING_BYTES);
-    let link = open_link(interface, here.sap, hears, here.broker.as_deref(), ring_bytes).map_err(launch_error)?;
+    let link = open_link(interface, station.sap, hears, station.broker.as_deref(), ring_bytes).map_err(launch_error)?;
     let information_max = (link.mtu() - LLC_HEADER_BYTES).min(usize::from(u16::MAX));
     let connection = ConnectionConfig {
         information_max: information_max as u16,
@@ -150,20 +150,21 @@ fn open(here: &HereArguments, interface: &str) -> Result<(StationPort, usize), L
     let slots = connection.queue * CONNECTIONS;
     let config =
         StationConfig { connection, connections: CONNECTIONS, backlog: CONNECTIONS, ..StationConfig::default() };
-    let mut port = Port::new(Lossy::new(link, here.loss, here.seed), &config, slots, Encapsulation::default(), None)
-        .map_err(wrong)?;
-    port.station.activate(here.sap);
+    let mut port =
+        Port::new(Lossy::new(link, station.loss, station.seed), &config, slots, Encapsulation::default(), None)
+            .map_err(usage_error)?;
+    port.station.activate(station.sap);
     Ok((port, information_max))
 }
 
 fn connect(arguments: &ConnectArguments) -> Result<(), LaunchError> {
-    let place = arguments.peer.find()?;
-    let (mut port, information_max) = open(&arguments.here, &place.interface)?;
-    let peer = Peer { local: arguments.here.sap, mac: place.mac.0, remote: arguments.remote_sap };
+    let station = arguments.peer.find()?;
+    let (mut port, information_max) = open(&arguments.station, &station.interface)?;
+    let peer = Peer { local: arguments.station.sap, mac: station.mac.0, remote: arguments.remote_sap };
     let now = port.now();
-    let asked = port.station.connect(peer, 0, now);
-    let handle = asked.map_err(|error| LaunchError::Failed(error.to_string()))?;
-    let mut exchange = Exchange::new(arguments.here.seed, arguments.bytes, arguments.ahead);
+    let result = port.station.connect(peer, 0, now);
+    let handle = result.map_err(|error| LaunchError::Failed(error.to_string()))?;
+    let mut exchange = Exchange::new(arguments.station.seed, arguments.bytes, arguments.ahead);
     let (deadline_ns, mut is_connected, mut is_ending) = (now_ns() + CONNECT_PATIENCE_NS, false, false);
     let mut counters = ConnectionCounters::default();
     let ended = loop {
@@ -176,10 +177,10 @@ fn connect(arguments: &ConnectArguments) -> Result<(), LaunchError> {
         if let Some(connection) = port.station.connection(handle) {
             counters = *connection.counters();
         }
-        match hear(&mut port, |_, event| match event {
+        match poll_events(&mut port, |_, event| match event {
             ConnectionEvent::Connected => {
                 is_connected = true;
-                say(&json!({"event": "connected"}));
+                print_record(&json!({"event": "connected"}));
                 None
             }
             ConnectionEvent::Disconnected(cause) | ConnectionEvent::Reset(cause) => Some(cause),
@@ -202,48 +203,48 @@ fn connect(arguments: &ConnectArguments) -> Result<(), LaunchError> {
             is_ending = port.station.finish(handle, now);
         }
         port.transmit()?;
-        rest(&mut port)?;
+        sleep(&mut port)?;
     };
-    let not_sent = port.link.not_sent;
-    // What was last sent because of the end, such as UA.
+    let dropped = port.link.dropped;
+    // Sends final responses, such as UA.
     port.transmit()?;
     if is_connected {
-        say(&json!({
+        print_record(&json!({
             "event": "done", "sent": exchange.sent, "received": exchange.received, "intact": exchange.is_intact,
-            "cause": name_of(ended), "frames_lost_on_purpose": not_sent, "counters": table_of(&counters),
+            "cause": cause_name(ended), "frames_lost_on_purpose": dropped, "counters": counters_json(&counters),
         }));
     }
-    exchange.verdict(ended, is_connected, is_ending)
+    exchange.result(ended, is_connected, is_ending)
 }
 
-/// A pattern on its way out, and its echo on its way in.
+/// State of sending a pattern and verifying its echo.
 struct Exchange {
     bytes: u64,
     ahead: u64,
     sent: u64,
     received: u64,
     is_intact: bool,
-    to_send: fastrand::Rng,
-    to_receive: fastrand::Rng,
+    send_pattern: fastrand::Rng,
+    receive_pattern: fastrand::Rng,
     field: Vec<u8>,
 }
 
 impl Exchange {
     fn new(seed: u64, bytes: u64, ahead: u64) -> Self {
-        let [to_send, to_receive] = [fastrand::Rng::with_seed(seed), fastrand::Rng::with_seed(seed)];
-        Self { bytes, ahead, sent: 0, received: 0, is_intact: true, to_send, to_receive, field: Vec::new() }
+        let [send_pattern, receive_pattern] = [fastrand::Rng::with_seed(seed), fastrand::Rng::with_seed(seed)];
+        Self { bytes, ahead, sent: 0, received: 0, is_intact: true, send_pattern, receive_pattern, field: Vec::new() }
     }
 
-    /// Puts as much into the send queue as that takes.
+    /// Fills the send queue.
     fn fill(&mut self, port: &mut StationPort, handle: ConnectionHandle, information_max: usize) {
-        // At least one field, or nothing would ever come back.
+        // At least one field even if `ahead` is smaller, or the exchange would stall.
         while self.sent == self.received || self.sent < self.received.saturating_add(self.ahead) {
             if self.field.is_empty() {
                 let length = (self.bytes - self.sent).min(information_max as u64);
-                let generator = &mut self.to_send;
+                let generator = &mut self.send_pattern;
                 self.field.extend((0..length).map(|_| generator.u8(..)));
             }
-            if self.field.is_empty() || !offer(port, handle, &self.field) {
+            if self.field.is_empty() || !enqueue(port, handle, &self.field) {
                 return;
             }
             self.sent += self.field.len() as u64;
@@ -254,7 +255,7 @@ impl Exchange {
     fn verify(&mut self, information: &[u8]) {
         self.received += information.len() as u64;
         for byte in information {
-            self.is_intact &= *byte == self.to_receive.u8(..);
+            self.is_intact &= *byte == self.receive_pattern.u8(..);
         }
     }
 
@@ -262,10 +263,10 @@ impl Exchange {
         self.received >= self.bytes
     }
 
-    fn verdict(&self, ended: Cause, is_connected: bool, is_ending: bool) -> Result<(), LaunchError> {
+    fn result(&self, ended: Cause, is_connected: bool, is_ending: bool) -> Result<(), LaunchError> {
         if !is_connected {
-            let hint = "is its service access point bound? Some stations never say that it is not";
-            let text = describe(ended);
+            let hint = "is its service access point bound? Some stations do not answer for an unbound one";
+            let text = describe_cause(ended);
             let hint = if ended == Cause::NoAnswer { format!("; {hint}") } else { String::new() };
             return Err(LaunchError::Failed(format!("{text}{hint}")));
         }
@@ -273,7 +274,7 @@ impl Exchange {
             return Err(LaunchError::Failed("the echo differs from what was sent".to_owned()));
         }
         if !is_ending && !self.is_complete() {
-            let text = describe(ended);
+            let text = describe_cause(ended);
             return Err(LaunchError::Failed(format!("{text} after {} of {} bytes", self.received, self.bytes)));
         }
         Ok(())
@@ -281,11 +282,11 @@ impl Exchange {
 }
 
 fn echo(arguments: &EchoArguments) -> Result<(), LaunchError> {
-    let (mut port, _) = open(&arguments.here, &arguments.interface)?;
-    port.station.listen(arguments.here.sap, true);
+    let (mut port, _) = open(&arguments.station, &arguments.interface)?;
+    port.station.listen(arguments.station.sap, true);
     let name = arguments.announce.start(Some(&arguments.interface), None);
-    say(&json!({
-        "event": "listening", "sap": arguments.here.sap.byte(), "mac": port.link.address().to_string(),
+    print_record(&json!({
+        "event": "listening", "sap": arguments.station.sap.byte(), "mac": port.link.address().to_string(),
         "name": name.as_ref().map(Name::as_str),
     }));
     let mut echoes: BTreeMap<ConnectionHandle, Echo> = BTreeMap::new();
@@ -295,7 +296,7 @@ fn echo(arguments: &EchoArguments) -> Result<(), LaunchError> {
             if let Delivery::Data { connection, information, .. } = delivery
                 && let Some(echo) = echoes.get_mut(&connection)
             {
-                echo.take(information, close_after);
+                echo.receive(information, close_after);
             }
             false
         })?;
@@ -304,10 +305,10 @@ fn echo(arguments: &EchoArguments) -> Result<(), LaunchError> {
                 echo.counters = *connection.counters();
             }
         }
-        let mut asking = Vec::new();
-        hear(&mut port, |handle, event| {
+        let mut incoming = Vec::new();
+        poll_events(&mut port, |handle, event| {
             match event {
-                ConnectionEvent::Incoming => asking.push(handle),
+                ConnectionEvent::Incoming => incoming.push(handle),
                 ConnectionEvent::Reset(cause) => {
                     if let Some(echo) = echoes.get_mut(&handle) {
                         echo.reset = Some(cause);
@@ -322,20 +323,20 @@ fn echo(arguments: &EchoArguments) -> Result<(), LaunchError> {
             }
             None::<()>
         });
-        for handle in asking {
-            answer(&mut port, handle, &mut left, &mut echoes);
+        for handle in incoming {
+            accept_or_refuse(&mut port, handle, &mut left, &mut echoes);
         }
         for (handle, echo) in &mut echoes {
-            echo.give(&mut port, *handle, arguments.hold, close_after);
+            echo.send_back(&mut port, *handle, arguments.hold, close_after);
         }
         port.transmit()?;
-        rest(&mut port)?;
+        sleep(&mut port)?;
     }
     Ok(())
 }
 
-/// Accepts a connection, or refuses it when enough were accepted.
-fn answer(
+/// Accepts a connection, or refuses it once `left` is 0.
+fn accept_or_refuse(
     port: &mut StationPort,
     handle: ConnectionHandle,
     left: &mut Option<u64>,
@@ -344,18 +345,18 @@ fn answer(
     let now = port.now();
     let Some(peer) = port.station.peer(handle) else { return };
     let is_wanted = *left != Some(0);
-    let whom = MacAddress(peer.mac).to_string();
+    let peer_mac = MacAddress(peer.mac).to_string();
     if is_wanted && port.station.accept(handle, now) {
         *left = left.map(|left| left - 1);
-        say(&json!({"event": "accepted", "peer": whom, "peer_sap": peer.remote.byte()}));
+        print_record(&json!({"event": "accepted", "peer": peer_mac, "peer_sap": peer.remote.byte()}));
         echoes.insert(handle, Echo::new(peer));
     } else {
         port.station.disconnect(handle, now);
-        say(&json!({"event": "refused", "peer": whom, "peer_sap": peer.remote.byte()}));
+        print_record(&json!({"event": "refused", "peer": peer_mac, "peer_sap": peer.remote.byte()}));
     }
 }
 
-/// A connection whose data goes back.
+/// A connection whose data is echoed.
 struct Echo {
     peer: Peer,
     waiting: VecDeque<Vec<u8>>,
@@ -381,30 +382,30 @@ impl Echo {
         }
     }
 
-    fn take(&mut self, information: &[u8], close_after: u64) {
+    fn receive(&mut self, information: &[u8], close_after: u64) {
         if self.received < close_after {
             self.received += information.len() as u64;
             self.waiting.push_back(information.to_vec());
         }
     }
 
-    /// Sends back what there is room for; the rest waits, and soon the peer as well.
-    fn give(&mut self, port: &mut StationPort, handle: ConnectionHandle, hold: u64, close_after: u64) {
+    /// Echoes what the send queue takes. If too much remains, signals busy to the peer.
+    fn send_back(&mut self, port: &mut StationPort, handle: ConnectionHandle, hold: u64, close_after: u64) {
         if self.received < hold {
             return;
         }
-        while self.waiting.front().is_some_and(|information| offer(port, handle, information)) {
+        while self.waiting.front().is_some_and(|information| enqueue(port, handle, information)) {
             self.sent += self.waiting.pop_front().map_or(0, |information| information.len() as u64);
         }
         let now = port.now();
-        // What was held on purpose says nothing about the peer's pace.
-        let is_busy = hold == 0 && self.waiting.len() >= if self.is_busy { WAITING_MAX / 2 } else { WAITING_MAX };
+        // With `hold`, a long queue is intended.
+        let is_busy = hold == 0 && self.waiting.len() >= if self.is_busy { QUEUED_MAX / 2 } else { QUEUED_MAX };
         if is_busy != self.is_busy {
             self.is_busy = is_busy;
             port.station.set_busy(handle, is_busy, now);
         }
         if !self.is_ending && self.reset.is_some() {
-            // Its data is lost, so there is nothing to go on with.
+            // The reset has lost data: disconnect.
             self.is_ending = port.station.disconnect(handle, now);
         } else if !self.is_ending && self.received >= close_after && self.waiting.is_empty() {
             self.is_ending = port.station.finish(handle, now);
@@ -412,30 +413,30 @@ impl Echo {
     }
 
     fn report(&self, cause: Cause) {
-        say(&json!({
+        print_record(&json!({
             "event": "closed", "peer": MacAddress(self.peer.mac).to_string(), "peer_sap": self.peer.remote.byte(),
-            "received": self.received, "sent": self.sent, "cause": name_of(cause),
-            "reset": self.reset.map(name_of), "counters": table_of(&self.counters),
+            "received": self.received, "sent": self.sent, "cause": cause_name(cause),
+            "reset": self.reset.map(cause_name), "counters": counters_json(&self.counters),
         }));
     }
 }
 
-/// Asks the peer's station, or one of its SAPs, what it is and whether frames of full size reach it.
+/// Sends XID and TEST, the latter with a full-size frame, to the peer's station or one of its SAPs.
 fn ask(arguments: &AskArguments) -> Result<(), LaunchError> {
-    let place = arguments.peer.find()?;
-    let (mut port, information_max) = open(&arguments.here, &place.interface)?;
+    let station = arguments.peer.find()?;
+    let (mut port, information_max) = open(&arguments.station, &station.interface)?;
     let (own, destination) = (port.link.address().0, Destination::from(arguments.remote_sap));
-    let source = Source::Individual(arguments.here.sap);
-    let mut generator = fastrand::Rng::with_seed(arguments.here.seed);
+    let source = Source::Individual(arguments.station.sap);
+    let mut generator = fastrand::Rng::with_seed(arguments.station.seed);
     // A TEST header is an octet shorter than an I PDU's.
     let information: Vec<u8> = (0..=information_max).map(|_| generator.u8(..)).collect();
-    let questions = [
+    let commands = [
         ("XID", port.station.identify(source, destination), &[][..]),
         ("TEST", port.station.test(source, destination), &information),
     ];
-    for (name, header, information) in questions {
+    for (name, header, information) in commands {
         let llc = header.as_bytes();
-        let ethernet = Encapsulation::Length.header(place.mac.0, own, llc.len() + information.len());
+        let ethernet = Encapsulation::Length.header(station.mac.0, own, llc.len() + information.len());
         let frame = [&ethernet, llc, information].concat();
         let began_ns = now_ns();
         port.link.send(&[Outgoing { header: &frame, payload: &[] }])?;
@@ -449,10 +450,10 @@ fn ask(arguments: &AskArguments) -> Result<(), LaunchError> {
                 return Err(LaunchError::Failed(format!("no answer to {name} within a second")));
             }
             if record.is_none() {
-                rest(&mut port)?;
+                sleep(&mut port)?;
             }
         }
-        say(&record.unwrap_or_default());
+        print_record(&record.unwrap_or_default());
     }
     Ok(())
 }
@@ -460,11 +461,11 @@ fn ask(arguments: &AskArguments) -> Result<(), LaunchError> {
 fn answer_of(delivery: &Delivery<'_>, expected: &[u8]) -> Option<Value> {
     match delivery {
         Delivery::Identification { from, source, identification } => {
-            let said = match identification {
+            let value = match identification {
                 Identification::Basic { class, window } => json!({"class": *class as u8, "window": window.value()}),
                 Identification::Other(bytes) => json!({ "other": bytes }),
             };
-            Some(json!({"event": "xid", "from": MacAddress(*from).to_string(), "sap": source.byte(), "said": said}))
+            Some(json!({"event": "xid", "from": MacAddress(*from).to_string(), "sap": source.byte(), "said": value}))
         }
         Delivery::Test { from, source, information } => Some(json!({
             "event": "test", "from": MacAddress(*from).to_string(), "sap": source.byte(),
@@ -474,16 +475,16 @@ fn answer_of(delivery: &Delivery<'_>, expected: &[u8]) -> Option<Value> {
     }
 }
 
-/// Puts an information field into a connection's send queue; false if that takes none now.
-fn offer(port: &mut StationPort, handle: ConnectionHandle, information: &[u8]) -> bool {
+/// Puts an information field into a connection's send queue; false if it is full.
+fn enqueue(port: &mut StationPort, handle: ConnectionHandle, information: &[u8]) -> bool {
     let Some(slot) = port.slots.fill(information, &[]) else { return false };
     let now = port.now();
     let refused = port.station.send(handle, slot, now).err();
     refused.map(|refused| port.slots.free(refused.token)).is_none()
 }
 
-/// Takes what the engine has to say: memory comes back, the rest is `consider`ed until that has a result.
-fn hear<R>(
+/// Polls the engine's events: frees slots, and passes other events to `consider` until it returns a result.
+fn poll_events<R>(
     port: &mut StationPort,
     mut consider: impl FnMut(ConnectionHandle, ConnectionEvent<u16>) -> Option<R>,
 ) -> Option<R> {
@@ -503,19 +504,19 @@ fn hear<R>(
     None
 }
 
-/// Sleeps until there is something to do.
-fn rest(port: &mut StationPort) -> Result<(), LaunchError> {
+/// Sleeps until a frame arrives or a timer expires.
+fn sleep(port: &mut StationPort) -> Result<(), LaunchError> {
     if INTERRUPTED.load(Ordering::Relaxed) {
         return Err(LaunchError::Interrupted);
     }
     Ok(port.sleep(SLEEP)?)
 }
 
-fn say(record: &Value) {
+fn print_record(record: &Value) {
     println!("{record}");
 }
 
-fn name_of(cause: Cause) -> &'static str {
+fn cause_name(cause: Cause) -> &'static str {
     match cause {
         Cause::Requested => "requested",
         Cause::PeerDisconnected => "peer disconnected",
@@ -528,7 +529,7 @@ fn name_of(cause: Cause) -> &'static str {
     }
 }
 
-fn table_of(counters: &ConnectionCounters) -> Value {
+fn counters_json(counters: &ConnectionCounters) -> Value {
     json!({
         "information_received": counters.information_received, "information_sent": counters.information_sent,
         "information_repeated": counters.information_repeated,
@@ -544,17 +545,17 @@ fn parse_byte(text: &str) -> Result<u8, String> {
         Some(digits) => u8::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    number.map_err(|_| format!("'{text}' is no octet; write it as 0x20 or 32"))
+    number.map_err(|_| format!("'{text}' is not an octet; write it as 0x20 or 32"))
 }
 
 fn parse_sap(text: &str) -> Result<Lsap, String> {
     let byte = parse_byte(text)?;
-    Lsap::new(byte).ok_or_else(|| format!("{text} is no service access point: they are even, 0x02 to 0xfe"))
+    Lsap::new(byte).ok_or_else(|| format!("{text} is not a service access point: they are even, 0x02 to 0xfe"))
 }
 
 fn parse_probability(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number| (0.0..1.0).contains(number));
-    number.ok_or_else(|| format!("'{text}' is no probability; write one per cent as 0.01"))
+    number.ok_or_else(|| format!("'{text}' is not a probability; write one per cent as 0.01"))
 }
 
 #[cfg(test)]
@@ -570,17 +571,17 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_byte_of_the_echo_is_seen_and_an_early_end_is_an_error() {
+    fn a_wrong_byte_in_the_echo_and_an_early_end_are_errors() {
         let mut pattern = fastrand::Rng::with_seed(3);
         let mut bytes: Vec<u8> = (0..100).map(|_| pattern.u8(..)).collect();
         let mut exchange = Exchange::new(3, 100, 0);
         exchange.verify(&bytes[..60]);
-        assert!(exchange.verdict(Cause::PeerDisconnected, true, false).is_err());
+        assert!(exchange.result(Cause::PeerDisconnected, true, false).is_err());
         exchange.verify(&bytes[60..]);
-        assert!(exchange.verdict(Cause::PeerDisconnected, true, false).is_ok());
+        assert!(exchange.result(Cause::PeerDisconnected, true, false).is_ok());
         bytes[99] ^= 1;
         let mut exchange = Exchange::new(3, 100, 0);
         exchange.verify(&bytes);
-        assert!(exchange.verdict(Cause::Requested, true, true).is_err());
+        assert!(exchange.result(Cause::Requested, true, true).is_err());
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The one clock: `CLOCK_MONOTONIC`, read without a system call.
+//! The clock of all measurements: `CLOCK_MONOTONIC`, read without a system call.
 
 use std::sync::LazyLock;
 use std::time::Instant;
@@ -14,34 +14,34 @@ static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 #[inline]
 pub fn now_ns() -> u64 {
     let elapsed = ORIGIN.elapsed();
-    // Not `as_nanos`, which is 128 bits wide: this is read twice in every sample.
+    // Not `as_nanos`, which is 128 bits wide: this is called twice per sample.
     elapsed.as_secs() * 1_000_000_000 + u64::from(elapsed.subsec_nanos())
 }
 
-/// What has to be added to [`now_ns`] to get the machine's `CLOCK_MONOTONIC`, which all its processes share; as
-/// exact as two readings follow each other.
+/// Offset from [`now_ns`] to the machine's `CLOCK_MONOTONIC`, which all its processes share. Its error is the time between
+/// two readings.
 ///
 /// # Errors
-/// When the system has no such clock.
+/// If the clock cannot be read.
 pub fn machine_offset_ns() -> Result<u64, LaunchError> {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(|error| LaunchError::system("clock_gettime", error))?;
     let machine_ns = time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64;
     Ok(machine_ns.saturating_sub(now_ns()))
 }
 
-/// What a launch found out about its clock.
+/// Properties of the clock, as measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     /// Median time of one reading.
     pub read_ns: u64,
-    /// Smallest step between two readings that differ.
+    /// Smallest difference between two unequal readings.
     pub step_ns: u64,
 }
 
 impl Clock {
-    /// From 1001 pairs of readings.
+    /// Measures the clock by 1001 pairs of readings.
     #[must_use]
-    pub fn examine() -> Self {
+    pub fn measure() -> Self {
         let mut steps: Vec<u64> = (0..1001)
             .map(|_| {
                 let began = now_ns();
@@ -53,7 +53,7 @@ impl Clock {
         Self { read_ns: steps[500], step_ns }
     }
 
-    /// What two readings cannot tell apart.
+    /// Resolution of a time measurement.
     #[must_use]
     pub fn resolution_ns(self) -> u64 {
         self.read_ns.max(self.step_ns)
@@ -65,16 +65,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_machines_clock_and_ours_keep_their_distance() {
+    fn the_offset_to_the_machines_clock_is_constant() {
         let first = machine_offset_ns().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(5));
-        // Loose, because a reading may be interrupted.
+        // Tolerant, because the thread may be preempted between readings.
         assert!(machine_offset_ns().unwrap().abs_diff(first) < 4_000_000);
     }
 
     #[test]
-    fn the_resolution_is_known_and_below_a_microsecond_or_so() {
-        let clock = Clock::examine();
+    fn the_resolution_is_between_1_ns_and_100_us() {
+        let clock = Clock::measure();
         assert!((1..100_000).contains(&clock.resolution_ns()), "{clock:?}");
     }
 }

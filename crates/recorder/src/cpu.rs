@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which core a thread runs on.
+//! Core pinning.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -12,7 +12,7 @@ pub fn allowed() -> Vec<usize> {
     (0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).collect()
 }
 
-/// Binds the calling thread to one core.
+/// Pins the calling thread to one core.
 pub fn pin(cpu: usize) -> Result<(), LaunchError> {
     let mut set = CpuSet::new();
     set.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set)).map_err(|error| {
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_can_be_pinned_to_a_core_that_is_allowed_and_to_no_other() {
+    fn a_thread_can_be_pinned_to_an_allowed_core_only() {
         let cpu = allowed()[0];
         std::thread::spawn(move || {
             pin(cpu).unwrap();

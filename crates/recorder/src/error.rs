@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Why a launch stops early, sorted by whose fault it is; each is an exit code.
+//! Launch errors, sorted by whose fault they are; each kind is an exit code.
 
 use barewire_link::LinkError;
 use thiserror::Error;
 
-/// The text says what to do.
+/// Why a launch failed; the text says what to do.
 #[derive(Debug, Error)]
 pub enum LaunchError {
-    /// The measured thing failed.
+    /// The measured operation failed.
     #[error("{0}")]
     Failed(String),
-    /// The caller asked for what does not exist or does not fit.
+    /// The caller's parameters are wrong.
     #[error("{0}")]
     WrongUse(String),
     /// This machine lacks something.
     #[error("{0}")]
     MachineCannot(String),
-    /// A signal asked for the end.
+    /// Ended by a signal.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl LaunchError {
-    /// The exit code of a program that ends with it.
+    /// The program's exit code.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -33,7 +33,7 @@ impl LaunchError {
         }
     }
 
-    /// The error of the system call that failed last.
+    /// The error in errno, of a failed system call.
     #[must_use]
     pub fn last(operation: &str) -> Self {
         Self::system(operation, std::io::Error::last_os_error())

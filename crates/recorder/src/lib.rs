@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What programs that measure share: a clock, cores, records as lines of JSON, and why a launch stops early.
-//! They record and do not judge.
+//! Shared by the measuring programs: clock, core pinning, records as JSON Lines, and launch errors. These programs record
+//! raw samples and compute no statistics.
 
 pub mod clock;
 pub mod cpu;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the user of a connection does: sends its messages, waits for the peer's, and leaves.
+//! User of a connection: sends its messages, waits for the peer's, and disconnects.
 
 use barewire_llc::{Cause, ConnectionEvent, ConnectionHandle, Instant, Station};
 
 use crate::checks::{Checks, Stream, Violation, message, parse};
 
-/// Messages between two times that the user waits for an acknowledgement: not a divisor of any window's or delay's.
-const WANT_ANSWER_EVERY: u32 = 7;
+/// Messages between two requests for an acknowledgement: no divisor of any window.
+const ANSWER_INTERVAL: u32 = 7;
 
-/// A message under way: its stream and number, and how many the stream has.
+/// A message in flight: its stream and number, and the stream's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
     pub stream: Stream,
@@ -22,30 +22,30 @@ impl Token {
     }
 }
 
-/// One end of one connection.
+/// One end of a connection.
 #[derive(Debug)]
 pub struct End {
     is_client: bool,
-    /// What goes out.
+    /// The next message to send.
     outgoing: Token,
     acknowledged: u32,
-    /// What comes in, once its first message has come.
+    /// Stream and length of the received messages, after the first.
     incoming: Option<(Stream, u32)>,
     received: u32,
     is_finishing: bool,
 }
 
-/// What an end wants after an event.
+/// What an end does after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    GoOn,
-    /// The connection was reset: a new stream is to begin.
+    Continue,
+    /// The connection was reset: begin a new stream.
     NewStream,
-    /// The user must react to a reset: with `accept_reset` if the peer reset.
+    /// Respond to a reset: with `accept_reset` if the peer reset.
     Reset {
         by_peer: bool,
     },
-    Over,
+    Closed,
 }
 
 impl End {
@@ -60,8 +60,8 @@ impl End {
         }
     }
 
-    /// After a reset: who asked for it is the client then, since the peer may be a new one.
-    pub fn begin_again(&mut self, is_client: bool, stream: Stream, total: u32) {
+    /// After a reset, whose initiator becomes the client, since the peer may have restarted.
+    pub fn restart_stream(&mut self, is_client: bool, stream: Stream, total: u32) {
         *self = Self::new(is_client, stream, total);
     }
 
@@ -84,41 +84,41 @@ impl End {
             ConnectionEvent::Dropped(token) => checks.dropped(token.stream, token.number),
             ConnectionEvent::Incoming | ConnectionEvent::Connected => {}
             ConnectionEvent::Reset(cause) => {
-                checks.stream_over(self.outgoing.stream, self.outgoing.number);
+                checks.stream_ended(self.outgoing.stream, self.outgoing.number);
                 return Next::Reset { by_peer: cause == Cause::PeerReset };
             }
             ConnectionEvent::ResetDone => {
-                checks.stream_over(self.outgoing.stream, self.outgoing.number);
+                checks.stream_ended(self.outgoing.stream, self.outgoing.number);
                 return Next::NewStream;
             }
             ConnectionEvent::Disconnected(cause) => {
-                checks.stream_over(self.outgoing.stream, self.outgoing.number);
+                checks.stream_ended(self.outgoing.stream, self.outgoing.number);
                 if self.is_finishing && cause == Cause::Requested {
                     self.require_agreement(checks);
                 }
-                return Next::Over;
+                return Next::Closed;
             }
         }
-        Next::GoOn
+        Next::Continue
     }
 
-    /// Whether an event is the end that a connection should come to.
+    /// Whether an event is an orderly end of the connection.
     pub fn is_orderly(&self, event: ConnectionEvent<Token>) -> bool {
         match event {
             ConnectionEvent::Disconnected(Cause::Requested) => self.is_finishing,
-            // The client's DISC was repeated until it gave up, or the server knew of the end already.
+            // The client's DISC was repeated until it gave up, or the server was already disconnected.
             ConnectionEvent::Disconnected(Cause::NoAnswer | Cause::PeerNotConnected) => self.is_finishing,
             ConnectionEvent::Disconnected(Cause::PeerDisconnected) => !self.is_client,
             _ => false,
         }
     }
 
-    /// Sends what fits, and finishes once both directions are complete. Only clients finish.
+    /// Fills the send queue, and finishes once both directions are complete. Only clients finish.
     pub fn pump(&mut self, station: &mut Station<Token>, handle: ConnectionHandle, now: Instant) {
         while self.outgoing.number < self.outgoing.total && station.send(handle, self.outgoing, now).is_ok() {
             self.outgoing.number += 1;
-            // Now and then somebody waits for what was sent so far.
-            if self.outgoing.number.is_multiple_of(WANT_ANSWER_EVERY) {
+            // Request an acknowledgement of all that is sent so far.
+            if self.outgoing.number.is_multiple_of(ANSWER_INTERVAL) {
                 station.request_ack(handle, now);
             }
         }
@@ -129,11 +129,11 @@ impl End {
         }
     }
 
-    /// The orderly end: both ends have all.
+    /// After an orderly end, both ends must have all messages.
     fn require_agreement(&self, checks: &mut Checks) {
         let sent = Some((self.outgoing.stream, self.outgoing.total));
         for (stream, total) in sent.into_iter().chain(self.incoming) {
-            let delivered = checks.delivered_of(stream);
+            let delivered = checks.delivered_count(stream);
             checks.require(delivered == total, Violation::EndsDisagree { stream });
         }
     }

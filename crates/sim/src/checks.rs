@@ -1,65 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The checkers: what must hold whatever the network does.
+//! The checkers: properties that must hold whatever the network does.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-/// One direction of one connection as its sender saw it: every message carries it.
+/// Number of one direction of a connection, assigned by its sender and carried by every message.
 pub type Stream = u32;
 
-/// A promise that was broken.
+/// A violated property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// A message came again, too early, or never was sent.
+    /// A message was delivered twice or out of order, or was never sent.
     Order {
-        /// Of which stream.
+        /// Stream of the message.
         stream: Stream,
-        /// The message that was due.
+        /// Number of the expected message.
         expected: u32,
-        /// The one that came.
+        /// Number of the delivered message.
         got: u32,
     },
-    /// A message came with other bytes than it was sent with.
+    /// A message was delivered with other bytes than it was sent with.
     NotIntact,
-    /// A message was acknowledged that was not delivered.
+    /// A message was acknowledged but not delivered.
     AcknowledgedUndelivered {
-        /// Of which stream.
+        /// Stream of the message.
         stream: Stream,
-        /// Which.
+        /// Number of the message.
         message: u32,
     },
-    /// A token came back twice, in a wrong order, or never.
+    /// A token was returned twice, out of order, or never.
     Token {
-        /// Of which stream.
+        /// Stream of the token.
         stream: Stream,
     },
-    /// More was under way than the window admits.
+    /// More messages were outstanding than the window allows.
     Window {
-        /// How much.
+        /// Outstanding messages.
         outstanding: usize,
     },
-    /// A station held more than it may.
+    /// A station exceeded a bound on its memory.
     Memory {
-        /// What.
+        /// What is bounded.
         what: &'static str,
-        /// How much.
+        /// Number held.
         held: usize,
     },
-    /// An end without an end: a station never falls silent.
-    Endless,
-    /// After the faults stopped, something was not over in time.
+    /// A station sends frames without end.
+    Livelock,
+    /// Something did not end in time after the faults stopped.
     NoProgress {
-        /// What.
+        /// What did not end.
         what: &'static str,
     },
-    /// One end says that all was well, but the other lacks data.
+    /// One end reports an orderly end, but a message was not delivered.
     EndsDisagree {
-        /// Of which stream.
+        /// Stream of the message.
         stream: Stream,
     },
-    /// A datagram came twice, or was acknowledged but not delivered.
+    /// A datagram was delivered twice, or was acknowledged but not delivered.
     Datagram {
-        /// Which.
+        /// Number of the datagram.
         number: u32,
         /// How often it was delivered.
         deliveries: u32,
@@ -74,24 +74,24 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// What was sent and what arrived, in the whole world and over all restarts.
+/// What was sent and delivered in the whole world, across restarts.
 #[derive(Debug, Default)]
 pub struct Checks {
-    /// Messages delivered, of each stream.
+    /// Messages delivered, by stream.
     delivered: HashMap<Stream, u32>,
-    /// Tokens that came back as acknowledged, and as dropped.
+    /// Tokens returned as acknowledged and as dropped, by stream.
     returned: HashMap<Stream, (u32, u32)>,
-    /// Deliveries of each datagram, by number and by who got it.
+    /// Deliveries of each datagram, by its number and the receiver's incarnation.
     datagrams: HashMap<(u32, u32), u32>,
     arrived: HashSet<u32>,
     pub violation: Option<Violation>,
-    /// Frames come damaged with a right check sequence: then payload, and what PDUs say, can be anything.
-    has_garbage: bool,
+    /// Frames may be damaged with a valid FCS: payload and PDU fields can then be anything.
+    has_undetected_corruption: bool,
 }
 
 impl Violation {
-    /// Whether garbage that looks like PDUs can be the cause.
-    fn may_come_from_garbage(&self) -> bool {
+    /// Whether damaged PDUs can cause this.
+    fn can_result_from_corruption(&self) -> bool {
         match self {
             Self::Order { .. }
             | Self::NotIntact
@@ -101,20 +101,20 @@ impl Violation {
             Self::Token { .. }
             | Self::Window { .. }
             | Self::Memory { .. }
-            | Self::Endless
+            | Self::Livelock
             | Self::NoProgress { .. } => false,
         }
     }
 }
 
 impl Checks {
-    pub fn new(has_garbage: bool) -> Self {
-        Self { has_garbage, ..Self::default() }
+    pub fn new(has_undetected_corruption: bool) -> Self {
+        Self { has_undetected_corruption, ..Self::default() }
     }
 
-    /// The first violation counts: what follows is its consequence.
+    /// Records a violation. The first counts: later ones may be consequences.
     pub fn report(&mut self, violation: Violation) {
-        if self.has_garbage && violation.may_come_from_garbage() {
+        if self.has_undetected_corruption && violation.can_result_from_corruption() {
             return;
         }
         self.violation.get_or_insert(violation);
@@ -141,7 +141,7 @@ impl Checks {
         let is_next = *dropped == 0 && *acknowledged == message;
         *acknowledged += 1;
         self.require(is_next, Violation::Token { stream });
-        if self.delivered_of(stream) <= message {
+        if self.delivered_count(stream) <= message {
             self.report(Violation::AcknowledgedUndelivered { stream, message });
         }
     }
@@ -153,20 +153,20 @@ impl Checks {
         self.require(is_next, Violation::Token { stream });
     }
 
-    /// A sender's connection is over: every token must have come back.
-    pub fn stream_over(&mut self, stream: Stream, queued: u32) {
+    /// A sender's connection ended: every token must have been returned.
+    pub fn stream_ended(&mut self, stream: Stream, queued: u32) {
         let (acknowledged, dropped) = self.returned.get(&stream).copied().unwrap_or_default();
         self.require(acknowledged + dropped == queued, Violation::Token { stream });
     }
 
-    pub fn delivered_of(&self, stream: Stream) -> u32 {
+    pub fn delivered_count(&self, stream: Stream) -> u32 {
         self.delivered.get(&stream).copied().unwrap_or(0)
     }
 
-    /// `by` whom: a host that restarted may get again what it got before.
-    pub fn datagram_delivered(&mut self, number: u32, by: u32) {
+    /// `incarnation` is the receiver's: a restarted host may receive a datagram again.
+    pub fn datagram_delivered(&mut self, number: u32, incarnation: u32) {
         self.arrived.insert(number);
-        let deliveries = self.datagrams.entry((number, by)).or_insert(0);
+        let deliveries = self.datagrams.entry((number, incarnation)).or_insert(0);
         *deliveries += 1;
         let deliveries = *deliveries;
         self.require(deliveries == 1, Violation::Datagram { number, deliveries });
@@ -177,13 +177,13 @@ impl Checks {
     }
 }
 
-/// The bytes of a message: stream, number, how many there are, and a mark over all three.
+/// The bytes of a message: stream, number, total, and a checksum of all three.
 pub fn message(stream: Stream, number: u32, total: u32) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..4].copy_from_slice(&stream.to_be_bytes());
     bytes[4..8].copy_from_slice(&number.to_be_bytes());
     bytes[8..12].copy_from_slice(&total.to_be_bytes());
-    bytes[12..].copy_from_slice(&mark(stream, number, total).to_be_bytes());
+    bytes[12..].copy_from_slice(&checksum(stream, number, total).to_be_bytes());
     bytes
 }
 
@@ -192,10 +192,10 @@ pub fn parse(bytes: &[u8]) -> Option<(Stream, u32, u32)> {
     let bytes: &[u8; 16] = bytes.try_into().ok()?;
     let [stream, number, total, found] =
         [0, 4, 8, 12].map(|at| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]));
-    (mark(stream, number, total) == found).then_some((stream, number, total))
+    (checksum(stream, number, total) == found).then_some((stream, number, total))
 }
 
-fn mark(stream: Stream, number: u32, total: u32) -> u32 {
+fn checksum(stream: Stream, number: u32, total: u32) -> u32 {
     let mixed = u64::from(stream) << 32 | u64::from(number) ^ u64::from(total).rotate_left(17);
     (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
@@ -211,13 +211,13 @@ mod tests {
     }
 
     #[test]
-    fn each_checker_fails_when_it_must() {
+    fn each_checker_detects_its_violation() {
         let order = violation(|checks| [0, 1, 1].into_iter().for_each(|number| checks.delivered(7, number)));
         assert_eq!(order, Some(Violation::Order { stream: 7, expected: 2, got: 1 }));
         let lost = violation(|checks| checks.acknowledged(7, 0));
         assert_eq!(lost, Some(Violation::AcknowledgedUndelivered { stream: 7, message: 0 }));
         assert!(violation(|checks| checks.dropped(7, 1)).is_some());
-        assert!(violation(|checks| checks.stream_over(7, 1)).is_some());
+        assert!(violation(|checks| checks.stream_ended(7, 1)).is_some());
         assert!(violation(|checks| checks.datagram_acknowledged(3)).is_some());
         let twice = violation(|checks| (0..2).for_each(|_| checks.datagram_delivered(3, 1)));
         assert_eq!(twice, Some(Violation::Datagram { number: 3, deliveries: 2 }));

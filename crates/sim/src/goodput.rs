@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Goodput by window and loss: the engine over one link, against the limit of the wire and the model.
+//! Goodput by window and loss: the engine over one link, compared with the wire limit and with a model.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,16 +18,16 @@ use crate::scenario::{Faults, MS, Scenario, US};
 
 const WINDOWS: [u8; 5] = [1, 4, 16, 63, 127];
 const LOSSES: [f64; 4] = [0.0, 0.001, 0.01, 0.05];
-/// Further delay of each of four paths, from almost equal to more than a window of 63 frames takes.
+/// Additional delays of four paths, from almost equal to more than the transmission time of a window of 63 frames.
 const PATHS_US: [[u64; 4]; 4] = [[0, 2, 4, 6], [0, 10, 20, 40], [0, 50, 100, 200], [0, 100, 300, 1000]];
 
-/// The table that is committed: thousandths of the wire's limit.
+/// The golden table, in thousandths of the wire limit.
 #[must_use]
 pub fn table() -> String {
     let mut text = String::from(
-        "Goodput over 1 Gb/s with 5 us delay, in thousandths of what the wire could carry.\n\
-         keep, halve, one: what loss does to the window. model: textbook go-back-N, timeout 1 ms. extended: stations that\n\
-         keep what comes early, halve.\n\n\
+        "Goodput over 1 Gb/s with 5 us delay, in thousandths of the wire limit.\n\
+         keep, halve, one: effect of loss on the window. model: textbook go-back-N, timeout 1 ms. extended: halve, with\n\
+         out-of-order I PDUs buffered.\n\n\
          loss %   window   keep  halve    one  model extended\n",
     );
     for loss in LOSSES {
@@ -44,7 +44,7 @@ pub fn table() -> String {
         }
     }
     text.push_str(
-        "\nFour paths of unequal delay, each frame on one of them at random; beside it one path with the longest delay.\n\n\
+        "\nFour paths of unequal delay, a random one for each frame; one path: the slowest only.\n\n\
          further delay, us   window  halve extended one path\n",
     );
     for delays in PATHS_US {
@@ -63,13 +63,13 @@ pub fn table() -> String {
     text
 }
 
-/// Messages that arrive within the link's time with the engine at both ends.
+/// Messages delivered within the link's duration, with the engine at both ends.
 #[must_use]
 pub fn delivered(link: &Link, window: u8, after_loss: AfterLoss, seed: u64) -> u64 {
     delivered_with(link, &config(window, after_loss), seed)
 }
 
-/// How the engine is set for the table.
+/// The engine's configuration for the table.
 #[must_use]
 pub fn config(window: u8, after_loss: AfterLoss) -> ConnectionConfig {
     let receive_window = window.max(8);
@@ -77,41 +77,42 @@ pub fn config(window: u8, after_loss: AfterLoss) -> ConnectionConfig {
     ConnectionConfig { window, receive_window, acknowledge_every, after_loss, ..ConnectionConfig::default() }
 }
 
-/// The same for any configuration.
+/// As [`delivered`], with any configuration.
 #[must_use]
 pub fn delivered_with(link: &Link, connection: &ConnectionConfig, seed: u64) -> u64 {
-    Run::new(link, connection, seed, [u64::MAX, 0]).until_the_end().delivered[1]
+    Run::new(link, connection, seed, [u64::MAX, 0]).run().delivered[1]
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
-    /// Messages that arrived at each end.
+    /// Messages delivered at each end.
     pub delivered: [u64; 2],
-    /// I PDUs that were sent again, by both.
+    /// I PDUs retransmitted, at both ends together.
     pub repeated: u64,
 }
 
-/// Both ends send bursts of so many messages at once, each the next one when it has the other's, so that acknowledgements
-/// wait behind the other direction's data.
+/// Both ends send bursts of `burst` messages at once; each sends its next one after receiving the peer's. So
+/// acknowledgements queue behind data of their own direction.
 #[must_use]
-pub fn exchanged(link: &Link, connection: &ConnectionConfig, burst: u64, seed: u64) -> Outcome {
-    Run::new(link, connection, seed, [burst; 2]).until_the_end()
+pub fn exchange_bursts(link: &Link, connection: &ConnectionConfig, burst: u64, seed: u64) -> Outcome {
+    Run::new(link, connection, seed, [burst; 2]).run()
 }
 
 struct Run<'l> {
     link: &'l Link,
     stations: [Station<()>; 2],
     handles: [Option<ConnectionHandle>; 2],
-    /// Messages that each end sends at once; and how many it may send so far, and has.
+    /// Messages in a burst, by end.
     bursts: [u64; 2],
+    /// Messages that each end may have sent so far.
     granted: [u64; 2],
     sent: [u64; 2],
     delivered: [u64; 2],
     wires: [Wire; 2],
     faults: Faults,
     rng: Rng,
-    /// By time and order: to whom, and what.
+    /// By time and order: receiving end, and frame.
     arrivals: BTreeMap<(u64, u64), (usize, Frame)>,
     order: u64,
 }
@@ -143,7 +144,7 @@ impl<'l> Run<'l> {
         }
     }
 
-    fn until_the_end(mut self) -> Outcome {
+    fn run(mut self) -> Outcome {
         let mut now_ns = 0;
         let peer = Peer { local: Lsap::SNAP, mac: mac(1), remote: Lsap::SNAP };
         self.handles[0] = Some(self.stations[0].connect(peer, 0, Instant::default()).expect("room"));
@@ -170,7 +171,7 @@ impl<'l> Run<'l> {
             {
                 let (end, frame) = entry.remove();
                 let station = &mut self.stations[end];
-                let handled = station.handle_frame(frame.source, frame.destination, &frame.bytes, &frame.behind, now);
+                let handled = station.handle_frame(frame.source, frame.destination, &frame.bytes, &frame.trailer, now);
                 match handled.delivery {
                     Some(Delivery::Data { connection, .. }) => {
                         let kept = std::iter::from_fn(|| station.next_kept(connection, now)).count();
@@ -184,7 +185,7 @@ impl<'l> Run<'l> {
         }
     }
 
-    /// Whoever has the whole burst of the peer may send the next of its own.
+    /// An end that has received the peer's whole burst may send its next.
     fn deliver(&mut self, end: usize) {
         self.delivered[end] += 1;
         if self.delivered[end].is_multiple_of(self.bursts[1 - end]) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A host: one station and the applications on it.
+//! A host: one station and its applications.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,25 +14,25 @@ use crate::checks::{Checks, Violation};
 use crate::network::{Frame, SHORT_FRAME, extension};
 use crate::scenario::Scenario;
 
-/// Frames that a station sends without being told anything new, at most.
-const BURST: usize = 20_000;
+/// Most frames that a station may send without new input.
+const FRAMES_MAX: usize = 20_000;
 
 pub struct Host {
     pub mac: Mac,
     pub station: Station<Token>,
     ends: BTreeMap<ConnectionHandle, End>,
-    /// Frames that wait while the host is paused.
-    pub waiting: VecDeque<Frame>,
+    /// Frames queued while the host is paused.
+    pub queued: VecDeque<Frame>,
     pub paused_until_ns: u64,
-    /// When the host is to wake next; later wake-ups are stale.
+    /// Next wake-up; events at any other time are stale.
     pub wake_ns: u64,
-    /// Counts restarts, in all hosts: tells who got a datagram.
+    /// Unique among all hosts and restarts; identifies the receiver of a datagram.
     incarnation: u32,
-    /// What came early.
+    /// I PDUs received out of order.
     kept: BTreeMap<(ConnectionHandle, u16), Vec<u8>>,
 }
 
-/// What all hosts share.
+/// State shared by all hosts.
 pub struct Shared {
     pub scenario: Scenario,
     pub rng: Rng,
@@ -40,15 +40,15 @@ pub struct Shared {
     pub streams: u32,
     pub datagrams: u32,
     pub incarnations: u32,
-    /// Faults have stopped: nothing new is begun.
-    pub is_quiet: bool,
-    /// One more connection is made, which must succeed.
-    pub is_epilogue: bool,
+    /// Faults have stopped: applications begin nothing new.
+    pub faults_over: bool,
+    /// The last connection has begun, which must succeed.
+    pub in_epilogue: bool,
 }
 
-/// What an application does by itself.
+/// A spontaneous action of an application.
 #[derive(Clone, Copy, Debug)]
-pub enum Whim {
+pub enum Action {
     Connect(usize),
     Datagram(usize),
     Busy,
@@ -78,7 +78,7 @@ impl Host {
             mac: mac(number),
             station,
             ends: BTreeMap::new(),
-            waiting: VecDeque::new(),
+            queued: VecDeque::new(),
             paused_until_ns: 0,
             wake_ns: u64::MAX,
             incarnation: shared.incarnations,
@@ -86,12 +86,12 @@ impl Host {
         }
     }
 
-    /// Takes a frame; the replies to send.
+    /// Handles a frame; returns the immediate response to send.
     pub fn receive(&mut self, frame: &Frame, shared: &mut Shared, now: Instant) -> Option<Frame> {
         if frame.is_damaged {
             return None;
         }
-        let handled = self.station.handle_frame(frame.source, frame.destination, &frame.bytes, &frame.behind, now);
+        let handled = self.station.handle_frame(frame.source, frame.destination, &frame.bytes, &frame.trailer, now);
         match handled.delivery {
             Some(Delivery::Data { connection, information, has_kept }) => {
                 if let Some(end) = self.ends.get_mut(&connection) {
@@ -101,7 +101,7 @@ impl Host {
                     self.deliver_kept(connection, shared, now);
                 }
             }
-            // Now and then there is no room.
+            // Sometimes there is no room.
             Some(Delivery::Early { connection, number, information }) if shared.rng.u8(..10) != 0 => {
                 self.kept.insert((connection, number), information.to_vec());
                 self.station.keep(connection, number);
@@ -119,7 +119,7 @@ impl Host {
                 source: self.mac,
                 destination: reply.destination,
                 bytes,
-                behind: extension(reply.extra),
+                trailer: extension(reply.extra),
                 wire_bytes: SHORT_FRAME,
                 is_damaged: false,
             }
@@ -128,19 +128,19 @@ impl Host {
 
     fn deliver_kept(&mut self, connection: ConnectionHandle, shared: &mut Shared, now: Instant) {
         while let Some(number) = self.station.next_kept(connection, now) {
-            let kept = self.kept.remove(&(connection, number)).expect("what is kept is there");
+            let kept = self.kept.remove(&(connection, number)).expect("the engine returns numbers that were kept");
             if let Some(end) = self.ends.get_mut(&connection) {
                 end.deliver(&kept, &mut shared.checks);
             }
         }
     }
 
-    /// Lets applications react until nothing is left to do; the frames to send.
+    /// Runs applications and station until both are idle; returns the frames to send.
     pub fn run(&mut self, shared: &mut Shared, now: Instant) -> Vec<Frame> {
         let mut frames = Vec::new();
         loop {
             while let Some(event) = self.station.poll_event() {
-                self.react(event, shared, now);
+                self.handle_event(event, shared, now);
             }
             for (handle, end) in &mut self.ends {
                 end.pump(&mut self.station, *handle, now);
@@ -156,8 +156,8 @@ impl Host {
                 let wire_bytes = if token.is_some() { shared.scenario.frame_bytes } else { SHORT_FRAME };
                 let header = header.as_bytes();
                 frames.push(Frame::new(self.mac, destination, header, extra, information.as_deref(), wire_bytes));
-                if frames.len() > BURST {
-                    shared.checks.report(Violation::Endless);
+                if frames.len() > FRAMES_MAX {
+                    shared.checks.report(Violation::Livelock);
                     return frames;
                 }
             }
@@ -169,57 +169,57 @@ impl Host {
         frames
     }
 
-    /// Ends all connections: after garbage, users may wait for what never was sent.
+    /// Aborts all connections: after undetected damage, users may wait for messages that were never sent.
     pub fn abort_all(&mut self, now: Instant) {
         for handle in self.ends.keys() {
             self.station.abort(*handle, now);
         }
     }
 
-    pub fn act(&mut self, whim: Whim, shared: &mut Shared, now: Instant) {
+    pub fn act(&mut self, action: Action, shared: &mut Shared, now: Instant) {
         let chosen = || self.ends.keys().copied().collect::<Vec<_>>();
         let station = &mut self.station;
-        match whim {
-            Whim::Connect(host) => {
+        match action {
+            Action::Connect(host) => {
                 if let Ok(handle) = station.connect(Peer { local: sap(), mac: mac(host), remote: sap() }, 0, now) {
                     self.ends.insert(handle, new_end(true, shared));
                 }
             }
-            Whim::Datagram(host) => {
+            Action::Datagram(host) => {
                 shared.datagrams += 1;
                 let token = Token { stream: 0, number: shared.datagrams, total: 0 };
                 let _ = station.send_datagram(Peer { local: sap(), mac: mac(host), remote: sap() }, 0, token, now);
             }
-            Whim::Ready => chosen().into_iter().for_each(|handle| station.set_busy(handle, false, now)),
-            Whim::Busy | Whim::Disconnect | Whim::Abort | Whim::Reset => {
+            Action::Ready => chosen().into_iter().for_each(|handle| station.set_busy(handle, false, now)),
+            Action::Busy | Action::Disconnect | Action::Abort | Action::Reset => {
                 let ends = chosen();
                 if ends.is_empty() {
                     return;
                 }
                 let handle = ends[shared.rng.usize(..ends.len())];
-                match whim {
-                    Whim::Busy => station.set_busy(handle, true, now),
-                    Whim::Disconnect => _ = station.disconnect(handle, now),
-                    Whim::Abort => _ = station.abort(handle, now),
+                match action {
+                    Action::Busy => station.set_busy(handle, true, now),
+                    Action::Disconnect => _ = station.disconnect(handle, now),
+                    Action::Abort => _ = station.abort(handle, now),
                     _ => _ = station.reset(handle, now),
                 }
             }
         }
     }
 
-    /// Whether nothing is under way any more.
+    /// Whether all connections have ended.
     pub fn is_over(&self) -> bool {
         self.ends.is_empty() && self.station.connections() == 0
     }
 
-    /// For a trace: its connections and what their users wait for.
+    /// For a trace: the state of all connections and their users.
     pub fn describe(&self) -> String {
         let state = |handle| self.station.connection(handle).map(barewire_llc::Connection::state);
         let ends = self.ends.iter().map(|(handle, end)| format!("  {:?} {end:?}\n", state(*handle)));
         format!("host {}\n{}", self.mac[5], ends.collect::<String>())
     }
 
-    fn react(&mut self, event: StationEvent<Token>, shared: &mut Shared, now: Instant) {
+    fn handle_event(&mut self, event: StationEvent<Token>, shared: &mut Shared, now: Instant) {
         let (handle, event) = match event {
             StationEvent::Connection(handle, event) => (handle, event),
             StationEvent::Datagram(_, token, outcome) => {
@@ -233,7 +233,7 @@ impl Host {
             StationEvent::AddressChecked { .. } => return,
         };
         if event == ConnectionEvent::Incoming {
-            if !shared.is_epilogue && shared.rng.u8(..20) == 0 {
+            if !shared.in_epilogue && shared.rng.u8(..20) == 0 {
                 self.station.disconnect(handle, now);
             } else {
                 self.station.accept(handle, now);
@@ -243,39 +243,39 @@ impl Host {
         }
         let Some(end) = self.ends.get_mut(&handle) else { return };
         let next = end.handle(event, &mut shared.checks);
-        if shared.is_epilogue && next != Next::GoOn && !end.is_orderly(event) {
-            shared.checks.report(Violation::NoProgress { what: "a connection without faults" });
+        if shared.in_epilogue && next != Next::Continue && !end.is_orderly(event) {
+            shared.checks.report(Violation::NoProgress { what: "a connection after the faults" });
         }
         match next {
-            Next::GoOn => {}
-            Next::NewStream => begin_again(end, true, shared),
+            Next::Continue => {}
+            Next::NewStream => restart_stream(end, true, shared),
             Next::Reset { by_peer } => {
-                let goes_on = match shared.rng.u8(..3) {
+                let continues = match shared.rng.u8(..3) {
                     0 if by_peer => self.station.accept_reset(handle, now),
                     0 => self.station.reset(handle, now),
                     1 => !self.station.disconnect(handle, now),
                     _ => !self.station.abort(handle, now),
                 };
-                if goes_on && by_peer {
-                    begin_again(end, false, shared);
+                if continues && by_peer {
+                    restart_stream(end, false, shared);
                 }
             }
-            Next::Over => _ = self.ends.remove(&handle),
+            Next::Closed => _ = self.ends.remove(&handle),
         }
     }
 
     fn check(&self, shared: &mut Shared) {
         let config = &shared.scenario.station;
-        let (held, most) = (self.station.connections(), usize::from(config.connections));
-        shared.checks.require(held <= most, Violation::Memory { what: "connections", held });
+        let (held, max) = (self.station.connections(), usize::from(config.connections));
+        shared.checks.require(held <= max, Violation::Memory { what: "connections", held });
         for handle in self.ends.keys() {
             let Some(connection) = self.station.connection(*handle) else { continue };
             let outstanding = connection.outstanding();
             let window = usize::from(config.connection.window);
             shared.checks.require(outstanding <= window, Violation::Window { outstanding });
             let held = connection.unacknowledged();
-            let most = usize::from(config.connection.queue);
-            shared.checks.require(held <= most, Violation::Memory { what: "tokens", held });
+            let max = usize::from(config.connection.queue);
+            shared.checks.require(held <= max, Violation::Memory { what: "tokens", held });
         }
     }
 }
@@ -285,9 +285,9 @@ fn new_end(is_client: bool, shared: &mut Shared) -> End {
     End::new(is_client, stream, total)
 }
 
-fn begin_again(end: &mut End, is_client: bool, shared: &mut Shared) {
+fn restart_stream(end: &mut End, is_client: bool, shared: &mut Shared) {
     let (stream, total) = new_stream(shared);
-    end.begin_again(is_client, stream, total);
+    end.restart_stream(is_client, stream, total);
 }
 
 fn new_stream(shared: &mut Shared) -> (u32, u32) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A deterministic simulated network for the LLC engine.
+//! Deterministic simulation of the LLC engine.
 //!
-//! One seed makes one world: hosts on a bridge, applications that connect, send, stall and leave, and a
-//! network that loses, repeats, reorders, damages and delays frames, whose links go down and whose hosts
-//! pause and restart. After a while the faults stop. Checkers watch all the time that data arrives once, in
-//! order and intact, that no window or table exceeds its bound, and that in the end everything is over.
+//! A seed determines a world: hosts on a bridge; applications that connect, send, stall and disconnect; and a network
+//! that loses, duplicates, reorders, damages and delays frames, whose links go down and whose hosts pause and restart.
+//! After a while the faults stop. Checkers verify throughout that data arrives once, in order and intact, that no window
+//! or table exceeds its bound, and that everything ends after the faults.
 
 #![deny(unsafe_code)]
 

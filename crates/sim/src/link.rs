@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The link that goodput is measured on.
+//! The link of a goodput run.
 
 use crate::network::SHORT_FRAME;
 use crate::scenario::{MS, US};
 
-/// One link between two hosts, and how long it is watched.
+/// A link between two hosts, and the duration of a run.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// Bits a second.
+    /// Rate in bits per second.
     pub rate_bit_s: u64,
-    /// From end to end.
+    /// Propagation delay.
     pub delay_ns: u64,
-    /// Further delay of each path behind the sender's interface; each frame takes one of them at random. Empty: one path.
+    /// Additional delay of each path behind the sender's interface; each frame takes a random one. Empty: one path.
     pub paths_ns: Vec<u64>,
-    /// Probability that a frame is lost, either way.
+    /// Probability of losing a frame, in both directions.
     pub loss: f64,
-    /// A frame with data, and one without, on the wire.
+    /// Wire bytes of a frame with data.
     pub frame_bytes: u64,
-    /// See `frame_bytes`.
+    /// Wire bytes of a frame without data.
     pub short_bytes: u64,
-    /// Virtual time.
+    /// Duration of a run, in virtual time.
     pub duration_ns: u64,
 }
 
 impl Link {
-    /// 1 Gb/s, 5 µs, full frames, for a fifth of a second.
+    /// 1 Gb/s, 5 µs, full frames, 200 ms.
     #[must_use]
     pub fn gigabit(loss: f64) -> Self {
         let (frame_bytes, short_bytes) = (1538, SHORT_FRAME);
@@ -39,16 +39,16 @@ impl Link {
         }
     }
 
-    /// How long a frame takes.
+    /// Transmission time of a frame.
     #[must_use]
     pub fn time_ns(&self, bytes: u64) -> u64 {
         bytes * 8 * 1_000_000_000 / self.rate_bit_s
     }
 
-    /// The share of what the wire could carry, in thousandths.
+    /// Share of the wire limit, in thousandths.
     #[must_use]
     pub fn share(&self, delivered: u64) -> u64 {
-        let most = self.duration_ns / self.time_ns(self.frame_bytes);
-        (delivered * 1000 + most / 2) / most
+        let max = self.duration_ns / self.time_ns(self.frame_bytes);
+        (delivered * 1000 + max / 2) / max
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Go-back-N as a textbook has it: one fixed timeout, an acknowledgement for each message, nothing else. What
-//! the engine must at least reach.
+//! Textbook go-back-N: one fixed timeout, an acknowledgement for each message, nothing else. The baseline that the
+//! engine must reach.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,18 +21,19 @@ struct Model<'l> {
     rng: Rng,
     events: BinaryHeap<Reverse<(u64, Event)>>,
     now_ns: u64,
-    /// When each direction of the wire is free.
+    /// When each direction of the wire becomes idle.
     free_ns: [u64; 2],
-    /// Oldest message not acknowledged, and the next to send.
+    /// Oldest unacknowledged message.
     base: u64,
+    /// Next message to send.
     next: u64,
-    /// What the receiver waits for.
+    /// Next message that the receiver accepts.
     expected: u64,
-    /// Number of the timeout that counts.
+    /// Number of the current timer; earlier ones are stopped.
     timer: u64,
 }
 
-/// Messages that arrive within the link's time.
+/// Messages delivered within the link's duration.
 #[must_use]
 pub fn delivered(link: &Link, window: u64, timeout_ns: u64, seed: u64) -> u64 {
     let (events, rng) = (BinaryHeap::new(), Rng::with_seed(seed));
@@ -76,7 +77,7 @@ impl Model<'_> {
         }
     }
 
-    /// The timeout counts from when the wire is free.
+    /// The timeout runs from when the wire becomes idle.
     fn start_timer(&mut self, timeout_ns: u64) {
         self.timer += 1;
         let start_ns = self.now_ns.max(self.free_ns[0]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Wires and the bridge: where frames take time and come to harm.
+//! Wires, with rate, delay and faults.
 
 use std::collections::VecDeque;
 
@@ -9,21 +9,21 @@ use fastrand::Rng;
 
 use crate::scenario::{Faults, Scenario};
 
-/// A frame: addresses, LLC bytes and what lies behind them.
+/// A frame: addresses, LLC PDU and trailing bytes.
 #[derive(Clone, Debug)]
 pub struct Frame {
     pub source: Mac,
     pub destination: Mac,
     pub bytes: Vec<u8>,
-    pub behind: Vec<u8>,
-    /// Bytes that it takes on the wire, preamble and gap included.
+    pub trailer: Vec<u8>,
+    /// Bytes on the wire, preamble and gap included.
     pub wire_bytes: u64,
-    /// The check of an extended station would show it.
+    /// An extended station's check detects the damage.
     pub is_damaged: bool,
 }
 
 impl Frame {
-    /// A station's, with what it adds in front of the information, if it has one, or behind.
+    /// A station's frame, with its extension before the information field, or as trailer if there is none.
     pub fn new(
         source: Mac,
         destination: Mac,
@@ -33,15 +33,15 @@ impl Frame {
         wire_bytes: u64,
     ) -> Self {
         let extension = extension(extra);
-        let (bytes, behind) = match information {
+        let (bytes, trailer) = match information {
             Some(information) => ([header, &extension, information].concat(), Vec::new()),
             None => (header.to_vec(), extension),
         };
-        Self { source, destination, bytes, behind, wire_bytes, is_damaged: false }
+        Self { source, destination, bytes, trailer, wire_bytes, is_damaged: false }
     }
 }
 
-/// What a station adds to a PDU: a check that nobody computes, since the world knows what is damaged, and the rest.
+/// A station's extension of a PDU. Its check is not computed: the simulation marks damaged frames instead.
 pub fn extension(extra: Extra) -> Vec<u8> {
     if extra.is_none() { Vec::new() } else { [&[0; CHECK], extra.as_bytes()].concat() }
 }
@@ -52,24 +52,24 @@ pub struct Wire {
     rate_bit_s: u64,
     delay_ns: u64,
     queue_frames: usize,
-    /// When the last frame will have left.
+    /// When the last queued frame is transmitted.
     free_ns: u64,
-    /// When each frame that waits or is being sent will have left.
-    waiting: VecDeque<u64>,
-    /// No frame arrives before it: a wire does not reorder by itself.
+    /// When each queued frame is transmitted.
+    queue: VecDeque<u64>,
+    /// Lower bound of the next arrival: without faults a wire keeps the order.
     last_arrival_ns: u64,
     is_down_until_ns: u64,
-    /// Frames that later ones overtake, and how many more do.
-    held: Vec<(Frame, u8)>,
-    /// Copies of frames that arrive once more, long after: when so many others have been sent.
+    /// Frames being reordered, and how many more frames overtake each.
+    overtaken: Vec<(Frame, u8)>,
+    /// Late duplicates, and after how many more frames each arrives.
     late: Vec<(Frame, u16)>,
     is_extended: bool,
 }
 
-/// Bytes on a wire of a frame without data: 60, check sequence, preamble, gap.
+/// Wire bytes of a minimum frame: 60, FCS, preamble and gap.
 pub const SHORT_FRAME: u64 = 84;
-/// After how many others a copy arrives that is late: up to some rounds of N(S), and into later connections.
-const LATE: std::ops::RangeInclusive<u16> = 1..=1000;
+/// How many frames later a late duplicate arrives: up to several cycles of N(S), and into later connections.
+const LATE_AFTER_FRAMES: std::ops::RangeInclusive<u16> = 1..=1000;
 
 impl Wire {
     pub fn new(scenario: &Scenario) -> Self {
@@ -78,10 +78,10 @@ impl Wire {
             delay_ns: scenario.delay_ns,
             queue_frames: scenario.queue_frames,
             free_ns: 0,
-            waiting: VecDeque::new(),
+            queue: VecDeque::new(),
             last_arrival_ns: 0,
             is_down_until_ns: 0,
-            held: Vec::new(),
+            overtaken: Vec::new(),
             late: Vec::new(),
             is_extended: scenario.station.connection.is_extended,
         }
@@ -91,7 +91,7 @@ impl Wire {
         self.is_down_until_ns = until_ns;
     }
 
-    /// Sends a frame; what arrives and when is handed to `arrive`.
+    /// Sends a frame; calls `arrive` with the time of each arrival.
     pub fn send(
         &mut self,
         mut frame: Frame,
@@ -100,74 +100,74 @@ impl Wire {
         rng: &mut Rng,
         arrive: &mut impl FnMut(u64, Frame),
     ) {
-        while self.waiting.front().is_some_and(|left| *left <= now_ns) {
-            self.waiting.pop_front();
+        while self.queue.front().is_some_and(|left| *left <= now_ns) {
+            self.queue.pop_front();
         }
-        if self.waiting.len() >= self.queue_frames {
+        if self.queue.len() >= self.queue_frames {
             return;
         }
         self.free_ns = self.free_ns.max(now_ns) + frame.wire_bytes * 8 * 1_000_000_000 / self.rate_bit_s;
-        self.waiting.push_back(self.free_ns);
+        self.queue.push_back(self.free_ns);
         if now_ns < self.is_down_until_ns || rng.f64() < faults.loss {
             return;
         }
-        if rng.f64() < faults.garbage {
+        if rng.f64() < faults.undetected_corruption {
             damage(&mut frame.bytes, rng);
             frame.is_damaged = self.is_extended;
         }
-        // Of stations that have nothing but LLC, what sets a connection up or ends it is not overtaken: the protocol would
-        // take late frames of the connection before for its own, as on no medium that keeps the order it promises.
-        // Datagrams are told from their repetitions by one bit.
+        // Between stations without the extension, unnumbered PDUs are not overtaken: LLC assumes a medium that keeps the
+        // order, and would take a late I PDU of the previous connection for one of the current. Type 3 detects duplicates
+        // by a single bit, so its datagrams are never reordered.
         let is_numbered = frame.bytes.get(2).is_some_and(|control| control & 3 != 3);
-        let can_be_late = is_numbered || self.is_extended && !is_datagram(&frame);
-        if !can_be_late {
-            for (held, _) in std::mem::take(&mut self.held) {
-                self.deliver(held, faults, rng, arrive);
+        let can_be_reordered = is_numbered || self.is_extended && !is_datagram(&frame);
+        if !can_be_reordered {
+            for (overtaken, _) in std::mem::take(&mut self.overtaken) {
+                self.deliver(overtaken, faults, rng, arrive);
             }
         }
-        if faults.lateness > 0.0 {
-            self.repeat_late(&frame, can_be_late, faults, rng, arrive);
+        if faults.late_duplication > 0.0 {
+            self.duplicate_late(&frame, can_be_reordered, faults, rng, arrive);
         }
-        let is_repeated = rng.f64() < faults.repetition;
-        if can_be_late && rng.f64() < faults.reordering {
-            let overtaken_by = rng.u8(1..=faults.overtaken_by);
-            if is_repeated {
+        let is_duplicated = rng.f64() < faults.duplication;
+        if can_be_reordered && rng.f64() < faults.reordering {
+            let reorder_distance = rng.u8(1..=faults.reorder_distance);
+            if is_duplicated {
                 self.deliver(frame.clone(), faults, rng, arrive);
             }
-            self.held.push((frame, overtaken_by));
+            self.overtaken.push((frame, reorder_distance));
             return;
         }
-        if is_repeated {
+        if is_duplicated {
             self.deliver(frame.clone(), faults, rng, arrive);
         }
         self.deliver(frame, faults, rng, arrive);
         let mut index = 0;
-        while index < self.held.len() {
-            self.held[index].1 -= 1;
-            if self.held[index].1 == 0 {
-                let (held, _) = self.held.remove(index);
-                self.deliver(held, faults, rng, arrive);
+        while index < self.overtaken.len() {
+            self.overtaken[index].1 -= 1;
+            if self.overtaken[index].1 == 0 {
+                let (overtaken, _) = self.overtaken.remove(index);
+                self.deliver(overtaken, faults, rng, arrive);
             } else {
                 index += 1;
             }
         }
     }
 
-    /// Frames that waited to be overtaken arrive after all: faults have stopped.
+    /// Ends all faults: delivers the frames being reordered, and discards late duplicates.
     pub fn release(&mut self, now_ns: u64, rng: &mut Rng, arrive: &mut impl FnMut(u64, Frame)) {
         self.is_down_until_ns = 0;
         self.free_ns = self.free_ns.max(now_ns);
-        for (held, _) in std::mem::take(&mut self.held) {
-            self.deliver(held, &Faults::default(), rng, arrive);
+        for (overtaken, _) in std::mem::take(&mut self.overtaken) {
+            self.deliver(overtaken, &Faults::default(), rng, arrive);
         }
         self.late.clear();
     }
 
-    /// Notes some frames, and lets those arrive again that are late enough.
-    fn repeat_late(
+    /// Delivers due late duplicates, and with some probability stores a copy of this frame as one.
+    fn duplicate_late(
         &mut self,
         frame: &Frame,
-        can_be_late: bool,
+        can_be_reordered: bool,
         faults: &Faults,
         rng: &mut Rng,
         arrive: &mut impl FnMut(u64, Frame),
@@ -176,8 +176,8 @@ impl Wire {
         for (late, _) in self.late.extract_if(.., |(_, left)| *left == 0).collect::<Vec<_>>() {
             self.deliver(late, faults, rng, arrive);
         }
-        if can_be_late && rng.f64() < faults.lateness {
-            self.late.push((frame.clone(), rng.u16(LATE)));
+        if can_be_reordered && rng.f64() < faults.late_duplication {
+            self.late.push((frame.clone(), rng.u16(LATE_AFTER_FRAMES)));
         }
     }
 
@@ -199,8 +199,8 @@ fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {
             0 => bytes.truncate(rng.usize(..=bytes.len())),
             1 => bytes.push(rng.u8(..)),
             _ => {
-                let place = rng.usize(..=bytes.len().min(5));
-                if let Some(byte) = bytes.get_mut(place) {
+                let index = rng.usize(..=bytes.len().min(5));
+                if let Some(byte) = bytes.get_mut(index) {
                     *byte ^= 1 << rng.u8(..8);
                 }
             }

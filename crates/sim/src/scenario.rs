@@ -1,63 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a seed means: how many hosts, how bad a network, how the engine is set.
+//! The scenario of a seed: hosts, network faults, and the engine's configuration.
 
 use core::time::Duration;
 
 use barewire_llc::{AfterLoss, ConnectionConfig, StationConfig};
 use fastrand::Rng;
 
-/// Nanoseconds of a microsecond and of a millisecond.
+/// Nanoseconds per microsecond and per millisecond.
 pub(crate) const US: u64 = 1_000;
 pub(crate) const MS: u64 = 1_000_000;
 
-/// One world. All of it follows from the seed.
+/// Parameters of a world, all determined by the seed.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Hosts on the bridge, 2 to 4.
     pub hosts: usize,
-    /// Faults of every wire while they last.
+    /// Faults of every wire until `faults_end_ns`.
     pub faults: Faults,
-    /// When faults begin to stop; nothing new is begun afterwards.
-    pub quiet_from_ns: u64,
-    /// Bits a second of every wire.
+    /// When the faults stop; applications begin nothing new afterwards.
+    pub faults_end_ns: u64,
+    /// Rate of every wire, in bits per second.
     pub rate_bit_s: u64,
     /// Propagation delay of every wire.
     pub delay_ns: u64,
-    /// Frames that wait in a port of the bridge, or at a paused host, at most.
+    /// Length of the queue of a bridge port, or of a paused host, in frames.
     pub queue_frames: usize,
-    /// Length that a frame with data has on the wire, in bytes.
+    /// Wire bytes of a frame with data.
     pub frame_bytes: u64,
-    /// Largest message count of a stream.
+    /// Largest number of messages of a stream.
     pub messages: u32,
-    /// Times that links go down, hosts pause, and hosts restart.
+    /// Number of link outages, host pauses, and host restarts.
     pub outages: [usize; 3],
-    /// Connections that each host begins.
+    /// Connections that each host initiates.
     pub connections: usize,
-    /// How the stations are set.
+    /// Configuration of the stations.
     pub station: StationConfig,
 }
 
-/// Probabilities for each frame on each wire.
+/// Faults of a wire; probabilities are per frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// Never arrives. Frames damaged so that the check sequence shows it count here.
+    /// Probability of loss, including damage that the FCS detects.
     pub loss: f64,
-    /// Arrives twice.
-    pub repetition: f64,
-    /// Is overtaken by later ones.
+    /// Probability of duplication.
+    pub duplication: f64,
+    /// Probability of being overtaken by later frames.
     pub reordering: f64,
-    /// By so many at most: each may acknowledge a window, and no number may come round.
-    pub overtaken_by: u8,
-    /// Arrives again, long after; between extended stations only, whose numbers tell.
-    pub lateness: f64,
-    /// Arrives damaged although the check sequence is right: the LLC bytes are garbage. An extended station's check shows it.
-    pub garbage: f64,
-    /// Longest additional delay.
+    /// Most frames that overtake one. Each may acknowledge a window, and N(S) and N(R) must not wrap meanwhile.
+    pub reorder_distance: u8,
+    /// Probability of a duplicate long after. Only between extended stations, which can detect it.
+    pub late_duplication: f64,
+    /// Probability of damage to the PDU that the FCS does not detect. An extended station's check does.
+    pub undetected_corruption: f64,
+    /// Maximum jitter.
     pub jitter_ns: u64,
 }
 
 impl Scenario {
-    /// The world of a seed.
+    /// The scenario of a seed.
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
@@ -81,28 +81,28 @@ impl Scenario {
         let none = 0.0;
         let faults = Faults {
             loss: *choose(&mut rng, &[none, 0.001, 0.01, 0.05, 0.2]),
-            repetition: *choose(&mut rng, &[none, none, 0.01, 0.1]),
+            duplication: *choose(&mut rng, &[none, none, 0.01, 0.1]),
             reordering: *choose(&mut rng, &[none, none, 0.01, 0.1]),
-            overtaken_by: (63 / window).min(6),
-            garbage: *choose(&mut rng, &[none, none, none, 0.02]),
+            reorder_distance: (63 / window).min(6),
+            undetected_corruption: *choose(&mut rng, &[none, none, none, 0.02]),
             jitter_ns: *choose(&mut rng, &[0, 0, 5 * US, 50 * US]),
-            lateness: none,
+            late_duplication: none,
         };
-        let mut times = |most: usize| rng.usize(0..=most) * usize::from(rng.bool());
+        let mut times = |max: usize| rng.usize(0..=max) * usize::from(rng.bool());
         let outages = [times(3), times(3), times(2)];
         let rate_bit_s = *choose(&mut rng, &[100_000_000, 1_000_000_000, 10_000_000_000]);
         let frame_bytes = *choose(&mut rng, &[84, 1538, 9038]);
         let queue_frames = *choose(&mut rng, &[8, 20, 100, 1000]);
-        // Type 3 knows a repetition for 100 ms: frames that wait longer in the network would be new to it.
+        // Type 3 remembers datagrams for 100 ms: a longer queueing delay would make a duplicate look new.
         let is_extended = rng.bool();
         let connection = ConnectionConfig { is_extended, ..connection };
-        let lateness = if is_extended { *choose(&mut rng, &[none, 0.02, 0.1]) } else { none };
-        let overtaken_by = if is_extended { *choose(&mut rng, &[3, 30, 200]) } else { faults.overtaken_by };
+        let late_duplication = if is_extended { *choose(&mut rng, &[none, 0.02, 0.1]) } else { none };
+        let reorder_distance = if is_extended { *choose(&mut rng, &[3, 30, 200]) } else { faults.reorder_distance };
         let longest_queue = 10 * MS * rate_bit_s / 8 / 1_000_000_000 / frame_bytes;
         let mut scenario = Self {
             hosts: *choose(&mut rng, &[2, 2, 2, 3, 4]),
-            faults: Faults { lateness, overtaken_by, ..faults },
-            quiet_from_ns: 400 * MS,
+            faults: Faults { late_duplication, reorder_distance, ..faults },
+            faults_end_ns: 400 * MS,
             rate_bit_s,
             delay_ns: *choose(&mut rng, &[500, 5 * US, 50 * US]),
             queue_frames: queue_frames.min(longest_queue as usize),
@@ -119,16 +119,15 @@ impl Scenario {
                 ..StationConfig::default()
             },
         };
-        // Drawn last, so that it leaves all other draws as they were.
+        // Drawn last, so that all other draws of a seed stay the same.
         scenario.station.connection.patience = Duration::from_millis(*choose(&mut rng, &[0, 0, 300, 1500]));
         scenario
     }
 
-    /// Whether payload can be changed without anybody noticing: then only what concerns the engine's own
-    /// safety is checked.
+    /// Whether damage can go undetected: then only the engine's internal invariants are checked.
     #[must_use]
-    pub fn has_garbage(&self) -> bool {
-        self.faults.garbage > 0.0 && !self.station.connection.is_extended
+    pub fn has_undetected_corruption(&self) -> bool {
+        self.faults.undetected_corruption > 0.0 && !self.station.connection.is_extended
     }
 }
 

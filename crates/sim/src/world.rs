@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The world: hosts on a bridge, in virtual time.
+//! The simulated world: hosts on a bridge, in virtual time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,43 +8,42 @@ use barewire_llc::{Instant, Pdu};
 use fastrand::Rng;
 
 use crate::checks::{Checks, Violation};
-use crate::host::{Host, Shared, Whim};
+use crate::host::{Action, Host, Shared};
 use crate::network::{Frame, Wire};
 use crate::scenario::{Faults, MS, Scenario};
 
-/// Longest time after the faults stopped in which all must be over: stalls, retries and the silence timer
-/// of the scenarios take less.
-const QUIET_NS: u64 = 20_000 * MS;
-/// Longest time of the epilogue: one more connection, which must succeed.
-const EPILOGUE_NS: u64 = 20_000 * MS;
+/// Time limit for all connections to end after the faults: stalls, retries and the inactivity timer take less.
+const END_LIMIT_NS: u64 = 20_000 * MS;
+/// Time limit of the epilogue: one more connection, which must succeed.
+const EPILOGUE_LIMIT_NS: u64 = 20_000 * MS;
 const EPILOGUE_DELAY_NS: u64 = 100 * MS;
-/// Loss during the epilogue: recovery must work, and N2 repetitions are enough.
+/// Loss during the epilogue: recovery is exercised, and N2 retries suffice.
 const EPILOGUE_LOSS: f64 = 0.01;
-/// More than any world needs.
-const EVENTS: u64 = 5_000_000;
+/// More events than any world needs.
+const EVENTS_MAX: u64 = 5_000_000;
 
-/// What happened in a world without a violation.
+/// Summary of a world without a violation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Things that happened.
+    /// Events processed.
     pub events: u64,
-    /// Frames that hosts sent.
+    /// Frames sent by hosts.
     pub frames: u64,
-    /// Streams of messages that were begun.
+    /// Message streams begun.
     pub streams: u32,
-    /// Virtual time until all was over.
+    /// Virtual time at the end.
     pub over_ns: u64,
 }
 
 /// Runs the world of a scenario to its end.
 ///
 /// # Errors
-/// The first promise that was broken.
+/// The first violation.
 pub fn run(scenario: Scenario, seed: u64) -> Result<Report, Violation> {
     World::new(scenario, seed).run()
 }
 
-/// The same, printing every frame that reaches a host.
+/// As [`run`], printing every frame that reaches a host.
 ///
 /// # Errors
 /// As [`run`].
@@ -54,49 +53,51 @@ pub fn trace(scenario: Scenario, seed: u64) -> Result<Report, Violation> {
     world.run()
 }
 
-/// Hosts, wires, and what is going to happen.
+/// Hosts, wires, and pending events.
 pub struct World {
     hosts: Vec<Host>,
-    /// From each host to the bridge, and from the bridge to each host.
+    /// From each host to the bridge.
     up: Vec<Wire>,
+    /// From the bridge to each host.
     down: Vec<Wire>,
     shared: Shared,
-    happenings: BinaryHeap<Reverse<(u64, u64)>>,
-    what: Vec<Option<Happening>>,
-    free: Vec<usize>,
-    order: u64,
+    /// By time, then by key: sequence number in the high 32 bits, slot in the low 32.
+    events: BinaryHeap<Reverse<(u64, u64)>>,
+    slots: Vec<Option<Event>>,
+    free_slots: Vec<usize>,
+    sequence: u64,
     now_ns: u64,
     report: Report,
     is_traced: bool,
-    /// When the epilogue must be over, once it has begun.
+    /// Deadline of the epilogue, once it is scheduled.
     epilogue_until_ns: Option<u64>,
 }
 
-enum Happening {
+enum Event {
     AtBridge(Frame),
     AtHost(usize, Frame),
     Wake(usize),
-    Act(usize, Whim),
+    Act(usize, Action),
     LinkDown { host: usize, is_up: bool, for_ns: u64 },
     Pause { host: usize, for_ns: u64 },
     Restart(usize),
-    Quiet,
+    FaultsEnd,
     AbortAll,
     Epilogue,
 }
 
 impl World {
-    /// A world before its first moment.
+    /// A world at time 0, with all planned events scheduled.
     #[must_use]
     pub fn new(scenario: Scenario, seed: u64) -> Self {
         let mut shared = Shared {
             rng: Rng::with_seed(seed ^ 0x5eed),
-            checks: Checks::new(scenario.has_garbage()),
+            checks: Checks::new(scenario.has_undetected_corruption()),
             streams: 0,
             datagrams: 0,
             incarnations: 0,
-            is_quiet: false,
-            is_epilogue: false,
+            faults_over: false,
+            in_epilogue: false,
             scenario,
         };
         let count = shared.scenario.hosts;
@@ -108,10 +109,10 @@ impl World {
             up,
             down,
             shared,
-            happenings: BinaryHeap::new(),
-            what: Vec::new(),
-            free: Vec::new(),
-            order: 0,
+            events: BinaryHeap::new(),
+            slots: Vec::new(),
+            free_slots: Vec::new(),
+            sequence: 0,
             now_ns: 0,
             report: Report::default(),
             is_traced: false,
@@ -123,79 +124,79 @@ impl World {
 
     fn plan(&mut self) {
         let scenario = self.shared.scenario.clone();
-        let (count, end) = (scenario.hosts, scenario.quiet_from_ns);
+        let (count, end) = (scenario.hosts, scenario.faults_end_ns);
         let mut rng = self.shared.rng.fork();
         for host in 0..count {
             for _ in 0..scenario.connections {
                 let peer = (host + rng.usize(1..count)) % count;
-                self.at(rng.u64(..end * 3 / 4), Happening::Act(host, Whim::Connect(peer)));
+                self.schedule(rng.u64(..end * 3 / 4), Event::Act(host, Action::Connect(peer)));
             }
             for _ in 0..rng.usize(..10) {
                 let peer = (host + rng.usize(1..count)) % count;
-                self.at(rng.u64(end / 2..end), Happening::Act(host, Whim::Datagram(peer)));
+                self.schedule(rng.u64(end / 2..end), Event::Act(host, Action::Datagram(peer)));
             }
             for _ in 0..rng.usize(..3) {
                 let start = rng.u64(..end);
-                self.at(start, Happening::Act(host, Whim::Busy));
-                self.at(start + rng.u64(..20 * MS), Happening::Act(host, Whim::Ready));
+                self.schedule(start, Event::Act(host, Action::Busy));
+                self.schedule(start + rng.u64(..20 * MS), Event::Act(host, Action::Ready));
             }
-            let leave = [Whim::Disconnect, Whim::Abort, Whim::Reset];
+            let leave = [Action::Disconnect, Action::Abort, Action::Reset];
             for _ in 0..rng.usize(..3) * usize::from(rng.bool()) {
-                self.at(rng.u64(..end), Happening::Act(host, leave[rng.usize(..3)]));
+                self.schedule(rng.u64(..end), Event::Act(host, leave[rng.usize(..3)]));
             }
         }
         let [downs, pauses, restarts] = scenario.outages;
         for _ in 0..downs {
             let (host, is_up, for_ns) = (rng.usize(..count), rng.bool(), rng.u64(..30 * MS));
-            self.at(rng.u64(..end), Happening::LinkDown { host, is_up, for_ns });
+            self.schedule(rng.u64(..end), Event::LinkDown { host, is_up, for_ns });
         }
         for _ in 0..pauses {
-            // Shorter than type 3 remembers its sequence bits.
+            // Shorter than the lifetime of type 3's sequence bits.
             let (host, for_ns) = (rng.usize(..count), rng.u64(..20 * MS));
-            self.at(rng.u64(..end), Happening::Pause { host, for_ns });
+            self.schedule(rng.u64(..end), Event::Pause { host, for_ns });
         }
         for _ in 0..restarts {
-            self.at(rng.u64(..end), Happening::Restart(rng.usize(..count)));
+            self.schedule(rng.u64(..end), Event::Restart(rng.usize(..count)));
         }
-        self.at(end, Happening::Quiet);
-        if scenario.has_garbage() {
-            self.at(end + QUIET_NS * 3 / 4, Happening::AbortAll);
+        self.schedule(end, Event::FaultsEnd);
+        if scenario.has_undetected_corruption() {
+            self.schedule(end + END_LIMIT_NS * 3 / 4, Event::AbortAll);
         }
     }
 
-    /// Lets it all happen.
+    /// Runs the world to its end.
     ///
     /// # Errors
-    /// The first promise that was broken.
+    /// The first violation.
     pub fn run(mut self) -> Result<Report, Violation> {
-        let quiet_until_ns = self.shared.scenario.quiet_from_ns + QUIET_NS;
-        while let Some(Reverse((time, key))) = self.happenings.pop() {
+        let quiet_until_ns = self.shared.scenario.faults_end_ns + END_LIMIT_NS;
+        while let Some(Reverse((time, key))) = self.events.pop() {
             self.now_ns = time;
             self.report.events += 1;
             let slot = (key & 0xffff_ffff) as usize;
-            self.free.push(slot);
-            if let Some(happening) = self.what[slot].take() {
-                self.happen(happening);
+            self.free_slots.push(slot);
+            if let Some(event) = self.slots[slot].take() {
+                self.handle(event);
             }
             if let Some(violation) = self.shared.checks.violation.take() {
                 return Err(violation);
             }
-            if self.shared.is_epilogue && self.hosts.iter().all(Host::is_over) {
+            if self.shared.in_epilogue && self.hosts.iter().all(Host::is_over) {
                 break;
             }
-            if self.shared.is_quiet && self.epilogue_until_ns.is_none() && self.hosts.iter().all(Host::is_over) {
-                // When nothing of the last connections is on the wires any more.
-                self.epilogue_until_ns = Some(time + EPILOGUE_NS);
-                self.at(time + EPILOGUE_DELAY_NS, Happening::Epilogue);
+            if self.shared.faults_over && self.epilogue_until_ns.is_none() && self.hosts.iter().all(Host::is_over) {
+                // After a delay in which the last frames leave the wires.
+                self.epilogue_until_ns = Some(time + EPILOGUE_LIMIT_NS);
+                self.schedule(time + EPILOGUE_DELAY_NS, Event::Epilogue);
             }
-            if time > self.epilogue_until_ns.unwrap_or(quiet_until_ns) || self.report.events > EVENTS {
+            if time > self.epilogue_until_ns.unwrap_or(quiet_until_ns) || self.report.events > EVENTS_MAX {
                 if self.is_traced {
                     self.hosts.iter().for_each(|host| println!("{}", host.describe()));
                 }
                 return Err(Violation::NoProgress { what: "connections that do not end" });
             }
         }
-        if !self.hosts.iter().all(Host::is_over) || !self.shared.is_epilogue {
+        if !self.hosts.iter().all(Host::is_over) || !self.shared.in_epilogue {
             return Err(Violation::NoProgress { what: "connections that nothing drives" });
         }
         self.report.streams = self.shared.streams;
@@ -203,24 +204,24 @@ impl World {
         Ok(self.report)
     }
 
-    fn happen(&mut self, happening: Happening) {
+    fn handle(&mut self, event: Event) {
         let now = Instant::from_nanos(self.now_ns);
         if self.is_traced {
-            self.tell(&happening);
+            self.print_event(&event);
         }
-        match happening {
-            Happening::AtBridge(frame) => {
-                // Addresses are the hosts' numbers: the bridge has learnt them all.
+        match event {
+            Event::AtBridge(frame) => {
+                // The last octet of an address is the host's number.
                 let host = usize::from(frame.destination[5]);
                 if host < self.hosts.len() {
                     self.transmit(host, false, frame);
                 }
             }
-            Happening::AtHost(host, frame) => {
+            Event::AtHost(host, frame) => {
                 let entry = &mut self.hosts[host];
                 if entry.paused_until_ns > self.now_ns {
-                    if entry.waiting.len() < self.shared.scenario.queue_frames {
-                        entry.waiting.push_back(frame);
+                    if entry.queued.len() < self.shared.scenario.queue_frames {
+                        entry.queued.push_back(frame);
                     }
                     return;
                 }
@@ -228,54 +229,54 @@ impl World {
                 reply.into_iter().for_each(|reply| self.transmit(host, true, reply));
                 self.run_host(host);
             }
-            Happening::Wake(host) => {
+            Event::Wake(host) => {
                 let entry = &mut self.hosts[host];
                 if entry.wake_ns != self.now_ns {
                     return;
                 }
                 entry.wake_ns = u64::MAX;
-                while let Some(frame) = self.hosts[host].waiting.pop_front() {
+                while let Some(frame) = self.hosts[host].queued.pop_front() {
                     let reply = self.hosts[host].receive(&frame, &mut self.shared, now);
                     reply.into_iter().for_each(|reply| self.transmit(host, true, reply));
                 }
                 self.hosts[host].station.handle_timeout(now);
                 self.run_host(host);
             }
-            Happening::Act(host, whim) => {
+            Event::Act(host, action) => {
                 if self.hosts[host].paused_until_ns <= self.now_ns {
-                    self.hosts[host].act(whim, &mut self.shared, now);
+                    self.hosts[host].act(action, &mut self.shared, now);
                     self.run_host(host);
-                } else if matches!(whim, Whim::Ready) {
-                    self.at(self.hosts[host].paused_until_ns + 1, Happening::Act(host, whim));
+                } else if matches!(action, Action::Ready) {
+                    self.schedule(self.hosts[host].paused_until_ns + 1, Event::Act(host, action));
                 }
             }
-            Happening::LinkDown { host, is_up, for_ns } => {
+            Event::LinkDown { host, is_up, for_ns } => {
                 let wire = if is_up { &mut self.up[host] } else { &mut self.down[host] };
                 wire.take_down(self.now_ns + for_ns);
             }
-            Happening::Pause { host, for_ns } => {
+            Event::Pause { host, for_ns } => {
                 self.hosts[host].paused_until_ns = self.now_ns + for_ns;
                 self.hosts[host].wake_ns = self.now_ns + for_ns;
-                self.at(self.now_ns + for_ns, Happening::Wake(host));
+                self.schedule(self.now_ns + for_ns, Event::Wake(host));
             }
-            Happening::Restart(host) => {
+            Event::Restart(host) => {
                 self.hosts[host] = Host::new(host, &mut self.shared, now);
                 self.run_host(host);
             }
-            Happening::AbortAll if self.shared.is_epilogue => {}
-            Happening::AbortAll => {
+            Event::AbortAll if self.shared.in_epilogue => {}
+            Event::AbortAll => {
                 for host in 0..self.hosts.len() {
                     self.hosts[host].abort_all(now);
                     self.run_host(host);
                 }
             }
-            Happening::Epilogue => {
-                self.shared.is_epilogue = true;
+            Event::Epilogue => {
+                self.shared.in_epilogue = true;
                 self.shared.scenario.faults.loss = EPILOGUE_LOSS;
-                self.happen(Happening::Act(0, Whim::Connect(1)));
+                self.handle(Event::Act(0, Action::Connect(1)));
             }
-            Happening::Quiet => {
-                self.shared.is_quiet = true;
+            Event::FaultsEnd => {
+                self.shared.faults_over = true;
                 self.shared.scenario.faults = Faults::default();
                 for host in 0..self.hosts.len() {
                     for is_up in [true, false] {
@@ -286,26 +287,26 @@ impl World {
         }
     }
 
-    fn tell(&self, happening: &Happening) {
+    fn print_event(&self, event: &Event) {
         let time_us = self.now_ns as f64 / 1000.0;
-        match happening {
-            Happening::AtHost(host, frame) => {
+        match event {
+            Event::AtHost(host, frame) => {
                 let text = match Pdu::decode(&frame.bytes) {
                     Ok(pdu) => format!("{:?}", pdu.body),
                     Err(malformed) => format!("{malformed:?} {:02x?}", frame.bytes),
                 };
                 println!("{time_us:12.1} us  {} -> {host}  {text}", frame.source[5]);
             }
-            Happening::Act(host, whim) => println!("{time_us:12.1} us  {host} {whim:?}"),
-            Happening::Pause { host, for_ns } => println!("{time_us:12.1} us  {host} pauses for {for_ns} ns"),
-            Happening::Restart(host) => println!("{time_us:12.1} us  {host} restarts"),
-            Happening::LinkDown { host, is_up, for_ns } => {
+            Event::Act(host, action) => println!("{time_us:12.1} us  {host} {action:?}"),
+            Event::Pause { host, for_ns } => println!("{time_us:12.1} us  {host} pauses for {for_ns} ns"),
+            Event::Restart(host) => println!("{time_us:12.1} us  {host} restarts"),
+            Event::LinkDown { host, is_up, for_ns } => {
                 println!("{time_us:12.1} us  link of {host} down (up {is_up}) for {for_ns} ns");
             }
-            Happening::Quiet => println!("{time_us:12.1} us  faults stop"),
-            Happening::AbortAll => println!("{time_us:12.1} us  all abort"),
-            Happening::Epilogue => println!("{time_us:12.1} us  epilogue"),
-            Happening::AtBridge(_) | Happening::Wake(_) => {}
+            Event::FaultsEnd => println!("{time_us:12.1} us  faults stop"),
+            Event::AbortAll => println!("{time_us:12.1} us  all abort"),
+            Event::Epilogue => println!("{time_us:12.1} us  epilogue"),
+            Event::AtBridge(_) | Event::Wake(_) => {}
         }
     }
 
@@ -319,7 +320,7 @@ impl World {
             let deadline = deadline.as_nanos().max(self.now_ns).max(entry.paused_until_ns);
             if deadline < entry.wake_ns {
                 entry.wake_ns = deadline;
-                self.at(deadline, Happening::Wake(host));
+                self.schedule(deadline, Event::Wake(host));
             }
         }
     }
@@ -343,18 +344,18 @@ impl World {
 
     fn arrive(&mut self, host: usize, is_up: bool, arrivals: Vec<(u64, Frame)>) {
         for (time, frame) in arrivals {
-            self.at(time, if is_up { Happening::AtBridge(frame) } else { Happening::AtHost(host, frame) });
+            self.schedule(time, if is_up { Event::AtBridge(frame) } else { Event::AtHost(host, frame) });
         }
     }
 
-    /// Of two happenings at one time, the one planned first comes first.
-    fn at(&mut self, time_ns: u64, happening: Happening) {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.what.push(None);
-            self.what.len() - 1
+    /// Schedules an event; events of equal time run in the order in which they were scheduled.
+    fn schedule(&mut self, time_ns: u64, event: Event) {
+        let slot = self.free_slots.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
         });
-        self.what[slot] = Some(happening);
-        self.order += 1;
-        self.happenings.push(Reverse((time_ns, self.order << 32 | slot as u64)));
+        self.slots[slot] = Some(event);
+        self.sequence += 1;
+        self.events.push(Reverse((time_ns, self.sequence << 32 | slot as u64)));
     }
 }

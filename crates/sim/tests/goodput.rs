@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Performance behaviour is what the committed table says.
+//! Goodput matches the golden table.
 
 use std::{env, fs};
 
 use barewire_llc::ConnectionConfig;
-use barewire_sim::goodput::{exchanged, table};
+use barewire_sim::goodput::{exchange_bursts, table};
 use barewire_sim::link::Link;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/goldens/goodput.txt");
 
-/// Proves that goodput by window and loss has not changed unnoticed, and that the engine is nowhere worse
-/// than a textbook's go-back-N by more than the noise of one seed; and that frames sprayed over four paths of unequal
-/// delay reach 0.95 of the goodput over one of them.
+/// Proves that goodput by window and loss is unchanged; that the engine is nowhere worse than textbook go-back-N by more
+/// than the noise of one seed; and that frames sprayed over four paths of unequal delay reach 0.95 of the goodput over the
+/// slowest.
 #[test]
-fn goodput_is_as_committed_and_no_worse_than_the_model() {
+fn goodput_matches_the_golden_table_and_is_no_worse_than_the_model() {
     let table = table();
     if env::var_os("BAREWIRE_UPDATE_GOLDENS").is_some() {
         fs::write(FILE, &table).unwrap();
@@ -33,15 +33,14 @@ fn goodput_is_as_committed_and_no_worse_than_the_model() {
     assert!(table == committed, "goodput changed; if on purpose, run again with BAREWIRE_UPDATE_GOLDENS=1\n{table}");
 }
 
-/// Proves that a network with deep queues, which loses nothing, is not filled with repetitions, and stays in use: T1 learns
-/// that round trips are up to a thousand times what it began with, and an answer to a poll of before is not taken for a
-/// sign of loss.
+/// Proves that a lossless network with deep queues causes no retransmissions and stays utilised: T1 adapts to round trips
+/// up to a thousand times its initial value, and a late answer to an earlier poll is not taken for a sign of loss.
 #[test]
-fn what_waits_in_queues_is_not_sent_again() {
+fn queueing_delay_causes_no_retransmission() {
     for rate_bit_s in [1_000_000, 2_500_000, 10_000_000, 100_000_000, 1_000_000_000] {
         for burst in [5, 34, 63, 500] {
             let link = Link { rate_bit_s, duration_ns: 50_000_000_000_000_000 / rate_bit_s, ..Link::gigabit(0.0) };
-            let outcome = exchanged(&link, &ConnectionConfig::default(), burst, 7);
+            let outcome = exchange_bursts(&link, &ConnectionConfig::default(), burst, 7);
             let share = outcome.delivered.map(|delivered| link.share(delivered));
             assert_eq!(outcome.repeated, 0, "{rate_bit_s} bit/s, bursts of {burst}: {outcome:?}");
             assert!(share[0].min(share[1]) >= 900, "{rate_bit_s} bit/s, bursts of {burst}: {share:?} thousandths");

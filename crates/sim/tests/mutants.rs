@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Faults of the engine that the checkers must catch: this proves the checkers.
+//! Proves the checkers: they must catch each injected bug of the engine.
 
 use barewire_llc::{AfterLoss, Mutant};
 use barewire_sim::goodput::{config, delivered_with};
 use barewire_sim::link::Link;
 use barewire_sim::{Scenario, Violation, run};
 
-/// What a mutant breaks first, in the first of 200 worlds in which it breaks anything.
+/// The violation that a mutant causes in the first of 200 worlds with any.
 fn caught(mutant: Mutant) -> Option<Violation> {
     caught_in(200, mutant)
 }
@@ -47,17 +47,17 @@ fn wrong_deliveries_are_caught() {
 }
 
 #[test]
-fn a_late_pdu_whose_number_has_come_round_is_caught() {
-    // A PDU must be late by a multiple of 128 others.
+fn a_late_pdu_whose_number_has_wrapped_is_caught() {
+    // The PDU must be late by a multiple of 128 others.
     let found = caught_in(3000, Mutant::RoundUnchecked);
     assert!(matches!(found, Some(Violation::Order { .. })), "{found:?}");
 }
 
-/// A receiver that never says REJ breaks no promise: timers recover. Goodput tells.
+/// A receiver that never sends REJ violates no property, since timers recover. Goodput shows it.
 #[test]
 fn missing_rejects_cost_goodput() {
     let link = Link::gigabit(0.01);
-    // With a window that stays open no poll at its end finds the loss instead.
+    // With a window that stays open, no poll at its end detects the loss instead.
     let sound = config(16, AfterLoss::Keep);
     let mut mute = sound.clone();
     mute.mutant = Some(Mutant::NoRej);

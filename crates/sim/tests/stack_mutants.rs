@@ -1,121 +1,120 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Faults of endpoints, messengers and the engine that worlds of the whole stack must catch: this proves the oracle.
+//! Proves the oracle: it must catch each injected bug of endpoints, messengers and the engine.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use barewire_endpoint::{Authentication, Secret};
-use barewire_sim::stack::{Promise, Scenario, run};
+use barewire_sim::stack::{Property, Scenario, run};
 
-/// Whether a fault breaks this promise in one of the first worlds; others may break before.
-fn breaks(promise: Promise, have_fault: impl Fn(&mut Scenario)) -> bool {
+/// Whether a bug violates this property in one of the first worlds; others may be violated first.
+fn violates(property: Property, inject: impl Fn(&mut Scenario)) -> bool {
     (0..10_000).any(|seed| {
         let mut scenario = Scenario::from_seed(seed);
-        have_fault(&mut scenario);
-        // Where an assertion of the product sees the fault first, that is as good.
+        inject(&mut scenario);
+        // An assertion of the product that fails first counts as well.
         let ended = catch_unwind(AssertUnwindSafe(|| run(scenario, seed)));
         ended.map_or(true, |result| {
-            result.is_err_and(|broken| {
-                println!("seed {seed}: {broken}");
-                broken.promise == promise
+            result.is_err_and(|violation| {
+                println!("seed {seed}: {violation}");
+                violation.property == property
             })
         })
     })
 }
 
-fn in_endpoint(mutant: barewire_endpoint::Mutant, promise: Promise) -> bool {
-    breaks(promise, |scenario| scenario.endpoint.mutant = Some(mutant))
+fn endpoint_mutant_violates(mutant: barewire_endpoint::Mutant, property: Property) -> bool {
+    violates(property, |scenario| scenario.endpoint.mutant = Some(mutant))
 }
 
-fn in_messenger(mutant: barewire_messages::Mutant, promise: Promise) -> bool {
-    breaks(promise, |scenario| scenario.messages.mutant = Some(mutant))
+fn messenger_mutant_violates(mutant: barewire_messages::Mutant, property: Property) -> bool {
+    violates(property, |scenario| scenario.messages.mutant = Some(mutant))
 }
 
 #[test]
-fn a_damaged_frame_that_is_believed_is_caught() {
-    assert!(breaks(Promise::Content, |scenario| {
+fn accepting_a_damaged_frame_is_caught() {
+    assert!(violates(Property::Content, |scenario| {
         scenario.endpoint.authentication = None;
         scenario.endpoint.mutant = Some(barewire_endpoint::Mutant::CheckIgnored);
     }));
 }
 
 #[test]
-fn a_frame_with_a_wrong_seal_that_is_believed_is_caught() {
-    assert!(breaks(Promise::Content, |scenario| {
+fn accepting_a_wrong_seal_is_caught() {
+    assert!(violates(Property::Content, |scenario| {
         let secret = Secret::new(&[7; 16]).expect("of 128 bits");
         scenario.endpoint.authentication = Some(Authentication { secret, encrypts: false });
         scenario.endpoint.mutant = Some(barewire_endpoint::Mutant::CheckIgnored);
     }));
 }
 
-/// What a peer's two channels brought becomes one message (docs/decisions/0026).
+/// Data of a peer's two successive channels is merged into one message (docs/decisions/0026).
 #[test]
-fn a_successor_that_is_told_of_at_once_is_caught() {
-    assert!(in_endpoint(barewire_endpoint::Mutant::SuccessorAtOnce, Promise::Content));
+fn reporting_a_successor_channel_too_early_is_caught() {
+    assert!(endpoint_mutant_violates(barewire_endpoint::Mutant::SuccessorAtOnce, Property::Content));
 }
 
 #[test]
 fn parked_pieces_out_of_order_are_caught() {
-    assert!(in_endpoint(barewire_endpoint::Mutant::ParkedReversed, Promise::Content));
+    assert!(endpoint_mutant_violates(barewire_endpoint::Mutant::ParkedReversed, Property::Content));
 }
 
 #[test]
-fn a_peer_that_is_never_told_to_go_on_is_caught() {
-    assert!(in_endpoint(barewire_endpoint::Mutant::StaysBusy, Promise::Progress));
+fn a_busy_condition_that_is_never_cleared_is_caught() {
+    assert!(endpoint_mutant_violates(barewire_endpoint::Mutant::StaysBusy, Property::Progress));
 }
 
 #[test]
-fn a_message_that_was_lost_and_told_of_as_sent_is_caught() {
-    assert!(in_endpoint(barewire_endpoint::Mutant::FailedIsSent, Promise::Delivery));
+fn completing_a_lost_message_as_sent_is_caught() {
+    assert!(endpoint_mutant_violates(barewire_endpoint::Mutant::FailedIsSent, Property::Delivery));
 }
 
 #[test]
 fn matching_out_of_order_is_caught() {
-    assert!(in_messenger(barewire_messages::Mutant::MatchesNewest, Promise::Order));
+    assert!(messenger_mutant_violates(barewire_messages::Mutant::MatchesNewest, Property::Order));
 }
 
 #[test]
-fn a_completion_told_of_twice_is_caught() {
-    assert!(in_messenger(barewire_messages::Mutant::CompletesTwice, Promise::Once));
+fn a_duplicate_completion_is_caught() {
+    assert!(messenger_mutant_violates(barewire_messages::Mutant::CompletesTwice, Property::Once));
 }
 
-/// Found by seed 723 of 25 November 2026.
 #[test]
-fn the_end_of_a_receive_of_many_before_its_messages_is_caught() {
-    assert!(in_messenger(barewire_messages::Mutant::EndsEarly, Promise::Once));
+fn the_end_of_a_multi_receive_before_its_messages_is_caught() {
+    assert!(messenger_mutant_violates(barewire_messages::Mutant::EndsEarly, Property::Once));
 }
 
-/// A peer that is leaving and does not answer kept the program from sleeping.
+/// A closing peer that does not answer must not keep the program from sleeping.
 #[test]
 fn a_rank_that_cannot_sleep_is_caught() {
-    assert!(in_endpoint(barewire_endpoint::Mutant::ClosesAgain, Promise::Progress));
+    assert!(endpoint_mutant_violates(barewire_endpoint::Mutant::ClosesAgain, Property::Progress));
 }
 
 #[test]
-fn memory_that_is_not_given_back_is_caught() {
-    assert!(in_messenger(barewire_messages::Mutant::LeaksUnexpected, Promise::Memory));
+fn memory_that_is_not_released_is_caught() {
+    assert!(messenger_mutant_violates(barewire_messages::Mutant::LeaksUnexpected, Property::Memory));
 }
 
 #[test]
-fn a_delivery_that_is_told_of_before_its_time_is_caught() {
-    assert!(in_messenger(barewire_messages::Mutant::ConfirmsUnexpected, Promise::Delivery));
+fn a_delivery_completion_that_is_too_early_is_caught() {
+    assert!(messenger_mutant_violates(barewire_messages::Mutant::ConfirmsUnexpected, Property::Delivery));
 }
 
 #[test]
-fn memory_of_a_peer_that_is_written_read_or_changed_wrongly_is_caught() {
+fn wrong_remote_memory_accesses_are_caught() {
     use barewire_messages::Mutant::{AppliesTwice, ReadsToBeginning, WritesToBeginning};
     for mutant in [WritesToBeginning, ReadsToBeginning, AppliesTwice] {
-        assert!(in_messenger(mutant, Promise::Access), "{mutant:?}");
+        assert!(messenger_mutant_violates(mutant, Property::Access), "{mutant:?}");
     }
 }
 
 #[test]
-fn a_loss_that_nobody_is_told_of_is_caught() {
-    assert!(in_messenger(barewire_messages::Mutant::LosesSilently, Promise::Delivery));
+fn an_unreported_loss_is_caught() {
+    assert!(messenger_mutant_violates(barewire_messages::Mutant::LosesSilently, Property::Delivery));
 }
 
-/// A PDU or an acknowledgement of an earlier round, which comes late, is taken for one of now: channels end that must not.
+/// A late PDU or acknowledgement of an earlier cycle of numbers is taken for a current one, and channels fail.
 #[test]
-fn late_pdus_whose_rounds_are_not_looked_at_are_caught() {
+fn accepting_late_pdus_of_earlier_cycles_is_caught() {
     let mutant = Some(barewire_llc::Mutant::RoundUnchecked);
-    assert!(breaks(Promise::Failure, |scenario| scenario.endpoint.connection.mutant = mutant));
+    assert!(violates(Property::Failure, |scenario| scenario.endpoint.connection.mutant = mutant));
 }

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use super::{Idle, LOSS_PATIENCE_NS, LossStreak, QUIET_NS, SILENCE_PATIENCE_NS, Samples, Side, silence};
+use super::{IDLE_NS, Idle, LOSS_PATIENCE_NS, LossStreak, SILENCE_PATIENCE_NS, Samples, Side, peer_silent};
 use crate::pattern::Sender;
 use crate::protocol::{Block, Outcome};
 use barewire_recorder::LaunchError;
 use barewire_recorder::clock::now_ns;
 
-/// Exchanges messages and keeps the time of each exchange.
+/// Exchanges messages and records the time of each exchange.
 pub fn active(side: &mut Side, block: &Block) -> Result<Samples, LaunchError> {
     let mut samples = Samples { values_ns: Vec::with_capacity(block.messages as usize), ..Samples::default() };
     let mut streak = LossStreak::default();
@@ -19,7 +19,7 @@ pub fn active(side: &mut Side, block: &Block) -> Result<Samples, LaunchError> {
         let began = now_ns();
         let exchanged = exchange(side, sequence, Sender::Active, || false)?;
         let ended = now_ns();
-        streak.note(exchanged.is_none())?;
+        streak.record(exchanged.is_none())?;
         let reached = exchanged.unwrap_or(sequence).wrapping_sub(block.first_sequence);
         if exchanged == Some(sequence) {
             samples.values_ns.push(ended - began);
@@ -27,7 +27,7 @@ pub fn active(side: &mut Side, block: &Block) -> Result<Samples, LaunchError> {
             samples.lost += (reached - number).max(1);
         }
         if let Some(sequence) = exchanged {
-            let intact = side.pattern.is_intact(side.inbox.place(0), sequence, Sender::Passive);
+            let intact = side.pattern.is_intact(side.inbox.slot(0), sequence, Sender::Passive);
             samples.corrupt += u32::from(!intact);
         }
         number = reached + 1;
@@ -36,7 +36,7 @@ pub fn active(side: &mut Side, block: &Block) -> Result<Samples, LaunchError> {
     Ok(samples)
 }
 
-/// Takes part in every exchange, until `stop` says that the active side has finished.
+/// Takes part in every exchange, until `stop` reports that the active side has finished.
 pub fn passive(side: &mut Side, block: &Block, mut stop: impl FnMut() -> bool) -> Result<Outcome, LaunchError> {
     let mut outcome = Outcome::default();
     let mut number = 0;
@@ -48,7 +48,7 @@ pub fn passive(side: &mut Side, block: &Block, mut stop: impl FnMut() -> bool) -
         }
         if let Some(sequence) = exchanged {
             outcome.received += 1;
-            let intact = side.pattern.is_intact(side.inbox.place(0), sequence, Sender::Active);
+            let intact = side.pattern.is_intact(side.inbox.slot(0), sequence, Sender::Active);
             outcome.corrupt += u32::from(!intact);
         }
         number = exchanged.unwrap_or(sequence).wrapping_sub(block.first_sequence) + 1;
@@ -56,8 +56,8 @@ pub fn passive(side: &mut Side, block: &Block, mut stop: impl FnMut() -> bool) -
     Ok(outcome)
 }
 
-/// One message each way, message `sequence` or, if the other side is further on because something
-/// was lost, a later one: which, or `None` if none came in time.
+/// Sends and receives message `sequence`, or a later one if the peer has skipped some after a loss. Returns the
+/// number exchanged; `None` on timeout.
 fn exchange(
     side: &mut Side,
     mut sequence: u32,
@@ -76,10 +76,10 @@ fn exchange(
             sent = unsafe { transport.try_send(sequence, message, &mut done)? };
         }
         if !received {
-            // Asleep only when there is nothing else to do: while the rest cannot be sent, a short look.
+            // Sleep only when nothing is left to send; else poll once.
             let patience = if sent { idle.patience() } else { Duration::ZERO };
-            // SAFETY: as in `Side::receive`: the place is the same until the message has come.
-            match unsafe { transport.receive(inbox.place(0), patience) }? {
+            // SAFETY: as in `Side::receive`: the slot is the same until the message is complete.
+            match unsafe { transport.receive(inbox.slot(0), patience) }? {
                 Some(got) if got.wrapping_sub(sequence) <= u32::MAX / 2 => {
                     received = true;
                     if got != sequence {
@@ -87,20 +87,20 @@ fn exchange(
                         message = pattern.message(sequence, sender);
                     }
                 }
-                // Nothing, or the answer to an exchange given up earlier.
+                // Nothing, or a message of an exchange that timed out earlier.
                 _ => {}
             }
         }
         if sent && received || done != before {
             continue;
         }
-        if idle.looks(&mut **transport)? {
-            let over = transport.is_lossy() && idle.since_ns() > QUIET_NS && stop();
+        if idle.tick(&mut **transport)? {
+            let over = transport.is_lossy() && idle.since_ns() > IDLE_NS && stop();
             if over || idle.since_ns() > limit_ns {
-                return if transport.is_lossy() { Ok(None) } else { Err(silence()) };
+                return if transport.is_lossy() { Ok(None) } else { Err(peer_silent()) };
             }
         }
     }
-    waiting.learn(idle.still_asks());
+    waiting.learn(idle.is_spinning());
     Ok(Some(sequence))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! This host answers to its name: beside `serve` and `station echo`, or for itself alone.
+//! Announces this host's name: during `serve` and `station echo`, or as a command of its own.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
@@ -14,23 +14,23 @@ use super::segment::Segment;
 use crate::measure::INTERRUPTED;
 use barewire_recorder::LaunchError;
 
-/// Time between two attempts on an interface that does not work.
+/// Delay before retrying an interface that does not work.
 const RETRY: Duration = Duration::from_secs(1);
-/// Longest sleep of the command: after it the interrupt flag is looked at.
+/// Interval at which the command checks the interrupt flag.
 const SLEEP: Duration = Duration::from_millis(20);
 
-/// For commands that do something else and announce besides.
+/// For commands that also announce.
 #[derive(Args)]
 pub struct AnnounceArguments {
     /// Name to answer to on the segment of --interface [default: the host's]
     #[arg(long, conflicts_with = "no_announce")]
     name: Option<Name>,
-    /// Answer no queries for names: nothing else is on the interface then
+    /// Answer no queries for names, so that only measurement traffic is on the interface
     #[arg(long)]
     no_announce: bool,
 }
 
-/// For the command that does nothing else.
+/// For the command `announce`.
 #[derive(Args)]
 pub struct AnnounceCommand {
     /// Interface on whose segment to answer
@@ -41,10 +41,10 @@ pub struct AnnounceCommand {
     name: Option<Name>,
 }
 
-/// Answers until interrupted, then tells what came.
+/// Answers until interrupted, then prints counters.
 ///
 /// # Errors
-/// [`LaunchError::Interrupted`] in the end; before, if the interface cannot be opened.
+/// [`LaunchError::Interrupted`] at the end; others if the interface cannot be opened or fails.
 pub fn run(command: &AnnounceCommand) -> Result<(), LaunchError> {
     let mut segment = Segment::open(&command.interface)?;
     let name = own_name(command.name.as_ref())?;
@@ -60,7 +60,7 @@ pub fn run(command: &AnnounceCommand) -> Result<(), LaunchError> {
     }
     let counters = responder.counters();
     let ignored: Map<String, Value> =
-        counters.ignored.iter().map(|(what, count)| (what.into(), count.into())).collect();
+        counters.ignored.iter().map(|(reason, count)| (reason.into(), count.into())).collect();
     println!(
         "{}",
         json!({"record": "end", "answered": counters.answered, "refused": counters.refused, "ignored": ignored})
@@ -69,8 +69,8 @@ pub fn run(command: &AnnounceCommand) -> Result<(), LaunchError> {
 }
 
 impl AnnounceArguments {
-    /// Begins to answer on a thread that lasts as long as the process; the name, or `None` if that cannot be, which
-    /// is said and is no error: the command itself may need no frames. `listen` is where a probe's control listens.
+    /// Answers on a thread for the rest of the process; returns the name. Failure is only a warning and `None`, since
+    /// the command itself may need no frames. `listen` is the probe's control address.
     pub fn start(&self, interface: Option<&str>, listen: Option<SocketAddr>) -> Option<Name> {
         if self.no_announce {
             return None;
@@ -111,14 +111,14 @@ pub fn own_name(given: Option<&Name>) -> Result<Name, LaunchError> {
     parsed.map_err(|error| LaunchError::WrongUse(format!("{error}; give another with --name")))
 }
 
-/// Where others on the interface's segment reach what listens at `listen`: of any address the interface's first,
-/// IPv4 before IPv6.
+/// The address of `listen` for peers on the interface's segment. An unspecified address becomes the interface's first,
+/// IPv4 preferred.
 fn reachable(listen: SocketAddr, interface: &str) -> Option<SocketAddr> {
     if !listen.ip().is_unspecified() {
         return Some(listen);
     }
-    let addresses = getifaddrs().ok()?.filter(|one| one.interface_name == interface).filter_map(|one| {
-        let address = one.address?;
+    let addresses = getifaddrs().ok()?.filter(|entry| entry.interface_name == interface).filter_map(|entry| {
+        let address = entry.address?;
         let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
         v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
     });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who is on the segment: as a table, as JSON, or as a hosts file.
+//! Lists the hosts on the segment: as a table, as JSON, or as a hosts file.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -14,13 +14,13 @@ use super::announce::own_name;
 use super::segment::{Segment, now};
 use barewire_recorder::LaunchError;
 
-/// Where to look, and how to print it.
+/// Interfaces and output format.
 #[derive(Args)]
 pub struct HostsCommand {
-    /// Interfaces on whose segments to ask, such as eth0,eth1
+    /// Interfaces whose segments to query, such as eth0,eth1
     #[arg(long, required = true, value_delimiter = ',')]
     interface: Vec<String>,
-    /// Time to wait for answers on each, in seconds
+    /// Time to wait for answers on each interface, in seconds
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
     /// Print one JSON document
@@ -31,17 +31,17 @@ pub struct HostsCommand {
     as_file: bool,
 }
 
-/// A line of the listing.
-struct Line {
+/// Entry of the list.
+struct Entry {
     name: Option<Name>,
     mac: MacAddress,
     interface: String,
-    /// `None`: this host itself.
+    /// `None` for this host.
     round_trip: Option<Duration>,
     control: Option<SocketAddr>,
 }
 
-/// Asks and prints.
+/// Queries the segments, and prints the hosts.
 ///
 /// # Errors
 /// If an interface cannot be opened.
@@ -53,10 +53,10 @@ pub fn run(command: &HostsCommand) -> Result<(), LaunchError> {
     for interface in &command.interface {
         let mut segment = Segment::open(interface)?;
         let mut census = Census::of_all(fastrand::u32(..), Duration::from_secs_f64(command.seconds), now());
-        segment.ask(&mut census)?;
+        segment.run_census(&mut census)?;
         let (mac, name) = (segment.interface().address, own_name(None).ok());
-        lines.push(Line { name, mac, interface: interface.clone(), round_trip: None, control: None });
-        lines.extend(census.found().into_iter().map(|found| Line {
+        lines.push(Entry { name, mac, interface: interface.clone(), round_trip: None, control: None });
+        lines.extend(census.found().into_iter().map(|found| Entry {
             name: found.name,
             mac: found.mac,
             interface: interface.clone(),
@@ -71,14 +71,14 @@ pub fn run(command: &HostsCommand) -> Result<(), LaunchError> {
     }
     print!("{}", if command.as_file { file(&lines) } else { table(&lines) });
     let counts: Vec<String> =
-        ignored.iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{what} {count}")).collect();
+        ignored.iter().filter(|(_, count)| *count > 0).map(|(reason, count)| format!("{reason} {count}")).collect();
     if !counts.is_empty() {
-        eprintln!("barewire-probe: ignored what is no answer: {}", counts.join(", "));
+        eprintln!("barewire-probe: ignored frames that are no answers: {}", counts.join(", "));
     }
     Ok(())
 }
 
-fn document(lines: &[Line], ignored: &Ignored) -> Value {
+fn document(lines: &[Entry], ignored: &Ignored) -> Value {
     let hosts: Vec<Value> = lines
         .iter()
         .map(|line| {
@@ -89,11 +89,11 @@ fn document(lines: &[Line], ignored: &Ignored) -> Value {
             })
         })
         .collect();
-    let ignored: Map<String, Value> = ignored.iter().map(|(what, count)| (what.into(), count.into())).collect();
+    let ignored: Map<String, Value> = ignored.iter().map(|(reason, count)| (reason.into(), count.into())).collect();
     json!({"hosts": hosts, "ignored": ignored})
 }
 
-fn table(lines: &[Line]) -> String {
+fn table(lines: &[Entry]) -> String {
     let mut text = format!("{:<15} {:<17} {:<15} {:>10}  probe\n", "name", "MAC", "interface", "round trip");
     for line in lines {
         let name = line.name.as_ref().map_or("-", Name::as_str);
@@ -104,8 +104,8 @@ fn table(lines: &[Line]) -> String {
     text
 }
 
-/// What cannot be a line of a hosts file becomes a comment that says why.
-fn file(lines: &[Line]) -> String {
+/// Entries that are invalid in a hosts file become comments with the reason.
+fn file(lines: &[Entry]) -> String {
     let (mut names, mut stations) = (BTreeSet::new(), BTreeSet::new());
     let mut text = "# name          MAC               interface\n".to_owned();
     for line in lines {
@@ -125,14 +125,14 @@ mod tests {
     use super::*;
     use barewire_names::Hosts;
 
-    fn line(name: Option<&str>, last: u8, interface: &str) -> Line {
+    fn line(name: Option<&str>, last: u8, interface: &str) -> Entry {
         let name = name.map(|name| name.parse().unwrap());
         let mac = MacAddress([2, 0, 0, 0, 0, last]);
-        Line { name, mac, interface: interface.to_owned(), round_trip: None, control: None }
+        Entry { name, mac, interface: interface.to_owned(), round_trip: None, control: None }
     }
 
     #[test]
-    fn what_is_printed_as_a_hosts_file_is_one() {
+    fn the_printed_hosts_file_is_valid() {
         let lines = [
             line(Some("h1"), 1, "eth0"),
             line(Some("h2"), 2, "eth0"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Hosts by name: the hosts file first, then whoever answers on the segment.
+//! Finds hosts by name: in the hosts file, then by queries on the segment.
 
 mod announce;
 mod listing;
@@ -22,40 +22,40 @@ use barewire_recorder::LaunchError;
 pub use announce::{AnnounceArguments, AnnounceCommand, run as announce};
 pub use listing::{HostsCommand, run as list};
 
-const DEFAULT_FILE: &str = "/etc/barewire/hosts";
-/// Names another file.
-const FILE_VARIABLE: &str = "BAREWIRE_HOSTS";
+const DEFAULT_PATH: &str = "/etc/barewire/hosts";
+/// Environment variable with another path.
+const PATH_VARIABLE: &str = "BAREWIRE_HOSTS";
 
 #[derive(Args)]
 pub struct FileArguments {
-    /// Lines 'name MAC interface' [default: $BAREWIRE_HOSTS, else /etc/barewire/hosts]
+    /// Hosts file: lines of name, MAC address and interface [default: $BAREWIRE_HOSTS, else /etc/barewire/hosts]
     #[arg(long)]
     hosts_file: Option<PathBuf>,
 }
 
-/// A station that is spoken to without any control channel.
+/// A peer station, which has no control channel.
 #[derive(Args)]
 pub struct PeerArguments {
     /// The peer's station: a name or a MAC address
     #[arg(long)]
     peer: Peer,
-    /// Own interface that leads there [default: the hosts file's]
+    /// Own interface to the peer [default: the hosts file's]
     #[arg(long)]
     interface: Option<String>,
     #[command(flatten)]
     file: FileArguments,
 }
 
-/// Who is meant.
+/// A peer as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
     Name(Name),
     Mac(MacAddress),
 }
 
-/// Where a station is.
+/// A station's MAC address, and the interface to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StationPlace {
+pub struct StationAddress {
     pub mac: MacAddress,
     pub interface: String,
 }
@@ -81,46 +81,46 @@ impl PeerArguments {
     /// Finds the peer: in the hosts file, then on the segment of --interface.
     ///
     /// # Errors
-    /// [`LaunchError::WrongUse`] if nobody has the name, with where was looked, or several have.
-    pub fn find(&self) -> Result<StationPlace, LaunchError> {
-        let place = self.place()?;
-        if Interface::by_name(&place.interface)?.address == place.mac {
-            return Err(LaunchError::WrongUse(format!("{} is this host itself: no frame leads there", self.peer)));
+    /// [`LaunchError::WrongUse`] if no station or several have the name, with the places searched.
+    pub fn find(&self) -> Result<StationAddress, LaunchError> {
+        let station = self.resolve()?;
+        if Interface::by_name(&station.interface)?.address == station.mac {
+            return Err(LaunchError::WrongUse(format!("{} is this host itself, which no frame can reach", self.peer)));
         }
-        Ok(place)
+        Ok(station)
     }
 
-    fn place(&self) -> Result<StationPlace, LaunchError> {
+    fn resolve(&self) -> Result<StationAddress, LaunchError> {
         if let (Peer::Mac(mac), Some(interface)) = (&self.peer, &self.interface) {
-            return Ok(StationPlace { mac: *mac, interface: interface.clone() });
+            return Ok(StationAddress { mac: *mac, interface: interface.clone() });
         }
         let file = HostsFile::read(&self.file)?;
         if let Some(host) = file.host(&self.peer, self.interface.as_deref())? {
-            return Ok(StationPlace { mac: host.mac, interface: host.interface.clone() });
+            return Ok(StationAddress { mac: host.mac, interface: host.interface.clone() });
         }
-        let looked = [file.to_string()];
+        let searched = [file.to_string()];
         match (&self.peer, &self.interface) {
             (Peer::Name(name), Some(interface)) => {
-                let found = find_named(name, interface, &looked)?;
-                Ok(StationPlace { mac: found.mac, interface: interface.clone() })
+                let found = query_name(name, interface, &searched)?;
+                Ok(StationAddress { mac: found.mac, interface: interface.clone() })
             }
-            _ => Err(nowhere(&self.peer, None, &looked)),
+            _ => Err(not_found(&self.peer, None, &searched)),
         }
     }
 }
 
-/// Where the other side's probe listens for control, and the interface that leads there.
+/// The serving probe's control address, and the interface to its host.
 pub struct Route {
     pub control: Address,
     pub interface: Option<String>,
 }
 
-/// Finds the other side's probe: by the system's resolver; else the station of that name says where its probe listens.
-/// The interface is the hosts file's where none is given and frames need one.
+/// Finds the serving probe: by the system's resolver, else by asking the station of that name for its control address.
+/// Without a given interface, the hosts file's is used if frames need one.
 ///
 /// # Errors
-/// [`LaunchError::WrongUse`] if nobody has the name, with where was looked, or several have;
-/// [`LaunchError::Failed`] if no probe is there.
+/// [`LaunchError::WrongUse`] if no station or several have the name, with the places searched;
+/// [`LaunchError::Failed`] if the station has no probe.
 pub fn route(
     control: Address,
     interface: Option<String>,
@@ -141,29 +141,29 @@ pub fn route(
     }
     let file = HostsFile::read(file)?;
     let unresolved = resolved.and_then(Result::err).map(|error| format!("the system's names ({error})"));
-    let looked: Vec<String> = unresolved.into_iter().chain([file.to_string()]).collect();
-    let listed = file.host(&peer, interface.as_deref())?;
-    let interface = listed.map(|host| host.interface.clone()).or(interface);
-    let Some(interface) = interface else { return Err(nowhere(&peer, None, &looked)) };
-    let found = match (listed.map(|host| host.mac), &peer) {
-        (Some(mac), _) => ask_station(&peer, mac, &interface)?,
-        (None, Peer::Mac(mac)) => ask_station(&peer, *mac, &interface)?,
-        (None, Peer::Name(name)) => find_named(name, &interface, &looked)?,
+    let searched: Vec<String> = unresolved.into_iter().chain([file.to_string()]).collect();
+    let entry = file.host(&peer, interface.as_deref())?;
+    let interface = entry.map(|host| host.interface.clone()).or(interface);
+    let Some(interface) = interface else { return Err(not_found(&peer, None, &searched)) };
+    let found = match (entry.map(|host| host.mac), &peer) {
+        (Some(mac), _) => query_station(&peer, mac, &interface)?,
+        (None, Peer::Mac(mac)) => query_station(&peer, *mac, &interface)?,
+        (None, Peer::Name(name)) => query_name(name, &interface, &searched)?,
     };
     let Some(control) = found.control else {
         return Err(LaunchError::Failed(format!(
             "{} answers on {interface}, but no probe listens there: start `barewire-probe serve --interface …` \
              there first, where an IP address leads to it",
-            both(&peer, found.mac)
+            describe_peer(&peer, found.mac)
         )));
     };
     let wanted_port = port.parse().ok().filter(|port| *port != DEFAULT_PORT);
-    let control = Address::Tcp(reach(control, wanted_port, &interface)?.to_string());
+    let control = Address::Tcp(dialled(control, wanted_port, &interface)?.to_string());
     Ok(Route { control, interface: Some(interface) })
 }
 
-/// What a station said, from here: an address of the link needs the interface, a port of the user's choice goes first.
-fn reach(mut control: SocketAddr, port: Option<u16>, interface: &str) -> Result<SocketAddr, LaunchError> {
+/// The address to dial for an announced one: with the scope of a link-local address, and with the user's port.
+fn dialled(mut control: SocketAddr, port: Option<u16>, interface: &str) -> Result<SocketAddr, LaunchError> {
     control.set_port(port.unwrap_or(control.port()));
     if let SocketAddr::V6(v6) = &mut control
         && v6.ip().is_unicast_link_local()
@@ -173,52 +173,52 @@ fn reach(mut control: SocketAddr, port: Option<u16>, interface: &str) -> Result<
     Ok(control)
 }
 
-/// The one station of the segment that has a name.
-fn find_named(name: &Name, interface: &str, looked: &[String]) -> Result<Found, LaunchError> {
+/// The only station of the segment with this name.
+fn query_name(name: &Name, interface: &str, searched: &[String]) -> Result<Found, LaunchError> {
     let mut segment = Segment::open(interface)?;
     let mut census = Census::of_name(name.clone(), fastrand::u32(..), LOOKUP_TIMEOUT, now());
-    segment.ask(&mut census)?;
+    segment.run_census(&mut census)?;
     let mut found = census.found();
     if found.len() > 1 {
-        let all: Vec<String> = found.iter().map(|one| one.mac.to_string()).collect();
+        let all: Vec<String> = found.iter().map(|station| station.mac.to_string()).collect();
         return Err(LaunchError::WrongUse(format!(
             "{} stations on {interface} answer to '{name}': {}; give the MAC address, or a line in the hosts file",
             all.len(),
             all.join(", ")
         )));
     }
-    found.pop().ok_or_else(|| nowhere(&Peer::Name(name.clone()), Some(interface), looked))
+    found.pop().ok_or_else(|| not_found(&Peer::Name(name.clone()), Some(interface), searched))
 }
 
-/// What one station says of itself; the one with a probe, if it has several names.
-fn ask_station(peer: &Peer, mac: MacAddress, interface: &str) -> Result<Found, LaunchError> {
+/// Queries one station. If it answers with several names, prefers the one with a probe.
+fn query_station(peer: &Peer, mac: MacAddress, interface: &str) -> Result<Found, LaunchError> {
     let mut segment = Segment::open(interface)?;
     let mut census = Census::of_station(mac, fastrand::u32(..), LOOKUP_TIMEOUT, now());
-    segment.ask(&mut census)?;
+    segment.run_census(&mut census)?;
     census.found().into_iter().max_by_key(|found| found.control.is_some()).ok_or_else(|| {
         LaunchError::Failed(format!(
             "{} does not answer on {interface}: start `barewire-probe serve --interface …` there first",
-            both(peer, mac)
+            describe_peer(peer, mac)
         ))
     })
 }
 
-/// A peer as the user called it, and its address.
-fn both(peer: &Peer, mac: MacAddress) -> String {
+/// The peer as the user named it, with its MAC address.
+fn describe_peer(peer: &Peer, mac: MacAddress) -> String {
     match peer {
         Peer::Name(name) => format!("{name} ({mac})"),
         Peer::Mac(_) => mac.to_string(),
     }
 }
 
-fn nowhere(peer: &Peer, interface: Option<&str>, looked: &[String]) -> LaunchError {
+fn not_found(peer: &Peer, interface: Option<&str>, searched: &[String]) -> LaunchError {
     let segment = match interface {
         Some(interface) => {
             format!("nor on the segment of {interface} (no answer in {} ms)", LOOKUP_TIMEOUT.as_millis())
         }
-        None => "and no segment was asked (give --interface)".to_owned(),
+        None => "and no segment was queried (give --interface)".to_owned(),
     };
-    LaunchError::WrongUse(format!("'{peer}' was not found: not in {}, {segment}", looked.join(", not in ")))
+    LaunchError::WrongUse(format!("'{peer}' was not found: not in {}, {segment}", searched.join(", not in ")))
 }
 
 /// The hosts file, if there is one.
@@ -229,28 +229,30 @@ struct HostsFile {
 
 impl HostsFile {
     fn read(arguments: &FileArguments) -> Result<Self, LaunchError> {
-        let variable = std::env::var_os(FILE_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let variable = std::env::var_os(PATH_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
         let named = arguments.hosts_file.clone().or(variable);
         let is_named = named.is_some();
-        let path = named.unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
+        let path = named.unwrap_or_else(|| PathBuf::from(DEFAULT_PATH));
         let hosts = match std::fs::read(&path) {
-            Ok(bytes) => Some(Hosts::parse(&String::from_utf8_lossy(&bytes)).map_err(|error| at(&path, &error))?),
+            Ok(bytes) => {
+                Some(Hosts::parse(&String::from_utf8_lossy(&bytes)).map_err(|error| file_error(&path, &error))?)
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_named => None,
             Err(error) => return Err(LaunchError::WrongUse(format!("the hosts file {}: {error}", path.display()))),
         };
         Ok(Self { path, hosts })
     }
 
-    /// The line of a name or an address; one with an address is looked for on `interface` if that is given.
+    /// The entry of a name, or of an address on `interface` (any interface if `None`).
     fn host(&self, peer: &Peer, interface: Option<&str>) -> Result<Option<&Host>, LaunchError> {
         let mut hosts = self.hosts.iter().flat_map(Hosts::iter);
-        let is_there = |host: &Host| interface.is_none_or(|interface| interface == host.interface);
+        let is_on_interface = |host: &Host| interface.is_none_or(|interface| interface == host.interface);
         let found = match peer {
             Peer::Name(name) => hosts.find(|(_, host)| host.name == *name),
-            Peer::Mac(mac) => hosts.find(|(_, host)| host.mac == *mac && is_there(host)),
+            Peer::Mac(mac) => hosts.find(|(_, host)| host.mac == *mac && is_on_interface(host)),
         };
         match found {
-            Some((line, host)) if !is_there(host) => Err(LaunchError::WrongUse(format!(
+            Some((line, host)) if !is_on_interface(host) => Err(LaunchError::WrongUse(format!(
                 "{}:{line}: {peer} is reached through {}; leave --interface out, or correct the line",
                 self.path.display(),
                 host.interface
@@ -260,7 +262,7 @@ impl HostsFile {
     }
 }
 
-/// For the list of where was looked.
+/// For the list of places searched.
 impl fmt::Display for HostsFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.hosts {
@@ -270,7 +272,7 @@ impl fmt::Display for HostsFile {
     }
 }
 
-fn at(path: &Path, error: &barewire_names::HostsError) -> LaunchError {
+fn file_error(path: &Path, error: &barewire_names::HostsError) -> LaunchError {
     LaunchError::WrongUse(format!("{}:{error}", path.display()))
 }
 
@@ -310,9 +312,9 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_the_link_gets_the_interface_and_a_given_port_goes_first() {
+    fn a_link_local_address_gets_its_scope_and_a_given_port_takes_precedence() {
         let index = Interface::by_name("lo").unwrap().index;
-        let reached = |text: &str, port| reach(text.parse().unwrap(), port, "lo").unwrap().to_string();
+        let reached = |text: &str, port| dialled(text.parse().unwrap(), port, "lo").unwrap().to_string();
         assert_eq!(reached("[fe80::1]:5", None), format!("[fe80::1%{index}]:5"));
         assert_eq!(reached("10.0.0.2:5", Some(7)), "10.0.0.2:7");
     }

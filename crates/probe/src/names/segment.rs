@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The PDUs of names on a real interface.
+//! Name queries and answers on an interface.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use barewire_endpoint::{Encapsulation, Frame, parse};
 use barewire_recorder::LaunchError;
 use barewire_recorder::clock::now_ns;
 
-/// Longest sleep: after it the interrupt flag is looked at.
+/// Interval at which the interrupt flag is checked.
 const SLEEP: Duration = Duration::from_millis(20);
 
-/// A link for queries and answers. Both are short, so that frames have a length and no jumbo frame is looked at.
+/// A link for queries and answers. Both are short, so frames have a length field, and jumbo frames are ignored.
 pub struct Segment {
     link: PacketLink,
 }
 
 impl Segment {
-    /// Opens an interface.
+    /// Opens a link on an interface.
     ///
     /// # Errors
     /// [`LaunchError::MachineCannot`] without CAP_NET_RAW, [`LaunchError::WrongUse`] if there is no such interface.
@@ -41,11 +41,11 @@ impl Segment {
         self.link.interface()
     }
 
-    /// Asks until the census is over.
+    /// Runs the census to its end.
     ///
     /// # Errors
-    /// [`LaunchError::Interrupted`], or when the link no longer works.
-    pub fn ask(&mut self, census: &mut Census) -> Result<(), LaunchError> {
+    /// [`LaunchError::Interrupted`], or if the link fails.
+    pub fn run_census(&mut self, census: &mut Census) -> Result<(), LaunchError> {
         loop {
             let mut now = now();
             if census.is_over(now) {
@@ -68,10 +68,10 @@ impl Segment {
         }
     }
 
-    /// Answers what has come within `patience`.
+    /// Answers the queries that arrive within `patience`.
     ///
     /// # Errors
-    /// When the link does not work now; an interface that was down may work again later.
+    /// If the link fails; it may recover, for instance when the interface comes up again.
     pub fn answer(&mut self, responder: &mut Responder, patience: Duration) -> Result<(), LaunchError> {
         self.link.wait_to_receive(patience)?;
         while let Some(frame) = self.link.receive() {
@@ -83,7 +83,7 @@ impl Segment {
         Ok(())
     }
 
-    /// A frame that a busy link does not take is lost, as it may be on the wire: questions are repeated.
+    /// A frame that a busy link refuses is dropped: queries are repeated.
     fn send(&mut self, destination: Mac, llc: &[u8]) -> Result<(), LaunchError> {
         let header = Encapsulation::Length.header(destination, self.link.address().0, llc.len());
         self.link.send(&[Outgoing { header: &header, payload: llc }])?;
@@ -91,7 +91,7 @@ impl Segment {
     }
 }
 
-/// What the engine calls the time.
+/// The current time, in the engine's type.
 pub fn now() -> Instant {
     Instant::from_nanos(now_ns())
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The time in which all processes were at work: only what happened within it says how they share.
+//! The time in which all processes were active. Only work within it shows how they share.
 
 use crate::measure::Samples;
 use crate::protocol::Mark;
 
-/// From when to when, by the clock of the machine that the processes share.
+/// A time span, in `CLOCK_MONOTONIC` of the machine that the processes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overlap {
     pub from_ns: u64,
@@ -12,7 +12,7 @@ pub struct Overlap {
 }
 
 impl Overlap {
-    /// What all of these have in common; `None` if one has nothing, or they have nothing in common.
+    /// Intersection of all spans; `None` if one is missing or the intersection is empty.
     pub fn of(spans: impl IntoIterator<Item = Option<Self>>) -> Option<Self> {
         let mut common = Self { from_ns: 0, to_ns: u64::MAX };
         for span in spans {
@@ -22,7 +22,7 @@ impl Overlap {
         (common.from_ns < common.to_ns).then_some(common)
     }
 
-    /// From the first round trip's begin to the last one's end.
+    /// From the start of the first round trip to the end of the last.
     pub fn of_round_trips(samples: &Samples) -> Option<Self> {
         let (from_ns, last) = (*samples.began_ns.first()?, *samples.began_ns.last()?);
         Some(Self { from_ns, to_ns: last + samples.values_ns.last()? })
@@ -37,14 +37,14 @@ impl Overlap {
         self.to_ns - self.from_ns
     }
 
-    /// The round trips that lie within, all of them.
+    /// Times of the round trips that lie entirely within.
     pub fn round_trips(self, samples: &Samples) -> Vec<u64> {
         let within =
             |(began_ns, &ns): (&u64, &u64)| (*began_ns >= self.from_ns && began_ns + ns <= self.to_ns).then_some(ns);
         samples.began_ns.iter().zip(&samples.values_ns).filter_map(within).collect()
     }
 
-    /// The messages that came within; between two marks they are taken to have come evenly.
+    /// Messages received within, by linear interpolation between marks.
     pub fn messages(self, marks: &[Mark]) -> f64 {
         (messages_at(marks, self.to_ns) - messages_at(marks, self.from_ns)).max(0.0)
     }
@@ -71,19 +71,19 @@ mod tests {
     }
 
     #[test]
-    fn the_overlap_begins_with_the_last_and_ends_with_the_first_that_ends() {
+    fn the_overlap_is_the_intersection_of_all_spans() {
         assert_eq!(Overlap::of([span(10, 100), span(30, 120), span(20, 90)]), span(30, 90));
         assert_eq!(Overlap::of([span(10, 100)]), span(10, 100));
     }
 
     #[test]
-    fn who_came_after_another_had_gone_or_did_nothing_leaves_no_overlap() {
+    fn disjoint_or_missing_spans_leave_no_overlap() {
         assert_eq!(Overlap::of([span(10, 20), span(20, 30)]), None);
         assert_eq!(Overlap::of([span(10, 20), None]), None);
     }
 
     #[test]
-    fn a_round_trip_that_reaches_beyond_the_overlap_does_not_count() {
+    fn a_round_trip_partly_outside_the_overlap_does_not_count() {
         let samples = Samples { began_ns: vec![0, 10, 20, 30], values_ns: vec![9, 8, 7, 6], ..Samples::default() };
         assert_eq!(Overlap::of_round_trips(&samples), span(0, 36));
         assert_eq!(span(10, 30).unwrap().round_trips(&samples), [8, 7]);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_counted_between_marks() {
+    fn messages_are_interpolated_between_marks() {
         let marks = marks(&[(100, 0), (200, 10), (400, 20)]);
         assert_eq!(Overlap::of_marks(&marks), span(100, 400));
         for (from_ns, to_ns, expected) in [(100, 400, 20.0), (150, 300, 10.0), (0, 1000, 20.0), (200, 300, 5.0)] {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Blocks of several processes. All are ready before one begins, each goes on for the same time, and of what they did
-//! only that counts which happened while all were at work.
+//! Blocks of several processes. They start once all are ready, run for the same time, and only the work within their
+//! overlap counts.
 
 use std::io::Write;
 
 use super::overlap::Overlap;
 use super::{
-    FIRST_MESSAGES, LOSSY_BLOCKS_FACTOR, STREAM_LEAD_IN_BYTES, STREAM_LEAD_IN_MESSAGES, STREAM_LEAST_MESSAGES,
-    Schedule, clamp,
+    FIRST_MESSAGES, LOSSY_BLOCKS_FACTOR, STREAM_LEAD_IN_BYTES, STREAM_LEAD_IN_MESSAGES, STREAM_MESSAGES_MIN, Schedule,
+    clamp,
 };
 use crate::client::{BlockResult, Command, Event};
 use crate::protocol::Test;
@@ -16,27 +16,26 @@ use crate::record::{Phase, Quantity, Record, Values};
 use barewire_recorder::clock::now_ns;
 use barewire_recorder::{LaunchError, write};
 
-/// A block lasts so long for each process. Where all of a side share a core, each has the core for about that long:
-/// many of a scheduler's turns, so that a turn more or less is no unfairness.
+/// Duration of a block per process. If all of a side share a core, each has it for about that long: many time slices,
+/// so that one more or less does not count as unfairness.
 const BLOCK_NS_EACH: u64 = 50_000_000;
-/// The same for warm-up, and the least for round trips.
+/// The same for warm-up, and the minimum for round trips.
 const SHORT_BLOCK_NS_EACH: u64 = 5_000_000;
-/// A process that comes to so many messages ends its part of a block earlier, and with it the overlap.
-const ROUND_TRIPS_MOST: u32 = 30_000;
-const STREAM_MESSAGES_MOST: u32 = 1 << 21;
-/// Less of a block than this in common, and its rates would be of too short a time.
-const LEAST_OVERLAP: f64 = 0.25;
-/// Blocks of a stream that are measured whatever time they take.
-const LEAST_BLOCKS: u32 = 3;
-/// A search for a pace without loss, or for blocks in which all were at work at once, ends after this many times the
-/// time asked for.
+/// Messages after which a process ends its part of a block early, and with it the overlap.
+const ROUND_TRIPS_MAX: u32 = 30_000;
+const STREAM_MESSAGES_MAX: u32 = 1 << 21;
+/// Least overlap, as a share of the block: less is too short for a rate.
+const OVERLAP_MIN: f64 = 0.25;
+/// Blocks of a stream that are measured regardless of the time limit.
+const BLOCKS_MIN: u32 = 3;
+/// The search for a pace without loss, or for blocks with enough overlap, ends after this multiple of the time limit.
 const REPEATED_TIME_FACTOR: f64 = 4.0;
 
 impl<W: Write> Schedule<'_, W> {
-    /// One size. It takes as many times longer as there are processes.
+    /// Measures one size. The time limit is multiplied by the number of processes.
     pub(super) fn measure_together(&mut self, message_bytes: u32) -> Result<(), LaunchError> {
         let budget_ns = self.plan.seconds * 1e9 * self.processes.len() as f64;
-        // What the link carries is for all of them.
+        // The processes share the link's rate.
         self.rate = RateSearch::new(self.plan.rate_bit_s.map(|rate| rate / self.processes.len() as f64));
         match self.plan.test {
             Test::Stream => self.streams_together(message_bytes, budget_ns),
@@ -44,16 +43,16 @@ impl<W: Write> Schedule<'_, W> {
         }
     }
 
-    /// Waits until both sides of all pairs are ready for the block, and lets them go.
-    pub(super) fn begin_together(&mut self) -> Result<(), LaunchError> {
+    /// Waits until both sides of all pairs are ready for the block, then starts it.
+    pub(super) fn start_together(&mut self) -> Result<(), LaunchError> {
         for _ in 0..self.commands.len() {
             match self.next_event()? {
                 (_, Event::Ready) => {}
-                (pair, _) => return Err(self.out_of_turn(pair)),
+                (pair, _) => return Err(self.unexpected_event(pair)),
             }
         }
         for sender in &self.commands {
-            // A pair that has ended has said why; that is read with the results.
+            // Fails if the pair has ended; its event is read with the results.
             let _ = sender.send(Command::Go);
         }
         Ok(())
@@ -64,7 +63,7 @@ impl<W: Write> Schedule<'_, W> {
         let (short_ns, long_ns) = (SHORT_BLOCK_NS_EACH * processes, BLOCK_NS_EACH * processes);
         let mut number = 0;
         self.round_trip_block(message_bytes, Phase::Warmup, &mut number, FIRST_MESSAGES, short_ns)?;
-        let warmup = self.plan.warmup.min(ROUND_TRIPS_MOST);
+        let warmup = self.plan.warmup.min(ROUND_TRIPS_MAX);
         let (mut count, mut lasts_ns) =
             self.round_trip_block(message_bytes, Phase::Warmup, &mut number, warmup, short_ns)?;
         let (mut measured, began) = (0, now_ns());
@@ -73,17 +72,17 @@ impl<W: Write> Schedule<'_, W> {
             if spent_ns >= budget_ns {
                 break;
             }
-            // So long that the slowest comes to what is missing.
-            let missing_ns = f64::from(self.plan.samples - measured) * lasts_ns / f64::from(count.max(1));
-            let block_ns = (missing_ns.min(budget_ns - spent_ns) as u64).clamp(short_ns, long_ns);
+            // Long enough for the slowest process to complete the missing samples.
+            let remaining_ns = f64::from(self.plan.samples - measured) * lasts_ns / f64::from(count.max(1));
+            let block_ns = (remaining_ns.min(budget_ns - spent_ns) as u64).clamp(short_ns, long_ns);
             (count, lasts_ns) =
-                self.round_trip_block(message_bytes, Phase::Measure, &mut number, ROUND_TRIPS_MOST, block_ns)?;
+                self.round_trip_block(message_bytes, Phase::Measure, &mut number, ROUND_TRIPS_MAX, block_ns)?;
             measured += count;
         }
         Ok(())
     }
 
-    /// One block; how many round trips of the slowest process count, and in what time.
+    /// Runs one block; returns the slowest process's round trips within the overlap, and the overlap's duration in ns.
     fn round_trip_block(
         &mut self,
         message_bytes: u32,
@@ -94,10 +93,10 @@ impl<W: Write> Schedule<'_, W> {
     ) -> Result<(u32, f64), LaunchError> {
         let results = self.run_block(message_bytes, 0, messages, lasts_ns)?;
         let overlap = Overlap::of(results.iter().map(|(_, result)| Overlap::of_round_trips(&result.samples)));
-        let mut least = u32::MAX;
+        let mut min = u32::MAX;
         for (pair, BlockResult { samples, outcome, .. }) in &results {
             let values = overlap.map(|overlap| overlap.round_trips(samples)).unwrap_or_default();
-            least = least.min(values.len() as u32);
+            min = min.min(values.len() as u32);
             let values = Values {
                 pair: *pair,
                 message_bytes,
@@ -114,7 +113,7 @@ impl<W: Write> Schedule<'_, W> {
             write(self.output, &Record::Samples(values))?;
         }
         *number += 1;
-        Ok((least, overlap.map_or(lasts_ns, Overlap::duration_ns) as f64))
+        Ok((min, overlap.map_or(lasts_ns, Overlap::duration_ns) as f64))
     }
 
     fn streams_together(&mut self, message_bytes: u32, budget_ns: f64) -> Result<(), LaunchError> {
@@ -128,8 +127,8 @@ impl<W: Write> Schedule<'_, W> {
             tried += 1;
             good += u32::from(is_good);
             let spent_ns = (now_ns() - began) as f64;
-            if spent_ns > budget_ns && good >= LEAST_BLOCKS
-                || spent_ns > REPEATED_TIME_FACTOR * budget_ns && tried >= LEAST_BLOCKS
+            if spent_ns > budget_ns && good >= BLOCKS_MIN
+                || spent_ns > REPEATED_TIME_FACTOR * budget_ns && tried >= BLOCKS_MIN
             {
                 break;
             }
@@ -137,7 +136,7 @@ impl<W: Write> Schedule<'_, W> {
         Ok(())
     }
 
-    /// One block; whether it gave each process a rate without loss.
+    /// Runs one block; returns whether it gave each process a rate without loss.
     fn stream_block_together(
         &mut self,
         message_bytes: u32,
@@ -146,11 +145,10 @@ impl<W: Write> Schedule<'_, W> {
         lasts_ns: u64,
     ) -> Result<bool, LaunchError> {
         let lead_in = (STREAM_LEAD_IN_BYTES / message_bytes).clamp(1, STREAM_LEAD_IN_MESSAGES);
-        let most =
-            clamp(f64::from(u32::MAX / 2) / f64::from(message_bytes), STREAM_LEAST_MESSAGES, STREAM_MESSAGES_MOST);
-        let results = self.run_block(message_bytes, lead_in, most, lasts_ns)?;
+        let max = clamp(f64::from(u32::MAX / 2) / f64::from(message_bytes), STREAM_MESSAGES_MIN, STREAM_MESSAGES_MAX);
+        let results = self.run_block(message_bytes, lead_in, max, lasts_ns)?;
         let overlap = Overlap::of(results.iter().map(|(_, result)| Overlap::of_marks(&result.outcome.marks)))
-            .filter(|overlap| overlap.duration_ns() as f64 >= LEAST_OVERLAP * lasts_ns as f64);
+            .filter(|overlap| overlap.duration_ns() as f64 >= OVERLAP_MIN * lasts_ns as f64);
         let (mut total_lost, mut slowest_bit_s) = (0, None::<f64>);
         for (pair, BlockResult { samples, outcome, wire_bytes, .. }) in &results {
             let lost = samples.sent.saturating_sub(lead_in).saturating_sub(outcome.received);
@@ -164,7 +162,7 @@ impl<W: Write> Schedule<'_, W> {
                 quantity: Quantity::Stream,
                 unit: "ns",
                 values: duration_ns.as_slice(),
-                // A reader takes the lost ones off, which are the whole block's.
+                // Readers subtract `lost`, which counts the whole block.
                 messages: within + f64::from(lost),
                 lost,
                 corrupt: outcome.corrupt,
@@ -173,13 +171,13 @@ impl<W: Write> Schedule<'_, W> {
             write(self.output, &Record::Samples(values))?;
             if lost > 0 {
                 let sent_bit_s = *wire_bytes as f64 * f64::from(samples.sent) * 8e9 / samples.sending_ns.max(1) as f64;
-                let got_through = sent_bit_s * f64::from(outcome.received.max(1)) / f64::from(samples.sent.max(1));
-                slowest_bit_s = Some(got_through.min(slowest_bit_s.unwrap_or(f64::INFINITY)));
+                let delivered_bit_s = sent_bit_s * f64::from(outcome.received.max(1)) / f64::from(samples.sent.max(1));
+                slowest_bit_s = Some(delivered_bit_s.min(slowest_bit_s.unwrap_or(f64::INFINITY)));
             }
             total_lost += lost;
         }
         match slowest_bit_s {
-            Some(got_through) => self.rate.lost(got_through),
+            Some(delivered_bit_s) => self.rate.lost(delivered_bit_s),
             None => self.rate.succeeded(),
         }
         *number += 1;

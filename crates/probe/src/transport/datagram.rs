@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Messages over transports that carry limited pieces and may lose them: cut and put together.
+//! Fragmentation and reassembly for unreliable datagram transports.
 //!
 //! ```text
 //! | session 4 | sequence 4 | fragment 4 | payload …      all big endian
 //! ```
-//! All fragments of a message but the last are as long as the transport allows, so the number of a
-//! fragment gives its place. Nothing is ever sent again.
+//! All fragments of a message but the last have the maximum length, so a fragment's number gives its offset. Nothing is
+//! retransmitted.
 
 use super::Counters;
 
 pub const HEADER_BYTES: usize = 12;
 
-/// In front of every fragment.
+/// Header of every fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Tells this pair of this run from every other.
+    /// Identifies this pair of this run.
     pub session: u32,
     pub sequence: u32,
     pub fragment: u32,
@@ -29,7 +29,7 @@ impl Header {
         bytes
     }
 
-    /// `None` if there are too few bytes.
+    /// The header and the payload; `None` if `bytes` is too short.
     pub fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (header, payload) = bytes.split_first_chunk::<HEADER_BYTES>()?;
         let field = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
@@ -37,20 +37,20 @@ impl Header {
     }
 }
 
-/// What a fragment was found to be.
+/// Result of [`Reassembly::accept`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
-    /// The place in the message where its payload belongs.
+    /// A new fragment: its range in the message.
     New { offset: usize, bytes: usize },
-    /// Counted, and to be ignored.
+    /// Stale, malformed or duplicate, and counted as such.
     Ignored,
 }
 
-/// Puts the fragments of one message at a time together.
+/// Reassembles one message at a time.
 #[derive(Debug)]
 pub struct Reassembly {
     fragment_bytes: usize,
-    /// The message that is coming in; everything before it is over.
+    /// The message being received; earlier ones are done or given up.
     sequence: u32,
     seen: Vec<u64>,
     received: usize,
@@ -61,8 +61,8 @@ impl Reassembly {
         Self { fragment_bytes, sequence: 0, seen: Vec::new(), received: 0 }
     }
 
-    /// Judges a fragment with `payload_bytes` behind its header for a message of `message_bytes`.
-    /// `padded` says that the transport may have lengthened a short one.
+    /// Classifies a fragment with `payload_bytes` after its header, for a message of `message_bytes`. `padded`: the
+    /// frame may have been padded to the minimum length.
     #[inline]
     pub fn accept(
         &mut self,
@@ -74,7 +74,7 @@ impl Reassembly {
     ) -> Accepted {
         let offset = header.fragment as usize * self.fragment_bytes;
         let bytes = self.fragment_bytes.min(message_bytes.saturating_sub(offset));
-        // Half the numbers are behind the current one, half before it.
+        // Serial-number arithmetic: half of all numbers are ahead, half behind.
         let ahead = header.sequence.wrapping_sub(self.sequence);
         if ahead > u32::MAX / 2 {
             counters.stale += 1;
@@ -101,7 +101,7 @@ impl Reassembly {
         Accepted::New { offset, bytes }
     }
 
-    /// The sequence number of the message if all its fragments have come; the next one may begin.
+    /// The message's sequence number once all its fragments are received; then begins the next message.
     #[inline]
     pub fn complete(&mut self, message_bytes: usize) -> Option<u32> {
         let sequence = self.sequence;
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_read_as_it_is_written() {
+    fn a_header_round_trips() {
         let header = Header { session: 1 << 31, sequence: 2, fragment: 3 };
         let bytes = [&header.to_bytes()[..], b"rest"].concat();
         assert_eq!(Header::parse(&bytes), Some((header, &b"rest"[..])));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_make_the_message_in_any_order() {
+    fn fragments_are_reassembled_in_any_order() {
         let message: Vec<u8> = (0..=255).collect();
         let mut fragments: Vec<(u32, &[u8])> = (0..).zip(message.chunks(FRAGMENT)).collect();
         for seed in 0..20 {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_with_a_hole_is_counted_and_the_next_one_comes_whole() {
+    fn an_incomplete_message_is_counted_and_the_next_is_complete() {
         let mut receiver = Receiver::new(200);
         assert_eq!(receiver.take(0, 0, &[1; 100]), None);
         assert_eq!(receiver.take(1, 0, &[2; 100]), None);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn no_fragment_whatsoever_can_make_it_write_outside_the_message() {
+    fn no_fragment_is_accepted_outside_the_message() {
         let mut random = fastrand::Rng::with_seed(1);
         let mut receiver = Receiver::new(1234);
         for _ in 0..200_000 {

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The links that frames can go over.
+//! Opens links for frames.
 
 use barewire_broker::{RequestError, Status};
 use barewire_endpoint::OpenError;
 use barewire_link::{BusyPoll, Filter, Link, PacketConfig, PacketLink, XdpConfig, XdpLink, XdpMode};
 
-use super::{Endpoint, Place};
+use super::{Endpoint, LocalConfig};
 use crate::protocol::{LinkKind, Session, Wait};
 use barewire_recorder::LaunchError;
 
-/// A link of one of the kinds.
+/// An open link of either kind.
 pub enum OpenLink {
     Packet(PacketLink),
     Xdp(Box<XdpLink>),
 }
 
-/// Opens the session's kind of link for the frames that `filter` wants; `protocol` is for the packet link alone.
+/// Opens the session's kind of link for frames that match `filter`; only the packet link uses `protocol`.
 pub fn open(
     session: &Session,
-    place: &Place,
+    local: &LocalConfig,
     protocol: u16,
     filter: Filter,
 ) -> Result<(OpenLink, Endpoint), LaunchError> {
-    let interface = place.interface()?;
+    let interface = local.interface()?;
     let mode = match session.link {
         LinkKind::Packet => {
             return Ok(packet(open_packet(interface, protocol, filter)?));
@@ -33,19 +33,19 @@ pub fn open(
         LinkKind::XdpZerocopy => XdpMode::ZeroCopy,
     };
     let busy_poll = (session.wait == Wait::Busypoll).then(BusyPoll::default);
-    let config = XdpConfig { interface: interface.to_owned(), filter, queue: place.queue, mode, busy_poll };
+    let config = XdpConfig { interface: interface.to_owned(), filter, queue: local.queue, mode, busy_poll };
     let link = XdpLink::open(&config)?;
     let endpoint = endpoint(&link);
     Ok((OpenLink::Xdp(Box::new(link)), endpoint))
 }
 
-/// A packet link that is open.
+/// Wraps an open packet link.
 pub fn packet(link: PacketLink) -> (OpenLink, Endpoint) {
     let endpoint = endpoint(&link);
     (OpenLink::Packet(link), endpoint)
 }
 
-/// A packet link with the ring that suits measurements.
+/// A packet link with the default ring size.
 pub fn open_packet(interface: &str, protocol: u16, filter: Filter) -> Result<PacketLink, LaunchError> {
     let ring_bytes = PacketConfig::DEFAULT_RING_BYTES;
     Ok(PacketLink::open(&PacketConfig { interface: interface.to_owned(), protocol, filter, ring_bytes })?)
@@ -55,7 +55,7 @@ fn endpoint(link: &impl Link) -> Endpoint {
     Endpoint::Station { address: link.address().0, mtu: link.mtu() }
 }
 
-/// Whose fault it is that there is no link.
+/// Maps an open error to an exit code.
 pub fn launch_error(error: OpenError) -> LaunchError {
     let error = match error {
         OpenError::Link(error) => return error.into(),
@@ -71,7 +71,7 @@ pub fn launch_error(error: OpenError) -> LaunchError {
     }
 }
 
-/// A value that does not fit.
-pub fn wrong(error: impl std::fmt::Display) -> LaunchError {
+/// An error caused by a wrong parameter.
+pub fn usage_error(error: impl std::fmt::Display) -> LaunchError {
     LaunchError::WrongUse(error.to_string())
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Transports: each moves whole messages between two endpoints and knows nothing of what is
-//! measured. The tests in [`crate::measure`] drive them and know nothing of how they work.
+//! Transports: each moves whole messages between two endpoints, independent of what is measured. The tests in
+//! [`crate::measure`] drive them through [`Transport`].
 
-mod cutting;
 mod datagram;
 mod endpoint;
+mod fragmenter;
 pub mod libfabric;
 pub mod links;
 pub mod llc;
@@ -27,69 +27,69 @@ pub use crate::protocol::{Counters, Endpoint};
 use crate::protocol::{Kind, Session, Wait};
 use barewire_recorder::LaunchError;
 
-/// Moves messages. Both calls may be made in turn, so one thread can send and receive at once.
+/// Moves messages. Calls of `try_send` and `receive` may alternate, so one thread can do both at once.
 pub trait Transport {
-    /// Brings a connection about that needs both sides at the same time.
+    /// Establishes a connection that needs both sides at the same time.
     ///
     /// # Errors
-    /// When the peer does not take part.
+    /// If the peer does not take part.
     fn establish(&mut self) -> Result<(), LaunchError> {
         Ok(())
     }
 
-    /// Goes on sending message `sequence`, of which `done` bytes are sent; `true` once all are.
-    /// Never blocks; with `false` and no progress the transport is busy or keeps its pace.
+    /// Continues sending message `sequence`, of which `done` bytes are sent; `true` once all are. Never blocks; `false`
+    /// without progress means that the transport is busy or paced.
     ///
     /// # Errors
-    /// When the transport no longer works.
+    /// If the transport has failed.
     ///
     /// # Safety
-    /// A transport that [borrows](Transport::borrows) reads messages again after this has returned: each must stay
-    /// in place and unchanged until `borrows` messages after it were sent, [`settle`](Transport::settle) said that
-    /// nothing is left, or the transport is dropped.
+    /// A transport that [borrows](Transport::borrows) reads messages after this call returns: each must stay allocated
+    /// and unchanged until `borrows` later messages are sent, [`settle`](Transport::settle) returns true, or the
+    /// transport is dropped.
     unsafe fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError>;
 
-    /// Messages of a length that are sent and still read from the caller's memory, at most.
+    /// Most messages of this length that are read from the caller's memory after `try_send` returns true.
     fn borrows(&self, _message_bytes: usize) -> usize {
         0
     }
 
-    /// Goes on receiving a message of exactly `message.len()` bytes into `message`; its sequence
-    /// number once it is whole. Until then every call must pass the same memory.
+    /// Continues receiving a message of exactly `message.len()` bytes into `message`; its sequence number once it is
+    /// complete. Until then every call must pass the same memory.
     ///
-    /// With no `patience` this returns at once; else it may sleep for that long if nothing is there.
+    /// With zero `patience` returns at once; else may sleep for that long if nothing has arrived.
     ///
     /// # Errors
-    /// When the transport no longer works.
+    /// If the transport has failed.
     ///
     /// # Safety
-    /// The memory may be written to after this has returned: it must stay in place, and be used by nothing else, until the
-    /// message is whole, [`settle`](Transport::settle) said that nothing is left, or the transport is dropped.
+    /// The memory may be written to after this call returns: it must stay allocated and unused by others until the
+    /// message is complete, [`settle`](Transport::settle) returns true, or the transport is dropped.
     unsafe fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError>;
 
-    /// Sleeps until it may be possible to send more, or for `patience`.
+    /// Sleeps until sending may be possible, for at most `patience`.
     ///
     /// # Errors
-    /// When the transport no longer works.
+    /// If the transport has failed.
     fn wait_to_send(&mut self, patience: Duration) -> Result<(), LaunchError>;
 
-    /// Goes on with what was taken and is not acknowledged yet, gives up a receive that has begun and has no message, and
-    /// answers the peer; `true` once nothing is left. A lazy transport's caller that has nothing else to do goes on calling: the peer waits likewise.
+    /// Progresses unacknowledged sends, cancels a posted receive that has no message, and answers the peer; `true` once
+    /// nothing is outstanding. The caller of a lazy transport keeps calling this while idle, because the peer may wait
+    /// for an answer.
     ///
     /// # Errors
-    /// When the transport no longer works.
+    /// If the transport has failed.
     fn settle(&mut self) -> Result<bool, LaunchError> {
         Ok(true)
     }
 
-    /// Sends at most this many wire bits per second from now on; without a number as fast as possible.
-    /// Transports with a flow control of their own keep to that.
+    /// Limits the wire bits per second from now on; `None` is unlimited. Transports with flow control ignore it.
     fn set_pace(&mut self, bit_s: Option<f64>);
 
-    /// Bytes that a message takes on the wire, with all headers, checks and gaps.
+    /// Bytes of a message on the wire, with headers, FCS, preamble and gaps.
     fn wire_bytes(&self, message_bytes: usize) -> usize;
 
-    /// Whether something happens later than a call: see [`settle`](Transport::settle).
+    /// Whether operations make progress only in calls: see [`settle`](Transport::settle).
     fn is_lazy(&self) -> bool {
         false
     }
@@ -97,38 +97,38 @@ pub trait Transport {
     /// Whether a message can be lost.
     fn is_lossy(&self) -> bool;
 
-    /// Asks whether the transport still works, for callers that spin.
+    /// Checks whether the transport still works, for callers that spin.
     ///
     /// # Errors
-    /// When it no longer does.
+    /// If it has failed.
     fn check(&mut self) -> Result<(), LaunchError>;
 
-    /// What has come in that was not a new message, and what the transport lost itself.
+    /// Anomalies so far: frames that were no part of a new message, and local drops.
     ///
     /// # Errors
-    /// When the system does not tell.
+    /// If the system's counters cannot be read.
     fn counters(&mut self) -> Result<Counters, LaunchError>;
 
-    /// Largest payload of one packet or frame, where the transport knows it.
+    /// Largest payload of one packet or frame, if known.
     fn mtu(&self) -> Option<usize>;
 
-    /// Which way messages really take, where a library decides that.
+    /// The path that messages take, where a library selects it.
     fn path(&self) -> Option<String> {
         None
     }
 }
 
-/// Messages of a length that a sender lends at once: 128 KiB of them, or two.
+/// Most messages of this length that a sender lends at once: 128 KiB, but at least two.
 fn borrowed_messages(message_bytes: usize) -> usize {
     const BORROWED_BYTES: usize = 128 << 10;
     const BORROWED_MESSAGES: usize = 64;
     (BORROWED_BYTES / message_bytes).clamp(2, BORROWED_MESSAGES)
 }
 
-/// Preamble and start delimiter, frame check sequence, gap: of every frame on a wire.
+/// Overhead of every frame on the wire: preamble and start delimiter, FCS, gap.
 const WIRE_OVERHEAD_BYTES: usize = 8 + 4 + 12;
 
-/// Bytes on the wire of a message cut into fragments of at most `room` bytes, each behind so many bytes of headers.
+/// Bytes on the wire of a message in fragments of at most `room` bytes, each behind `frame_header_bytes`.
 fn fragments_wire_bytes(message_bytes: usize, room: usize, frame_header_bytes: usize) -> usize {
     let fragments = 1 + message_bytes.saturating_sub(room - FIRST_HEADER).div_ceil(room - OTHER_HEADER);
     let headers =
@@ -136,20 +136,20 @@ fn fragments_wire_bytes(message_bytes: usize, room: usize, frame_header_bytes: u
     (message_bytes + headers).max(MINIMUM_FRAME_BYTES + WIRE_OVERHEAD_BYTES)
 }
 
-/// What a side itself brings to its end of a transport.
+/// One side's local options of a transport.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Place {
+pub struct LocalConfig {
     /// For frames.
     pub interface: Option<String>,
     /// The interface's receive queue, for links that take one.
     pub queue: u16,
     /// For sockets: the address to bind to.
     pub ip: Option<IpAddr>,
-    /// For frames: who has the privilege for them.
+    /// For frames: path of the broker's socket.
     pub broker: Option<PathBuf>,
 }
 
-impl Place {
+impl LocalConfig {
     fn interface(&self) -> Result<&str, LaunchError> {
         self.interface.as_deref().ok_or_else(|| {
             LaunchError::WrongUse("raw frames need an interface on both sides: give --interface".to_owned())
@@ -157,7 +157,7 @@ impl Place {
     }
 }
 
-/// The passive side's end, which is there first.
+/// The passive side's end, which opens first.
 pub enum Listening {
     Tcp(tcp::Listening),
     Udp(udp::Listening),
@@ -168,30 +168,30 @@ pub enum Listening {
 }
 
 impl Listening {
-    pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), LaunchError> {
+    pub fn new(session: &Session, local: &LocalConfig) -> Result<(Self, Endpoint), LaunchError> {
         Ok(match session.transport {
             Kind::Tcp => {
-                let (listening, endpoint) = tcp::Listening::new(place)?;
+                let (listening, endpoint) = tcp::Listening::new(local)?;
                 (Self::Tcp(listening), endpoint)
             }
             Kind::Udp => {
-                let (listening, endpoint) = udp::Listening::new(place)?;
+                let (listening, endpoint) = udp::Listening::new(local)?;
                 (Self::Udp(listening), endpoint)
             }
             Kind::Raw | Kind::Xdp => {
-                let (listening, endpoint) = raw::Listening::new(session, place)?;
+                let (listening, endpoint) = raw::Listening::new(session, local)?;
                 (Self::Raw(listening), endpoint)
             }
             Kind::Llc1 | Kind::Llc2 | Kind::Llc3 => {
-                let (listening, endpoint) = llc::Listening::new(session, place)?;
+                let (listening, endpoint) = llc::Listening::new(session, local)?;
                 (Self::Llc(listening), endpoint)
             }
             Kind::Endpoint | Kind::Messages => {
-                let (listening, endpoint) = endpoint::Listening::new(session, place, Role::Passive)?;
+                let (listening, endpoint) = endpoint::Listening::new(session, local, Role::Passive)?;
                 (Self::Endpoint(listening), endpoint)
             }
             Kind::Libfabric => {
-                let (listening, endpoint) = libfabric::Listening::new(session, place)?;
+                let (listening, endpoint) = libfabric::Listening::new(session, local)?;
                 (Self::Libfabric(listening), endpoint)
             }
         })
@@ -211,15 +211,15 @@ impl Listening {
                 listening.accept(session, MacAddress(address), mtu)?
             }
             (Self::Libfabric(listening), Endpoint::Fabric { name }) => Box::new(listening.accept(&name, false)?),
-            _ => return Err(wrong_endpoint()),
+            _ => return Err(endpoint_mismatch()),
         })
     }
 }
 
-/// The active side's end, which knows where the other is.
+/// Opens the active side's end, to the passive side's endpoint.
 pub fn connect(
     session: &Session,
-    place: &Place,
+    local: &LocalConfig,
     peer: Endpoint,
 ) -> Result<(Box<dyn Transport>, Endpoint), LaunchError> {
     Ok(match (session.transport, peer) {
@@ -228,40 +228,40 @@ pub fn connect(
             (Box::new(transport), endpoint)
         }
         (Kind::Udp, Endpoint::Socket(peer)) => {
-            let (transport, endpoint) = udp::connect(session, place, peer)?;
+            let (transport, endpoint) = udp::connect(session, local, peer)?;
             (Box::new(transport), endpoint)
         }
         (Kind::Raw | Kind::Xdp, Endpoint::Station { address, mtu }) => {
-            let (listening, endpoint) = raw::Listening::new(session, place)?;
+            let (listening, endpoint) = raw::Listening::new(session, local)?;
             (listening.accept(session, MacAddress(address), mtu), endpoint)
         }
         (Kind::Llc1 | Kind::Llc2 | Kind::Llc3, Endpoint::Station { address, mtu }) => {
-            let (listening, endpoint) = llc::Listening::new(session, place)?;
+            let (listening, endpoint) = llc::Listening::new(session, local)?;
             (listening.connect(session, MacAddress(address), mtu)?, endpoint)
         }
         (Kind::Endpoint | Kind::Messages, Endpoint::Station { address, mtu }) => {
-            let (listening, endpoint) = endpoint::Listening::new(session, place, Role::Active)?;
+            let (listening, endpoint) = endpoint::Listening::new(session, local, Role::Active)?;
             (listening.accept(session, MacAddress(address), mtu)?, endpoint)
         }
         (Kind::Libfabric, Endpoint::Fabric { name }) => {
-            let (listening, endpoint) = libfabric::Listening::new(session, place)?;
+            let (listening, endpoint) = libfabric::Listening::new(session, local)?;
             (Box::new(listening.accept(&name, true)?), endpoint)
         }
-        _ => return Err(wrong_endpoint()),
+        _ => return Err(endpoint_mismatch()),
     })
 }
 
-fn wrong_endpoint() -> LaunchError {
+fn endpoint_mismatch() -> LaunchError {
     LaunchError::Failed("the peer named an endpoint of another transport; are both probes of one version?".to_owned())
 }
 
-/// How long a blocking socket call may sleep, or `None` for the spinning ones, which never do.
-fn sleep_of(wait: Wait) -> Option<Duration> {
+/// Timeout of blocking socket calls; `None` for spinning, which never blocks.
+fn socket_timeout(wait: Wait) -> Option<Duration> {
     match wait {
         Wait::Spin => None,
-        Wait::Adaptive | Wait::Block | Wait::Busypoll => Some(LONGEST_SLEEP),
+        Wait::Adaptive | Wait::Block | Wait::Busypoll => Some(SLEEP_MAX),
     }
 }
 
-/// A sleeping side looks at its control channel at least this often.
-pub const LONGEST_SLEEP: Duration = Duration::from_millis(20);
+/// Interval at which a sleeping side polls its control channel.
+pub const SLEEP_MAX: Duration = Duration::from_millis(20);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Keeps a sender without flow control from sending faster than a link carries.
+//! Limits the rate of a sender without flow control.
 
 use barewire_recorder::clock::now_ns;
 
-/// Allows wire bits at a rate, with little memory of unused time.
+/// Rate limiter with a small burst allowance.
 #[derive(Debug, Default)]
 pub struct Pacer {
     ns_per_byte: f64,
     due_ns: f64,
 }
 
-/// A sender that was held up may catch up on this much: what the queue of a shaped link takes at once.
+/// Burst allowance after a stall: what the queue of a shaped link holds.
 const CATCH_UP_NS: f64 = 500_000.0;
 
 impl Pacer {
@@ -22,13 +22,13 @@ impl Pacer {
         self.ns_per_byte == 0.0
     }
 
-    /// Whether the next part may go.
+    /// Whether the next frame may be sent.
     #[inline]
     pub fn allows(&self) -> bool {
         self.is_off() || now_ns() as f64 >= self.due_ns
     }
 
-    /// Notes that `wire_bytes` went.
+    /// Accounts for `wire_bytes` sent.
     #[inline]
     pub fn sent(&mut self, wire_bytes: usize) {
         if !self.is_off() {
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_paced_sender_gets_the_rate_that_was_set() {
+    fn a_paced_sender_keeps_the_rate() {
         let mut pacer = Pacer::default();
         pacer.set(Some(1e9));
         let began = now_ns();
@@ -52,12 +52,12 @@ mod tests {
         }
         while !pacer.allows() {}
         let took_ns = now_ns() - began;
-        // 1000 full frames last 12.304 ms at 1 Gb/s, less what may be caught up on at the start.
+        // 1000 full frames take 12.304 ms at 1 Gb/s, less the burst allowance at the start.
         assert!(took_ns >= 12_304_000 - 500_000 - 13_000, "{took_ns}");
     }
 
     #[test]
-    fn without_a_rate_everything_goes_at_once() {
+    fn without_a_rate_nothing_is_delayed() {
         let mut pacer = Pacer::default();
         pacer.sent(1 << 30);
         assert!(pacer.allows());

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Plain Ethernet frames, with an EtherType for experiments and a header of twelve bytes.
+//! Plain Ethernet frames, with an experimental EtherType and a header of twelve bytes.
 
 use std::time::Duration;
 
 use barewire_link::{ETHERNET_HEADER_BYTES, Field, Filter, Link, MINIMUM_FRAME_BYTES, MacAddress};
 
-use super::cutting::{Cutting, Heading};
 use super::datagram::{Accepted, HEADER_BYTES, Header, Reassembly};
+use super::fragmenter::{Fragmenter, FrameHeader};
 use super::links::{self, OpenLink};
-use super::{Counters, Endpoint, Place, Transport};
+use super::{Counters, Endpoint, LocalConfig, Transport};
 use crate::protocol::Session;
 use barewire_recorder::LaunchError;
 
@@ -16,24 +16,24 @@ use barewire_recorder::LaunchError;
 const ETHER_TYPE: u16 = 0x88b5;
 const FRAME_HEADER_BYTES: usize = ETHERNET_HEADER_BYTES + HEADER_BYTES;
 
-/// A link that is open before its peer is known.
+/// A link opened before the peer is known.
 pub struct Listening {
     link: OpenLink,
 }
 
 impl Listening {
-    pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), LaunchError> {
-        if place.broker.is_some() {
+    pub fn new(session: &Session, local: &LocalConfig) -> Result<(Self, Endpoint), LaunchError> {
+        if local.broker.is_some() {
             let text =
-                "the broker hands out LLC service access points, no raw frames: choose llc1, llc2, llc3 or endpoint";
+                "the broker grants LLC service access points, not raw frames: choose llc1, llc2, llc3 or endpoint";
             return Err(LaunchError::WrongUse(text.to_owned()));
         }
         let mut fields = vec![Field::word(12, ETHER_TYPE)];
         if session.pairs > 1 {
-            // The pair is the session's last byte. With one pair strangers' frames come in, to be counted.
+            // The pair is the session's last byte. A single pair also receives foreign frames, and counts them.
             fields.push(Field::byte(17, session.pair));
         }
-        let (link, endpoint) = links::open(session, place, ETHER_TYPE, Filter::all_of(&fields))?;
+        let (link, endpoint) = links::open(session, local, ETHER_TYPE, Filter::all_of(&fields))?;
         Ok((Self { link }, endpoint))
     }
 
@@ -45,13 +45,13 @@ impl Listening {
     }
 }
 
-/// Messages over any link.
+/// Messages in raw frames, over any link.
 pub struct Raw<L> {
     link: L,
     session: u32,
-    /// Destination, source and EtherType of every frame that comes in.
+    /// Expected destination, source and EtherType of received frames.
     incoming: [u8; ETHERNET_HEADER_BYTES],
-    cutting: Cutting<RawHeading, FRAME_HEADER_BYTES>,
+    fragmenter: Fragmenter<RawHeader, FRAME_HEADER_BYTES>,
     reassembly: Reassembly,
     counters: Counters,
     mtu: usize,
@@ -72,7 +72,7 @@ impl<L: Link> Raw<L> {
         Self {
             session,
             incoming: ethernet_header(link.address(), peer),
-            cutting: Cutting::new(header, session, mtu - HEADER_BYTES),
+            fragmenter: Fragmenter::new(header, session, mtu - HEADER_BYTES),
             reassembly: Reassembly::new(mtu - HEADER_BYTES),
             counters: Counters::default(),
             mtu,
@@ -80,9 +80,9 @@ impl<L: Link> Raw<L> {
         }
     }
 
-    /// Takes frames from the ring until one completes a message or none is left.
+    /// Receives frames until one completes a message or none is left.
     #[inline]
-    fn take(&mut self, message: &mut [u8]) -> Option<u32> {
+    fn receive_next(&mut self, message: &mut [u8]) -> Option<u32> {
         while let Some(frame) = self.link.receive() {
             let header = match frame.bytes.split_first_chunk() {
                 Some((ethernet, rest)) if *ethernet == self.incoming && !frame.is_truncated() => Header::parse(rest),
@@ -105,10 +105,10 @@ impl<L: Link> Raw<L> {
     }
 }
 
-/// The twelve bytes behind the Ethernet header.
-struct RawHeading;
+/// The twelve bytes after the Ethernet header.
+struct RawHeader;
 
-impl Heading<FRAME_HEADER_BYTES> for RawHeading {
+impl FrameHeader<FRAME_HEADER_BYTES> for RawHeader {
     #[inline]
     fn write(header: &mut [u8; FRAME_HEADER_BYTES], fields: Header, _part_bytes: usize) {
         header[ETHERNET_HEADER_BYTES..].copy_from_slice(&fields.to_bytes());
@@ -118,31 +118,31 @@ impl Heading<FRAME_HEADER_BYTES> for RawHeading {
 impl<L: Link> Transport for Raw<L> {
     #[inline]
     unsafe fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError> {
-        Ok(self.cutting.try_send(&mut self.link, sequence, message, done)?)
+        Ok(self.fragmenter.try_send(&mut self.link, sequence, message, done)?)
     }
 
     #[inline]
     unsafe fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
-        let mut received = self.take(message);
+        let mut received = self.receive_next(message);
         if received.is_none() && !patience.is_zero() && self.link.wait_to_receive(patience)? {
-            received = self.take(message);
+            received = self.receive_next(message);
         }
         Ok(received)
     }
 
     fn wait_to_send(&mut self, patience: Duration) -> Result<(), LaunchError> {
-        if self.cutting.waits_for_link() {
+        if self.fragmenter.waits_for_link() {
             self.link.wait_to_send(patience)?;
         }
         Ok(())
     }
 
     fn set_pace(&mut self, bit_s: Option<f64>) {
-        self.cutting.set_pace(bit_s);
+        self.fragmenter.set_pace(bit_s);
     }
 
     fn wire_bytes(&self, message_bytes: usize) -> usize {
-        self.cutting.wire_bytes(message_bytes)
+        self.fragmenter.wire_bytes(message_bytes)
     }
 
     fn is_lossy(&self) -> bool {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_any_length_arrive_whole() {
+    fn messages_of_any_length_arrive_intact() {
         let (mut a, mut b) = pair(Faults::default(), 1);
         for (sequence, bytes) in (0..).zip([1, 20, 187, 188, 189, 376, 1000, 20_000]) {
             let mut pattern = Pattern::new(3, bytes, 0, 0);
@@ -194,9 +194,8 @@ mod tests {
         }
     }
 
-    /// Whatever the wire does, what is delivered is intact, newer than what was delivered before, and
-    /// everything else is counted. Corruption is left to the payload's check, as on a real wire,
-    /// where the frame check sequence finds it.
+    /// On a wire that loses, duplicates and reorders, delivered messages are intact and in increasing order, and
+    /// everything else is counted. Corruption is left out: on a real wire the FCS detects it.
     #[test]
     fn a_faulty_wire_loses_messages_and_never_delivers_a_wrong_one() {
         for seed in 0..50 {
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_others_are_counted_and_ignored() {
+    fn foreign_frames_are_counted_and_ignored() {
         let (mut a, mut b) = pair(Faults::default(), 1);
         let (ours, header) = (b.incoming, Header { session: 7, sequence: 0, fragment: 0 });
         let foreign_session = Header { session: 8, ..header }.to_bytes();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! TCP, tuned as a message-passing library tunes it: no Nagle delay, and messages known by length.
+//! TCP, tuned as a message-passing library tunes it: TCP_NODELAY, and messages of known length.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
@@ -9,21 +9,21 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, recv, send};
 
-use super::{Counters, Endpoint, Place, Transport, sleep_of};
+use super::{Counters, Endpoint, LocalConfig, Transport, socket_timeout};
 use crate::protocol::{Session, Wait};
 use barewire_recorder::LaunchError;
 
-/// How long a connection may take to come in after the peer has said that it is there.
+/// How long to wait for a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the kernel polls the device before it lets a process sleep.
+/// How long the kernel busy-polls the device before a process sleeps.
 const BUSY_POLL_US: libc::c_int = 50;
 
 pub const IP_HEADER_BYTES: usize = 20;
-/// TCP's own, with the timestamps that Linux sends by default.
+/// TCP header, with the timestamps that Linux sends by default.
 const TCP_HEADER_BYTES: usize = 20 + 12;
-/// Preamble and start delimiter, header, frame check sequence, gap.
+/// Preamble and start delimiter, header, FCS, gap.
 pub const ETHERNET_WIRE_BYTES: usize = 8 + 14 + 4 + 12;
-/// The shortest frame with all of that.
+/// Minimum frame, with this overhead.
 pub const MINIMUM_WIRE_BYTES: usize = 84;
 
 pub struct Listening {
@@ -31,15 +31,15 @@ pub struct Listening {
 }
 
 impl Listening {
-    pub fn new(place: &Place) -> Result<(Self, Endpoint), LaunchError> {
-        let ip = place.ip.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    pub fn new(local: &LocalConfig) -> Result<(Self, Endpoint), LaunchError> {
+        let ip = local.ip.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let listener = TcpListener::bind((ip, 0))
             .map_err(|error| LaunchError::system(&format!("cannot bind TCP to {ip}"), error))?;
         let endpoint = listener.local_addr().map(Endpoint::Socket);
         Ok((Self { listener }, endpoint.map_err(|error| LaunchError::system("getsockname", error))?))
     }
 
-    /// Takes the connection that comes from `peer` and turns away any other.
+    /// Accepts the connection from `peer`, and closes any other.
     pub fn accept(self, session: &Session, peer: SocketAddr) -> Result<Tcp, LaunchError> {
         let failed = |error| LaunchError::system("accept", error);
         self.listener.set_nonblocking(true).map_err(failed)?;
@@ -60,10 +60,10 @@ impl Listening {
     }
 }
 
-/// The route chooses the address to send from, which is the one of the link to the peer.
+/// Binds no source address: the route selects that of the link to the peer.
 pub fn connect(session: &Session, peer: SocketAddr) -> Result<(Tcp, Endpoint), LaunchError> {
     let stream = TcpStream::connect_timeout(&peer, PATIENCE)
-        .map_err(|error| LaunchError::Failed(format!("no way to {peer} by TCP: {error}")))?;
+        .map_err(|error| LaunchError::Failed(format!("cannot connect to {peer} by TCP: {error}")))?;
     let endpoint =
         stream.local_addr().map(Endpoint::Socket).map_err(|error| LaunchError::system("getsockname", error))?;
     Ok((Tcp::new(stream, session)?, endpoint))
@@ -71,7 +71,7 @@ pub fn connect(session: &Session, peer: SocketAddr) -> Result<(Tcp, Endpoint), L
 
 pub struct Tcp {
     stream: TcpStream,
-    /// Bytes of the message that is coming in.
+    /// Bytes received of the current message.
     received_bytes: usize,
     received_messages: u32,
     send_busy: u64,
@@ -81,7 +81,7 @@ impl Tcp {
     fn new(stream: TcpStream, session: &Session) -> Result<Self, LaunchError> {
         let failed = |error| LaunchError::system("setsockopt", error);
         stream.set_nodelay(true).map_err(failed)?;
-        stream.set_read_timeout(sleep_of(session.wait)).map_err(failed)?;
+        stream.set_read_timeout(socket_timeout(session.wait)).map_err(failed)?;
         if session.wait == Wait::Busypoll {
             enable_busy_poll(&stream)?;
         }
@@ -161,7 +161,7 @@ fn failed(error: Errno) -> LaunchError {
     LaunchError::system("TCP", error)
 }
 
-/// Sleeps until the socket takes more, or for `patience`.
+/// Sleeps until the socket is writable, for at most `patience`.
 pub fn sleep_to_send(socket: &impl AsFd, patience: Duration) -> Result<(), LaunchError> {
     let mut descriptors = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
     let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
@@ -171,7 +171,7 @@ pub fn sleep_to_send(socket: &impl AsFd, patience: Duration) -> Result<(), Launc
     }
 }
 
-/// Lets the kernel poll the device for a while before a process sleeps.
+/// Makes the kernel busy-poll the device before a process sleeps.
 pub fn enable_busy_poll(socket: &impl AsFd) -> Result<(), LaunchError> {
     let microseconds = BUSY_POLL_US;
     let length = libc::socklen_t::try_from(size_of_val(&microseconds)).expect("an int is small");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! UDP: a message is one datagram, or, above the largest one, several.
+//! UDP: a message is one datagram, or several if it exceeds the largest.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -12,16 +12,16 @@ use nix::sys::socket::{MsgFlags, recvmsg, send, sendmsg};
 use super::datagram::{Accepted, HEADER_BYTES, Header, Reassembly};
 use super::pace::Pacer;
 use super::tcp::{ETHERNET_WIRE_BYTES, IP_HEADER_BYTES, MINIMUM_WIRE_BYTES, enable_busy_poll, sleep_to_send};
-use super::{Counters, Endpoint, Place, Transport, sleep_of};
+use super::{Counters, Endpoint, LocalConfig, Transport, socket_timeout};
 use crate::protocol::{Session, Wait};
 use barewire_recorder::LaunchError;
 
-/// The largest UDP payload over IPv4, so that a message below it costs what UDP makes it cost.
+/// Payload of the largest UDP datagram over IPv4, so that most messages are one datagram.
 const FRAGMENT_BYTES: usize = 65_507 - HEADER_BYTES;
-/// Up to here one copied piece is cheaper to send than two gathered ones.
+/// Largest datagram that is cheaper to copy than to gather from two pieces.
 const COPIED_BYTES: usize = 512;
 const UDP_HEADER_BYTES: usize = 8;
-/// As much as an ordinary process may ask for by default; the kernel cuts what it does not grant.
+/// Requested socket buffer; the kernel caps it at `net.core.rmem_max`.
 const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
 pub struct Listening {
@@ -29,9 +29,9 @@ pub struct Listening {
 }
 
 impl Listening {
-    pub fn new(place: &Place) -> Result<(Self, Endpoint), LaunchError> {
-        let socket = bind(place.ip.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))?;
-        let endpoint = local(&socket)?;
+    pub fn new(local: &LocalConfig) -> Result<(Self, Endpoint), LaunchError> {
+        let socket = bind(local.ip.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))?;
+        let endpoint = local_endpoint(&socket)?;
         Ok((Self { socket }, endpoint))
     }
 
@@ -40,10 +40,10 @@ impl Listening {
     }
 }
 
-pub fn connect(session: &Session, place: &Place, peer: SocketAddr) -> Result<(Udp, Endpoint), LaunchError> {
+pub fn connect(session: &Session, local: &LocalConfig, peer: SocketAddr) -> Result<(Udp, Endpoint), LaunchError> {
     let any = if peer.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6([0; 16].into()) };
-    let udp = Udp::new(bind(place.ip.unwrap_or(any))?, session, peer)?;
-    let endpoint = local(&udp.socket)?;
+    let udp = Udp::new(bind(local.ip.unwrap_or(any))?, session, peer)?;
+    let endpoint = local_endpoint(&udp.socket)?;
     Ok((udp, endpoint))
 }
 
@@ -51,7 +51,7 @@ fn bind(ip: IpAddr) -> Result<UdpSocket, LaunchError> {
     UdpSocket::bind((ip, 0)).map_err(|error| LaunchError::system(&format!("cannot bind UDP to {ip}"), error))
 }
 
-fn local(socket: &UdpSocket) -> Result<Endpoint, LaunchError> {
+fn local_endpoint(socket: &UdpSocket) -> Result<Endpoint, LaunchError> {
     socket.local_addr().map(Endpoint::Socket).map_err(|error| LaunchError::system("getsockname", error))
 }
 
@@ -66,11 +66,13 @@ pub struct Udp {
 
 impl Udp {
     fn new(socket: UdpSocket, session: &Session, peer: SocketAddr) -> Result<Self, LaunchError> {
-        socket.connect(peer).map_err(|error| LaunchError::Failed(format!("no way to {peer} by UDP: {error}")))?;
+        socket.connect(peer).map_err(|error| LaunchError::Failed(format!("cannot reach {peer} by UDP: {error}")))?;
         let failed = |error| LaunchError::system("setsockopt", error);
         nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::RcvBuf, &SOCKET_BUFFER_BYTES)
             .map_err(failed)?;
-        socket.set_read_timeout(sleep_of(session.wait)).map_err(|error| LaunchError::system("SO_RCVTIMEO", error))?;
+        socket
+            .set_read_timeout(socket_timeout(session.wait))
+            .map_err(|error| LaunchError::system("SO_RCVTIMEO", error))?;
         if session.wait == Wait::Busypoll {
             enable_busy_poll(&socket)?;
         }
@@ -85,10 +87,10 @@ impl Udp {
         })
     }
 
-    /// Takes one datagram; `None` if there is none, else the sequence number of the message that it completes.
-    fn take(&mut self, message: &mut [u8], flags: MsgFlags) -> Result<Option<Option<u32>>, LaunchError> {
-        // Where in the message a datagram belongs is known before it is read, so that nothing is
-        // copied twice, and nothing of a late datagram lands in a message that is half there.
+    /// Receives one datagram; `None` if there is none, else the sequence number of the message that it completes.
+    fn receive_next(&mut self, message: &mut [u8], flags: MsgFlags) -> Result<Option<Option<u32>>, LaunchError> {
+        // A datagram's offset must be known before it is read: so nothing is copied twice, and a stale datagram does not
+        // overwrite a partial message.
         let one_datagram = message.len() <= FRAGMENT_BYTES;
         let mut header = [0; HEADER_BYTES];
         let received = if one_datagram {
@@ -108,16 +110,16 @@ impl Udp {
             }
         };
         if !one_datagram {
-            let place = match accepted {
+            let target = match accepted {
                 Accepted::New { offset, bytes } => &mut message[offset..offset + bytes],
                 Accepted::Ignored => &mut [],
             };
-            self.read(&mut header, place, MsgFlags::MSG_DONTWAIT)?;
+            self.read(&mut header, target, MsgFlags::MSG_DONTWAIT)?;
         }
         Ok(Some(if accepted == Accepted::Ignored { None } else { self.reassembly.complete(message.len()) }))
     }
 
-    /// Reads one datagram into two pieces; its whole length, which may be more than they hold.
+    /// Reads one datagram into two buffers; returns its full length, which may exceed theirs.
     fn read(&self, header: &mut [u8], payload: &mut [u8], flags: MsgFlags) -> Result<Option<usize>, LaunchError> {
         let mut parts = [IoSliceMut::new(header), IoSliceMut::new(payload)];
         match recvmsg::<()>(self.socket.as_raw_fd(), &mut parts, None, flags | MsgFlags::MSG_TRUNC) {
@@ -165,7 +167,7 @@ impl Transport for Udp {
     #[inline]
     unsafe fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
         let mut flags = if patience.is_zero() { MsgFlags::MSG_DONTWAIT } else { MsgFlags::empty() };
-        while let Some(taken) = self.take(message, flags)? {
+        while let Some(taken) = self.receive_next(message, flags)? {
             if taken.is_some() {
                 return Ok(taken);
             }
@@ -239,16 +241,16 @@ mod tests {
             provider: None,
             tuned: Vec::new(),
         };
-        let place = Place { interface: None, queue: 0, ip: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), broker: None };
-        let (listening, endpoint) = Listening::new(&place).unwrap();
+        let local = LocalConfig { interface: None, queue: 0, ip: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), broker: None };
+        let (listening, endpoint) = Listening::new(&local).unwrap();
         let Endpoint::Socket(address) = endpoint else { panic!("{endpoint:?}") };
-        let (a, endpoint) = connect(&session, &place, address).unwrap();
+        let (a, endpoint) = connect(&session, &local, address).unwrap();
         let Endpoint::Socket(address) = endpoint else { panic!("{endpoint:?}") };
         (a, listening.accept(&session, address).unwrap())
     }
 
     #[test]
-    fn messages_below_and_above_the_largest_datagram_arrive_whole() {
+    fn messages_below_and_above_the_largest_datagram_arrive_intact() {
         let (mut a, mut b) = pair();
         for (sequence, bytes) in (0..).zip([1, 499, 500, 501, 9000, FRAGMENT_BYTES, FRAGMENT_BYTES + 1, 100_000]) {
             let mut pattern = Pattern::new(3, bytes, 0, 0);
@@ -264,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_of_others_are_counted_and_ignored() {
+    fn foreign_datagrams_are_counted_and_ignored() {
         let (mut a, mut b) = pair();
         let header = Header { session: 77, sequence: 0, fragment: 0 }.to_bytes();
         for foreign in [&b""[..], b"short", &[0; 100], &header[..11]] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A rank's interface: a link whose frames the world moves, and whose clock the world sets.
+//! A rank's interface: a link whose frames the world moves, and a clock that the world sets.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -10,28 +10,28 @@ use std::time::Duration;
 use barewire_link::{Clock, Counters, ETHERNET_HEADER_BYTES, Incoming, Link, LinkError, MacAddress, Outgoing};
 use fastrand::Rng;
 
-/// What the world and a rank's link share.
+/// State shared by the world and a rank's link.
 pub struct Interface {
     pub clock: Clock,
-    /// What has come and was not taken.
+    /// Receive ring.
     pub inbound: VecDeque<Vec<u8>>,
-    /// What was sent, and how long after the call began.
+    /// Frames sent in this call, each with the time since the call began.
     pub outbound: Vec<(u64, Vec<u8>)>,
-    /// For how long the rank has waited in this call.
+    /// Virtual time that the rank has spent in this call.
     pub ahead_ns: u64,
     pub is_down: bool,
-    /// Nobody was told yet that it went down.
+    /// The interface went down, and `check` has not reported it yet.
     pub went_down: bool,
-    /// Takes no frame before the clock says so.
+    /// Accepts no frame before this time of its clock.
     pub busy_until: Duration,
-    /// Probability that it takes no frame.
-    pub refusal: f64,
+    /// Probability that a send finds the link busy.
+    pub send_busy: f64,
     pub rng: Rng,
     pub counters: Counters,
 }
 
 impl Interface {
-    pub fn new(clock: Clock, refusal: f64, rng: Rng) -> Rc<RefCell<Self>> {
+    pub fn new(clock: Clock, send_busy: f64, rng: Rng) -> Rc<RefCell<Self>> {
         Rc::new(RefCell::new(Self {
             clock,
             inbound: VecDeque::new(),
@@ -40,7 +40,7 @@ impl Interface {
             is_down: false,
             went_down: false,
             busy_until: Duration::ZERO,
-            refusal,
+            send_busy,
             rng,
             counters: Counters::default(),
         }))
@@ -61,21 +61,21 @@ pub struct SimulatedLink {
     interface: Rc<RefCell<Interface>>,
     address: MacAddress,
     mtu: usize,
-    /// The frame that is lent.
-    lent: Vec<u8>,
+    /// The frame lent to the caller of `receive`.
+    current: Vec<u8>,
 }
 
 impl SimulatedLink {
     pub fn new(interface: &Rc<RefCell<Interface>>, address: MacAddress, mtu: usize) -> Self {
-        Self { interface: Rc::clone(interface), address, mtu, lent: Vec::new() }
+        Self { interface: Rc::clone(interface), address, mtu, current: Vec::new() }
     }
 
     pub fn has_frames(&self) -> bool {
         !self.interface.borrow().inbound.is_empty()
     }
 
-    /// Time passes for the rank while it computes.
-    pub fn pass(&self, time: Duration) {
+    /// Advances the rank's clock.
+    pub fn advance(&self, time: Duration) {
         self.interface.borrow_mut().wait(time);
     }
 }
@@ -96,8 +96,8 @@ impl Link for SimulatedLink {
             if frame.len() > self.mtu + ETHERNET_HEADER_BYTES {
                 return Err(LinkError::FrameTooLong { frame_bytes: frame.len(), mtu: self.mtu });
             }
-            let refusal = interface.refusal;
-            if interface.clock.now() < interface.busy_until || refusal > 0.0 && interface.rng.f64() < refusal {
+            let send_busy = interface.send_busy;
+            if interface.clock.now() < interface.busy_until || send_busy > 0.0 && interface.rng.f64() < send_busy {
                 interface.counters.send_busy += 1;
                 return Ok(taken);
             }
@@ -110,28 +110,28 @@ impl Link for SimulatedLink {
 
     fn receive(&mut self) -> Option<Incoming<'_>> {
         let mut interface = self.interface.borrow_mut();
-        self.lent = interface.inbound.pop_front()?;
+        self.current = interface.inbound.pop_front()?;
         interface.counters.received += 1;
         drop(interface);
-        Some(Incoming { bytes: &self.lent, frame_bytes: self.lent.len(), vlan: None })
+        Some(Incoming { bytes: &self.current, frame_bytes: self.current.len(), vlan: None })
     }
 
-    /// The world wakes ranks that sleep; a call that waits comes back at once.
+    /// Does not block: advances the clock by the timeout unless a frame is there. The world wakes sleeping ranks.
     fn wait_to_receive_or(&mut self, _: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
         let mut interface = self.interface.borrow_mut();
         interface.check()?;
-        let is_there = !interface.inbound.is_empty();
-        if !is_there {
+        let has_frame = !interface.inbound.is_empty();
+        if !has_frame {
             interface.wait(timeout);
         }
-        Ok(is_there)
+        Ok(has_frame)
     }
 
     fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {
         let mut interface = self.interface.borrow_mut();
         interface.check()?;
         let left = interface.busy_until.saturating_sub(interface.clock.now());
-        // A link that is busy by chance is so for a moment.
+        // A randomly busy link stays busy for 1 µs.
         interface.wait(left.max(Duration::from_micros(1)).min(timeout));
         Ok(left <= timeout)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What happens to frames between two ranks.
+//! The network between ranks, with rate, delay and faults.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use fastrand::Rng;
 
 use super::scenario::{Faults, Scenario};
 
-/// Preamble, gap and frame check sequence.
+/// Preamble, FCS and gap.
 const WIRE_BYTES: u64 = 24;
 
 /// All links and the switch between them.
@@ -19,20 +19,20 @@ pub struct Network {
     rate_bit_s: u64,
     delay_ns: u64,
     queue_frames: usize,
-    /// Whether frames arrive as Ethernet pads them.
+    /// Whether short frames are padded.
     pads: bool,
-    /// What waits to leave each rank.
-    leaving: Vec<Leaving>,
-    /// From each rank to each: no frame arrives before it, unless it is late.
+    /// Output queue of each rank.
+    egress: Vec<Egress>,
+    /// For each ordered pair of ranks: lower bound of the next arrival, unless reordered.
     last_arrivals_ns: Vec<u64>,
 }
 
 #[derive(Default)]
-struct Leaving {
-    /// When the last frame will have left.
+struct Egress {
+    /// When the last queued frame is transmitted.
     free_ns: u64,
-    /// When each frame that waits or is being sent will have left.
-    waiting: VecDeque<u64>,
+    /// When each queued frame is transmitted.
+    queue: VecDeque<u64>,
 }
 
 impl Network {
@@ -45,14 +45,14 @@ impl Network {
             delay_ns: scenario.delay_ns,
             queue_frames: scenario.queue_frames,
             pads: rng.bool(),
-            leaving: (0..ranks).map(|_| Leaving::default()).collect(),
+            egress: (0..ranks).map(|_| Egress::default()).collect(),
             last_arrivals_ns: vec![0; ranks * ranks],
             rng,
         }
     }
 
-    /// Carries a frame; what arrives and when is handed to `arrive`.
-    pub fn carry(
+    /// Transmits a frame; calls `arrive` with the time of each arrival.
+    pub fn transmit(
         &mut self,
         from: usize,
         to: usize,
@@ -60,20 +60,20 @@ impl Network {
         now_ns: u64,
         arrive: &mut impl FnMut(u64, Vec<u8>),
     ) {
-        let leaving = &mut self.leaving[from];
-        while leaving.waiting.front().is_some_and(|left| *left <= now_ns) {
-            leaving.waiting.pop_front();
+        let egress = &mut self.egress[from];
+        while egress.queue.front().is_some_and(|left| *left <= now_ns) {
+            egress.queue.pop_front();
         }
-        if leaving.waiting.len() >= self.queue_frames {
+        if egress.queue.len() >= self.queue_frames {
             return;
         }
         if self.pads && frame.len() < MINIMUM_FRAME_BYTES {
             frame.resize(MINIMUM_FRAME_BYTES, 0);
         }
         let bits = (frame.len().max(MINIMUM_FRAME_BYTES) as u64 + WIRE_BYTES) * 8;
-        leaving.free_ns = leaving.free_ns.max(now_ns) + bits * 1_000_000_000 / self.rate_bit_s;
-        leaving.waiting.push_back(leaving.free_ns);
-        let left_ns = leaving.free_ns;
+        egress.free_ns = egress.free_ns.max(now_ns) + bits * 1_000_000_000 / self.rate_bit_s;
+        egress.queue.push_back(egress.free_ns);
+        let left_ns = egress.free_ns;
         if self.happens(self.faults.loss) {
             return;
         }
@@ -81,20 +81,19 @@ impl Network {
             damage(&mut frame, &mut self.rng);
         }
         let path = from * self.ranks + to;
-        if self.happens(self.faults.repetition) {
+        if self.happens(self.faults.duplication) {
             self.deliver(path, frame.clone(), left_ns, arrive);
         }
         self.deliver(path, frame, left_ns, arrive);
     }
 
-    /// Faults stop.
-    pub fn quiet(&mut self) {
+    pub fn stop_faults(&mut self) {
         self.faults = Faults::default();
     }
 
     fn deliver(&mut self, path: usize, frame: Vec<u8>, left_ns: u64, arrive: &mut impl FnMut(u64, Vec<u8>)) {
         if self.happens(self.faults.reordering) {
-            return arrive(left_ns + self.delay_ns + self.rng.u64(..self.faults.lateness_ns), frame);
+            return arrive(left_ns + self.delay_ns + self.rng.u64(..self.faults.reorder_delay_ns), frame);
         }
         let jitter = if self.faults.jitter_ns == 0 { 0 } else { self.rng.u64(..self.faults.jitter_ns) };
         let last_ns = &mut self.last_arrivals_ns[path];
@@ -107,13 +106,13 @@ impl Network {
     }
 }
 
-/// Damages what lies behind the destination: flips bits, or cuts the end.
+/// Damages a frame after its destination address: flips bits, or truncates it.
 fn damage(frame: &mut Vec<u8>, rng: &mut Rng) {
     if rng.u8(..8) == 0 {
         return frame.truncate(rng.usize(ETHERNET_HEADER_BYTES..=frame.len()));
     }
     for _ in 0..rng.usize(1..=3) {
-        let place = rng.usize(6..frame.len());
-        frame[place] ^= 1 << rng.u8(..8);
+        let index = rng.usize(6..frame.len());
+        frame[index] ^= 1 << rng.u8(..8);
     }
 }

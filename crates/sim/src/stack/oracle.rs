@@ -1,51 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What must hold whatever the network does: it knows what was posted, and judges what comes of it.
+//! The oracle: tracks all posted operations, and checks their results against properties that hold whatever the network
+//! does.
 
 use std::fmt;
 
 use barewire_messages::{CompletionLevel, Failure, Label};
 
-use super::scenario::{CONSTANT_BYTES, COUNTERS, SLOTS, Wants};
+use super::scenario::{CONSTANT_BYTES, COUNTERS, Criteria, SLOTS};
 
-/// A promise of the stack's.
+/// A guaranteed property of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Promise {
+pub enum Property {
     /// Messages match in MPI's order.
     Order,
-    /// What is received was sent, as it is, to this receiver, once.
+    /// Each received message was sent to this receiver with the same content, and is received once.
     Content,
-    /// Each operation is completed once, as what it is.
+    /// Each operation completes once, with its own kind of completion.
     Once,
-    /// Nothing fails without a reason.
+    /// Nothing fails without a cause.
     Failure,
-    /// What was completed as sent is received, or its loss is told.
+    /// Each completed send is received, or its loss is reported.
     Delivery,
-    /// Memory of peers is written, read and changed as asked.
+    /// Remote writes, reads and atomic operations have their exact effect.
     Access,
-    /// No more memory is held than was configured, and all of it is given back.
+    /// Held memory stays within its configured bound, and all of it is released.
     Memory,
-    /// When faults have stopped, everything ends in time.
+    /// After the faults, everything ends in time.
     Progress,
 }
 
-/// A promise that was broken.
+/// A violated property.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
-    /// Which.
-    pub promise: Promise,
-    /// How.
+pub struct Violation {
+    /// The property.
+    pub property: Property,
+    /// Description of the violation.
     pub detail: String,
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {}", self.promise, self.detail)
+        write!(f, "{:?}: {}", self.property, self.detail)
     }
 }
 
-impl std::error::Error for Broken {}
+impl std::error::Error for Violation {}
 
-/// How far a message's send has come.
+/// State of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     Posted,
@@ -56,41 +57,42 @@ pub enum State {
 
 pub struct Message {
     pub from: usize,
-    /// The sender's process.
-    pub life: usize,
+    /// Incarnation of the sender.
+    pub incarnation: usize,
     pub to: usize,
-    /// The receiver's process when the message was posted, and when it was completed.
-    to_life: usize,
-    done_life: usize,
+    /// Incarnation of the receiver when the send was posted.
+    to_incarnation: usize,
+    /// Incarnation of the receiver when the send completed.
+    done_incarnation: usize,
     pub label: Label,
     pub bytes: usize,
-    pub reaches: CompletionLevel,
+    pub level: CompletionLevel,
     pub state: State,
-    /// Whether the process that got it is told of it here: its life, and the receive there.
+    /// Incarnation of the receiving process, and its receive.
     received: Option<(usize, usize)>,
-    /// Writes to each slot there, by the sender, that were posted before.
+    /// Number of the sender's writes to each slot at the receiver that were posted before.
     writes: [usize; SLOTS],
 }
 
 /// A receive or a claim.
 struct Receive {
-    life: usize,
-    wants: Wants,
-    takes_many: bool,
+    incarnation: usize,
+    criteria: Criteria,
+    is_multi: bool,
     messages: Vec<usize>,
-    /// When it could match nothing any more, if it took no message until then.
-    over: Option<u64>,
+    /// When it stopped matching, if it ended without a message.
+    ended_at: Option<u64>,
 }
 
 /// A write to a peer's slot.
 struct Write {
-    to_life: usize,
+    to_incarnation: usize,
     offset: usize,
     bytes: Vec<u8>,
     has_data: bool,
     is_done: bool,
     has_failed: bool,
-    is_told: bool,
+    is_notified: bool,
 }
 
 #[derive(Clone, Default)]
@@ -104,22 +106,22 @@ pub struct Oracle {
     ranks: usize,
     pub messages: Vec<Message>,
     receives: Vec<Receive>,
-    /// Messages received, with the time, in the order in which they were told of.
+    /// Received messages in order of completion: time, receive and message.
     arrivals: Vec<(u64, usize, usize)>,
     writes: Vec<Vec<Write>>,
     counters: Vec<Counter>,
-    /// Of each two ranks: the way between them may have ended.
+    /// For each pair of ranks: the channel between them may have failed.
     disturbed: Vec<bool>,
-    /// Of each two ranks: the first has ended its channel to the second, or forgotten it.
-    left: Vec<bool>,
-    /// Of each two ranks: the first was told that something was lost on the way to the second.
-    told: Vec<bool>,
-    /// Of each rank: its process now.
-    lives: Vec<usize>,
-    lives_begun: usize,
-    /// Counts what happens.
+    /// For each ordered pair of ranks: the first has closed its channel to the second, or removed that peer.
+    closed: Vec<bool>,
+    /// For each ordered pair of ranks: the first was notified of a loss of data for the second.
+    notified: Vec<bool>,
+    /// Current incarnation of each rank.
+    incarnations: Vec<usize>,
+    incarnations_begun: usize,
+    /// Logical time: number of receive events so far.
     time: u64,
-    broken: Option<Broken>,
+    violation: Option<Violation>,
 }
 
 impl Oracle {
@@ -132,80 +134,80 @@ impl Oracle {
             writes: (0..ranks * ranks * SLOTS).map(|_| Vec::new()).collect(),
             counters: vec![Counter::default(); ranks * COUNTERS],
             disturbed: vec![false; ranks * ranks],
-            left: vec![false; ranks * ranks],
-            told: vec![false; ranks * ranks],
-            lives: (0..ranks).collect(),
-            lives_begun: ranks,
+            closed: vec![false; ranks * ranks],
+            notified: vec![false; ranks * ranks],
+            incarnations: (0..ranks).collect(),
+            incarnations_begun: ranks,
             time: 0,
-            broken: None,
+            violation: None,
         }
     }
 
-    /// The first promise that was broken: what follows is its consequence.
-    pub fn verdict(&self) -> Option<&Broken> {
-        self.broken.as_ref()
+    /// The first violation: later ones may be consequences.
+    pub fn violation(&self) -> Option<&Violation> {
+        self.violation.as_ref()
     }
 
-    pub fn report(&mut self, promise: Promise, detail: impl FnOnce() -> String) {
-        if self.broken.is_none() {
-            self.broken = Some(Broken { promise, detail: detail() });
+    pub fn report(&mut self, property: Property, detail: impl FnOnce() -> String) {
+        if self.violation.is_none() {
+            self.violation = Some(Violation { property, detail: detail() });
         }
     }
 
-    pub fn require(&mut self, condition: bool, promise: Promise, detail: impl FnOnce() -> String) {
+    pub fn require(&mut self, condition: bool, property: Property, detail: impl FnOnce() -> String) {
         if !condition {
-            self.report(promise, detail);
+            self.report(property, detail);
         }
     }
 
-    pub fn life(&self, rank: usize) -> usize {
-        self.lives[rank]
+    pub fn incarnation(&self, rank: usize) -> usize {
+        self.incarnations[rank]
     }
 
-    /// The way between a rank and every other may end.
+    /// The channels between a rank and all others may fail.
     pub fn disturb(&mut self, rank: usize) {
         (0..self.ranks).for_each(|other| self.disturb_pair(rank, other));
     }
 
-    pub fn disturb_pair(&mut self, one: usize, other: usize) {
-        self.disturbed[one * self.ranks + other] = true;
-        self.disturbed[other * self.ranks + one] = true;
+    pub fn disturb_pair(&mut self, a: usize, b: usize) {
+        self.disturbed[a * self.ranks + b] = true;
+        self.disturbed[b * self.ranks + a] = true;
     }
 
-    pub fn is_disturbed(&self, one: usize, other: usize) -> bool {
-        self.disturbed[one * self.ranks + other]
+    pub fn is_disturbed(&self, a: usize, b: usize) -> bool {
+        self.disturbed[a * self.ranks + b]
     }
 
-    /// A rank ends its channel to a peer.
-    pub fn leaves(&mut self, rank: usize, peer: usize) {
-        self.left[rank * self.ranks + peer] = true;
+    /// A rank closes its channel to a peer.
+    pub fn channel_closed(&mut self, rank: usize, peer: usize) {
+        self.closed[rank * self.ranks + peer] = true;
         self.disturb_pair(rank, peer);
     }
 
-    /// Whether a rank has ended any channel, or forgotten a peer.
-    pub fn has_left_any(&self, rank: usize) -> bool {
-        (0..self.ranks).any(|peer| self.has_left(rank, peer))
+    /// Whether a rank has closed any channel or removed any peer.
+    pub fn has_closed_any(&self, rank: usize) -> bool {
+        (0..self.ranks).any(|peer| self.has_closed(rank, peer))
     }
 
-    fn has_left(&self, rank: usize, peer: usize) -> bool {
-        self.left[rank * self.ranks + peer]
+    fn has_closed(&self, rank: usize, peer: usize) -> bool {
+        self.closed[rank * self.ranks + peer]
     }
 
-    /// A process is no more, and another begins.
+    /// A rank's process is replaced by a new one.
     pub fn restart(&mut self, rank: usize) {
         self.disturb(rank);
-        self.lives[rank] = self.lives_begun;
-        self.lives_begun += 1;
+        self.incarnations[rank] = self.incarnations_begun;
+        self.incarnations_begun += 1;
         for counter in &mut self.counters[rank * COUNTERS..(rank + 1) * COUNTERS] {
             (counter.done, counter.was_restarted) = (0, true);
         }
     }
 
-    /// A rank was told that something for a peer was lost.
-    pub fn told_of_loss(&mut self, rank: usize, peer: usize) {
-        self.told[rank * self.ranks + peer] = true;
+    /// A rank was notified of a loss of data for a peer.
+    pub fn loss_reported(&mut self, rank: usize, peer: usize) {
+        self.notified[rank * self.ranks + peer] = true;
         let is_explained = self.is_disturbed(rank, peer);
-        self.require(is_explained, Promise::Failure, || format!("{rank} lost a message to {peer}"));
+        self.require(is_explained, Property::Failure, || format!("{rank} lost a message to {peer}"));
     }
 
     /// The number of the next message.
@@ -213,17 +215,17 @@ impl Oracle {
         self.messages.len() as u64
     }
 
-    pub fn posted(&mut self, from: usize, to: usize, label: Label, bytes: usize, reaches: CompletionLevel) -> usize {
+    pub fn send_posted(&mut self, from: usize, to: usize, label: Label, bytes: usize, level: CompletionLevel) -> usize {
         let writes = std::array::from_fn(|slot| self.writes[self.slot(from, to, slot)].len());
         self.messages.push(Message {
             from,
-            life: self.lives[from],
+            incarnation: self.incarnations[from],
             to,
-            to_life: self.lives[to],
-            done_life: self.lives[to],
+            to_incarnation: self.incarnations[to],
+            done_incarnation: self.incarnations[to],
             label,
             bytes,
-            reaches,
+            level,
             state: State::Posted,
             received: None,
             writes,
@@ -231,30 +233,32 @@ impl Oracle {
         self.messages.len() - 1
     }
 
-    /// A send has ended.
-    pub fn sent(&mut self, number: usize, state: State) {
+    /// A send has completed, failed or been cancelled.
+    pub fn send_ended(&mut self, number: usize, state: State) {
         let message = &mut self.messages[number];
-        (message.state, message.done_life) = (state, self.lives[message.to]);
+        (message.state, message.done_incarnation) = (state, self.incarnations[message.to]);
         let is_delivered = message.received.is_some();
-        if state == State::Completed && message.reaches == CompletionLevel::Delivery {
-            self.require(is_delivered, Promise::Delivery, || format!("message {number} is not where its send says"));
+        if state == State::Completed && message.level == CompletionLevel::Delivery {
+            self.require(is_delivered, Property::Delivery, || {
+                format!("message {number} was completed before it was received")
+            });
         }
     }
 
-    /// A receive was posted, or a message is looked for.
-    pub fn wants(&mut self, rank: usize, wants: Wants, takes_many: bool) -> usize {
-        let life = self.lives[rank];
-        self.receives.push(Receive { life, wants, takes_many, messages: Vec::new(), over: None });
+    /// A receive was posted, or a message claimed.
+    pub fn receive_posted(&mut self, rank: usize, criteria: Criteria, is_multi: bool) -> usize {
+        let incarnation = self.incarnations[rank];
+        self.receives.push(Receive { incarnation, criteria, is_multi, messages: Vec::new(), ended_at: None });
         self.receives.len() - 1
     }
 
-    /// A receive matches nothing from now on.
-    pub fn over(&mut self, receive: usize) {
+    /// A receive ended without a message.
+    pub fn receive_ended(&mut self, receive: usize) {
         self.time += 1;
-        self.receives[receive].over = Some(self.time);
+        self.receives[receive].ended_at = Some(self.time);
     }
 
-    /// A message was received, as far as `bytes`: by which receive, from whom, called what, of what length.
+    /// A message was received; `bytes` are those that fitted into the receive's buffer.
     pub fn received(
         &mut self,
         rank: usize,
@@ -270,30 +274,31 @@ impl Oracle {
             let number = usize::try_from(number).ok()?;
             Some((number, self.messages.get_mut(number)?))
         }) else {
-            return self
-                .report(Promise::Content, || format!("{rank} received what nobody sent: {label:?}, {length} bytes"));
+            return self.report(Property::Content, || {
+                format!("{rank} received what was never sent: {label:?}, {length} bytes")
+            });
         };
-        let described = message.label == label && message.bytes as u64 == length && message.to == rank;
-        let is_right = described && from.is_none_or(|from| from == message.from) && holds(number, bytes);
+        let is_described = message.label == label && message.bytes as u64 == length && message.to == rank;
+        let is_right = is_described && from.is_none_or(|from| from == message.from) && holds(number, bytes);
         if !is_right {
             let (from, to) = (message.from, message.to);
-            return self.report(Promise::Content, || {
+            return self.report(Property::Content, || {
                 format!("{rank} received message {number} ({from} to {to}) as {label:?}, {length} bytes, or with other bytes")
             });
         }
         let is_first = message.received.is_none() && message.state != State::Cancelled;
-        message.received = Some((self.lives[rank], receive));
-        let (from, life, writes) = (message.from, message.life, message.writes);
+        message.received = Some((self.incarnations[rank], receive));
+        let (from, incarnation, writes) = (message.from, message.incarnation, message.writes);
         let tag = message.label.tag;
-        self.require(is_first, Promise::Content, || {
+        self.require(is_first, Property::Content, || {
             format!("{rank} received message {number} again, or it was cancelled")
         });
-        let fits = fits(self.receives[receive].wants, from, tag);
-        self.require(fits, Promise::Order, || format!("message {number} does not fit its receive"));
+        let matches = matches(self.receives[receive].criteria, from, tag);
+        self.require(matches, Property::Order, || format!("message {number} does not match its receive"));
         self.receives[receive].messages.push(number);
         self.arrivals.push((self.time, receive, number));
-        // What the sender wrote before is there.
-        if !self.is_disturbed(from, rank) && self.lives[from] == life {
+        // The sender's earlier writes must be visible.
+        if !self.is_disturbed(from, rank) && self.incarnations[from] == incarnation {
             for (slot, before) in writes.into_iter().enumerate() {
                 self.check_slot((from, rank, slot), memory, before, || format!("before message {number}"));
             }
@@ -304,18 +309,19 @@ impl Oracle {
         (from * self.ranks + to) * SLOTS + slot
     }
 
-    /// A write was posted; its number among those to the slot.
-    pub fn writes(
+    /// A write was posted; returns its number among the writes to the slot.
+    pub fn write_posted(
         &mut self,
         (from, to, slot): (usize, usize, usize),
         offset: usize,
         bytes: Vec<u8>,
         has_data: bool,
     ) -> usize {
-        let (to_life, place) = (self.lives[to], self.slot(from, to, slot));
-        let write = Write { to_life, offset, bytes, has_data, is_done: false, has_failed: false, is_told: false };
-        self.writes[place].push(write);
-        self.writes[place].len() - 1
+        let (to_incarnation, index) = (self.incarnations[to], self.slot(from, to, slot));
+        let write =
+            Write { to_incarnation, offset, bytes, has_data, is_done: false, has_failed: false, is_notified: false };
+        self.writes[index].push(write);
+        self.writes[index].len() - 1
     }
 
     pub fn writes_to(&self, from: usize, to: usize, slot: usize) -> usize {
@@ -323,39 +329,41 @@ impl Oracle {
     }
 
     pub fn write_failed(&mut self, (from, to, slot): (usize, usize, usize), number: usize) {
-        let place = self.slot(from, to, slot);
-        self.writes[place][number].has_failed = true;
+        let index = self.slot(from, to, slot);
+        self.writes[index][number].has_failed = true;
     }
 
-    /// A write was completed: it is in the peer's memory.
-    pub fn write_done(&mut self, at: (usize, usize, usize), number: usize, memory: Option<Memory<'_>>) {
-        let place = self.slot(at.0, at.1, at.2);
-        self.writes[place][number].is_done = true;
-        if self.writes[place][number].to_life == self.lives[at.1]
+    /// A write completed: it must be in the peer's memory.
+    pub fn write_completed(&mut self, at: (usize, usize, usize), number: usize, memory: Option<Memory<'_>>) {
+        let index = self.slot(at.0, at.1, at.2);
+        self.writes[index][number].is_done = true;
+        if self.writes[index][number].to_incarnation == self.incarnations[at.1]
             && let Some(memory) = memory
         {
             self.check_slot(at, memory, number + 1, || format!("though write {number} was completed"));
         }
     }
 
-    /// The peer of a write with data was told of it.
-    pub fn write_told(&mut self, to: usize, from: usize, data: u64, length: u64, memory: Memory<'_>) {
+    /// A write with data completed at its target.
+    pub fn write_notified(&mut self, to: usize, from: usize, data: u64, length: u64, memory: Memory<'_>) {
         let (slot, number) = ((data >> 32) as usize, data as u32 as usize);
-        let place = if slot < SLOTS { self.slot(from, to, slot) } else { usize::MAX };
-        let write = self.writes.get_mut(place).and_then(|writes| writes.get_mut(number));
+        let index = if slot < SLOTS { self.slot(from, to, slot) } else { usize::MAX };
+        let write = self.writes.get_mut(index).and_then(|writes| writes.get_mut(number));
         let is_right = write.is_some_and(|write| {
-            let is_first = !std::mem::replace(&mut write.is_told, true);
+            let is_first = !std::mem::replace(&mut write.is_notified, true);
             is_first && write.has_data && write.bytes.len() as u64 == length
         });
-        self.require(is_right, Promise::Access, || {
-            format!("{to} was told of write {data:#x} of {from}, {length} bytes")
+        self.require(is_right, Property::Access, || {
+            format!("{to} was notified of write {data:#x} of {from}, {length} bytes")
         });
         if is_right {
-            self.check_slot((from, to, slot), memory, number + 1, || format!("though {number} was told of"));
+            self.check_slot((from, to, slot), memory, number + 1, || {
+                format!("though the target was notified of write {number}")
+            });
         }
     }
 
-    /// Of the writes to a slot the first `before` are there, as far as later ones have not changed it.
+    /// Checks that the first `before` writes to a slot are visible, except where later ones have overwritten them.
     fn check_slot(
         &mut self,
         at: (usize, usize, usize),
@@ -368,7 +376,7 @@ impl Oracle {
         self.check_bytes(at, slot, before, when);
     }
 
-    /// The same of a slot's bytes, from its beginning on.
+    /// As `check_slot`, for the first bytes of a slot.
     pub fn check_bytes(
         &mut self,
         at: (usize, usize, usize),
@@ -387,64 +395,71 @@ impl Oracle {
         if expected == found {
             return;
         }
-        // Where a way has ended, writes may be missing; those that were completed last are not.
+        // After a failed channel, writes may be missing.
         let first_possible = if is_disturbed { 0 } else { before };
-        let is_possible = |(place, byte): (usize, &u8)| {
+        let is_possible = |(index, byte): (usize, &u8)| {
             let mut later = writes[first_possible..].iter();
             (is_disturbed && *byte == 0)
-                || later.any(|write| place.checked_sub(write.offset).and_then(|at| write.bytes.get(at)) == Some(byte))
+                || later.any(|write| index.checked_sub(write.offset).and_then(|at| write.bytes.get(at)) == Some(byte))
         };
         let wrong = found
             .iter()
             .zip(&expected)
             .enumerate()
-            .find(|(place, (found, expected))| found != expected && !is_possible((*place, found)));
-        if let Some((place, (found, expected))) = wrong {
+            .find(|(index, (found, expected))| found != expected && !is_possible((*index, found)));
+        if let Some((index, (found, expected))) = wrong {
             let (found, expected) = (*found, *expected);
-            self.report(Promise::Access, || {
+            self.report(Property::Access, || {
                 let (from, to, slot) = at;
-                format!("{from}'s slot {slot} at {to} has {found} instead of {expected} at {place}, {}", when())
+                format!("{from}'s slot {slot} at {to} has {found} instead of {expected} at {index}, {}", when())
             });
         }
     }
 
     pub fn check_constant(&mut self, rank: usize, found: &[u8]) {
         let is_right = constant(rank).starts_with(found);
-        self.require(is_right, Promise::Access, || format!("constant memory of {rank} was read wrongly"));
+        self.require(is_right, Property::Access, || format!("constant memory of {rank} was read wrongly"));
     }
 
-    /// An addition was posted: what of those to the counter was completed before.
-    pub fn adds(&mut self, to: usize, counter: usize, value: u64) -> u64 {
+    /// An addition was posted; returns the sum of those completed so far.
+    pub fn add_posted(&mut self, to: usize, counter: usize, value: u64) -> u64 {
         let counter = &mut self.counters[to * COUNTERS + counter];
         counter.posted += value;
         counter.done
     }
 
-    /// An addition was completed, having found so much if that was asked for.
-    pub fn added(&mut self, to: usize, life: usize, counter: usize, value: u64, found: Option<(u64, u64)>) {
-        if self.lives[to] != life {
+    /// An addition completed; `found` is the lower bound and the fetched value of a fetching one.
+    pub fn add_completed(
+        &mut self,
+        to: usize,
+        incarnation: usize,
+        counter: usize,
+        value: u64,
+        found: Option<(u64, u64)>,
+    ) {
+        if self.incarnations[to] != incarnation {
             return;
         }
         let entry = &mut self.counters[to * COUNTERS + counter];
         entry.done += value;
-        if let Some((least, found)) = found {
-            let (posted, least) = (entry.posted, if entry.was_restarted { 0 } else { least });
-            let is_right = found >= least && found + value <= posted;
-            self.require(is_right, Promise::Access, || {
-                format!("counter {counter} of {to} had {found}, not {least} to {posted} less {value}")
+        if let Some((min, found)) = found {
+            let (posted, min) = (entry.posted, if entry.was_restarted { 0 } else { min });
+            let is_right = found >= min && found + value <= posted;
+            self.require(is_right, Property::Access, || {
+                format!("counter {counter} of {to} had {found}, not {min} to {posted} less {value}")
             });
         }
     }
 
-    /// An operation between two ranks has failed.
-    pub fn failed(&mut self, rank: usize, peer: Option<usize>, failure: Failure) {
+    /// An operation has failed.
+    pub fn operation_failed(&mut self, rank: usize, peer: Option<usize>, failure: Failure) {
         let is_explained = match failure {
-            // Judged where the message, the cancellation or the memory is known.
+            // Checked by the caller.
             Failure::Truncated { .. } | Failure::Cancelled => true,
             Failure::Refused { .. } => false,
             Failure::Peer { .. } => {
                 if let Some(peer) = peer {
-                    self.told[rank * self.ranks + peer] = true;
+                    self.notified[rank * self.ranks + peer] = true;
                 }
                 match peer {
                     Some(peer) => self.is_disturbed(rank, peer),
@@ -452,11 +467,11 @@ impl Oracle {
                 }
             }
         };
-        self.require(is_explained, Promise::Failure, || format!("{rank}: {failure:?}"));
+        self.require(is_explained, Property::Failure, || format!("{rank}: {failure:?}"));
     }
 
-    /// What must hold when all is over.
-    pub fn end(&mut self, memories: &[Option<Memory<'_>>]) {
+    /// Checks what must hold at the end of the world.
+    pub fn check_end(&mut self, memories: &[Option<Memory<'_>>]) {
         for number in 0..self.messages.len() {
             self.check_delivery(number);
         }
@@ -474,9 +489,9 @@ impl Oracle {
                 let at = layout.counter(counter);
                 let value = u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
                 let Counter { posted, done, was_restarted } = self.counters[rank * COUNTERS + counter];
-                let least = if was_restarted { 0 } else { done };
-                let is_right = if is_disturbed { (least..=posted).contains(&value) } else { value == posted };
-                self.require(is_right, Promise::Access, || {
+                let min = if was_restarted { 0 } else { done };
+                let is_right = if is_disturbed { (min..=posted).contains(&value) } else { value == posted };
+                self.require(is_right, Property::Access, || {
                     format!("counter {counter} of {rank} is {value}, of {posted} posted and {done} done")
                 });
             }
@@ -484,84 +499,95 @@ impl Oracle {
     }
 
     fn check_writes_at_end(&mut self, at: (usize, usize, usize), memory: Memory<'_>) {
-        let (place, is_disturbed) = (self.slot(at.0, at.1, at.2), self.is_disturbed(at.0, at.1));
-        self.check_slot(at, memory, self.writes[place].len(), || "at the end".to_owned());
+        let (index, is_disturbed) = (self.slot(at.0, at.1, at.2), self.is_disturbed(at.0, at.1));
+        self.check_slot(at, memory, self.writes[index].len(), || "at the end".to_owned());
         if is_disturbed {
             return;
         }
-        let untold = self.writes[place].iter().position(|write| write.is_told != write.has_data);
-        if let Some(number) = untold {
-            self.report(Promise::Access, || format!("write {number} in slot {at:?} was told of, or not, wrongly"));
+        let mismatch = self.writes[index].iter().position(|write| write.is_notified != write.has_data);
+        if let Some(number) = mismatch {
+            self.report(Property::Access, || {
+                format!("notification of write {number} in slot {at:?} is missing or wrong")
+            });
         }
     }
 
     fn check_delivery(&mut self, number: usize) {
         let message = &self.messages[number];
-        let Message { from, to, state, reaches, .. } = *message;
+        let Message { from, to, state, level, .. } = *message;
         if message.received.is_some() || state != State::Completed {
             return;
         }
         let is_lost = if !self.is_disturbed(from, to) {
             true
-        } else if reaches == CompletionLevel::Transmit {
-            // The peer's endpoint had it.
-            message.done_life == self.lives[to] && message.to_life == self.lives[to] && !self.has_left(to, from)
+        } else if level == CompletionLevel::Transmit {
+            // The peer's endpoint had received it.
+            message.done_incarnation == self.incarnations[to]
+                && message.to_incarnation == self.incarnations[to]
+                && !self.has_closed(to, from)
         } else {
-            let is_told = self.told[from * self.ranks + to];
-            let has_ended = self.lives[from] != message.life || self.lives[to] != message.to_life;
-            !is_told && !has_ended && !self.has_left(from, to) && !self.has_left(to, from)
+            let is_notified = self.notified[from * self.ranks + to];
+            let has_ended =
+                self.incarnations[from] != message.incarnation || self.incarnations[to] != message.to_incarnation;
+            !is_notified && !has_ended && !self.has_closed(from, to) && !self.has_closed(to, from)
         };
         let (label, bytes) = (message.label, message.bytes);
-        self.require(!is_lost, Promise::Delivery, || {
+        self.require(!is_lost, Property::Delivery, || {
             format!(
-                "message {number} ({from} to {to}, {label:?}, {bytes} bytes, {reaches:?}) was completed, never came, and \
-                 nobody was told"
+                "message {number} ({from} to {to}, {label:?}, {bytes} bytes, {level:?}) was completed, but neither received \
+                 nor reported as lost"
             )
         });
     }
 
-    /// Messages of one sender match in the order in which they were sent, receives in the order in which they were
-    /// posted.
+    /// Checks that messages of one sender match in the order sent, and receives in the order posted.
     fn check_order(&mut self) {
         let mut wrong = None;
         for &(time, receive, number) in &self.arrivals {
             let (message, by) = (&self.messages[number], &self.receives[receive]);
             let rank = message.to;
-            if self.has_left(rank, message.from) {
+            if self.has_closed(rank, message.from) {
                 continue;
             }
-            // An earlier message that fits this receive went to an earlier one.
+            // An earlier message that matches this receive must not have gone to a later receive.
             for earlier in (0..number).rev() {
                 let other = &self.messages[earlier];
-                let is_concerned = other.from == message.from && other.life == message.life && other.to == rank;
-                if !is_concerned || !fits(by.wants, other.from, other.label.tag) {
+                let is_same_stream =
+                    other.from == message.from && other.incarnation == message.incarnation && other.to == rank;
+                if !is_same_stream || !matches(by.criteria, other.from, other.label.tag) {
                     continue;
                 }
-                if other.received.is_some_and(|(life, earlier_receive)| life == by.life && earlier_receive > receive) {
+                if other.received.is_some_and(|(incarnation, earlier_receive)| {
+                    incarnation == by.incarnation && earlier_receive > receive
+                }) {
                     wrong = Some(format!("message {number} overtook {earlier} from {}", message.from));
                 }
             }
-            // An earlier receive that fits this message has taken an earlier one of the same sender, or one of another.
-            let earlier = self.receives[..receive].iter().enumerate().filter(|(_, other)| other.life == by.life);
-            for (place, other) in earlier {
-                if other.takes_many || !fits(other.wants, message.from, message.label.tag) {
+            // An earlier receive that matches this message must have taken an earlier message of the same sender, or one of
+            // another sender.
+            let earlier =
+                self.receives[..receive].iter().enumerate().filter(|(_, other)| other.incarnation == by.incarnation);
+            for (index, other) in earlier {
+                if other.is_multi || !matches(other.criteria, message.from, message.label.tag) {
                     continue;
                 }
                 let is_wrong = match other.messages.first() {
                     Some(taken) => {
                         let taken_one = &self.messages[*taken];
-                        taken_one.from == message.from && taken_one.life == message.life && *taken > number
+                        taken_one.from == message.from
+                            && taken_one.incarnation == message.incarnation
+                            && *taken > number
                     }
-                    // It still waited, and matched nothing until later.
-                    None => other.over.is_some_and(|over| over > time),
+                    // It was still posted.
+                    None => other.ended_at.is_some_and(|ended_at| ended_at > time),
                 };
                 if is_wrong {
-                    wrong = Some(format!("message {number} went to receive {receive}, past {place}"));
+                    wrong = Some(format!("message {number} went to receive {receive}, past {index}"));
                 }
             }
         }
         if let Some(wrong) = wrong {
-            self.report(Promise::Order, || wrong);
+            self.report(Property::Order, || wrong);
         }
     }
 }
@@ -573,7 +599,7 @@ pub struct Memory<'a> {
     pub layout: Layout,
 }
 
-/// Where things lie in a rank's registered memory: what never changes, counters, and slots for each peer.
+/// Layout of a rank's registered memory: constant bytes, counters, slots of each peer.
 #[derive(Clone, Copy)]
 pub struct Layout {
     pub ranks: usize,
@@ -604,16 +630,16 @@ fn constant(rank: usize) -> Vec<u8> {
     content(usize::MAX / 2 + rank, CONSTANT_BYTES)
 }
 
-fn fits(wants: Wants, source: usize, tag: Option<u64>) -> bool {
-    let fits_tag = match (wants.tag, tag) {
+fn matches(criteria: Criteria, source: usize, tag: Option<u64>) -> bool {
+    let matches_tag = match (criteria.tag, tag) {
         (Some((wanted, ignored)), Some(tag)) => (wanted ^ tag) & !ignored == 0,
         (None, None) => true,
         _ => false,
     };
-    fits_tag && wants.source.is_none_or(|wanted| wanted == source)
+    matches_tag && criteria.source.is_none_or(|wanted| wanted == source)
 }
 
-/// The bytes of a message: its number, and what follows from that.
+/// The bytes of a message: its number, then pseudo-random words derived from it.
 pub fn content(number: usize, bytes: usize) -> Vec<u8> {
     let mut content = vec![0; bytes];
     content.chunks_mut(8).zip(words(number)).for_each(|(chunk, word)| chunk.copy_from_slice(&word[..chunk.len()]));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a seed means: how many ranks, how bad a network, how small the queues, and what each program does.
+//! The scenario of a seed: ranks, network faults, configuration, and each rank's program.
 
 use core::time::Duration;
 
@@ -10,91 +10,91 @@ use fastrand::Rng;
 
 use crate::scenario::{MS, US, choose};
 
-/// One world. All of it follows from the seed.
+/// Parameters of a world, all determined by the seed.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Bytes that a frame carries.
+    /// MTU in bytes.
     pub mtu: usize,
-    /// Faults of the network while they last.
+    /// Faults of the network until `faults_end_ns`.
     pub faults: Faults,
-    /// Bits a second of every link.
+    /// Rate of every link, in bits per second.
     pub rate_bit_s: u64,
-    /// From link to link.
+    /// Propagation delay between two ranks.
     pub delay_ns: u64,
-    /// Frames that wait to leave a rank, at most; others are lost.
+    /// Length of a rank's output queue; further frames are lost.
     pub queue_frames: usize,
-    /// Frames that a rank's receive ring holds.
+    /// Length of a rank's receive ring.
     pub ring_frames: usize,
-    /// What happens to ranks, and when.
+    /// Disturbances of ranks, with their times.
     pub disturbances: Vec<(u64, Disturbance)>,
-    /// No fault happens later.
-    pub quiet_from_ns: u64,
-    /// Of every endpoint, but for its cookie.
+    /// When the last fault ends.
+    pub faults_end_ns: u64,
+    /// Configuration of every endpoint, except for its cookie.
     pub endpoint: barewire_endpoint::Config,
-    /// How long a peer can be gone before it is given up.
+    /// How long a peer may be unreachable before it is given up.
     pub patience: Duration,
-    /// Of every messenger.
+    /// Configuration of every messenger.
     pub messages: Config,
-    /// Whether each rank polls, or sleeps until something is due.
+    /// By rank: whether it polls, or sleeps until something is due.
     pub polls: Vec<bool>,
-    /// What each rank does, in its order and not before these times.
+    /// By rank: its steps in order, each with its earliest time.
     pub programs: Vec<Vec<(u64, Action)>>,
-    /// Bytes of a piece of registered memory that one peer writes to.
+    /// Bytes of a slot: registered memory that one peer writes to.
     pub slot_bytes: usize,
 }
 
-/// Probabilities for each frame.
+/// Faults of the network; probabilities are per frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// Never arrives.
+    /// Probability of loss.
     pub loss: f64,
-    /// Arrives twice.
-    pub repetition: f64,
-    /// Is overtaken by later ones.
+    /// Probability of duplication.
+    pub duplication: f64,
+    /// Probability of a delay in which later frames may overtake.
     pub reordering: f64,
-    /// It comes later by so much, at most.
-    pub lateness_ns: u64,
-    /// Arrives with other bits, or without its end.
+    /// Maximum of that delay.
+    pub reorder_delay_ns: u64,
+    /// Probability of bit errors or truncation.
     pub corruption: f64,
-    /// Longest additional delay.
+    /// Maximum jitter.
     pub jitter_ns: u64,
-    /// The link is too busy to take a frame.
-    pub refusal: f64,
+    /// Probability that the sender's link is busy.
+    pub send_busy: f64,
 }
 
-/// Something that happens to a rank.
+/// A fault of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "a rank, and for how long")]
 pub enum Disturbance {
-    /// It makes no call for so long.
+    /// The process makes no call for a while.
     Pause { rank: usize, for_ns: u64 },
-    /// Its interface is down for so long.
+    /// The interface is down for a while.
     Down { rank: usize, for_ns: u64 },
-    /// Its interface takes no frame for so long.
+    /// The interface accepts no frame for a while.
     Busy { rank: usize, for_ns: u64 },
-    /// Its clock jumps forward.
+    /// The clock jumps forward.
     Jump { rank: usize, by_ns: u64 },
-    /// Its process ends without a word, and another begins at its address so much later.
+    /// The process ends without closing its channels, and a new one starts at its address later.
     Restart { rank: usize, after_ns: u64 },
 }
 
-/// What a receive is for.
+/// Matching criteria of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wants {
-    /// The rank that must have sent it, if not any.
+pub struct Criteria {
+    /// The sending rank; `None` for any.
     pub source: Option<usize>,
-    /// Tag and bits of it that do not matter, of a tagged one.
+    /// Tag and ignored bits; `None` for untagged messages.
     pub tag: Option<(u64, u64)>,
 }
 
-/// How a message is handed over.
+/// How a message's bytes are passed to the messenger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
-    /// From where it lies, in so many parts.
+pub enum SendMode {
+    /// Lent, in so many parts.
     Lent(usize),
     /// Copied, with a completion.
     Copied,
-    /// Copied, without one.
+    /// Copied, without a completion.
     Injected,
 }
 
@@ -106,22 +106,22 @@ pub enum Action {
         tag: Option<u64>,
         has_data: bool,
         bytes: usize,
-        reaches: CompletionLevel,
-        how: How,
+        level: CompletionLevel,
+        mode: SendMode,
     },
     Receive {
-        wants: Wants,
+        criteria: Criteria,
         bytes: usize,
         parts: usize,
     },
-    ReceiveMany {
-        wants: Wants,
+    ReceiveMulti {
+        criteria: Criteria,
         bytes: usize,
-        least: u64,
+        min: u64,
     },
-    /// Looks for a message, claims it if there is one, and receives it or throws it away after the next step.
+    /// Claims a message if one matches, and receives or discards it later.
     Claim {
-        wants: Wants,
+        criteria: Criteria,
         discards: bool,
     },
     CancelReceive,
@@ -132,23 +132,23 @@ pub enum Action {
         offset: usize,
         bytes: usize,
         has_data: bool,
-        how: How,
+        mode: SendMode,
     },
     Read {
         from: usize,
-        what: Readable,
+        target: Readable,
         bytes: usize,
     },
-    /// Adds to a counter of the peer's.
+    /// Adds atomically to a counter of the peer.
     Add {
         to: usize,
         counter: usize,
         value: u64,
         fetches: bool,
     },
-    /// Registered memory that nothing depends on is taken back, and registered anew.
+    /// Deregisters the volatile memory, and registers new memory under its key.
     Register,
-    /// Writes to that.
+    /// Writes to the volatile memory.
     WriteVolatile {
         to: usize,
         bytes: usize,
@@ -166,26 +166,26 @@ pub enum Action {
     },
 }
 
-/// A part of a peer's registered memory.
+/// A readable part of a peer's registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readable {
-    /// Never changes.
+    /// Constant bytes.
     Constant,
-    /// Of those that the reader writes to.
+    /// A slot that the reader writes to.
     Slot(usize),
 }
 
-/// Slots of each peer in a rank's registered memory.
+/// Number of slots of each peer in a rank's registered memory.
 pub(crate) const SLOTS: usize = 2;
-/// Counters in a rank's registered memory.
+/// Number of counters in a rank's registered memory.
 pub(crate) const COUNTERS: usize = 3;
-/// Bytes of registered memory that never change.
+/// Constant bytes in a rank's registered memory.
 pub(crate) const CONSTANT_BYTES: usize = 3000;
-/// Bytes of the memory that is taken back.
+/// Bytes of the volatile memory.
 pub(crate) const VOLATILE_BYTES: usize = 2000;
 
 impl Scenario {
-    /// The world of a seed.
+    /// The scenario of a seed.
     ///
     /// # Panics
     /// Never.
@@ -201,22 +201,22 @@ impl Scenario {
         let none = 0.0;
         let mut faults = Faults {
             loss: *choose(rng, &[none, none, 0.001, 0.01, 0.05, 0.2]),
-            repetition: *choose(rng, &[none, none, 0.01, 0.1]),
+            duplication: *choose(rng, &[none, none, 0.01, 0.1]),
             reordering: *choose(rng, &[none, none, 0.01, 0.1, 0.5]),
-            lateness_ns: *choose(rng, &[20 * US, 200 * US, MS, 20 * MS]),
+            reorder_delay_ns: *choose(rng, &[20 * US, 200 * US, MS, 20 * MS]),
             corruption: *choose(rng, &[none, none, 0.001, 0.01, 0.1]),
             jitter_ns: *choose(rng, &[0, 0, 5 * US, 50 * US]),
-            refusal: *choose(rng, &[none, none, none, 0.01, 0.2]),
+            send_busy: *choose(rng, &[none, none, none, 0.01, 0.2]),
         };
         if is_lossless {
-            faults = Faults { jitter_ns: faults.jitter_ns, refusal: faults.refusal, ..Faults::default() };
+            faults = Faults { jitter_ns: faults.jitter_ns, send_busy: faults.send_busy, ..Faults::default() };
         }
         let program_ns = *choose(rng, &[MS, 5 * MS, 50 * MS]);
         let patience_ns = patience.as_nanos() as u64;
         let disturbances = disturbances(rng, ranks, program_ns, patience_ns);
-        let last = |(time, what): &(u64, Disturbance)| {
+        let end_ns = |(time, disturbance): &(u64, Disturbance)| {
             *time
-                + match *what {
+                + match *disturbance {
                     Disturbance::Pause { for_ns, .. }
                     | Disturbance::Down { for_ns, .. }
                     | Disturbance::Busy { for_ns, .. } => for_ns,
@@ -224,14 +224,14 @@ impl Scenario {
                     Disturbance::Restart { after_ns, .. } => after_ns,
                 }
         };
-        let quiet_from_ns = disturbances.iter().map(last).max().unwrap_or(0).max(program_ns);
+        let faults_end_ns = disturbances.iter().map(end_ns).max().unwrap_or(0).max(program_ns);
         let messages = messages(rng, mtu);
-        // More than goes in one message of the endpoint's, where there are few slots.
+        // With two ranks, longer than one message of the endpoint.
         let long = if ranks == 2 { 80_000 } else { 20_000 };
         let slot_bytes = *choose(rng, &[64, 64, 64, 3000, 3000, 3000, 20_000, long]);
         let steps = *choose(rng, &[2, 5, 5, 10, 10, 20, 40]);
-        let style = Style::draw(rng, ranks, &messages, slot_bytes);
-        let programs = (0..ranks).map(|rank| style.program(rng, rank, steps, program_ns)).collect();
+        let workload = Workload::draw(rng, ranks, &messages, slot_bytes);
+        let programs = (0..ranks).map(|rank| workload.program(rng, rank, steps, program_ns)).collect();
         Self {
             mtu,
             faults,
@@ -240,7 +240,7 @@ impl Scenario {
             queue_frames: *choose(rng, &[20, 100, 1000]),
             ring_frames: *choose(rng, &[16, 128, 4096]),
             disturbances,
-            quiet_from_ns,
+            faults_end_ns,
             endpoint,
             patience,
             messages,
@@ -250,7 +250,7 @@ impl Scenario {
         }
     }
 
-    /// Ranks, 2 to 8.
+    /// Number of ranks, 2 to 8.
     #[must_use]
     pub fn ranks(&self) -> usize {
         self.programs.len()
@@ -268,13 +268,13 @@ fn endpoint(rng: &mut Rng, seed: u64, patience: Duration, mtu: usize) -> barewir
     config.set_dead_peer_timeout(patience);
     config.local = None;
     config.cookie = if has_cookie { seed | 1 } else { 0 };
-    // Frames are damaged anywhere.
+    // Damage may be anywhere in a frame.
     config.checks_all = true;
     config.authentication = authentication(seed);
     config.channels = 16;
     config.send_descriptors = *choose(rng, &[16, 16, 64, 256]);
     config.slots = *choose(rng, &[16, 16, 64, 256]);
-    // The memory of a whole ring of long frames costs more than most worlds.
+    // Allocating many long slots would take longer than running most worlds.
     if mtu > 1500 {
         config.slots = config.slots.min(64);
     }
@@ -286,12 +286,12 @@ fn endpoint(rng: &mut Rng, seed: u64, patience: Duration, mtu: usize) -> barewir
     config.connection.queue = *choose(rng, &[64, 128]);
     config.connection.after_loss = *choose(rng, &[AfterLoss::Keep, AfterLoss::Halve, AfterLoss::One]);
     config.connection.grow_after = rng.u16(1..40);
-    // A world in which somebody pauses for a minute receives nothing for so long.
+    // A rank may pause for a minute.
     config.connection.stall_limit = Duration::from_secs(600);
     config
 }
 
-/// Of half of the worlds, one way or the other. Drawn by itself, so that it leaves all other draws as they were.
+/// Authentication, in half of the worlds. Drawn from its own generator, so that all other draws of a seed stay the same.
 fn authentication(seed: u64) -> Option<Authentication> {
     let encrypts = *choose(&mut Rng::with_seed(!seed), &[None, None, Some(false), Some(true)]);
     let secret = Secret::new(&seed.to_be_bytes().repeat(2)).expect("of 128 bits");
@@ -301,14 +301,14 @@ fn authentication(seed: u64) -> Option<Authentication> {
 fn messages(rng: &mut Rng, mtu: usize) -> Config {
     let eager_bytes = *choose(rng, &[0, 100, 1000, 8192, 65_536]);
     let inject_bytes = *choose(rng, &[0, 3000, 8192]);
-    // There must be room for one message of any kind that is not announced.
-    let least = eager_bytes.max(inject_bytes).max(mtu);
+    // Room for at least one message of any kind that is sent without a request.
+    let min = eager_bytes.max(inject_bytes).max(mtu);
     Config {
         eager_bytes,
         sends: *choose(rng, &[4, 64, 4096]),
-        // Enough for all that come: a message's bytes may lie behind others, which are to be received first.
+        // Enough for all messages: one message's bytes may be queued behind others, which must be received first.
         receives: *choose(rng, &[400, 4096]),
-        unexpected_bytes: least.max(*choose(rng, &[200, 4000, 65_536, 1 << 20])),
+        unexpected_bytes: min.max(*choose(rng, &[200, 4000, 65_536, 1 << 20])),
         unexpected_messages: *choose(rng, &[2, 8, 4096]),
         descriptors_per_peer: *choose(rng, &[4, 4, 16, 64]),
         write_chunk_bytes: *choose(rng, &[500, 5000, 1 << 30]),
@@ -323,34 +323,34 @@ fn disturbances(rng: &mut Rng, ranks: usize, program_ns: u64, patience_ns: u64) 
     if rng.u8(..3) == 0 {
         return disturbances;
     }
-    // All of them together are shorter than a peer is waited for, but for some.
+    // Most disturbances together stay shorter than the patience.
     let short = (patience_ns / 100).max(1);
     let is_fatal = rng.u8(..4) == 0;
     for _ in 0..rng.usize(1..=3) {
         let (rank, time) = (rng.usize(..ranks), rng.u64(..program_ns * 2));
-        let most = if rng.bool() { short } else { program_ns.min(short) };
-        let for_ns = rng.u64(..most);
-        let what = match rng.u8(..5) {
+        let limit_ns = if rng.bool() { short } else { program_ns.min(short) };
+        let for_ns = rng.u64(..limit_ns);
+        let disturbance = match rng.u8(..5) {
             0 => Disturbance::Down { rank, for_ns },
             1 => Disturbance::Busy { rank, for_ns: for_ns.min(100 * MS) },
             2 => Disturbance::Jump { rank, by_ns: for_ns },
             _ => Disturbance::Pause { rank, for_ns },
         };
-        disturbances.push((time, what));
+        disturbances.push((time, disturbance));
     }
     if is_fatal {
         let (rank, time) = (rng.usize(..ranks), rng.u64(..program_ns * 2));
         let long = patience_ns + rng.u64(..patience_ns);
         let after_ns = *choose(rng, &[0, 50 * US, MS, patience_ns / 2, long]);
         let restart = Disturbance::Restart { rank, after_ns };
-        let what = [
+        let choices = [
             restart,
             restart,
             Disturbance::Pause { rank, for_ns: long },
             Disturbance::Down { rank, for_ns: long },
             Disturbance::Jump { rank, by_ns: long },
         ];
-        disturbances.push((time, *choose(rng, &what)));
+        disturbances.push((time, *choose(rng, &choices)));
         if rng.bool() {
             let rank = rng.usize(..ranks);
             disturbances.push((rng.u64(..program_ns * 2), Disturbance::Restart { rank, after_ns: rng.u64(..MS) }));
@@ -359,21 +359,21 @@ fn disturbances(rng: &mut Rng, ranks: usize, program_ns: u64, patience_ns: u64) 
     disturbances
 }
 
-/// What the programs of a world are like.
-struct Style {
+/// Distribution of the program steps of a world.
+struct Workload {
     ranks: usize,
     tags: u64,
     ignored: Vec<u64>,
     lengths: Vec<usize>,
     slot_bytes: usize,
-    /// Of 16 steps, those that access memory.
+    /// Memory accesses per 16 steps.
     accesses: u8,
-    has_leaving: bool,
-    /// Of 16 receives, those that name no source.
-    wild: u8,
+    closes_channels: bool,
+    /// Receives from any source per 16.
+    wildcards: u8,
 }
 
-impl Style {
+impl Workload {
     fn draw(rng: &mut Rng, ranks: usize, messages: &Config, slot_bytes: usize) -> Self {
         let eager = messages.eager_bytes.min(65_536);
         let small = vec![0, 1, 7, 8, 20, 60, 100];
@@ -388,8 +388,8 @@ impl Style {
             lengths: choose(rng, &[small.clone(), small, all.clone(), all, long]).clone(),
             slot_bytes,
             accesses: *choose(rng, &[0, 0, 4, 8, 14]),
-            has_leaving: rng.u8(..6) == 0,
-            wild: *choose(rng, &[0, 4, 12]),
+            closes_channels: rng.u8(..6) == 0,
+            wildcards: *choose(rng, &[0, 4, 12]),
         }
     }
 
@@ -403,7 +403,7 @@ impl Style {
 
     fn action(&self, rng: &mut Rng, rank: usize) -> Action {
         let peer = (rank + rng.usize(1..self.ranks)) % self.ranks;
-        if self.has_leaving && rng.u8(..12) == 0 {
+        if self.closes_channels && rng.u8(..12) == 0 {
             return match rng.u8(..3) {
                 0 => Action::Remove { peer, when: Removal::Drain },
                 1 => Action::Remove { peer, when: Removal::Abort },
@@ -413,16 +413,17 @@ impl Style {
         if rng.u8(..16) < self.accesses {
             return self.access(rng, peer);
         }
-        let wants = self.wants(rng, peer);
+        let criteria = self.criteria(rng, peer);
         match rng.u8(..32) {
             0..14 => {
-                let how = [How::Lent(1), How::Lent(1), How::Lent(3), How::Copied, How::Injected];
+                let mode =
+                    [SendMode::Lent(1), SendMode::Lent(1), SendMode::Lent(3), SendMode::Copied, SendMode::Injected];
                 Action::Send {
                     to: peer,
                     tag: (rng.u8(..4) > 0).then(|| rng.u64(..self.tags)),
                     has_data: rng.bool(),
                     bytes: self.length(rng),
-                    reaches: *choose(
+                    level: *choose(
                         rng,
                         &[
                             CompletionLevel::Inject,
@@ -431,15 +432,15 @@ impl Style {
                             CompletionLevel::Delivery,
                         ],
                     ),
-                    how: *choose(rng, &how),
+                    mode: *choose(rng, &mode),
                 }
             }
             14..27 => {
                 let bytes = if rng.u8(..4) == 0 { self.length(rng).max(8) } else { usize::MAX };
-                Action::Receive { wants, bytes, parts: *choose(rng, &[1, 1, 1, 3]) }
+                Action::Receive { criteria, bytes, parts: *choose(rng, &[1, 1, 1, 3]) }
             }
-            27 => Action::ReceiveMany { wants, bytes: rng.usize(8..=8000), least: rng.u64(..3000) },
-            28 => Action::Claim { wants, discards: rng.u8(..3) == 0 },
+            27 => Action::ReceiveMulti { criteria, bytes: rng.usize(8..=8000), min: rng.u64(..3000) },
+            28 => Action::Claim { criteria, discards: rng.u8(..3) == 0 },
             29 => Action::CancelReceive,
             30 => Action::CancelSend,
             _ => Action::Compute { for_ns: rng.u64(..500 * US) },
@@ -451,14 +452,14 @@ impl Style {
         match rng.u8(..10) {
             0..4 => {
                 let offset = *choose(rng, &[0, rng.clone().usize(..self.slot_bytes)]);
-                let how = *choose(rng, &[How::Lent(1), How::Lent(3), How::Copied, How::Injected]);
+                let mode = *choose(rng, &[SendMode::Lent(1), SendMode::Lent(3), SendMode::Copied, SendMode::Injected]);
                 let bytes = rng.usize(..=self.slot_bytes - offset);
-                Action::Write { to: peer, slot, offset, bytes, has_data: rng.bool(), how }
+                Action::Write { to: peer, slot, offset, bytes, has_data: rng.bool(), mode }
             }
             4..7 => {
-                let (what, most) =
+                let (target, max) =
                     *choose(rng, &[(Readable::Constant, CONSTANT_BYTES), (Readable::Slot(slot), self.slot_bytes)]);
-                Action::Read { from: peer, what, bytes: rng.usize(..=most) }
+                Action::Read { from: peer, target, bytes: rng.usize(..=max) }
             }
             7..9 => {
                 let counter = rng.usize(..COUNTERS);
@@ -468,10 +469,10 @@ impl Style {
         }
     }
 
-    fn wants(&self, rng: &mut Rng, peer: usize) -> Wants {
-        let source = (rng.u8(..16) >= self.wild).then_some(peer);
+    fn criteria(&self, rng: &mut Rng, peer: usize) -> Criteria {
+        let source = (rng.u8(..16) >= self.wildcards).then_some(peer);
         let tag = (rng.u8(..4) > 0).then(|| (rng.u64(..self.tags), *choose(rng, &self.ignored)));
-        Wants { source, tag }
+        Criteria { source, tag }
     }
 
     fn length(&self, rng: &mut Rng) -> usize {

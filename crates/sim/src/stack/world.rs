@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The world: ranks on a network, in virtual time.
+//! The simulated world: ranks on a network, in virtual time.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -14,75 +14,76 @@ use fastrand::Rng;
 
 use super::link::Interface;
 use super::network::Network;
-use super::oracle::{Broken, Oracle, Promise};
+use super::oracle::{Oracle, Property, Violation};
 use super::process::{Next, Process, Shared, mac};
 use super::scenario::{Action, Disturbance, Scenario};
 use crate::scenario::MS;
 
-/// More than any world needs.
-const EVENTS: u64 = 2_000_000;
-/// Between two looks whether all is over.
-const LOOK_EVERY_NS: u64 = MS / 2;
-/// Room for any message of the scenarios'.
+/// More events than any world needs.
+const EVENTS_MAX: u64 = 2_000_000;
+/// Initial interval of checks whether everything has ended.
+const CHECK_INTERVAL_NS: u64 = MS / 2;
+/// Extra room in receives for any message.
 const SLACK: usize = 64;
-/// Faults have stopped, and receives still match as the programs posted them, for so long at most.
+/// Longest time between the end of the faults and the begin of draining.
 const GRACE_NS: u64 = 20 * MS;
 
-/// What happened in a world in which no promise was broken.
+/// Summary of a world without a violation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Things that happened.
+    /// Events processed.
     pub events: u64,
-    /// Frames that ranks sent.
+    /// Frames sent by ranks.
     pub frames: u64,
-    /// Messages that were sent.
+    /// Messages posted.
     pub messages: u64,
-    /// Virtual time until all was over.
+    /// Virtual time at the end.
     pub over_ns: u64,
 }
 
-enum Happening {
+enum Event {
     Frame { to: usize, frame: Vec<u8> },
     Wake(usize),
     Disturb(Disturbance),
     Up(usize),
-    Begin(usize),
-    Quiet,
+    Start(usize),
+    FaultsEnd,
     Drain(usize),
 }
 
 struct Rank {
     process: Option<Process>,
     interface: Rc<RefCell<Interface>>,
-    /// What its clock is ahead of the world's.
+    /// Offset of its clock from the world's.
     offset_ns: u64,
     paused_until_ns: u64,
     down_until_ns: u64,
     wake_ns: u64,
-    /// Of a rank that has no process.
+    /// Remaining program while the rank has no process.
     program: VecDeque<(u64, Action)>,
-    drains: bool,
+    is_draining: bool,
 }
 
-/// See the module.
+/// Ranks, network, oracle and pending events.
 pub struct World {
     scenario: Scenario,
     ranks: Vec<Rank>,
     network: Network,
     oracle: Oracle,
     rng: Rng,
-    happenings: BinaryHeap<Reverse<(u64, u64)>>,
-    what: Vec<Option<Happening>>,
-    free: Vec<usize>,
-    order: u64,
+    /// By time, then by key: sequence number in the high 32 bits, slot in the low 32.
+    events: BinaryHeap<Reverse<(u64, u64)>>,
+    slots: Vec<Option<Event>>,
+    free_slots: Vec<usize>,
+    sequence: u64,
     now_ns: u64,
-    /// Frames on their way.
-    travelling: usize,
-    is_quiet: bool,
-    /// When it is looked next whether all is over.
-    look_ns: u64,
-    look_every_ns: u64,
-    longest: usize,
+    /// Frames in flight.
+    in_flight: usize,
+    faults_over: bool,
+    /// Time of the next check whether everything has ended.
+    next_check_ns: u64,
+    check_interval_ns: u64,
+    message_bytes_max: usize,
     writes: usize,
     report: Report,
     is_traced: bool,
@@ -92,23 +93,23 @@ impl World {
     pub fn new(scenario: Scenario, seed: u64, is_traced: bool) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x0057_ac4b);
         let network = Network::new(&scenario, rng.fork());
-        let longest = scenario.programs.iter().flatten().map(|(_, action)| match action {
+        let message_bytes_max = scenario.programs.iter().flatten().map(|(_, action)| match action {
             Action::Send { bytes, .. } => *bytes,
             _ => 0,
         });
-        let longest = longest.max().unwrap_or(0) + SLACK;
+        let message_bytes_max = message_bytes_max.max().unwrap_or(0) + SLACK;
         let oracle = Oracle::new(scenario.ranks());
         let ranks = scenario.programs.iter().map(|program| {
-            let refusal = scenario.faults.refusal;
+            let send_busy = scenario.faults.send_busy;
             Rank {
                 process: None,
-                interface: Interface::new(Clock::simulated(), refusal, rng.fork()),
+                interface: Interface::new(Clock::simulated(), send_busy, rng.fork()),
                 offset_ns: 0,
                 paused_until_ns: 0,
                 down_until_ns: 0,
                 wake_ns: u64::MAX,
                 program: program.iter().copied().collect(),
-                drains: false,
+                is_draining: false,
             }
         });
         let ranks = ranks.collect();
@@ -117,16 +118,16 @@ impl World {
             network,
             oracle,
             rng,
-            happenings: BinaryHeap::new(),
-            what: Vec::new(),
-            free: Vec::new(),
-            order: 0,
+            events: BinaryHeap::new(),
+            slots: Vec::new(),
+            free_slots: Vec::new(),
+            sequence: 0,
             now_ns: 0,
-            travelling: 0,
-            is_quiet: false,
-            look_ns: 0,
-            look_every_ns: 0,
-            longest,
+            in_flight: 0,
+            faults_over: false,
+            next_check_ns: 0,
+            check_interval_ns: 0,
+            message_bytes_max,
             writes: 0,
             report: Report::default(),
             is_traced,
@@ -138,51 +139,52 @@ impl World {
 
     fn plan(&mut self) {
         for rank in 0..self.ranks.len() {
-            // Some begin later than others speak to them.
-            let begins = if self.rng.bool() { 0 } else { self.rng.u64(..5 * MS) };
-            self.at(begins, Happening::Begin(rank));
-            let drains = self.scenario.quiet_from_ns + self.rng.u64(1..GRACE_NS);
-            self.at(drains, Happening::Drain(rank));
+            // Some ranks start after their peers have sent to them.
+            let starts = if self.rng.bool() { 0 } else { self.rng.u64(..5 * MS) };
+            self.schedule(starts, Event::Start(rank));
+            let is_draining = self.scenario.faults_end_ns + self.rng.u64(1..GRACE_NS);
+            self.schedule(is_draining, Event::Drain(rank));
         }
-        for (time, what) in self.scenario.disturbances.clone() {
-            self.at(time, Happening::Disturb(what));
+        for (time, disturbance) in self.scenario.disturbances.clone() {
+            self.schedule(time, Event::Disturb(disturbance));
         }
-        self.at(self.scenario.quiet_from_ns, Happening::Quiet);
+        self.schedule(self.scenario.faults_end_ns, Event::FaultsEnd);
     }
 
     /// Runs the world to its end.
-    pub fn run(mut self) -> Result<Report, Broken> {
+    pub fn run(mut self) -> Result<Report, Violation> {
         let patience_ns = self.scenario.patience.as_nanos() as u64;
-        let end_ns = self.scenario.quiet_from_ns + 4 * patience_ns + 10_000 * MS;
-        while let Some(Reverse((time, slot))) = self.happenings.pop() {
+        let end_ns = self.scenario.faults_end_ns + 4 * patience_ns + 10_000 * MS;
+        while let Some(Reverse((time, slot))) = self.events.pop() {
             self.now_ns = time;
             let slot = slot as u32 as usize;
-            self.free.push(slot);
-            let Some(happening) = self.what[slot].take() else { continue };
+            self.free_slots.push(slot);
+            let Some(event) = self.slots[slot].take() else { continue };
             self.report.events += 1;
-            self.happen(happening);
-            if let Some(broken) = self.oracle.verdict() {
-                return Err(broken.clone());
+            self.handle(event);
+            if let Some(violation) = self.oracle.violation() {
+                return Err(violation.clone());
             }
-            if self.is_quiet && self.is_over() {
+            if self.faults_over && self.is_over() {
                 return self.end();
             }
-            if time > end_ns || self.report.events > EVENTS {
+            if time > end_ns || self.report.events > EVENTS_MAX {
                 break;
             }
         }
-        let open: Vec<String> = self.ranks.iter().filter_map(|rank| Some(rank.process.as_ref()?.open())).collect();
-        self.oracle.report(Promise::Progress, || format!("not over in time: {}", open.join("; ")));
-        self.oracle.verdict().map_or(Ok(self.report), |broken| Err(broken.clone()))
+        let unfinished: Vec<String> =
+            self.ranks.iter().filter_map(|rank| Some(rank.process.as_ref()?.unfinished())).collect();
+        self.oracle.report(Property::Progress, || format!("not finished in time: {}", unfinished.join("; ")));
+        self.oracle.violation().map_or(Ok(self.report), |violation| Err(violation.clone()))
     }
 
-    fn happen(&mut self, happening: Happening) {
+    fn handle(&mut self, event: Event) {
         if self.is_traced {
-            self.tell(&happening);
+            self.print_event(&event);
         }
-        match happening {
-            Happening::Frame { to, frame } => {
-                self.travelling -= 1;
+        match event {
+            Event::Frame { to, frame } => {
+                self.in_flight -= 1;
                 let rank = &mut self.ranks[to];
                 let mut interface = rank.interface.borrow_mut();
                 let is_lost = rank.process.is_none() || interface.is_down;
@@ -195,54 +197,54 @@ impl World {
                     self.run_rank(to);
                 }
             }
-            Happening::Wake(rank) => {
+            Event::Wake(rank) => {
                 if self.ranks[rank].wake_ns <= self.now_ns {
                     self.run_rank(rank);
                 }
             }
-            Happening::Begin(rank) => self.begin(rank),
-            Happening::Disturb(disturbance) => self.disturb(disturbance),
-            Happening::Up(rank) => {
+            Event::Start(rank) => self.start(rank),
+            Event::Disturb(disturbance) => self.disturb(disturbance),
+            Event::Up(rank) => {
                 if self.ranks[rank].down_until_ns <= self.now_ns {
                     self.ranks[rank].interface.borrow_mut().is_down = false;
                 }
             }
-            Happening::Quiet => {
-                self.is_quiet = true;
-                self.network.quiet();
+            Event::FaultsEnd => {
+                self.faults_over = true;
+                self.network.stop_faults();
                 for rank in &self.ranks {
                     let mut interface = rank.interface.borrow_mut();
-                    (interface.refusal, interface.busy_until) = (0.0, Duration::ZERO);
+                    (interface.send_busy, interface.busy_until) = (0.0, Duration::ZERO);
                 }
             }
-            Happening::Drain(rank) => {
-                self.ranks[rank].drains = true;
+            Event::Drain(rank) => {
+                self.ranks[rank].is_draining = true;
                 if let Some(process) = &mut self.ranks[rank].process {
-                    process.begin_to_drain();
+                    process.start_draining();
                     self.run_rank(rank);
                 }
             }
         }
     }
 
-    fn begin(&mut self, number: usize) {
+    fn start(&mut self, number: usize) {
         if self.ranks[number].process.is_some() {
             return;
         }
         let rng = self.rng.fork();
         let rank = &mut self.ranks[number];
         let clock = Clock::simulated();
-        let refusal = if self.is_quiet { 0.0 } else { self.scenario.faults.refusal };
+        let send_busy = if self.faults_over { 0.0 } else { self.scenario.faults.send_busy };
         let is_down = rank.down_until_ns > self.now_ns;
-        rank.interface = Interface::new(clock.clone(), refusal, rng.clone());
+        rank.interface = Interface::new(clock.clone(), send_busy, rng.clone());
         rank.interface.borrow_mut().is_down = is_down;
-        // Its clock began with it, or runs for long.
+        // The process's clock starts at the world's time or far ahead.
         rank.offset_ns = if self.rng.bool() { 0 } else { self.rng.u64(..1 << 50) };
         clock.set(Duration::from_nanos(self.now_ns + rank.offset_ns));
         let program = std::mem::take(&mut rank.program);
         let mut process = Process::new(number, &self.scenario, &rank.interface, program, rng, self.is_traced);
-        if rank.drains {
-            process.begin_to_drain();
+        if rank.is_draining {
+            process.start_draining();
         }
         rank.process = Some(process);
         self.run_rank(number);
@@ -265,7 +267,7 @@ impl World {
                 (interface.is_down, interface.went_down) = (true, true);
                 drop(interface);
                 let until_ns = entry.down_until_ns;
-                self.at(until_ns, Happening::Up(rank));
+                self.schedule(until_ns, Event::Up(rank));
                 self.run_rank(rank);
             }
             Disturbance::Busy { rank, for_ns } => {
@@ -286,7 +288,7 @@ impl World {
                 }
                 entry.wake_ns = u64::MAX;
                 entry.paused_until_ns = 0;
-                self.at(now_ns + after_ns, Happening::Begin(rank));
+                self.schedule(now_ns + after_ns, Event::Start(rank));
             }
         }
     }
@@ -304,7 +306,7 @@ impl World {
             let until = rank.paused_until_ns.max(process.computes_until_ns);
             if rank.wake_ns > until || rank.wake_ns <= self.now_ns {
                 rank.wake_ns = until;
-                self.at(until, Happening::Wake(number));
+                self.schedule(until, Event::Wake(number));
             }
             return;
         }
@@ -317,14 +319,14 @@ impl World {
             oracle: &mut self.oracle,
             writes: self.writes,
             done_writes: Vec::new(),
-            longest: self.longest,
+            message_bytes_max: self.message_bytes_max,
             unexpected_bytes: self.scenario.messages.unexpected_bytes,
         };
         let next = process.run(self.now_ns, &mut shared);
         self.writes = shared.writes;
         let done_writes = shared.done_writes;
-        self.look_for(done_writes);
-        self.send_from(number);
+        self.check_completed_writes(done_writes);
+        self.transmit_from(number);
         match next {
             Next::After(time_ns) => {
                 let rank = &mut self.ranks[number];
@@ -332,78 +334,79 @@ impl World {
                 rank.paused_until_ns = self.now_ns + ahead_ns;
                 rank.wake_ns = rank.paused_until_ns.saturating_add(time_ns.max(1));
                 let wake_ns = rank.wake_ns;
-                self.at(wake_ns, Happening::Wake(number));
+                self.schedule(wake_ns, Event::Wake(number));
             }
-            Next::Endless => {
-                self.oracle.report(Promise::Progress, || format!("{number} always has something to do"));
+            Next::Livelock => {
+                self.oracle.report(Property::Progress, || format!("{number} never becomes idle"));
             }
         }
     }
 
-    /// Writes that were completed must be in their targets' memory.
-    fn look_for(&mut self, done: Vec<((usize, usize, usize), usize)>) {
-        for (at, number) in done {
-            let process = self.ranks[at.1].process.as_ref();
-            self.oracle.write_done(at, number, process.map(Process::memory));
+    /// Checks that completed writes are in their targets' memory.
+    fn check_completed_writes(&mut self, done: Vec<((usize, usize, usize), usize)>) {
+        for (schedule, number) in done {
+            let process = self.ranks[schedule.1].process.as_ref();
+            self.oracle.write_completed(schedule, number, process.map(Process::memory));
         }
     }
 
-    /// Moves what a rank has sent to the network.
-    fn send_from(&mut self, from: usize) {
+    /// Moves a rank's sent frames to the network.
+    fn transmit_from(&mut self, from: usize) {
         let sent = std::mem::take(&mut self.ranks[from].interface.borrow_mut().outbound);
         let mut arrivals = Vec::new();
         for (after_ns, frame) in sent {
             self.report.frames += 1;
             let to = (0..self.ranks.len()).find(|rank| frame.starts_with(&mac(*rank)));
-            // Others are on no link of this network.
+            // No other destination is on this network.
             let Some(to) = to.filter(|to| *to != from) else { continue };
             let arrive = &mut |time, frame| arrivals.push((to, time, frame));
-            self.network.carry(from, to, frame, self.now_ns + after_ns, arrive);
+            self.network.transmit(from, to, frame, self.now_ns + after_ns, arrive);
         }
         self.arrive(arrivals);
     }
 
     fn arrive(&mut self, arrivals: Vec<(usize, u64, Vec<u8>)>) {
         for (to, time, frame) in arrivals {
-            self.travelling += 1;
-            self.at(time, Happening::Frame { to, frame });
+            self.in_flight += 1;
+            self.schedule(time, Event::Frame { to, frame });
         }
     }
 
-    /// Whether everything has ended that was begun.
+    /// Whether everything has ended.
     fn is_over(&mut self) -> bool {
-        if self.now_ns < self.look_ns || !self.is_still() {
+        if self.now_ns < self.next_check_ns || !self.is_quiescent() {
             return false;
         }
-        // Each look asks all peers for an answer.
-        self.look_every_ns = (self.look_every_ns * 2).clamp(LOOK_EVERY_NS, 100 * LOOK_EVERY_NS);
-        self.look_ns = self.now_ns + self.look_every_ns;
+        // Back off: `is_settled` requests acknowledgements from all peers.
+        self.check_interval_ns = (self.check_interval_ns * 2).clamp(CHECK_INTERVAL_NS, 100 * CHECK_INTERVAL_NS);
+        self.next_check_ns = self.now_ns + self.check_interval_ns;
         let mut is_settled = true;
         for rank in 0..self.ranks.len() {
             if let Some(process) = &mut self.ranks[rank].process {
                 is_settled &= process.is_settled(&mut self.oracle);
             }
-            self.send_from(rank);
+            self.transmit_from(rank);
             self.run_rank(rank);
         }
-        if !is_settled || !self.is_still() {
+        if !is_settled || !self.is_quiescent() {
             return false;
         }
-        // A peer that is gone is noticed later than its last message. What is received anew meanwhile is what comes still.
+        // A dead peer is noticed after its last message: a matched receive may still complete or fail. The processes post
+        // new drain receives in place of the cancelled ones.
         let mut processes = self.ranks.iter_mut().filter_map(|rank| rank.process.as_mut());
         processes.all(|process| process.cancel_receives() == 0)
     }
 
-    /// Whether nothing is under way that can be seen.
-    fn is_still(&mut self) -> bool {
+    /// Whether no frame is in flight and all processes are done.
+    fn is_quiescent(&mut self) -> bool {
         let is_done = |rank: &mut Rank| {
             rank.interface.borrow().inbound.is_empty()
-                && rank.process.as_mut().is_some_and(|process| process.drains() && process.is_done())
+                && rank.process.as_mut().is_some_and(|process| process.is_draining() && process.is_done())
         };
-        self.travelling == 0 && self.ranks.iter_mut().all(is_done)
+        self.in_flight == 0 && self.ranks.iter_mut().all(is_done)
     }
 
-    fn end(mut self) -> Result<Report, Broken> {
+    fn end(mut self) -> Result<Report, Violation> {
         for rank in 0..self.ranks.len() {
             if let Some(process) = &mut self.ranks[rank].process {
                 process.end_draining();
@@ -413,20 +416,20 @@ impl World {
         }
         for rank in &mut self.ranks {
             if let Some(process) = &mut rank.process {
-                process.end(&mut self.oracle);
+                process.check_end(&mut self.oracle);
             }
         }
         let memories: Vec<_> = self.ranks.iter().map(|rank| Some(rank.process.as_ref()?.memory())).collect();
-        self.oracle.end(&memories);
+        self.oracle.check_end(&memories);
         self.report.messages = self.oracle.messages.len() as u64;
         self.report.over_ns = self.now_ns;
-        self.oracle.verdict().map_or(Ok(self.report), |broken| Err(broken.clone()))
+        self.oracle.violation().map_or(Ok(self.report), |violation| Err(violation.clone()))
     }
 
-    fn tell(&self, happening: &Happening) {
+    fn print_event(&self, event: &Event) {
         let time_us = self.now_ns as f64 / 1000.0;
-        match happening {
-            Happening::Frame { to, frame } => {
+        match event {
+            Event::Frame { to, frame } => {
                 let text = match parse(frame).map(|frame| Pdu::decode(frame.llc)) {
                     Some(Ok(pdu)) => format!("{:?}", pdu.body),
                     other => format!("{other:?}"),
@@ -434,23 +437,23 @@ impl World {
                 let text = text.split(", information").next().unwrap_or_default();
                 println!("{time_us:12.1} us {} -> {to}  {} bytes, {text}", frame[11], frame.len());
             }
-            Happening::Wake(_) => {}
-            Happening::Disturb(what) => println!("{time_us:12.1} us {what:?}"),
-            Happening::Up(rank) => println!("{time_us:12.1} us {rank} up"),
-            Happening::Begin(rank) => println!("{time_us:12.1} us {rank} begins"),
-            Happening::Quiet => println!("{time_us:12.1} us faults stop"),
-            Happening::Drain(rank) => println!("{time_us:12.1} us {rank} receives all"),
+            Event::Wake(_) => {}
+            Event::Disturb(disturbance) => println!("{time_us:12.1} us {disturbance:?}"),
+            Event::Up(rank) => println!("{time_us:12.1} us {rank} up"),
+            Event::Start(rank) => println!("{time_us:12.1} us {rank} begins"),
+            Event::FaultsEnd => println!("{time_us:12.1} us faults stop"),
+            Event::Drain(rank) => println!("{time_us:12.1} us {rank} drains"),
         }
     }
 
-    /// Of two happenings at one time, the one planned first comes first.
-    fn at(&mut self, time_ns: u64, happening: Happening) {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.what.push(None);
-            self.what.len() - 1
+    /// Schedules an event; events of equal time run in the order in which they were scheduled.
+    fn schedule(&mut self, time_ns: u64, event: Event) {
+        let slot = self.free_slots.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
         });
-        self.what[slot] = Some(happening);
-        self.order += 1;
-        self.happenings.push(Reverse((time_ns, self.order << 32 | slot as u64)));
+        self.slots[slot] = Some(event);
+        self.sequence += 1;
+        self.events.push(Reverse((time_ns, self.sequence << 32 | slot as u64)));
     }
 }

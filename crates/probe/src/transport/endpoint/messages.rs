@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The transport `messages`: the message layer, with tags, matching, eager and rendezvous, as our libfabric provider uses it.
+//! The transport `messages`: the message layer with tags, matching, eager and rendezvous, as our libfabric provider uses
+//! it.
 
 use std::time::Duration;
 
@@ -15,11 +16,11 @@ use crate::transport::{Counters, Transport, borrowed_messages, fragments_wire_by
 use barewire_recorder::LaunchError;
 use barewire_recorder::clock::now_ns;
 
-/// All messages have it: there is one peer, and its messages come in order.
+/// Label of all messages: there is one peer, and its messages arrive in order.
 const LABEL: Label = Label { tag: Some(7), data: None };
-/// What the layer puts before an eager message: its kind and the tag.
+/// The layer's header of an eager message: kind and tag.
 const HEAD_BYTES: usize = 1 + 8;
-/// The context of the receive; of a send it is 0.
+/// Context of the receive; a send has 0.
 const RECEIVE: u64 = 1;
 
 /// A messenger with one peer. One receive is posted at a time, in the memory that [`Transport::receive`] was given.
@@ -28,10 +29,10 @@ pub struct Messages<L> {
     peer: PeerId,
     role: Role,
     is_posted: bool,
-    /// The message of the receive has come: its length.
+    /// Length of the received message.
     received: Option<usize>,
-    /// Messages that are still read from the caller's memory.
-    under_way: usize,
+    /// Sends whose buffers the messenger still reads.
+    in_flight: usize,
     received_messages: u32,
     mtu: usize,
 }
@@ -39,16 +40,16 @@ pub struct Messages<L> {
 impl<L: Link> Messages<L> {
     pub fn new(mut messenger: Messenger<L>, peer: Address, role: Role, mtu: usize) -> Self {
         let peer = messenger.peer(peer);
-        Self { messenger, peer, role, is_posted: false, received: None, under_way: 0, received_messages: 0, mtu }
+        Self { messenger, peer, role, is_posted: false, received: None, in_flight: 0, received_messages: 0, mtu }
     }
 
-    /// Makes progress, and takes what has ended.
+    /// Makes progress, and polls completions.
     #[inline]
-    fn go_on(&mut self) -> Result<(), LaunchError> {
+    fn make_progress(&mut self) -> Result<(), LaunchError> {
         self.messenger.progress().map_err(failed)?;
         while let Some(completion) = self.messenger.poll() {
             match completion.outcome {
-                Outcome::Sent => self.under_way -= 1,
+                Outcome::Sent => self.in_flight -= 1,
                 Outcome::Received(message) => {
                     (self.is_posted, self.received) = (false, Some(message.envelope.length as usize));
                 }
@@ -62,10 +63,10 @@ impl<L: Link> Messages<L> {
         Ok(())
     }
 
-    /// Posts the receive if it is not.
+    /// Posts the receive unless it is posted.
     ///
     /// # Safety
-    /// The memory must stay in place, and be used by nothing else, until `received` tells of it, or it was taken back.
+    /// `message` must stay allocated and unused by others until `received` is set or the receive is cancelled.
     #[inline]
     unsafe fn post(&mut self, message: &mut [u8]) -> Result<(), LaunchError> {
         if self.is_posted || self.received.is_some() {
@@ -82,48 +83,48 @@ impl<L: Link> Messages<L> {
         Ok(())
     }
 
-    fn wait_for_hello(&mut self, deadline_ns: u64) -> Result<(), LaunchError> {
+    fn receive_hello(&mut self, deadline_ns: u64) -> Result<(), LaunchError> {
         while self.received.is_none() {
-            // SAFETY: nothing can be written to no memory.
+            // SAFETY: an empty buffer is never written to.
             unsafe { self.post(&mut []) }?;
-            self.before(deadline_ns)?;
+            self.poll_before(deadline_ns)?;
         }
         self.received = None;
         Ok(())
     }
 
-    fn say_hello(&mut self, deadline_ns: u64) -> Result<(), LaunchError> {
+    fn send_hello(&mut self, deadline_ns: u64) -> Result<(), LaunchError> {
         loop {
             match self.messenger.inject(self.peer, LABEL, &[]) {
                 Ok(()) => return Ok(()),
-                Err(PostError::Full) => self.before(deadline_ns)?,
+                Err(PostError::Full) => self.poll_before(deadline_ns)?,
                 Err(error) => return Err(LaunchError::Failed(error.to_string())),
             }
         }
     }
 
-    /// One turn of waiting for the peer.
-    fn before(&mut self, deadline_ns: u64) -> Result<(), LaunchError> {
+    /// One iteration of waiting for the peer; an error after the deadline.
+    fn poll_before(&mut self, deadline_ns: u64) -> Result<(), LaunchError> {
         if now_ns() > deadline_ns {
-            return Err(LaunchError::Failed("no channel came about within 10 s".to_owned()));
+            return Err(LaunchError::Failed("no channel was established within 10 s".to_owned()));
         }
-        self.go_on()?;
+        self.make_progress()?;
         std::thread::yield_now();
         Ok(())
     }
 }
 
 impl<L: Link> Transport for Messages<L> {
-    /// Peers connect with their first message: one of no bytes there, and one back.
+    /// Peers connect on their first message: exchanges an empty one in each direction.
     fn establish(&mut self) -> Result<(), LaunchError> {
         let deadline_ns = now_ns() + CONNECT_PATIENCE_NS;
         if self.role == Role::Active {
-            self.say_hello(deadline_ns)?;
-            return self.wait_for_hello(deadline_ns);
+            self.send_hello(deadline_ns)?;
+            return self.receive_hello(deadline_ns);
         }
-        self.wait_for_hello(deadline_ns)?;
-        self.say_hello(deadline_ns)?;
-        // What the peer waits for goes out.
+        self.receive_hello(deadline_ns)?;
+        self.send_hello(deadline_ns)?;
+        // Flushes the acknowledgements that the peer waits for.
         self.settle().map(|_| ())
     }
 
@@ -135,14 +136,14 @@ impl<L: Link> Transport for Messages<L> {
         for attempt in 0..2 {
             let posted = if message.len() <= self.messenger.inject_max() {
                 self.messenger.inject(self.peer, LABEL, message)
-            } else if self.under_way >= borrowed_messages(message.len()) {
+            } else if self.in_flight >= borrowed_messages(message.len()) {
                 Err(PostError::Full)
             } else {
-                // SAFETY: the caller keeps the message as it is until `under_way`, which the completions bring down, has
-                // made room for so many others.
+                // SAFETY: the caller keeps the message unchanged until `borrows` later messages are sent; `in_flight`,
+                // which completions decrement, allows no more.
                 let posted =
                     unsafe { self.messenger.send(self.peer, LABEL, &[Part::of(message)], SendOptions::default()) };
-                self.under_way += usize::from(posted.is_ok());
+                self.in_flight += usize::from(posted.is_ok());
                 posted
             };
             match posted {
@@ -150,7 +151,7 @@ impl<L: Link> Transport for Messages<L> {
                     *done = message.len();
                     return Ok(true);
                 }
-                Err(PostError::Full) if attempt == 0 => self.go_on()?,
+                Err(PostError::Full) if attempt == 0 => self.make_progress()?,
                 Err(PostError::Full) => {}
                 Err(error) => return Err(LaunchError::Failed(error.to_string())),
             }
@@ -164,13 +165,13 @@ impl<L: Link> Transport for Messages<L> {
 
     #[inline]
     unsafe fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
-        // SAFETY: every call passes the same memory until the message has come; who gives up settles before it is used
-        // for anything else, which takes the receive back.
+        // SAFETY: every call passes the same memory until the message is complete; a caller that gives up settles before
+        // it reuses the memory, which cancels the receive.
         unsafe { self.post(message) }?;
-        self.go_on()?;
+        self.make_progress()?;
         if self.received.is_none() && !patience.is_zero() {
             self.messenger.endpoint().sleep(patience).map_err(failed)?;
-            self.go_on()?;
+            self.make_progress()?;
         }
         let Some(bytes) = self.received.take() else { return Ok(None) };
         if bytes != message.len() {
@@ -187,12 +188,12 @@ impl<L: Link> Transport for Messages<L> {
 
     fn settle(&mut self) -> Result<bool, LaunchError> {
         if self.is_posted {
-            // One that has matched a message ends with that.
+            // A receive that has already matched completes instead.
             self.messenger.cancel(RECEIVE);
         }
         let is_settled = self.messenger.settle().map_err(failed)?;
-        self.go_on()?;
-        Ok(is_settled && !self.is_posted && self.under_way == 0)
+        self.make_progress()?;
+        Ok(is_settled && !self.is_posted && self.in_flight == 0)
     }
 
     fn is_lazy(&self) -> bool {
@@ -244,23 +245,23 @@ mod tests {
         [Messages::new(a, at_b, Role::Active, 1500), Messages::new(b, at_a, Role::Passive, 1500)]
     }
 
-    /// Moves one message from the one to the other.
-    fn pass(from: &mut Messages<MemoryLink>, to: &mut Messages<MemoryLink>, message: &[u8], place: &mut [u8]) {
+    /// Passes one message from `from` to `to`.
+    fn pass(from: &mut Messages<MemoryLink>, to: &mut Messages<MemoryLink>, message: &[u8], buffer: &mut [u8]) {
         let mut done = 0;
-        let mut is_there = false;
-        while !is_there || !from.settle().unwrap() {
-            // SAFETY: message and place stay where they are until the sender has settled and the message is there.
+        let mut is_received = false;
+        while !is_received || !from.settle().unwrap() {
+            // SAFETY: both buffers outlive the loop, which ends once the message is received and the sender has settled.
             unsafe {
                 from.try_send(0, message, &mut done).unwrap();
-                is_there = is_there || to.receive(place, Duration::ZERO).unwrap().is_some();
+                is_received = is_received || to.receive(buffer, Duration::ZERO).unwrap().is_some();
             }
-            from.go_on().unwrap();
-            to.go_on().unwrap();
+            from.make_progress().unwrap();
+            to.make_progress().unwrap();
         }
     }
 
     #[test]
-    fn messages_pass_both_ways_eagerly_and_announced() {
+    fn messages_pass_both_ways_by_eager_and_rendezvous() {
         for eager_bytes in [0, 4096, 1 << 20] {
             let [mut a, mut b] = pair(eager_bytes);
             for bytes in [1, 8, 1400, 1500, 4096, 4097, 100_000] {
@@ -274,37 +275,37 @@ mod tests {
     }
 
     #[test]
-    fn who_has_settled_writes_nowhere_and_gets_the_message_later() {
+    fn settling_cancels_the_receive_and_the_message_arrives_in_the_next() {
         let [mut a, mut b] = pair(1 << 20);
-        let (mut given_up, mut place) = ([0; 8], [0; 8]);
-        // SAFETY: as of `pass`; given up below.
+        let (mut given_up, mut buffer) = ([0; 8], [0; 8]);
+        // SAFETY: `given_up` outlives the receive, which is cancelled below.
         assert_eq!(unsafe { b.receive(&mut given_up, Duration::ZERO) }.unwrap(), None);
         while !b.settle().unwrap() {}
         let mut done = 0;
         while !a.settle().unwrap() || done == 0 {
-            // SAFETY: the message stays.
+            // SAFETY: the message is a constant.
             unsafe { a.try_send(0, const { &[7; 8] }, &mut done) }.unwrap();
             b.settle().unwrap();
         }
         assert_eq!(given_up, [0; 8]);
-        // SAFETY: the place stays.
-        while unsafe { b.receive(&mut place, Duration::ZERO) }.unwrap().is_none() {}
-        assert_eq!(place, [7; 8]);
+        // SAFETY: the buffer outlives the receive.
+        while unsafe { b.receive(&mut buffer, Duration::ZERO) }.unwrap().is_none() {}
+        assert_eq!(buffer, [7; 8]);
     }
 
     #[test]
     fn a_message_of_another_length_is_an_error() {
         let [mut a, mut b] = pair(1 << 20);
-        let (mut place, mut done) = ([0; 9], 0);
+        let (mut buffer, mut done) = ([0; 9], 0);
         let error = loop {
-            // SAFETY: message and place stay.
+            // SAFETY: the message is a constant, and the buffer outlives the receive.
             unsafe {
                 a.try_send(0, const { &[7; 8] }, &mut done).unwrap();
-                if let Err(error) = b.receive(&mut place, Duration::ZERO) {
+                if let Err(error) = b.receive(&mut buffer, Duration::ZERO) {
                     break error;
                 }
             }
-            a.go_on().unwrap();
+            a.make_progress().unwrap();
         };
         assert!(error.to_string().contains("8 bytes came instead of 9"), "{error}");
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! U-Net endpoints, with the job's token: by themselves, or under the message layer.
+//! U-Net endpoints, with the job token: alone, or under the message layer.
 //!
-//! Both sides may have one interface: then messages go through shared memory. So their tags differ.
+//! Both sides may use the same interface; messages then go through shared memory. So their tags must differ.
 
 mod messages;
 mod window;
@@ -15,27 +15,27 @@ use barewire_messages::Messenger;
 
 use self::messages::Messages;
 use self::window::Window;
-use super::links::{OpenLink, wrong};
+use super::links::{OpenLink, usage_error};
 use super::llc::{SAP_COUNT, open, sap_of};
-use super::{Counters, Endpoint, Place, Transport};
+use super::{Counters, Endpoint, LocalConfig, Transport};
 use crate::protocol::{Kind, Session};
 use barewire_recorder::LaunchError;
 
-/// How long a channel may take to come about.
+/// How long to wait for a channel to open.
 const CONNECT_PATIENCE_NS: u64 = 10_000_000_000;
-/// An I PDU's header, and what stations of ours add.
+/// Ethernet header, I PDU header and our extension.
 const FRAME_HEADER_BYTES: usize = ETHERNET_HEADER_BYTES + 4 + CHECK + INFORMATION_FRONT;
-/// Memory of messages that come before there is a place for them; with more the peer is told to wait.
+/// Most memory for messages that arrive before a receive; beyond it the endpoint applies backpressure.
 const EARLY_BYTES_MAX: usize = 16 << 20;
 
-/// Which side it is: so their tags differ.
+/// Side of the pair, which selects the tag.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Active,
     Passive,
 }
 
-/// A link that is open before its peer is known.
+/// A link opened before the peer is known.
 pub struct Listening {
     link: OpenLink,
     role: Role,
@@ -44,10 +44,10 @@ pub struct Listening {
 }
 
 impl Listening {
-    pub fn new(session: &Session, place: &Place, role: Role) -> Result<(Self, Endpoint), LaunchError> {
-        let tuning = Tuning::load().map_err(wrong)?.with(&session.tuned).map_err(wrong)?;
-        let (link, endpoint) = open(session, place, tag(session, role), tuning.ring_bytes)?;
-        Ok((Self { link, role, tuning, broker: place.broker.clone() }, endpoint))
+    pub fn new(session: &Session, local: &LocalConfig, role: Role) -> Result<(Self, Endpoint), LaunchError> {
+        let tuning = Tuning::load().map_err(usage_error)?.with(&session.tuned).map_err(usage_error)?;
+        let (link, endpoint) = open(session, local, tag(session, role), tuning.ring_bytes)?;
+        Ok((Self { link, role, tuning, broker: local.broker.clone() }, endpoint))
     }
 
     pub fn accept(
@@ -77,8 +77,8 @@ fn transport<L: Link + 'static>(
     let messages = barewire_messages::Config::tuned(&tuning);
     config.set_tuning(tuning);
     let mtu = link.mtu().min(peer_mtu);
-    let claim = claim(Address::new(link.address().0, config.sap), broker.as_deref()).map_err(wrong)?;
-    let mut endpoint = barewire_endpoint::Endpoint::open(link, config, Some(mtu)).map_err(wrong)?;
+    let claim = claim(Address::new(link.address().0, config.sap), broker.as_deref()).map_err(usage_error)?;
+    let mut endpoint = barewire_endpoint::Endpoint::open(link, config, Some(mtu)).map_err(usage_error)?;
     endpoint.hold_claim(claim);
     let other = if role == Role::Active { Role::Passive } else { Role::Active };
     let peer = Address::new(peer.0, tag(session, other));

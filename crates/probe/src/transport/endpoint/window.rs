@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The transport `endpoint`: messages in an endpoint's descriptors, events, no matching.
+//! The transport `endpoint`: messages through an endpoint's descriptors and events, without matching.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ pub struct Window<L> {
     role: Role,
     channel: Option<ChannelId>,
     arrivals: Arrivals,
-    /// Messages that are still read from the caller's memory.
+    /// Messages still read from the caller's memory.
     borrowed: usize,
     received_messages: u32,
     mtu: usize,
 }
 
-/// The context of a message that was copied, and of one that was lent.
+/// Contexts of copied and of lent messages.
 const COPIED: u64 = 0;
 const LENT: u64 = 1;
 
@@ -37,9 +37,9 @@ impl<L: Link> Window<L> {
         Self { endpoint, peer, role, channel, arrivals, borrowed: 0, received_messages: 0, mtu }
     }
 
-    /// Takes what the endpoint has to say.
+    /// Polls the endpoint's events.
     #[inline]
-    fn hear(&mut self) -> Result<(), LaunchError> {
+    fn poll_events(&mut self) -> Result<(), LaunchError> {
         while let Some(event) = self.endpoint.poll_event() {
             match event {
                 Event::Sent { context } => self.borrowed -= usize::from(context == LENT),
@@ -56,63 +56,71 @@ impl<L: Link> Window<L> {
         Ok(())
     }
 
-    /// Makes progress while there is no place for a message that comes.
-    fn go_on(&mut self) -> Result<(), LaunchError> {
+    /// Makes progress without a receive buffer.
+    fn make_progress(&mut self) -> Result<(), LaunchError> {
         let Self { endpoint, arrivals, .. } = self;
-        endpoint.progress(&mut Into { place: None, arrivals }).map_err(failed)?;
-        self.hear()
+        endpoint.progress(&mut ReceiveSink { buffer: None, arrivals }).map_err(failed)?;
+        self.poll_events()
     }
 
     fn lends(&self, message_bytes: usize) -> bool {
         message_bytes > self.endpoint.copied_best()
     }
 
-    /// Goes on receiving into `message`; whether that is complete.
+    /// Continues receiving into `message`; true once it is complete.
     #[inline]
-    fn take(&mut self, message: &mut [u8]) -> Result<bool, LaunchError> {
-        if self.arrivals.take_early(message)? {
+    fn receive_into(&mut self, message: &mut [u8]) -> Result<bool, LaunchError> {
+        if self.arrivals.take_buffered(message)? {
             return Ok(true);
         }
         let Self { endpoint, arrivals, .. } = self;
-        endpoint.progress(&mut Into { place: Some(message), arrivals }).map_err(failed)?;
-        self.hear()?;
+        endpoint.progress(&mut ReceiveSink { buffer: Some(message), arrivals }).map_err(failed)?;
+        self.poll_events()?;
         self.arrivals.finish()
     }
 }
 
-/// What has come: into the caller's memory, or, while it gives none, into the inbox.
+/// Received messages: the current one in the caller's memory, those that arrive without a buffer in the inbox.
 struct Arrivals {
-    /// Bytes of the present message that are in the caller's memory.
+    /// Bytes of the current message in the caller's memory.
     placed: usize,
     is_complete: bool,
-    /// Bytes of that message that came while there was no memory.
-    aside: Vec<u8>,
-    /// Whether a message is on its way into the caller's memory.
+    /// Bytes of the current message that arrived while there was no buffer.
+    held: Vec<u8>,
+    /// Whether the current message is received into the caller's memory.
     is_direct: bool,
     inbox: Inbox,
     early_bytes: usize,
-    wrong: Option<usize>,
+    wrong_length: Option<usize>,
 }
 
 impl Arrivals {
     fn new() -> Self {
         let inbox = Inbox::new(&InboxConfig { receive_descriptors: 256, buffers: 0, ..InboxConfig::default() });
-        Self { placed: 0, is_complete: false, aside: Vec::new(), is_direct: false, inbox, early_bytes: 0, wrong: None }
+        Self {
+            placed: 0,
+            is_complete: false,
+            held: Vec::new(),
+            is_direct: false,
+            inbox,
+            early_bytes: 0,
+            wrong_length: None,
+        }
     }
 
-    /// Whether a message that begins now is the next for the user.
+    /// Whether a message that begins now is the next one to deliver.
     #[inline]
-    fn has_nothing(&self) -> bool {
+    fn is_idle(&self) -> bool {
         !self.is_complete && self.inbox.is_empty()
     }
 
-    /// Takes what came before there was a place for it; whether that was a message.
+    /// Copies data that arrived before `message` was given; true if that completes it.
     #[inline]
-    fn take_early(&mut self, message: &mut [u8]) -> Result<bool, LaunchError> {
-        if !self.aside.is_empty() {
-            message[self.placed..self.placed + self.aside.len()].copy_from_slice(&self.aside);
-            self.placed += self.aside.len();
-            self.aside.clear();
+    fn take_buffered(&mut self, message: &mut [u8]) -> Result<bool, LaunchError> {
+        if !self.held.is_empty() {
+            message[self.placed..self.placed + self.held.len()].copy_from_slice(&self.held);
+            self.placed += self.held.len();
+            self.held.clear();
         }
         if self.is_direct || self.is_complete {
             return self.finish();
@@ -130,10 +138,12 @@ impl Arrivals {
 
     #[inline]
     fn finish(&mut self) -> Result<bool, LaunchError> {
-        if let Some(bytes) = self.wrong {
-            return Err(LaunchError::Failed(format!("a message of {bytes} bytes came, which nobody waits for")));
+        if let Some(bytes) = self.wrong_length {
+            return Err(LaunchError::Failed(format!(
+                "a message of {bytes} bytes arrived instead of the expected length"
+            )));
         }
-        if !self.is_complete || !self.aside.is_empty() {
+        if !self.is_complete || !self.held.is_empty() {
             return Ok(false);
         }
         (self.is_complete, self.placed) = (false, 0);
@@ -145,31 +155,31 @@ fn unexpected(total: usize, awaited: usize) -> LaunchError {
     LaunchError::Failed(format!("a message of {total} bytes came instead of {awaited}"))
 }
 
-/// The sink of one call.
-struct Into<'a> {
-    place: Option<&'a mut [u8]>,
+/// Sink of one call.
+struct ReceiveSink<'a> {
+    buffer: Option<&'a mut [u8]>,
     arrivals: &'a mut Arrivals,
 }
 
-impl Sink for Into<'_> {
+impl Sink for ReceiveSink<'_> {
     #[inline]
     fn piece(&mut self, from: ChannelId, piece: Piece<'_>) -> bool {
         let arrivals = &mut *self.arrivals;
-        if let (true, Some(place)) = (piece.is_first() && arrivals.has_nothing(), &self.place) {
-            if piece.total as usize != place.len() {
-                arrivals.wrong = Some(piece.total as usize);
+        if let (true, Some(buffer)) = (piece.is_first() && arrivals.is_idle(), &self.buffer) {
+            if piece.total as usize != buffer.len() {
+                arrivals.wrong_length = Some(piece.total as usize);
                 return true;
             }
             arrivals.is_direct = true;
         }
         if arrivals.is_direct {
             let offset = piece.offset as usize;
-            match &mut self.place {
-                Some(place) if arrivals.aside.is_empty() => {
-                    place[offset..offset + piece.bytes.len()].copy_from_slice(piece.bytes);
+            match &mut self.buffer {
+                Some(buffer) if arrivals.held.is_empty() => {
+                    buffer[offset..offset + piece.bytes.len()].copy_from_slice(piece.bytes);
                     arrivals.placed = offset + piece.bytes.len();
                 }
-                _ => arrivals.aside.extend_from_slice(piece.bytes),
+                _ => arrivals.held.extend_from_slice(piece.bytes),
             }
             (arrivals.is_complete, arrivals.is_direct) = (piece.is_last(), !piece.is_last());
             return true;
@@ -206,12 +216,12 @@ impl<L: Link> Transport for Window<L> {
         let deadline_ns = now_ns() + CONNECT_PATIENCE_NS;
         while !self.channel.is_some_and(|channel| self.endpoint.is_open(channel)) {
             if now_ns() > deadline_ns {
-                return Err(LaunchError::Failed("no channel came about within 10 s".to_owned()));
+                return Err(LaunchError::Failed("no channel was established within 10 s".to_owned()));
             }
             self.settle()?;
             std::thread::yield_now();
         }
-        // What the peer waits for goes out.
+        // Flushes the acknowledgements that the peer waits for.
         self.settle().map(|_| ())
     }
 
@@ -223,15 +233,15 @@ impl<L: Link> Transport for Window<L> {
         let channel = self.channel.ok_or_else(|| LaunchError::Failed("there is no channel yet".to_owned()))?;
         let lends = self.lends(message.len());
         if lends && self.borrowed >= self.borrows(message.len()) {
-            self.go_on()?;
+            self.make_progress()?;
             if self.borrowed >= self.borrows(message.len()) {
                 return Ok(false);
             }
         }
         for attempt in 0..2 {
             let sent = if lends {
-                // SAFETY: the caller keeps the message as it is until `borrowed`, which the endpoint's events bring
-                // down, has made room for so many others.
+                // SAFETY: the caller keeps the message unchanged until `borrows` later messages are sent; `borrowed`,
+                // which events decrement, allows no more.
                 unsafe { self.endpoint.send_lent(channel, &[], message, LENT, Acknowledge::Eventually) }
             } else {
                 self.endpoint.send(channel, &[], message, COPIED)
@@ -242,7 +252,7 @@ impl<L: Link> Transport for Window<L> {
                     *done = message.len();
                     return Ok(true);
                 }
-                Err(barewire_endpoint::SendError::Full) if attempt == 0 => self.go_on()?,
+                Err(barewire_endpoint::SendError::Full) if attempt == 0 => self.make_progress()?,
                 Err(barewire_endpoint::SendError::Full) => {}
                 Err(error) => return Err(LaunchError::Failed(error.to_string())),
             }
@@ -256,10 +266,10 @@ impl<L: Link> Transport for Window<L> {
 
     #[inline]
     unsafe fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
-        let mut is_complete = self.take(message)?;
+        let mut is_complete = self.receive_into(message)?;
         if !is_complete && !patience.is_zero() {
             self.endpoint.sleep(patience).map_err(failed)?;
-            is_complete = self.take(message)?;
+            is_complete = self.receive_into(message)?;
         }
         if !is_complete {
             return Ok(None);
@@ -274,8 +284,8 @@ impl<L: Link> Transport for Window<L> {
 
     fn settle(&mut self) -> Result<bool, LaunchError> {
         let Self { endpoint, arrivals, .. } = self;
-        let is_done = endpoint.settle(&mut Into { place: None, arrivals }).map_err(failed)?;
-        self.hear()?;
+        let is_done = endpoint.settle(&mut ReceiveSink { buffer: None, arrivals }).map_err(failed)?;
+        self.poll_events()?;
         Ok(is_done)
     }
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Type 1: messages as UI PDUs, which may be lost.
+//! LLC type 1: messages in UI PDUs, which may be lost.
 
 use std::time::Duration;
 
 use barewire_link::{ETHERNET_HEADER_BYTES, Link};
 use barewire_llc::{Delivery, Destination, Peer, StationConfig};
 
-use super::super::cutting::{Cutting, Heading};
 use super::super::datagram::{Accepted, HEADER_BYTES, Header, Reassembly};
-use super::super::links::wrong;
+use super::super::fragmenter::{Fragmenter, FrameHeader};
+use super::super::links::usage_error;
 use super::super::{Counters, Transport};
 use super::ENCAPSULATION;
 use barewire_endpoint::Port;
@@ -22,7 +22,7 @@ pub struct Datagrams<L> {
     port: Port<L>,
     session: u32,
     peer: Peer,
-    cutting: Cutting<DatagramHeading, FRAME_HEADER_BYTES>,
+    fragmenter: Fragmenter<UiHeader, FRAME_HEADER_BYTES>,
     reassembly: Reassembly,
     counters: Counters,
     mtu: usize,
@@ -31,9 +31,9 @@ pub struct Datagrams<L> {
 impl<L: Link> Datagrams<L> {
     pub fn new(link: L, session: u32, peer: Peer, mtu: usize) -> Result<Self, LaunchError> {
         let own = link.address().0;
-        // Type 1 keeps nothing under way, so no slots.
+        // Type 1 keeps no frames in flight, so it needs no slots.
         let config = StationConfig { connections: 1, backlog: 1, ..StationConfig::default() };
-        let mut port = Port::new(link, &config, 0, ENCAPSULATION, None).map_err(wrong)?;
+        let mut port = Port::new(link, &config, 0, ENCAPSULATION, None).map_err(usage_error)?;
         port.station.activate(peer.local);
         let addressed = port.station.datagram(peer.local, Destination::Individual(peer.remote), 0);
         let (llc, _) = addressed.expect("the SAP is active");
@@ -44,7 +44,7 @@ impl<L: Link> Datagrams<L> {
             port,
             session,
             peer,
-            cutting: Cutting::new(header, session, mtu - LLC_BYTES - HEADER_BYTES),
+            fragmenter: Fragmenter::new(header, session, mtu - LLC_BYTES - HEADER_BYTES),
             reassembly: Reassembly::new(mtu - LLC_BYTES - HEADER_BYTES),
             counters: Counters::default(),
             mtu,
@@ -52,7 +52,7 @@ impl<L: Link> Datagrams<L> {
     }
 
     #[inline]
-    fn take(&mut self, message: &mut [u8]) -> Result<Option<u32>, LaunchError> {
+    fn receive_next(&mut self, message: &mut [u8]) -> Result<Option<u32>, LaunchError> {
         let Self { port, reassembly, counters, session, peer, .. } = self;
         let mut complete = None;
         port.receive(|delivery| {
@@ -75,10 +75,10 @@ impl<L: Link> Datagrams<L> {
     }
 }
 
-/// The length, and the fragment's place behind the LLC header.
-struct DatagramHeading;
+/// Writes the length field, and the fragment's header after the LLC header.
+struct UiHeader;
 
-impl Heading<FRAME_HEADER_BYTES> for DatagramHeading {
+impl FrameHeader<FRAME_HEADER_BYTES> for UiHeader {
     #[inline]
     fn write(header: &mut [u8; FRAME_HEADER_BYTES], fields: Header, part_bytes: usize) {
         let length = ENCAPSULATION.length_or_type(LLC_BYTES + HEADER_BYTES + part_bytes);
@@ -90,31 +90,31 @@ impl Heading<FRAME_HEADER_BYTES> for DatagramHeading {
 impl<L: Link> Transport for Datagrams<L> {
     #[inline]
     unsafe fn try_send(&mut self, sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError> {
-        Ok(self.cutting.try_send(&mut self.port.link, sequence, message, done)?)
+        Ok(self.fragmenter.try_send(&mut self.port.link, sequence, message, done)?)
     }
 
     #[inline]
     unsafe fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
-        let mut received = self.take(message)?;
+        let mut received = self.receive_next(message)?;
         if received.is_none() && !patience.is_zero() && self.port.link.wait_to_receive(patience)? {
-            received = self.take(message)?;
+            received = self.receive_next(message)?;
         }
         Ok(received)
     }
 
     fn wait_to_send(&mut self, patience: Duration) -> Result<(), LaunchError> {
-        if self.cutting.waits_for_link() {
+        if self.fragmenter.waits_for_link() {
             self.port.link.wait_to_send(patience)?;
         }
         Ok(())
     }
 
     fn set_pace(&mut self, bit_s: Option<f64>) {
-        self.cutting.set_pace(bit_s);
+        self.fragmenter.set_pace(bit_s);
     }
 
     fn wire_bytes(&self, message_bytes: usize) -> usize {
-        self.cutting.wire_bytes(message_bytes)
+        self.fragmenter.wire_bytes(message_bytes)
     }
 
     fn is_lossy(&self) -> bool {

@@ -11,63 +11,63 @@ use barewire_llc::{Lsap, Peer};
 use self::datagram::Datagrams;
 use self::reliable::Reliable;
 use super::links::{self, OpenLink, launch_error};
-use super::{Endpoint, Place, Transport};
+use super::{Endpoint, LocalConfig, Transport};
 use crate::protocol::{Kind, LinkKind, Session};
 use barewire_endpoint::{Encapsulation, LinkScope, PROTOCOL, open_link};
 use barewire_recorder::LaunchError;
 
-/// Both ends are ours.
+/// Both ends are stations of ours.
 const ENCAPSULATION: Encapsulation = Encapsulation::EtherType;
 
-/// Both sides of a pair use the same service access point number.
+/// The SAP of a pair, the same on both sides.
 ///
-/// Individual numbers for users start at 0x10; some are taken by others: 0x42 spanning tree, 0x7e, 0x80,
-/// 0x8e, 0xaa SNAP, 0xba our names, 0xe0 IPX, 0xf0 NetBIOS, 0xfe OSI.
+/// Individual addresses for users start at 0x10. Assigned ones are left out: 0x42 spanning tree, 0x7e, 0x80, 0x8e,
+/// 0xaa SNAP, 0xba our name service, 0xe0 IPX, 0xf0 NetBIOS, 0xfe OSI.
 pub fn sap_of(pair: u8) -> Lsap {
     let mut numbers = sap_numbers();
     numbers.nth(usize::from(pair)).and_then(Lsap::new).expect("there are more numbers than pairs")
 }
 
 fn sap_numbers() -> impl Iterator<Item = u8> {
-    const TAKEN: [u8; 9] = [0x42, 0x7e, 0x80, 0x8e, 0xaa, 0xba, 0xe0, 0xf0, 0xfe];
-    (0x10..=0xfc_u8).step_by(2).filter(|number| !TAKEN.contains(number))
+    const ASSIGNED: [u8; 9] = [0x42, 0x7e, 0x80, 0x8e, 0xaa, 0xba, 0xe0, 0xf0, 0xfe];
+    (0x10..=0xfc_u8).step_by(2).filter(|number| !ASSIGNED.contains(number))
 }
 
-/// So many pairs can have a number each: the most that can measure at once.
+/// Number of available SAPs, and so of concurrent pairs.
 pub const SAP_COUNT: u8 = 111;
 
-/// A link that is open before its peer is known.
+/// A link opened before the peer is known.
 pub struct Listening {
     link: OpenLink,
 }
 
-/// A link for the frames of a service access point, of the session's kind.
+/// Opens the session's kind of link for the frames of a SAP.
 pub fn open(
     session: &Session,
-    place: &Place,
+    local: &LocalConfig,
     sap: Lsap,
     ring_bytes: usize,
 ) -> Result<(OpenLink, Endpoint), LaunchError> {
-    match (session.link, place.broker.as_deref()) {
+    match (session.link, local.broker.as_deref()) {
         (LinkKind::Packet, broker) => {
-            let link = open_link(place.interface()?, sap, LinkScope::Sap, broker, ring_bytes);
+            let link = open_link(local.interface()?, sap, LinkScope::Sap, broker, ring_bytes);
             Ok(links::packet(link.map_err(launch_error)?))
         }
-        (_, None) => links::open(session, place, PROTOCOL, sap_filter(sap)),
+        (_, None) => links::open(session, local, PROTOCOL, sap_filter(sap)),
         (_, Some(_)) => {
-            let text = "the broker hands out sockets for the packet link: leave --link out, or --broker";
+            let text = "the broker grants sockets for the packet link only: omit --link or --broker";
             Err(LaunchError::WrongUse(text.to_owned()))
         }
     }
 }
 
 impl Listening {
-    pub fn new(session: &Session, place: &Place) -> Result<(Self, Endpoint), LaunchError> {
-        let (link, endpoint) = open(session, place, sap_of(session.pair), PacketConfig::DEFAULT_RING_BYTES)?;
+    pub fn new(session: &Session, local: &LocalConfig) -> Result<(Self, Endpoint), LaunchError> {
+        let (link, endpoint) = open(session, local, sap_of(session.pair), PacketConfig::DEFAULT_RING_BYTES)?;
         Ok((Self { link }, endpoint))
     }
 
-    /// The passive side's end: waits for the peer where that connects.
+    /// Opens the passive side's end; type 2 waits for the peer's connection.
     pub fn accept(
         self,
         session: &Session,
@@ -77,7 +77,7 @@ impl Listening {
         self.open(session, peer, peer_mtu, false)
     }
 
-    /// The active side's end: connects where that is needed.
+    /// Opens the active side's end; type 2 connects to the peer.
     pub fn connect(
         self,
         session: &Session,
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_as_many_numbers_as_pairs_may_be() {
+    fn sap_count_is_the_number_of_available_saps() {
         assert_eq!(sap_numbers().count(), usize::from(SAP_COUNT));
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Types 2 and 3: messages in fragments that the engine delivers in order, once, or not at all.
+//! LLC types 2 and 3: messages in fragments, which the engine delivers in order and at most once.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,63 +12,65 @@ use barewire_llc::{
     StationEvent,
 };
 
-use super::super::links::wrong;
+use super::super::links::usage_error;
 use super::super::{Counters, Transport, fragments_wire_bytes};
 use super::ENCAPSULATION;
 use barewire_endpoint::{Port, information_max};
 use barewire_recorder::LaunchError;
 use barewire_recorder::clock::now_ns;
 
-/// How long a connection may take to come about.
+/// How long to wait for a connection.
 const CONNECT_PATIENCE_NS: u64 = 10_000_000_000;
 const LLC_HEADER_BYTES: usize = 4;
-/// Fragments that may wait for a buffer to be received into; with more the peer is told to wait.
+/// Fragments in the backlog from which the station signals busy (RNR).
 const BACKLOG_FRAGMENTS: usize = 128;
 
-/// Fragments offered before they are sent: so many are still in the nearest cache when the kernel copies them.
+/// Fragments queued before a transmit: so many are still in the L1 cache when the kernel copies them.
 const FRAGMENTS_PER_TRANSMIT: u32 = 8;
-/// Bytes of messages that may still be read from the caller's memory, or two messages: more than a window of MTU
-/// 1500 holds, and little enough for the nearest cache but one.
+/// Most bytes borrowed from the caller's memory, but at least two messages: more than a window holds at MTU 1500, and
+/// small enough for the L2 cache.
 const BORROWED_BYTES: usize = 128 << 10;
 const BORROWED_MESSAGES: usize = 64;
-/// Messages received in a row before events are taken all the same: they free slots.
-const UNHEARD_MESSAGES: u32 = 16;
+/// Consecutive messages received before events are polled, which frees slots.
+const MESSAGES_PER_EVENT_POLL: u32 = 16;
 
 pub struct Reliable<L> {
     port: Port<L>,
     service: Service,
     room: u32,
-    /// What is being sent.
+    /// The message being sent, with its next fragment.
     fragmenter: Option<(Fragmenter, Option<Fragment>)>,
     borrowed: Borrowed,
     reassembler: Reassembler,
-    /// Fragments that came while only sending; their memory is used again.
+    /// Fragments that arrived without a receive buffer.
     backlog: VecDeque<Vec<u8>>,
-    spare: Vec<Vec<u8>>,
+    /// Free buffers for the backlog.
+    free_buffers: Vec<Vec<u8>>,
     is_busy: bool,
-    unheard: u32,
+    since_event_poll: u32,
     received_messages: u32,
     malformed: u64,
     failure: Option<String>,
     mtu: usize,
 }
 
-/// What a look for fragments found.
+/// Result of receiving fragments.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Taken {
+enum Input {
     Nothing,
-    /// No whole message, but something that the engine may want to answer or tell.
-    News,
+    /// No complete message, but PDUs that may cause responses or events.
+    Incomplete,
     Complete,
 }
 
-/// Which messages the peer has not acknowledged yet, and so are still read from the caller's memory.
+/// Messages that the peer has not acknowledged, and so are still read from the caller's memory.
 #[derive(Default)]
 struct Borrowed {
-    /// Fragments that the engine took, and that the peer has, so far.
+    /// Fragments passed to the engine so far.
     offered: u64,
+    /// Fragments acknowledged so far.
     acknowledged: u64,
-    /// Of each message on its way: `offered` at its end.
+    /// For each unacknowledged message: `offered` after its last fragment.
     ends: VecDeque<u64>,
 }
 
@@ -77,7 +79,7 @@ impl Borrowed {
         self.ends.push_back(self.offered);
     }
 
-    /// How many.
+    /// Number of unacknowledged messages.
     fn messages(&mut self) -> usize {
         while self.ends.front().is_some_and(|end| *end <= self.acknowledged) {
             self.ends.pop_front();
@@ -93,7 +95,7 @@ enum Service {
         connects: bool,
     },
     Connection(ConnectionHandle),
-    /// One datagram under way at a time.
+    /// One datagram in flight at a time.
     Acknowledged(Peer),
 }
 
@@ -107,7 +109,7 @@ impl<L: Link> Reliable<L> {
         };
         let slots = connection.queue;
         let config = StationConfig { connection, connections: 2, backlog: 1, ..StationConfig::default() };
-        let mut port = Port::new(link, &config, slots, ENCAPSULATION, None).map_err(wrong)?;
+        let mut port = Port::new(link, &config, slots, ENCAPSULATION, None).map_err(usage_error)?;
         port.station.activate(peer.local);
         port.station.listen(peer.local, !connects);
         Ok(Self::new(port, Service::NotConnected { peer, connects }, mtu))
@@ -115,7 +117,7 @@ impl<L: Link> Reliable<L> {
 
     /// Type 3: acknowledged datagrams to the peer.
     pub fn acknowledged(link: L, peer: Peer, mtu: usize) -> Result<Self, LaunchError> {
-        // A side that is off its core for some milliseconds is not gone; the engine knows a repetition for 100.
+        // 90 retries of 1 ms tolerate a peer that is descheduled; the engine detects a repetition for 100 ms.
         let config = StationConfig {
             connections: 1,
             backlog: 1,
@@ -124,7 +126,7 @@ impl<L: Link> Reliable<L> {
             datagram_timeout: Duration::from_millis(1),
             ..StationConfig::default()
         };
-        let mut port = Port::new(link, &config, 2, ENCAPSULATION, None).map_err(wrong)?;
+        let mut port = Port::new(link, &config, 2, ENCAPSULATION, None).map_err(usage_error)?;
         port.station.activate(peer.local);
         Ok(Self::new(port, Service::Acknowledged(peer), mtu))
     }
@@ -138,9 +140,9 @@ impl<L: Link> Reliable<L> {
             borrowed: Borrowed::default(),
             reassembler: Reassembler::new(),
             backlog: VecDeque::with_capacity(BACKLOG_FRAGMENTS + 1),
-            spare: Vec::new(),
+            free_buffers: Vec::new(),
             is_busy: false,
-            unheard: 0,
+            since_event_poll: 0,
             received_messages: 0,
             malformed: 0,
             failure: None,
@@ -148,35 +150,35 @@ impl<L: Link> Reliable<L> {
         }
     }
 
-    /// Whether a message is sent from the caller's memory: one that fits a frame costs less to copy than to gather,
-    /// and acknowledged datagrams are too slow for it to matter.
+    /// Whether a message is sent from the caller's memory. One that fits a frame is cheaper to copy than to gather, and
+    /// for acknowledged datagrams it makes no difference.
     #[inline]
     fn lends(&self, message_bytes: usize) -> bool {
         message_bytes > self.room as usize - FIRST_HEADER && !matches!(self.service, Service::Acknowledged(_))
     }
 
-    /// Whether one message more may be borrowed.
+    /// Whether another message may be borrowed.
     fn may_borrow(&mut self, message_bytes: usize) -> Result<bool, LaunchError> {
-        let most = self.borrows(message_bytes);
-        if self.borrowed.messages() >= most {
+        let max = self.borrows(message_bytes);
+        if self.borrowed.messages() >= max {
             self.port.transmit()?;
-            self.receive_for_later()?;
-            self.hear()?;
+            self.receive_to_backlog()?;
+            self.poll_events()?;
         }
-        Ok(self.borrowed.messages() < most)
+        Ok(self.borrowed.messages() < max)
     }
 
-    /// Puts a fragment into the engine's queue; false if it takes none now.
+    /// Puts a fragment into the engine's queue; false if it is full.
     ///
     /// # Safety
     /// As [`Transport::try_send`].
     #[inline]
-    unsafe fn offer(&mut self, fragment: &Fragment, message: &[u8]) -> bool {
+    unsafe fn enqueue(&mut self, fragment: &Fragment, message: &[u8]) -> bool {
         let part = &message[fragment.start as usize..fragment.end as usize];
         let lends = self.lends(message.len());
         let slots = &mut self.port.slots;
         let slot = if lends {
-            // SAFETY: the caller leaves the message as it is until `borrowed` knows that all of it is acknowledged.
+            // SAFETY: the caller keeps the message unchanged until `borrowed` counts all of it as acknowledged.
             unsafe { slots.lend(fragment.header(), part) }
         } else {
             slots.fill(fragment.header(), part)
@@ -195,9 +197,9 @@ impl<L: Link> Reliable<L> {
         is_taken
     }
 
-    /// Takes what the engine has to say.
+    /// Polls the engine's events.
     #[inline]
-    fn hear(&mut self) -> Result<(), LaunchError> {
+    fn poll_events(&mut self) -> Result<(), LaunchError> {
         while let Some(event) = self.port.station.poll_event() {
             match event {
                 StationEvent::Connection(_, ConnectionEvent::Acknowledged(slot)) => {
@@ -212,7 +214,7 @@ impl<L: Link> Reliable<L> {
                 }
                 StationEvent::Connection(_, ConnectionEvent::Dropped(slot)) => self.port.slots.free(slot),
                 StationEvent::Connection(_, ConnectionEvent::Disconnected(cause) | ConnectionEvent::Reset(cause)) => {
-                    self.failure = Some(describe(cause));
+                    self.failure = Some(describe_cause(cause));
                 }
                 StationEvent::Connection(..) | StationEvent::AddressChecked { .. } => {}
             }
@@ -223,12 +225,12 @@ impl<L: Link> Reliable<L> {
         }
     }
 
-    /// Looks for frames while there is no buffer to receive into: acknowledgements, and data that must wait.
-    fn receive_for_later(&mut self) -> Result<(), LaunchError> {
-        let Self { port, backlog, spare, .. } = self;
+    /// Receives frames without a buffer: processes acknowledgements, and puts data into the backlog.
+    fn receive_to_backlog(&mut self) -> Result<(), LaunchError> {
+        let Self { port, backlog, free_buffers, .. } = self;
         port.receive(|delivery| {
             if let Some(information) = information_of(&delivery) {
-                let mut fragment = spare.pop().unwrap_or_default();
+                let mut fragment = free_buffers.pop().unwrap_or_default();
                 fragment.clear();
                 fragment.extend_from_slice(information);
                 backlog.push_back(fragment);
@@ -239,7 +241,7 @@ impl<L: Link> Reliable<L> {
         Ok(())
     }
 
-    /// Tells the peer to wait, or to go on.
+    /// Sets or clears the busy condition (RNR) for the peer.
     fn set_busy(&mut self, is_busy: bool) {
         if let (Service::Connection(handle), true) = (self.service, is_busy != self.is_busy) {
             self.is_busy = is_busy;
@@ -248,60 +250,60 @@ impl<L: Link> Reliable<L> {
         }
     }
 
-    /// Takes fragments, those that waited first, until one completes the message.
+    /// Receives fragments, the backlog first, until one completes the message.
     #[inline]
-    fn take(&mut self, message: &mut [u8]) -> Result<Taken, LaunchError> {
+    fn receive_next(&mut self, message: &mut [u8]) -> Result<Input, LaunchError> {
         while let Some(fragment) = self.backlog.pop_front() {
-            let complete = place(&mut self.reassembler, &fragment, message, &mut self.malformed)?;
-            self.spare.push(fragment);
+            let complete = place_fragment(&mut self.reassembler, &fragment, message, &mut self.malformed)?;
+            self.free_buffers.push(fragment);
             if complete {
-                return Ok(Taken::Complete);
+                return Ok(Input::Complete);
             }
         }
         self.set_busy(false);
         let Self { port, reassembler, malformed, .. } = self;
         let mut result = Ok(false);
-        let is_news = port.receive(|delivery| {
+        let has_pdus = port.receive(|delivery| {
             if let Some(information) = information_of(&delivery) {
-                result = place(reassembler, information, message, malformed);
+                result = place_fragment(reassembler, information, message, malformed);
             }
             !matches!(result, Ok(false))
         })?;
         Ok(match result? {
-            true => Taken::Complete,
-            false if is_news => Taken::News,
-            false => Taken::Nothing,
+            true => Input::Complete,
+            false if has_pdus => Input::Incomplete,
+            false => Input::Nothing,
         })
     }
 }
 
-/// Brings the connection about, as the side that asks or as the one that is asked.
+/// Establishes the connection, as the initiator if `connects`.
 fn establish<L: Link>(port: &mut Port<L>, peer: Peer, connects: bool) -> Result<ConnectionHandle, LaunchError> {
     let deadline_ns = now_ns() + CONNECT_PATIENCE_NS;
     let mut handle = None;
     if connects {
         let now = port.now();
-        let asked = port.station.connect(peer, 0, now);
-        handle = Some(asked.map_err(|error| LaunchError::Failed(error.to_string()))?);
+        let result = port.station.connect(peer, 0, now);
+        handle = Some(result.map_err(|error| LaunchError::Failed(error.to_string()))?);
     }
     while now_ns() < deadline_ns {
         port.update_time();
         port.receive(|_| false)?;
         while let Some(event) = port.station.poll_event() {
             match event {
-                StationEvent::Connection(asking, ConnectionEvent::Incoming) => {
-                    if port.station.peer(asking) == Some(peer) {
+                StationEvent::Connection(incoming, ConnectionEvent::Incoming) => {
+                    if port.station.peer(incoming) == Some(peer) {
                         let now = port.now();
-                        port.station.accept(asking, now);
+                        port.station.accept(incoming, now);
                         port.transmit()?;
-                        return Ok(asking);
+                        return Ok(incoming);
                     }
                     let now = port.now();
-                    port.station.disconnect(asking, now);
+                    port.station.disconnect(incoming, now);
                 }
                 StationEvent::Connection(made, ConnectionEvent::Connected) if Some(made) == handle => return Ok(made),
                 StationEvent::Connection(_, ConnectionEvent::Disconnected(cause)) => {
-                    return Err(LaunchError::Failed(describe(cause)));
+                    return Err(LaunchError::Failed(describe_cause(cause)));
                 }
                 _ => {}
             }
@@ -309,7 +311,7 @@ fn establish<L: Link>(port: &mut Port<L>, peer: Peer, connects: bool) -> Result<
         port.transmit()?;
         std::thread::yield_now();
     }
-    Err(LaunchError::Failed("no LLC connection came about within 10 s".to_owned()))
+    Err(LaunchError::Failed("no LLC connection was established within 10 s".to_owned()))
 }
 
 #[inline]
@@ -321,7 +323,7 @@ fn information_of<'a>(delivery: &Delivery<'a>) -> Option<&'a [u8]> {
 }
 
 #[inline]
-fn place(
+fn place_fragment(
     reassembler: &mut Reassembler,
     fragment: &[u8],
     message: &mut [u8],
@@ -340,13 +342,13 @@ fn place(
     }
 }
 
-/// What has happened, in words for the user.
-pub fn describe(cause: Cause) -> String {
+/// Error message for a cause.
+pub fn describe_cause(cause: Cause) -> String {
     let text = match cause {
         Cause::Requested => "this side ended the LLC connection",
         Cause::PeerDisconnected => "the peer ended the LLC connection",
         Cause::PeerRefused => "the peer refused the LLC connection",
-        Cause::PeerNotConnected => "the peer knows of no LLC connection; was it started again?",
+        Cause::PeerNotConnected => "the peer has no LLC connection; was it restarted?",
         Cause::PeerReset => "the peer reset the LLC connection",
         Cause::PeerRejected(_) => "the peer rejected a PDU of the LLC connection",
         Cause::NoAnswer => "the peer answers no LLC PDU: is its host down, or the link?",
@@ -368,10 +370,10 @@ impl<L: Link> Transport for Reliable<L> {
         if *done == message.len() {
             return Ok(true);
         }
-        // One frame goes out at once; several are worth asking for all that is due.
+        // A single frame is sent alone; several are sent with everything due.
         let is_short = message.len() <= self.room as usize - FIRST_HEADER;
         let (mut fragmenter, mut next) = match self.fragmenter.take() {
-            Some(under_way) => under_way,
+            Some(in_flight) => in_flight,
             None => {
                 if self.lends(message.len()) && !self.may_borrow(message.len())? {
                     return Ok(false);
@@ -385,13 +387,13 @@ impl<L: Link> Transport for Reliable<L> {
         let mut waiting = 0;
         while let Some(fragment) = &next {
             // SAFETY: the caller's promise.
-            if !unsafe { self.offer(fragment, message) } {
-                // What the peer has acknowledged meanwhile makes room.
+            if !unsafe { self.enqueue(fragment, message) } {
+                // Acknowledgements received meanwhile make room.
                 self.port.transmit()?;
-                self.receive_for_later()?;
-                self.hear()?;
+                self.receive_to_backlog()?;
+                self.poll_events()?;
                 // SAFETY: the caller's promise.
-                if !unsafe { self.offer(fragment, message) } {
+                if !unsafe { self.enqueue(fragment, message) } {
                     self.fragmenter = Some((fragmenter, next));
                     return Ok(false);
                 }
@@ -421,24 +423,24 @@ impl<L: Link> Transport for Reliable<L> {
 
     #[inline]
     unsafe fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
-        let mut taken = self.take(message)?;
-        if taken != Taken::Complete && !patience.is_zero() {
+        let mut input = self.receive_next(message)?;
+        if input != Input::Complete && !patience.is_zero() {
             self.port.transmit()?;
-            self.hear()?;
+            self.poll_events()?;
             self.port.sleep(patience)?;
-            taken = self.take(message)?;
+            input = self.receive_next(message)?;
         }
-        if taken == Taken::Nothing {
+        if input == Input::Nothing {
             return Ok(None);
         }
-        // A message is handed over first; what else there is to send or to hear can wait for a quieter moment.
-        self.unheard += 1;
-        if taken == Taken::News || self.unheard >= UNHEARD_MESSAGES {
-            self.unheard = 0;
+        // Deliver a complete message first: transmitting and polling events can wait.
+        self.since_event_poll += 1;
+        if input == Input::Incomplete || self.since_event_poll >= MESSAGES_PER_EVENT_POLL {
+            self.since_event_poll = 0;
             self.port.transmit()?;
-            self.hear()?;
+            self.poll_events()?;
         }
-        if taken == Taken::News {
+        if input == Input::Incomplete {
             return Ok(None);
         }
         self.received_messages = self.received_messages.wrapping_add(1);
@@ -450,10 +452,10 @@ impl<L: Link> Transport for Reliable<L> {
     }
 
     fn settle(&mut self) -> Result<bool, LaunchError> {
-        self.receive_for_later()?;
+        self.receive_to_backlog()?;
         self.port.update_time();
         self.port.transmit()?;
-        self.hear()?;
+        self.poll_events()?;
         Ok(self.port.slots.are_all_free())
     }
 
@@ -512,7 +514,7 @@ mod tests {
         [b, a].map(|to| Peer { local: sap, mac: to.address().0, remote: sap })
     }
 
-    /// Both ends of a connection, brought about by two threads as by two processes.
+    /// Both ends of a connection, established by two threads.
     fn connected(faults: Faults, seed: u64) -> (Reliable<MemoryLink>, Reliable<MemoryLink>) {
         let (a, b) = MemoryLink::pair(MTU, faults, seed);
         let [at_a, at_b] = peers(&a, &b);
@@ -531,25 +533,25 @@ mod tests {
         (Reliable::acknowledged(a, at_a, MTU).unwrap(), Reliable::acknowledged(b, at_b, MTU).unwrap())
     }
 
-    /// Sends messages from one end to the other while both take turns, and checks every byte.
-    fn carry(from: &mut Reliable<MemoryLink>, to: &mut Reliable<MemoryLink>, messages: u32, bytes: usize) {
+    /// Sends messages from one end to the other, driving both in turn, and checks every byte.
+    fn transfer(from: &mut Reliable<MemoryLink>, to: &mut Reliable<MemoryLink>, messages: u32, bytes: usize) {
         let mut pattern = Pattern::new(5, bytes, 0, from.borrows(bytes));
-        let mut place = vec![0; bytes];
+        let mut buffer = vec![0; bytes];
         let (mut sending, mut done, mut received) = (0, 0, 0);
         while received < messages {
             if sending < messages {
                 let message = pattern.message(sending, Sender::Active);
-                // SAFETY: the pattern keeps what is borrowed.
+                // SAFETY: the pattern keeps borrowed messages unchanged.
                 if unsafe { from.try_send(sending, message, &mut done) }.unwrap() {
                     (sending, done) = (sending + 1, 0);
                 }
             } else {
                 from.settle().unwrap();
             }
-            // SAFETY: the place stays where it is.
-            if let Some(sequence) = unsafe { to.receive(&mut place, Duration::ZERO) }.unwrap() {
+            // SAFETY: the buffer outlives the transfer.
+            if let Some(sequence) = unsafe { to.receive(&mut buffer, Duration::ZERO) }.unwrap() {
                 assert_eq!(sequence, received);
-                assert!(pattern.is_intact(&place, sequence, Sender::Active), "message {sequence} of {bytes} bytes");
+                assert!(pattern.is_intact(&buffer, sequence, Sender::Active), "message {sequence} of {bytes} bytes");
                 received += 1;
             }
         }
@@ -562,10 +564,10 @@ mod tests {
     fn a_connection_carries_messages_of_any_length_both_ways() {
         let (mut a, mut b) = connected(Faults::default(), 1);
         for bytes in [1, 290, 291, 292, 583, 10_000, 100_000] {
-            carry(&mut a, &mut b, 3, bytes);
+            transfer(&mut a, &mut b, 3, bytes);
             a.received_messages = 0;
             b.received_messages = 0;
-            carry(&mut b, &mut a, 3, bytes);
+            transfer(&mut b, &mut a, 3, bytes);
             a.received_messages = 0;
             b.received_messages = 0;
         }
@@ -573,21 +575,21 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_loses_nothing_on_a_wire_that_does() {
+    fn a_connection_loses_nothing_on_a_lossy_wire() {
         for seed in 0..10 {
             let faults = Faults { loss: 0.05, duplication: 0.02, reordering: 0.02, ..Faults::default() };
             let (mut a, mut b) = connected(faults, seed);
-            carry(&mut a, &mut b, 20, 5000);
+            transfer(&mut a, &mut b, 20, 5000);
             assert!(a.counters().unwrap().repeated > 0, "seed {seed} lost nothing");
         }
     }
 
     #[test]
-    fn acknowledged_datagrams_lose_nothing_on_a_wire_that_does() {
+    fn acknowledged_datagrams_lose_nothing_on_a_lossy_wire() {
         for seed in 0..3 {
             let faults = Faults { loss: 0.05, duplication: 0.02, ..Faults::default() };
             let (mut a, mut b) = acknowledged(faults, seed);
-            carry(&mut a, &mut b, 5, 2000);
+            transfer(&mut a, &mut b, 5, 2000);
         }
     }
 
@@ -608,12 +610,12 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_may_send_at_once_more_than_both_can_hold() {
+    fn both_ends_can_send_more_than_their_queues_hold_at_once() {
         let mut pattern = Pattern::new(5, 200_000, 0, 0);
         let (there, back) = (pattern.message(0, Sender::Active).to_vec(), pattern.message(0, Sender::Passive).to_vec());
         let (mut a, mut b) = connected(Faults::default(), 1);
         let (mut done_a, mut done_b) = (0, 0);
-        // Neither looks for data until it has sent all of its own.
+        // Neither receives until it has sent its message.
         for _ in 0..1000 {
             // SAFETY: both messages outlive both ends.
             let sent_a = unsafe { a.try_send(0, &there, &mut done_a) }.unwrap();
@@ -628,13 +630,13 @@ mod tests {
             unsafe { a.try_send(0, &there, &mut done_a) }.unwrap();
             // SAFETY: as above.
             unsafe { b.try_send(0, &back, &mut done_b) }.unwrap();
-            for (end, place, got) in [(&mut a, &mut at_a, &mut got_a), (&mut b, &mut at_b, &mut got_b)] {
-                // Who has its message still answers the other.
+            for (end, buffer, got) in [(&mut a, &mut at_a, &mut got_a), (&mut b, &mut at_b, &mut got_b)] {
+                // An end that has its message still answers the other.
                 *got = if *got {
                     end.settle().is_ok()
                 } else {
-                    // SAFETY: the place stays where it is.
-                    unsafe { end.receive(place, Duration::ZERO) }.unwrap().is_some()
+                    // SAFETY: the buffers outlive both ends.
+                    unsafe { end.receive(buffer, Duration::ZERO) }.unwrap().is_some()
                 };
             }
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Messages of a transport that may lose them, out: cut into frames, each with a header of its own, at a pace.
+//! Sends messages over an unreliable transport: splits them into frames, each with a header, at a pace.
 
 use std::marker::PhantomData;
 
@@ -9,32 +9,32 @@ use super::WIRE_OVERHEAD_BYTES;
 use super::datagram::Header;
 use super::pace::Pacer;
 
-/// Frames that one call hands over at most.
+/// Most frames per call of the link.
 const BATCH_FRAMES: usize = 32;
 
-/// What differs from frame to frame in a header of `N` bytes.
-pub trait Heading<const N: usize> {
-    /// Writes it: the fragment's place, and what follows from its length.
+/// Writes the fields of an `N`-byte header that differ between frames.
+pub trait FrameHeader<const N: usize> {
+    /// Writes the fragment's fields, and the length if the header has one.
     fn write(header: &mut [u8; N], fields: Header, part_bytes: usize);
 }
 
-/// Headers for a batch of frames, and the pace.
-pub struct Cutting<H, const N: usize> {
+/// Frame headers of a batch, and the pace.
+pub struct Fragmenter<H, const N: usize> {
     headers: Box<[[u8; N]; BATCH_FRAMES]>,
     session: u32,
     fragment_bytes: usize,
     pacer: Pacer,
-    heading: PhantomData<H>,
+    frame_header: PhantomData<H>,
 }
 
-impl<H: Heading<N>, const N: usize> Cutting<H, N> {
-    /// For fragments of up to so many bytes behind a header like this one.
+impl<H: FrameHeader<N>, const N: usize> Fragmenter<H, N> {
+    /// For fragments of up to `fragment_bytes`, each behind a copy of `header`.
     pub fn new(header: [u8; N], session: u32, fragment_bytes: usize) -> Self {
         let headers = Box::new([header; BATCH_FRAMES]);
-        Self { headers, session, fragment_bytes, pacer: Pacer::default(), heading: PhantomData }
+        Self { headers, session, fragment_bytes, pacer: Pacer::default(), frame_header: PhantomData }
     }
 
-    /// Goes on sending a message of which `done` bytes are sent; whether all are.
+    /// Continues sending a message of which `done` bytes are sent; true once all are.
     #[inline]
     pub fn try_send(
         &mut self,
@@ -58,8 +58,8 @@ impl<H: Heading<N>, const N: usize> Cutting<H, N> {
         Ok(true)
     }
 
-    /// Goes on with a message that takes several frames, many with one system call. Not inlined: its batch of frames on
-    /// the stack would cost a short message 30 ns.
+    /// Continues a message of several frames, with up to [`BATCH_FRAMES`] per system call. Not inlined: its batch on the
+    /// stack would cost a short message 30 ns.
     #[inline(never)]
     fn send_fragments(
         &mut self,
@@ -73,7 +73,7 @@ impl<H: Heading<N>, const N: usize> Cutting<H, N> {
             if !self.pacer.allows() {
                 return Ok(false);
             }
-            // A paced sender sends frame by frame: the pace is kept between frames.
+            // A paced sender paces single frames.
             let batch = if self.pacer.is_off() { BATCH_FRAMES } else { 1 };
             let mut frames = [Outgoing::default(); BATCH_FRAMES];
             let mut count = 0;
@@ -103,12 +103,12 @@ impl<H: Heading<N>, const N: usize> Cutting<H, N> {
         self.pacer.set(bit_s);
     }
 
-    /// Whether a sender that cannot go on waits for the link, and not for its turn.
+    /// Whether a blocked sender waits for the link rather than for the pacer.
     pub fn waits_for_link(&self) -> bool {
         self.pacer.is_off()
     }
 
-    /// Bytes that a message takes on the wire, with all headers, checks and gaps.
+    /// Bytes of a message on the wire, with headers, FCS, preamble and gaps.
     pub fn wire_bytes(&self, message_bytes: usize) -> usize {
         let (whole, rest) = (message_bytes / self.fragment_bytes, message_bytes % self.fragment_bytes);
         let last = if rest > 0 { frame_wire_bytes::<N>(rest) } else { 0 };
