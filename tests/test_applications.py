@@ -13,7 +13,7 @@ from conftest import ROOT
 from mpi_libraries import library, needs
 
 from barewire.applications import APPLICATIONS, SITES, Campaign, Plan, find_programs, rows_of
-from barewire.applications.application import Application, Says
+from barewire.applications.application import Application, Prints
 
 TOOL = str(ROOT / "tools" / "bench_applications.py")
 
@@ -58,7 +58,7 @@ def test_a_program_is_launched_over_both_fabrics_and_its_result_agrees_with_one_
 @pytest.mark.usefixtures("lab_allowed")
 def test_a_wrong_result_and_a_hang_are_failures_and_end_a_programs_launches(tmp_path: Path) -> None:
     """A check that no run can pass; a limit that none can keep. No row is made of either."""
-    wrong = replace(short_lammps(), name="lammps", checks=(Says("what no program says"),))
+    wrong = replace(short_lammps(), name="lammps", checks=(Prints("what no program says"),))
     launches = Campaign(Plan((wrong,), (SITES["pair"],), launches=5), tmp_path / "wrong").run()
     assert len(launches) == 2 and all(one.error and "WRONG RESULT" in one.error for one in launches)
     assert rows_of([wrong], SITES["pair"], launches) == []

@@ -18,7 +18,7 @@ from conftest import barewire, stand_up
 from mpi_libraries import library, needs, program
 from test_endpoint import CAPTURE
 
-from barewire.mpi import Wishes
+from barewire.mpi import FabricOptions
 from barewire.mpi.fabrics import SECRET
 from barewire.mpi.prepare import BUILT_PROVIDER, prepare
 from barewire.mpi.start import run as run_job
@@ -63,8 +63,8 @@ def test_programs_get_their_messages_over_authenticated_frames(name: str, auth: 
 def captured_job(tmp_path: Path, auth: str) -> tuple[list[bytes], bytes]:
     """The LLC frames that either host receives of a ping-pong, and the secret of its job."""
     with stand_up("pair") as lab:
-        wishes, shares = Wishes(auth=auth), [("h1", 1), ("h2", 1)]
-        job = prepare(library("openmpi"), wishes, shares, [program("openmpi", "pingpong"), "20", "8192"], lab)
+        requested, shares = FabricOptions(auth=auth), [("h1", 1), ("h2", 1)]
+        job = prepare(library("openmpi"), requested, shares, [program("openmpi", "pingpong"), "20", "8192"], lab)
         listeners = [
             lab.popen(host, [sys.executable, "-c", CAPTURE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             for host in ("h1", "h2")

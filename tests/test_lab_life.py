@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 from barewire.cli.lab import app
 from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
 from barewire.lab import Lab, LinkSpec
-from barewire.lab.birth import environment
 from barewire.lab.kernel import Process
+from barewire.lab.startup import environment
 
 SLEEPING = "sleep\0" + "60\0"  # in /proc/PID/cmdline
 UP_AND_WAIT = """
@@ -187,8 +187,8 @@ def test_an_interrupt_at_any_moment_leaves_nothing(delay_ms: int, number: signal
 
 def test_an_error_while_standing_up_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     stand_up_once()
-    monkeypatch.setattr("barewire.lab.birth._DEADLINE_S", 0.0)
-    monkeypatch.setattr("barewire.lab.birth._DEADLINE_PER_HOST_S", 0.0)
+    monkeypatch.setattr("barewire.lab.startup._DEADLINE_S", 0.0)
+    monkeypatch.setattr("barewire.lab.startup._DEADLINE_PER_HOST_S", 0.0)
     with pytest.raises(MachineCannot, match="in time"):
         Lab.up("pair")
     assert Lab.list() == []
@@ -212,7 +212,7 @@ def test_wrong_use_says_what_exists(pair: Lab) -> None:
         pair.run("h3", ["true"])
     with pytest.raises(WrongUse, match=pair.id):
         Lab.open("nosuchlab")
-    with pytest.raises(WrongUse, match="no lab id"):
+    with pytest.raises(WrongUse, match="not a lab id"):
         Lab.open("../../etc")
 
 

@@ -14,7 +14,7 @@ from conftest import comes_to_the_limit
 
 from barewire.errors import MachineCannot, WrongUse
 from barewire.lab import Lab, LinkSpec, enter
-from barewire.lab.birth import environment
+from barewire.lab.startup import environment
 
 WIRE_OVERHEAD_BYTES, WIRE_FRAME_BYTES_MIN = 24, 84
 RATE_DURATION_S = 0.5

@@ -16,7 +16,7 @@ from conftest import ROOT, barewire
 from mpi_libraries import FIXES, WITH_LIBFABRIC, library, needs, program
 
 from barewire.lab import Lab
-from barewire.mpi import Wishes
+from barewire.mpi import FabricOptions
 from barewire.mpi.fabrics import Setting
 from barewire.mpi.prepare import prepare
 
@@ -253,7 +253,7 @@ def test_a_survivor_of_a_killed_rank_ends_with_an_mpi_error_in_time(
     monkeypatch.setenv("FI_BAREWIRE_PATIENCE", "2")
     monkeypatch.setenv("MPIR_CVAR_NOLOCAL", "1")  # on one host through the provider, too
     with Lab.up("pair") as lab:
-        job = prepare(library("mpich-5"), Wishes(), shares, [program("mpich-5", "killed"), most_s], lab)
+        job = prepare(library("mpich-5"), FabricOptions(), shares, [program("mpich-5", "killed"), most_s], lab)
         launcher, *arguments = job.command(os.environ)
         command = lab.command("h1", [launcher, "-disable-auto-cleanup", *arguments])
         environment = dict(os.environ) | job.environment() | lab.remote_shell()[1]
@@ -286,7 +286,9 @@ def test_open_mpis_byte_transfer_layer_goes_through_the_provider_too(source: str
     """The path by hand of docs/provider.md, where local ranks keep Open MPI's own shared memory."""
     needs("barewire")
     with Lab.up("pair") as lab:
-        made = prepare(library("openmpi"), Wishes(), [("h1", 2), ("h2", 1)], [program("openmpi", source), "7"], lab)
+        made = prepare(
+            library("openmpi"), FabricOptions(), [("h1", 2), ("h2", 1)], [program("openmpi", source), "7"], lab
+        )
         names = {"pml": "ob1", "btl": "ofi,vader,self", "btl_ofi_mode": "1", "btl_ofi_provider_include": "barewire"}
         layers = {f"OMPI_MCA_{name}": value for name, value in names.items()}
         kept = tuple(one for one in made.settings if one.name not in layers)

@@ -256,7 +256,7 @@ def test_a_rank_that_dies_ends_the_run_with_what_was_said(tmp_path: Path) -> Non
         os.kill(ranks_of(tmp_path)[-1], signal.SIGKILL)
         _, said = running.communicate(timeout=60)
     assert running.returncode == 1, said
-    assert "launch 0 (pingpong openmpi/tcp × 2) ended with code" in said and "What was said last" in said
+    assert "launch 0 (pingpong openmpi/tcp × 2) ended with code" in said and "Last output" in said
     assert not read_run(tmp_path / "run").complete
 
 

@@ -15,7 +15,7 @@ from conftest import BAREWIRE, barewire, names_taken, stand_up
 from mpi_libraries import library, needs, program
 
 from barewire.lab import Lab
-from barewire.mpi import Wishes
+from barewire.mpi import FabricOptions
 from barewire.mpi.fabrics import TOKEN, Setting
 from barewire.mpi.prepare import prepare
 
@@ -111,7 +111,7 @@ def test_a_job_of_a_plain_launcher_has_a_token_of_its_own(name: str) -> None:
     """Nobody gave it one: its ranks make the same of what their launcher tells them, on both hosts."""
     needs("barewire")
     with Lab.up("pair") as lab:
-        made = prepare(library(name), Wishes(), [("h1", 1), ("h2", 1)], [program(name, "goes_on"), "1"], lab)
+        made = prepare(library(name), FabricOptions(), [("h1", 1), ("h2", 1)], [program(name, "goes_on"), "1"], lab)
         kept = tuple(setting for setting in made.settings if setting.name != TOKEN)
         assert len(kept) == len(made.settings) - 1
         job = replace(made, settings=(*kept, Setting("FI_LOG_LEVEL", "info", "test")))

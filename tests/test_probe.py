@@ -19,7 +19,7 @@ from barewire.errors import MeasurementFailed
 from barewire.lab import Lab
 from barewire.measure import LabSite, Plan, Subject, measure
 from barewire.measure.launch import Effort
-from barewire.measure.session import Enough
+from barewire.measure.session import StoppingRule
 from barewire.results import samples
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -153,7 +153,7 @@ def measure_while_it_breaks(lab: Lab, subject: Subject, what: str, directory: Pa
         sizes=(64,),
         seed=1,
         effort=Effort(samples=10**6, seconds=1.0),
-        enough=Enough(launches_min=20, launches_max=20),
+        stopping_rule=StoppingRule(launches_min=20, launches_max=20),
     )
 
     def break_it() -> None:

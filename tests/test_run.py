@@ -91,7 +91,7 @@ def test_a_provider_that_is_none_is_noticed_before_the_program_runs(tmp_path: Pa
     subprocess.run(["gcc", "-shared", "-o", str(fake), str(tmp_path / "none.c")], check=True)
     environment = dict(os.environ) | {"FI_PROVIDER_PATH": str(tmp_path)}
     done = barewire("run", "-n", "2", "--lab", "pair", "--explain", "--", built, "10", "8", env=environment)
-    assert done.returncode == 3 and "the path is not the one asked for" in done.stderr
+    assert done.returncode == 3 and "the path is not the requested one" in done.stderr
     assert "bytes" not in done.stdout
 
 

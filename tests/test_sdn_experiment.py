@@ -14,7 +14,7 @@ import pytest
 from mpi_libraries import library, suite
 
 from barewire.lab import Lab
-from barewire.lab.birth import environment
+from barewire.lab.startup import environment
 from barewire.results import read_run, samples
 from barewire.results.sdn import RANDOM, STAR, WIDE, summarised
 from barewire.sdn.bench.campaign import BenchCampaign

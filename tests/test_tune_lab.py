@@ -31,7 +31,7 @@ def test_a_quick_run_measures_all_candidates_and_writes_a_file_that_endpoints_ta
     assert {one["values"]["acknowledge_every"] for one in found["trials"] if "acknowledge_every" in one["values"]} == {
         8
     }
-    assert len(found["trials"]) == 1 + len(FRAMES.tried["ring_bytes"]) - 1
+    assert len(found["trials"]) == 1 + len(FRAMES.candidates["ring_bytes"]) - 1
     assert all(len(trial["cells"]) == 4 for trial in found["trials"])
     kept = {"copy_crossover_bytes": 4000, "window": 40}
     assert tomllib.loads(file.read_text()) == kept | document["values"], "1 is measured anew, and never chosen"
@@ -54,7 +54,7 @@ def test_all_groups_are_measured_where_their_messages_go(tmp_path: Path) -> None
         found = tune(LabSite(lab), plan)
     frames, pipe, eager = found.findings
     assert (frames.group, pipe.group, eager.group) == (FRAMES.name, PIPE.name, EAGER)
-    assert len(pipe.trials) == sum(len(values) - 1 for values in PIPE.tried.values())
+    assert len(pipe.trials) == sum(len(values) - 1 for values in PIPE.candidates.values())
     assert {cell for trial in pipe.trials for cell in trial.cells} == {
         (test, size) for test, sizes in PIPE.cells for size in sizes
     }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The performance promises as ratios, each from one interleaved run in the lab; prints a table and what is missed.
+"""The performance promises as ratios, each from one interleaved run in the lab; prints a table and the missed promises.
 
-A missed promise is no failed test: machines are noisy. It is printed as missed, and the exit code is 1.
+A missed promise fails no test, because machines are noisy; the exit code is then 1.
 """
 
 import json
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-# Whose processes share an interface.
+# Subject of the processes that share an interface.
 SHARING_SUBJECT = "endpoint"
 BAREWIRE = str(ROOT / "bin" / "barewire")
 
 
 def main() -> int:
-    """Measure all promises; 1 if one is missed."""
+    """Measure all promises; return 1 if any is missed."""
     missed = 0
     with tempfile.TemporaryDirectory() as scratch:
         for what, ratio, sign, bound in promises(Path(scratch)):
@@ -31,7 +31,7 @@ def main() -> int:
 
 
 def promises(scratch: Path) -> Iterator[tuple[str, float, str, float]]:
-    """What was promised, the ratio measured, and the bound on it."""
+    """Yield each promise: description, measured ratio, comparison, bound."""
     latency = series(scratch / "latency", "pingpong", "--transport", "tcp,udp,raw", "--sizes", "64")
     raw, tcp, floor = (latency[name, 64]["median"] for name in ("raw", "tcp", "floor"))
     yield "raw spinning, 64 B one way, against the floor", raw / floor, "≤", 1.15
@@ -70,9 +70,9 @@ def promises(scratch: Path) -> Iterator[tuple[str, float, str, float]]:
 
 
 def xdp_promises(scratch: Path) -> Iterator[tuple[str, float, str, float]]:
-    """AF_XDP against a minimal AF_XDP loop, in each mode that a veth has."""
+    """AF_XDP compared with a minimal AF_XDP loop, in each mode of a veth."""
     for link in ("xdp-generic", "xdp-native"):
-        # Raw frames over AF_XDP have the link's name.
+        # Raw frames over AF_XDP are named after the link.
         options = ("--transport", "raw", "--link", link)
         latency = series(scratch / f"{link}-latency", "pingpong", *options, "--sizes", "64")
         ratio = latency[link, 64]["median"] / latency[f"floor+{link}", 64]["median"]
@@ -83,29 +83,29 @@ def xdp_promises(scratch: Path) -> Iterator[tuple[str, float, str, float]]:
 
 
 def endpoint_promises(scratch: Path) -> Iterator[tuple[str, float, str, float]]:
-    """Endpoints against what lies below them, through shared memory, and asleep."""
+    """Endpoints compared with the layer below, through shared memory, and with blocking waits."""
     short = ("--sizes", "64")
     spinning = series(scratch / "endpoint", "pingpong", "--transport", "tcp,llc2,endpoint", *short)
     ratio = spinning["endpoint", 64]["median"] / spinning["llc2", 64]["median"]
     yield "endpoint spinning, 64 B one way, against llc2", ratio, "≤", 1.1
-    here = ("--hosts", "localhost,localhost", "--interface", "lo")
-    local = series(scratch / "local", "pingpong", "--transport", "endpoint", *here, *short)
+    one_host = ("--hosts", "localhost,localhost", "--interface", "lo")
+    local = series(scratch / "local", "pingpong", "--transport", "endpoint", *one_host, *short)
     yield "endpoint on one host, 64 B one way, µs", local["endpoint", 64]["median"], "≤", 0.5
-    asleep = series(scratch / "asleep", "pingpong", "--transport", "tcp,endpoint", "--wait", "block", *short)
-    ratio = asleep["endpoint/block", 64]["median"] / asleep["tcp/block", 64]["median"]
-    yield "endpoint asleep, 64 B one way, against TCP asleep", ratio, "≤", 1.0
+    blocking = series(scratch / "asleep", "pingpong", "--transport", "tcp,endpoint", "--wait", "block", *short)
+    ratio = blocking["endpoint/block", 64]["median"] / blocking["tcp/block", 64]["median"]
+    yield "endpoint blocking, 64 B one way, against TCP blocking", ratio, "≤", 1.0
     four = ("--wait", "block,adaptive", "--processes", "4")
     shared = run(scratch / "four", "pingpong", "--transport", "endpoint", *four, *short)["shared"]
-    median = {one["subject"]: one["median"] for one in shared if one["processes"] == 4}
+    median = {entry["subject"]: entry["median"] for entry in shared if entry["processes"] == 4}
     ratio = median["endpoint/adaptive"] / median["endpoint/block"]
-    yield "endpoint adaptive, 4 processes, 64 B, against asleep", ratio, "≤", 1.1
+    yield "endpoint adaptive, 4 processes, 64 B, against blocking", ratio, "≤", 1.1
 
 
 def sharing_promises(scratch: Path) -> Iterator[tuple[str, float, str, float]]:
-    """Several processes through one interface, by the broker: what four get in total, and how evenly."""
+    """Several processes sharing an interface by the broker: total rate of four, and fairness."""
     options = ("--transport", SHARING_SUBJECT, "--sizes", "64KiB", "--processes", "1,4", "--broker")
     document = run(scratch / "sharing", "stream", *options)
-    four = next(one for one in document["shared"] if one["processes"] == 4)
+    four = next(entry for entry in document["shared"] if entry["processes"] == 4)
     name = f"{SHARING_SUBJECT} stream of 4 processes"
     yield f"{name} in total, against one", four["ratio_to_one"], "≥", 1.0
     yield f"{name}, smallest share of the mean", four["smallest_share"], "≥", 0.9
@@ -113,19 +113,19 @@ def sharing_promises(scratch: Path) -> Iterator[tuple[str, float, str, float]]:
 
 
 def series(directory: Path, *arguments: str) -> dict[tuple[str, int], dict[str, Any]]:
-    """The series of one run by subject and size."""
-    return {(one["subject"], one["message_bytes"]): one for one in run(directory, *arguments)["series"]}
+    """Return the series of one run by subject and size."""
+    return {(entry["subject"], entry["message_bytes"]): entry for entry in run(directory, *arguments)["series"]}
 
 
 def peak_rss_kib(directory: Path, seconds: str) -> float:
-    """The larger side's peak resident memory in a stream of that many seconds."""
+    """Return the larger peak resident memory of both sides in a stream of `seconds` seconds."""
     options = ("--launches", "1", "--blocks", "1000000", "--seconds", seconds)
     document = run(directory, "stream", "--transport", "raw", "--sizes", "64KiB", *options)
     return max(launch["end"].get("peak_rss_kib", 0) for launch in document["launches"])
 
 
 def run(directory: Path, *arguments: str) -> dict[str, Any]:
-    """One run's document; its own messages go to standard error."""
+    """Return one run's document; its messages go to standard error."""
     command = [BAREWIRE, "bench", *arguments, "--json", "--output", str(directory)]
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What the kernels promise, as ratios of launches interleaved in one run; prints a table and what is missed.
+"""The kernels' promises, as ratios of launches interleaved in one run; prints a table and the missed promises.
 
     bench_kernels.py [--launches N] [--preferred] [--library NAME] [GROUP …]      groups: fftw, auto, overlap
 
-Each launch of mpirun is one experimental unit. An execution takes as long as its slowest rank, a launch's value is the
-median of its executions, a ratio is of the medians over launches; beside it stands its interval by the bootstrap.
+The experimental unit is a launch of mpirun. An execution takes as long as its slowest rank, a launch's value is the
+median of its executions, a ratio is that of the medians over launches, with its bootstrap interval.
 """
 
 import json
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-# Before the package: it makes it known to Python.
+# Must precede imports from the package: it adds the package to the path.
 from promises import BAREWIRE, ROOT, Promise, command_line, judge, ratio
 
 from barewire.mpi import installed_libraries
@@ -30,41 +30,52 @@ PAIR = ("-n", "2", "--lab", "pair")
 
 @dataclass(frozen=True)
 class Subject:
-    """A program with its options, where it runs, and what carries its messages."""
+    """A program with its options, placement and fabric."""
 
     program: str
     options: tuple[str, ...]
-    place: tuple[str, ...]
+    placement: tuple[str, ...]
     fabric: str
 
 
 class Bench:
-    """Launches, their programs, and how they are run."""
+    """Builds and launches programs."""
 
     def __init__(self, folder: Path, library: str, launches: int, preferred: bool) -> None:
-        """Programs are built into `folder` for one library."""
+        """Build programs for one library into `folder`."""
         self.folder, self.launches = folder, launches
-        self.front = ("nice", "-n", "-19") if preferred else ()
-        self.library = next(found for found in installed_libraries() if found.name == library)
+        self.prefix = ("nice", "-n", "-19") if preferred else ()
+        self.library = next(library_found for library_found in installed_libraries() if library_found.name == library)
         self.random = random.Random(1)
-        # How often auto chose what, by message bytes.
+        # How often auto chose which variant, by message bytes.
         self.choices: Counter[tuple[int, str]] = Counter()
 
     def build(self, program: str) -> str:
-        """Build with the library's own compiler."""
+        """Build a program with the library's own compiler."""
         command = ["make", "-s", "-C", str(ROOT / "mpi"), f"MPICC={self.library.program('mpicc')}"]
         subprocess.run([*command, f"OUT={self.folder}", str(self.folder / program)], check=True)
         return str(self.folder / program)
 
     def launch(self, subject: Subject) -> dict[Point, float]:
-        """Milliseconds of each point."""
-        command = [BAREWIRE, "run", *subject.place, "--fabric", subject.fabric, "--library", self.library.name, "--"]
-        command += [*self.front, self.build(subject.program), "--seed", str(self.random.getrandbits(31))]
-        done = subprocess.run([*command, *subject.options], capture_output=True, text=True, check=False, timeout=300)
-        if done.returncode != 0:
-            raise RuntimeError(f"{' '.join(command)}: {done.stderr[-800:]}")
+        """Return the milliseconds of each point."""
+        command = [
+            BAREWIRE,
+            "run",
+            *subject.placement,
+            "--fabric",
+            subject.fabric,
+            "--library",
+            self.library.name,
+            "--",
+        ]
+        command += [*self.prefix, self.build(subject.program), "--seed", str(self.random.getrandbits(31))]
+        completed = subprocess.run(
+            [*command, *subject.options], capture_output=True, text=True, check=False, timeout=300
+        )
+        if completed.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)}: {completed.stderr[-800:]}")
         ranks: dict[Point, list[list[float]]] = defaultdict(list)
-        for line in map(json.loads, filter(lambda text: text.startswith("{"), done.stdout.splitlines())):
+        for line in map(json.loads, filter(lambda text: text.startswith("{"), completed.stdout.splitlines())):
             if line["record"] == "choice":
                 self.choices[line["message_bytes"], line["chosen"]] += 1
             if line["record"] == "samples" and line["phase"] == "measure" and line["quantity"] == "total":
@@ -79,19 +90,19 @@ class Bench:
             for subject in self.random.sample(subjects, len(subjects)):
                 for point, value in self.launch(subject).items():
                     values[point].append(value)
-        for (variant, size, parameter), of in sorted(values.items(), key=lambda item: (item[0][2], item[0][1])):
-            spread = f"{min(of):.3f} … {max(of):.3f}"
-            print(f"        {variant:20} {parameter:8} {size:9} B {median(of):10.3f} ms   {spread}", flush=True)
+        for (variant, size, parameter), times in sorted(values.items(), key=lambda item: (item[0][2], item[0][1])):
+            spread = f"{min(times):.3f} … {max(times):.3f}"
+            print(f"        {variant:20} {parameter:8} {size:9} B {median(times):10.3f} ms   {spread}", flush=True)
         return values
 
 
 def best(values: dict[Point, list[float]], points: Sequence[Point]) -> Point:
-    """The fastest of them."""
+    """Return the fastest of the points."""
     return min(points, key=lambda point: median(values[point]))
 
 
 def fftw(bench: Bench) -> Iterator[Promise]:
-    """The original variant against the better of FFTW's own transforms over MPI, planned alike."""
+    """The original variant compared with the better of FFTW's own transforms over MPI, planned alike."""
     for fabric in ("barewire", "tcp"):
         for planning in ("measure", "estimate"):
             options = ("--planning", planning, "--order", "20", "--seconds", "1")
@@ -109,8 +120,8 @@ def fftw(bench: Bench) -> Iterator[Promise]:
             yield Promise(what, *ratio(values[ours], values[theirs]), "≤", 1.1)
 
 
-# Ranks that share a core take seconds for messages of 128 bytes.
-SORTING_PLACES = (
+# Ranks that share a core need seconds for messages of 128 bytes.
+SORTING_PLACEMENTS = (
     (("-n", "2", "--lab", "pair"), "barewire", "128,1403,16384"),
     (("-n", "2", "--lab", "pair"), "tcp", "128,1403,16384"),
     (("-n", "2"), "shm", "128,1403,16384"),
@@ -121,22 +132,22 @@ SORTING_PLACES = (
 
 
 def auto(bench: Bench) -> Iterator[Promise]:
-    """The variant that chooses, against the best of the three, each in launches of its own."""
-    for place, fabric, sizes in SORTING_PLACES:
-        print(f"    {' '.join(place)} {fabric}:", flush=True)
+    """The variant that chooses, compared with the best of the three, each in separate launches."""
+    for placement, fabric, sizes in SORTING_PLACEMENTS:
+        print(f"    {' '.join(placement)} {fabric}:", flush=True)
         options = ("--buffer", sizes, "--seconds", "0.5", "--warmup", "1")
-        subjects = [Subject("radix", ("--variants", variant, *options), place, fabric) for variant in SORTING]
+        subjects = [Subject("radix", ("--variants", variant, *options), placement, fabric) for variant in SORTING]
         values = bench.interleave(subjects)
         for size in sorted({point[1] for point in values}):
             points = {point[0]: point for point in values if point[1] == size}
             fastest = best(values, [points[variant] for variant in SORTING[:3]])
-            what = f"{' '.join(place)} {fabric}, {size} B: {fastest[0]} (the best) by auto"
+            what = f"{' '.join(placement)} {fabric}, {size} B: {fastest[0]} (the best) by auto"
             yield Promise(what, *ratio(values[fastest], values[points["auto"]]), "≥", 0.9)
         print(f"        chosen: {dict(bench.choices)}", flush=True)
         bench.choices.clear()
 
 
-OVERLAP_PLACES = (
+OVERLAP_PLACEMENTS = (
     (("-n", "8", "--lab", "star:4", "--rate", "1gbit"), "barewire", "16,18,20,22"),
     (("-n", "8", "--lab", "star:4", "--rate", "1gbit"), "tcp", "16,18,20,22"),
     (("-n", "8", "--lab", "star:8", "--rate", "1gbit"), "barewire", "20"),
@@ -146,16 +157,16 @@ OVERLAP_PLACES = (
 
 
 def overlap(bench: Bench) -> Iterator[Promise]:
-    """The better of non-blocking and multi-threaded against rows exchanged before they are computed."""
-    for place, fabric, orders in OVERLAP_PLACES:
-        print(f"    {' '.join(place)} {fabric}:", flush=True)
+    """The better of non-blocking and multi-threaded compared with rows exchanged before they are computed."""
+    for placement, fabric, orders in OVERLAP_PLACEMENTS:
+        print(f"    {' '.join(placement)} {fabric}:", flush=True)
         options = ("--order", orders, "--seconds", "0.7", "--warmup", "1")
         names = SEPARATE_VARIANTS
-        values = bench.interleave([Subject("fft", ("--variants", name, *options), place, fabric) for name in names])
+        values = bench.interleave([Subject("fft", ("--variants", name, *options), placement, fabric) for name in names])
         for order in sorted({point[2] for point in values}):
             points = {point[0]: point for point in values if point[2] == order}
             better = best(values, [points["non-blocking"], points["multi-threaded"]])
-            what = f"{' '.join(place)} {fabric}, 2^{order:.0f}: {better[0]} by row-by-row"
+            what = f"{' '.join(placement)} {fabric}, 2^{order:.0f}: {better[0]} by row-by-row"
             yield Promise(what, *ratio(values[better], values[points["row-by-row"]]), "≤", 1.0)
 
 
@@ -163,7 +174,7 @@ GROUPS = {"fftw": fftw, "auto": auto, "overlap": overlap}
 
 
 def main() -> int:
-    """Measure; 1 if a promise is missed."""
+    """Measure; return 1 if any promise is missed."""
     parser = command_line(__doc__, GROUPS)
     parser.add_argument("--library", default="openmpi", help="MPI library; FFTW's own must be built with it (openmpi)")
     options = parser.parse_args()

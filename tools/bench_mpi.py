@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What MPI over Barewire promises, as ratios of launches interleaved in one run; prints a table and what is missed.
+"""The promises of MPI over Barewire, as ratios of launches interleaved in one run; prints a table and what is missed.
 
     bench_mpi.py [--launches N] [--preferred] [GROUP …]      groups: latency, rate, bulk, jumbo, shaped, local,
                                                           loss, foreign
 
-Each launch of mpirun is one experimental unit, and its median (or its mean rate) one value; a ratio is of the medians
-over launches, and beside it stands the interval that the bootstrap of `barewire.stats` gives.
+The experimental unit is a launch of mpirun, and its median (or its mean rate) is one value. A ratio is that of the
+medians over launches, with the bootstrap interval of `barewire.stats`.
 """
 
 import json
@@ -19,7 +19,7 @@ from statistics import median
 
 import polars as pl
 
-# Before the package: it makes it known to Python.
+# Must precede imports from the package: it adds the package to the path.
 from promises import BAREWIRE, ROOT, Promise, command_line, judge, ratio
 
 from barewire.measure.mpi_records import read_mpi_records
@@ -27,20 +27,20 @@ from barewire.mpi import installed_libraries
 from barewire.mpi.suite import build
 
 TCP = [("openmpi", "tcp"), ("mpich", "tcp"), ("mpich-5", "tcp"), ("openmpi", "udp")]
-# Debian's MPICH, whose TCP is UCX's, does not get through windows of 64 messages of 1 MiB.
+# Debian's MPICH, whose TCP is UCX's, hangs in windows of 64 messages of 1 MiB.
 STREAMING_TCP = [("openmpi", "tcp"), ("mpich-5", "tcp")]
-# So often NetPIPE 3.7 repeats a point, to take the best.
+# Number of repetitions of a point in NetPIPE 3.7, which takes the best.
 NETPIPE_TRIALS = 7
 OURS = [("openmpi", "barewire"), ("mpich-5", "barewire")]
 
 
 class Bench:
-    """Launches, their programs, and how they are run."""
+    """Builds and launches programs."""
 
     def __init__(self, folder: Path, launches: int, preferred: bool) -> None:
-        """Programs are built into `folder`."""
+        """Build programs into `folder`."""
         self.folder, self.launches = folder, launches
-        self.front = ["nice", "-n", "-19"] if preferred else []
+        self.prefix = ["nice", "-n", "-19"] if preferred else []
         self.libraries = {library.name: library for library in installed_libraries()}
         self.random = random.Random(1)
 
@@ -53,19 +53,19 @@ class Bench:
         return str(built)
 
     def mpi(self, library: str, fabric: str, source: str, *arguments: str, lab: tuple[str, ...]) -> dict[int, float]:
-        """Launch once: what the program prints for each size, without what its clock takes."""
+        """Launch once; return the program's value for each size, without the time of its clock."""
         command = [BAREWIRE, "run", "-n", "2", *lab, "--fabric", fabric, "--library", library, "--"]
-        command += [*self.front, self.program(library, source), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-        if done.returncode != 0:
-            raise RuntimeError(f"{' '.join(command)}: {done.stderr[-800:]}")
-        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        command += [*self.prefix, self.program(library, source), *arguments]
+        completed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        if completed.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)}: {completed.stderr[-800:]}")
+        lines = [json.loads(line) for line in completed.stdout.splitlines() if line.startswith("{")]
         if source == "pingpong":
             return {line["bytes"]: line["half_round_trip_us"] - line["clock_us"] for line in lines}
         return {line["bytes"]: line["messages_per_s"] for line in lines}
 
     def suite(self, fabric: str, size: int, trips: int) -> dict[int, float]:
-        """Launch the suite's ping-pong once: the best of NetPIPE's number of means over so many round trips."""
+        """Launch the suite's ping-pong once; return the best of NetPIPE's number of means over `trips` round trips."""
         program = build(self.libraries["openmpi"], ["pingpong"])["pingpong"]
         records = Path(tempfile.mkdtemp(dir=self.folder)) / "records"
         effort = ["--samples", str(NETPIPE_TRIALS * trips), "--seconds", "60", "--warmup", str(trips // 10)]
@@ -84,42 +84,42 @@ class Bench:
         return {size: size * 8e6 / (rates[size] * (1 << 20))}
 
     def run(self, fabric: str, *program: str) -> None:
-        """Run a program of Debian's Open MPI in a lab of its own."""
-        command = [BAREWIRE, "run", "-n", "2", *PAIR, "--fabric", fabric, "--", *self.front, *program]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-        if done.returncode != 0:
-            raise RuntimeError(f"{' '.join(command)}: {done.stderr[-800:]}")
+        """Run a program of Debian's Open MPI in a separate lab."""
+        command = [BAREWIRE, "run", "-n", "2", *PAIR, "--fabric", fabric, "--", *self.prefix, *program]
+        completed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        if completed.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)}: {completed.stderr[-800:]}")
 
     def probe(self, subject: str, test: str, size: str, lab: tuple[str, ...]) -> dict[int, float]:
-        """One launch of the probe: microseconds one way, without what the clock takes, or messages a second."""
-        command = [*self.front, BAREWIRE, "bench", test, "--transport", "raw", "--sizes", size, "--launches", "1"]
+        """Launch the probe once; return microseconds one way, without the time of the clock, or messages per second."""
+        command = [*self.prefix, BAREWIRE, "bench", test, "--transport", "raw", "--sizes", size, "--launches", "1"]
         output = tempfile.mkdtemp(dir=self.folder)
         command += ["--json", "--output", output, *(option for option in lab if option not in ("--lab", "pair"))]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-        run = json.loads(done.stdout)
-        found = {one["subject"]: one for one in run["series"]}[subject]
+        completed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        run = json.loads(completed.stdout)
+        series = {entry["subject"]: entry for entry in run["series"]}[subject]
         if test == "pingpong":
-            clock_ns = max(one["start"].get("clock_read_ns", 0) for one in run["launches"])
-            value = found["median"] - clock_ns / 2000
+            clock_ns = max(launch["start"].get("clock_read_ns", 0) for launch in run["launches"])
+            value = series["median"] - clock_ns / 2000
         else:
-            value = found["median"] * 1e6 / 8 / found["message_bytes"]
-        return {found["message_bytes"]: value}
+            value = series["median"] * 1e6 / 8 / series["message_bytes"]
+        return {series["message_bytes"]: value}
 
     def interleave(self, subjects: dict[str, Callable[[], dict[int, float]]], size: int) -> dict[str, list[float]]:
         """Launch all subjects, shuffled anew in each round."""
         values: dict[str, list[float]] = {name: [] for name in subjects}
         for _ in range(self.launches):
             for name in self.random.sample(list(subjects), len(subjects)):
-                found = subjects[name]()
-                values[name].append(found.get(size, next(iter(found.values()))))
-        for name, of in values.items():
-            print(f"        {name:30} {median(of):12.3f}   {min(of):.3f} … {max(of):.3f}", flush=True)
+                result = subjects[name]()
+                values[name].append(result.get(size, next(iter(result.values()))))
+        for name, results in values.items():
+            print(f"        {name:30} {median(results):12.3f}   {min(results):.3f} … {max(results):.3f}", flush=True)
         return values
 
     def subjects(
         self, pairs: list[tuple[str, str]], source: str, *arguments: str, lab: tuple[str, ...]
     ) -> dict[str, Callable[[], dict[int, float]]]:
-        """MPI libraries with their fabrics, as far as they are installed."""
+        """Return the installed MPI libraries with their fabrics as subjects."""
         return {
             f"{library} {fabric}": lambda library=library, fabric=fabric: self.mpi(  # type: ignore[misc]
                 library, fabric, source, *arguments, lab=lab
@@ -130,7 +130,7 @@ class Bench:
 
 
 def against(values: dict[str, list[float]], best: Callable[[list[float]], float]) -> str:
-    """Name the best of those that are not ours."""
+    """Return the name of the best subject that is not ours."""
     rivals = [name for name in values if "barewire" not in name and name not in ("floor", "raw", "wire")]
     return {median(values[name]): name for name in rivals}[best([median(values[name]) for name in rivals])]
 
@@ -139,7 +139,7 @@ PAIR = ("--lab", "pair")
 
 
 def latency(bench: Bench) -> Iterator[Promise]:
-    """8 B one way against the floor of raw frames and the best TCP."""
+    """8 B one way, compared with the floor of raw frames and the best TCP."""
     subjects = bench.subjects([*OURS, *TCP], "pingpong", "20000", "8", lab=PAIR)
     subjects["floor"] = lambda: bench.probe("floor", "pingpong", "64", PAIR)
     values = bench.interleave(subjects, 8)
@@ -158,7 +158,7 @@ def rate(bench: Bench) -> Iterator[Promise]:
 
 
 def bulk(bench: Bench) -> Iterator[Promise]:
-    """1 MiB messages on frames of 1500 bytes against the raw stream."""
+    """1 MiB messages on frames of 1500 bytes, compared with the raw stream."""
     subjects = bench.subjects(OURS, "stream", "12", "1048576", lab=PAIR)
     subjects["raw"] = lambda: bench.probe("raw", "stream", "1MiB", PAIR)
     values = bench.interleave(subjects, 1 << 20)
@@ -167,7 +167,7 @@ def bulk(bench: Bench) -> Iterator[Promise]:
 
 
 def jumbo(bench: Bench) -> Iterator[Promise]:
-    """1 MiB messages on frames of 9000 bytes against TCP with offloads."""
+    """1 MiB messages on frames of 9000 bytes, compared with TCP with offloads."""
     lab = (*PAIR, "--mtu", "9000", "--offloads", "on")
     values = bench.interleave(bench.subjects([*OURS, *STREAMING_TCP], "stream", "12", "1048576", lab=lab), 1 << 20)
     tcp = against(values, max)
@@ -176,10 +176,10 @@ def jumbo(bench: Bench) -> Iterator[Promise]:
 
 
 def shaped(bench: Bench) -> Iterator[Promise]:
-    """1 MiB messages at 1 Gb/s against the wire and TCP."""
+    """1 MiB messages at 1 Gb/s, compared with the wire limit and TCP."""
     lab = (*PAIR, "--rate", "1gbit")
     values = bench.interleave(bench.subjects([*OURS, *STREAMING_TCP], "stream", "4", "1048576", lab=lab), 1 << 20)
-    # A frame of 1500 bytes takes 1538 on the wire, LLC, token and fragment head 17 of the 1500.
+    # A frame of 1500 bytes takes 1538 on the wire; LLC, token and fragment header take 17 of the 1500.
     wire = [1e9 / 8 * (1500 - 17) / 1538 / (1 << 20)] * 2
     tcp = against(values, max)
     for name in (name for name in values if "barewire" in name):
@@ -188,17 +188,17 @@ def shaped(bench: Bench) -> Iterator[Promise]:
 
 
 def loss(bench: Bench) -> Iterator[Promise]:
-    """1 MiB messages at 1 Gb/s where a thousandth of the frames is lost, against none lost."""
+    """1 MiB messages at 1 Gb/s with a thousandth of the frames lost, compared with no loss."""
     lossless = bench.subjects(OURS, "stream", "4", "1048576", lab=(*PAIR, "--rate", "1gbit"))
     lossy = bench.subjects(OURS, "stream", "4", "1048576", lab=(*PAIR, "--rate", "1gbit", "--loss", "0.1%"))
     values = bench.interleave(lossless | {f"{name}, lossy": launch for name, launch in lossy.items()}, 1 << 20)
     for name in lossy:
-        found = ratio(values[f"{name}, lossy"], values[name])
-        yield Promise(f"{name}, 1 MiB stream at 1 Gb/s, 0.1 % lost, against none lost", *found, "≥", 0.8)
+        measured = ratio(values[f"{name}, lossy"], values[name])
+        yield Promise(f"{name}, 1 MiB stream at 1 Gb/s, 0.1 % lost, against no loss", *measured, "≥", 0.8)
 
 
 def local(bench: Bench) -> Iterator[Promise]:
-    """Ranks of this host, each on its own core, against Open MPI's shared memory; nothing goes to the interface."""
+    """Ranks on this host, each on its own core, compared with Open MPI's shared memory; nothing uses the interface."""
     for size, trips in ((8, "200000"), (1 << 20, "1000")):
         ours = bench.subjects([("openmpi", "barewire")], "pingpong", trips, str(size), lab=("--interface", "lo"))
         theirs = bench.subjects([("openmpi", "shm")], "pingpong", trips, str(size), lab=())
@@ -208,9 +208,9 @@ def local(bench: Bench) -> Iterator[Promise]:
 
 
 def foreign(bench: Bench) -> Iterator[Promise]:
-    """Our ping-pong against NetPIPE's, under the library and over the fabrics that Debian's NetPIPE is built for.
+    """Our ping-pong compared with NetPIPE's, with the library and the fabrics that Debian's NetPIPE is built for.
 
-    NetPIPE's value is the best of several means over a number of round trips; ours is made so, too.
+    NetPIPE's value is the best of several means over a number of round trips; ours is computed likewise.
     """
     for fabric in ("barewire", "tcp"):
         for size, trips in ((8, 10_000), (1024, 10_000), (65_536, 1000)):
@@ -219,9 +219,9 @@ def foreign(bench: Bench) -> Iterator[Promise]:
                 f"NetPIPE {fabric}": lambda fabric=fabric, size=size, trips=trips: bench.netpipe(fabric, size, trips),  # type: ignore[misc]
             }
             values = bench.interleave(subjects, size)
-            found = ratio(values[f"suite {fabric}"], values[f"NetPIPE {fabric}"])
-            yield Promise(f"our ping-pong, {size} B, openmpi {fabric}, against NetPIPE", *found, "≤", 1.05)
-            yield Promise(f"our ping-pong, {size} B, openmpi {fabric}, against NetPIPE", *found, "≥", 0.95)
+            measured = ratio(values[f"suite {fabric}"], values[f"NetPIPE {fabric}"])
+            yield Promise(f"our ping-pong, {size} B, openmpi {fabric}, against NetPIPE", *measured, "≤", 1.05)
+            yield Promise(f"our ping-pong, {size} B, openmpi {fabric}, against NetPIPE", *measured, "≥", 0.95)
 
 
 GROUPS = {
@@ -237,7 +237,7 @@ GROUPS = {
 
 
 def main() -> int:
-    """Measure; 1 if a promise is missed."""
+    """Measure; return 1 if any promise is missed."""
     options = command_line(__doc__, GROUPS).parse_args()
     return judge(options.groups, GROUPS, lambda folder: Bench(folder, options.launches, options.preferred))
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The controller's promises: new flows a second, first-packet delay, recovery from a link failure, memory.
+"""The controller's promises: new flows per second, first-packet delay, recovery from a link failure, memory.
 
-rate      500 new flows a second from 20 synthetic switches, and how long their first packets took
-memory    flows that come and go, 50,000 by default; the controller's resident memory on the way
+rate      500 new flows per second from 20 synthetic switches, and the delays of their first packets
+memory    flows that come and go, 50,000 by default; the controller's resident memory meanwhile
 delay     first packets through 20 real Open vSwitch bridges (a lab): a connection's first packet against its later ones
-recovery  a link of a running flow's path is pulled, some times: the longest silence at the receiver
+recovery  a link of a running flow's path fails, several times: the longest silence at the receiver
 
-A missed promise is no failed test: machines are noisy, so how busy this one was is printed beside. Exit code 1 then.
+A missed promise fails no test, because machines are noisy: the load is printed as well. The exit code is then 1.
 """
 
 import argparse
@@ -32,7 +32,7 @@ SYNTHETIC = ROOT / "tools" / "synthetic_switches.py"
 RATE_PER_S, DELAY_S, RECOVERY_S = 500, 0.010, 0.200
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
-# For each of N new flows: a datagram there and back, whose ports nobody has used, then ten more.
+# For each of N new flows: a datagram back and forth on unused ports, then ten more.
 ASK = """
 import json, socket, sys, time
 address, count = sys.argv[1], int(sys.argv[2])
@@ -83,19 +83,19 @@ while True:
 
 
 def main() -> int:
-    """Measure; 1 if a promise is missed."""
+    """Measure; return 1 if any promise is missed."""
     groups = {"rate": rate, "memory": memory, "delay": delay, "recovery": recovery}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("groups", nargs="*", choices=[*groups, []], help="which (default: all)")
-    parser.add_argument("--flows", type=int, default=50_000, help="that come and go, of memory")
-    parser.add_argument("--times", type=int, default=20, help="links that fail, of recovery")
-    parser.add_argument("--preferred", action="store_true", help="programs at nice -19, where others use the machine")
-    given = parser.parse_args()
-    if given.preferred:
+    parser.add_argument("groups", nargs="*", choices=[*groups, []], help="groups to measure (default: all)")
+    parser.add_argument("--flows", type=int, default=50_000, help="number of flows in the group memory")
+    parser.add_argument("--times", type=int, default=20, help="number of link failures in the group recovery")
+    parser.add_argument("--preferred", action="store_true", help="run programs at nice -19, on a busy machine")
+    options = parser.parse_args()
+    if options.preferred:
         os.nice(-19)
     missed = 0
-    for group in given.groups or groups:
-        for what, value, bound, unit in groups[group](given):
+    for group in options.groups or groups:
+        for what, value, bound, unit in groups[group](options):
             missed += value > bound
             print(f"{'MISSED' if value > bound else 'kept  '}  {what:66} {value:9.3f} ≤ {bound:g} {unit}", flush=True)
         print(f"        load average {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} cores")
@@ -105,19 +105,27 @@ def main() -> int:
 Promise = tuple[str, float, float, str]
 
 
-def rate(_given: argparse.Namespace) -> Iterator[Promise]:
+def rate(_options: argparse.Namespace) -> Iterator[Promise]:
     """New flows from synthetic switches."""
-    with controller() as (process, _, place):
+    with controller() as (process, _, socket_path):
         before_s = cpu_s(process.pid)
-        seen = synthetic(place, 10 * RATE_PER_S, RATE_PER_S, 5.0)
+        seen = synthetic(socket_path, 10 * RATE_PER_S, RATE_PER_S, 5.0)
         used_s = cpu_s(process.pid) - before_s
     took_s = seen["flows"] / seen["asked_s"]
     print(f"        {seen['rules'] / took_s:.0f} rules a second, {used_s / took_s:.0%} of a core")
-    yield f"flows that were not laid, of {seen['flows']} at {RATE_PER_S}/s", seen["flows"] - seen["laid"], 0, "flows"
-    yield "time for what takes 10 s", took_s, 10.5, "s"
-    for name, text in (("delays_s", "packet's delay in the controller"), ("laid_s", "rules laid at the first switch")):
-        half, most = np.quantile(seen[name], [0.5, 0.99]) * 1e3
-        print(f"        first {text}: median {half:.2f} ms, p99 {most:.2f} ms")
+    yield (
+        f"flows that were not installed, of {seen['flows']} at {RATE_PER_S}/s",
+        seen["flows"] - seen["laid"],
+        0,
+        "flows",
+    )
+    yield "time for a load of 10 s", took_s, 10.5, "s"
+    for name, text in (
+        ("delays_s", "packet's delay in the controller"),
+        ("laid_s", "rules installed at the first switch"),
+    ):
+        median, p99 = np.quantile(seen[name], [0.5, 0.99]) * 1e3
+        print(f"        first {text}: median {median:.2f} ms, p99 {p99:.2f} ms")
     yield (
         "first packet's delay in the controller at 500/s, p99",
         np.quantile(seen["delays_s"], 0.99) * 1e3,
@@ -126,39 +134,39 @@ def rate(_given: argparse.Namespace) -> Iterator[Promise]:
     )
 
 
-def memory(given: argparse.Namespace) -> Iterator[Promise]:
+def memory(options: argparse.Namespace) -> Iterator[Promise]:
     """Resident memory while flows come and go."""
-    with controller() as (process, _, place):
+    with controller() as (process, _, socket_path):
         sizes: list[float] = []
-        over = threading.Event()
+        finished = threading.Event()
 
-        def watch() -> None:
-            while not over.wait(0.5):
+        def sample() -> None:
+            while not finished.wait(0.5):
                 sizes.append(resident_mib(process.pid))
 
-        watching = threading.Thread(target=watch)
-        watching.start()
+        sampler = threading.Thread(target=sample)
+        sampler.start()
         try:
-            synthetic(place, given.flows, 1000, 2.0)
+            synthetic(socket_path, options.flows, 1000, 2.0)
         finally:
-            over.set()
-            watching.join()
+            finished.set()
+            sampler.join()
     print("        resident MiB: " + " ".join(f"{size:.0f}" for size in sizes[:: max(len(sizes) // 20, 1)]))
     settled, last = np.median(sizes[len(sizes) // 4 : len(sizes) // 2]), np.median(sizes[-len(sizes) // 4 :])
-    yield f"resident memory, last quarter against second, {given.flows} flows", float(last / settled), 1.05, ""
+    yield f"resident memory, last quarter against second, {options.flows} flows", float(last / settled), 1.05, ""
 
 
-def delay(_given: argparse.Namespace) -> Iterator[Promise]:
+def delay(_options: argparse.Namespace) -> Iterator[Promise]:
     """First packets through real switches."""
-    with laboratory() as (lab, _), running(lab, "h16", ANSWER):
+    with controlled_lab() as (lab, _), running(lab, "h16", ANSWER):
         ask = [sys.executable, "-c", ASK, lab.host("h16").address]
         lab.run("h1", [*ask, "1"], check=True, capture_output=True)
-        done = lab.run("h1", [*ask, "200"], check=True, capture_output=True, text=True)
-    first, later = (np.array(times) * 1e3 for times in json.loads(done.stdout))
+        completed = lab.run("h1", [*ask, "200"], check=True, capture_output=True, text=True)
+    first, later = (np.array(times) * 1e3 for times in json.loads(completed.stdout))
     # A first round trip has two first packets, one in each direction.
     added = (first - np.median(later)) / 2
-    half, most = np.quantile(first, [0.5, 0.99])
-    print(f"        round trip: first {half:.2f} ms (p99 {most:.2f}), later {np.median(later):.2f} ms")
+    median, p99 = np.quantile(first, [0.5, 0.99])
+    print(f"        round trip: first {median:.2f} ms (p99 {p99:.2f}), later {np.median(later):.2f} ms")
     yield "first packet's delay added to a later one's, 20 switches, p50", float(np.median(added)), DELAY_S * 1e3, "ms"
     yield (
         "first packet's delay added to a later one's, 20 switches, p99",
@@ -168,32 +176,32 @@ def delay(_given: argparse.Namespace) -> Iterator[Promise]:
     )
 
 
-def recovery(given: argparse.Namespace) -> Iterator[Promise]:
-    """Links of a flow's path that fail."""
+def recovery(options: argparse.Namespace) -> Iterator[Promise]:
+    """Failures of links on a flow's path."""
     silences = []
-    with laboratory() as (lab, client), running(lab, "h16", RECEIVE) as receiver:
+    with controlled_lab() as (lab, client), running(lab, "h16", RECEIVE) as receiver:
         network = lab.network
         assert network is not None and receiver.stdout is not None
         gaps: list[tuple[float, float]] = []
-        reading = threading.Thread(
+        reader = threading.Thread(
             target=lambda: gaps.extend(_pair(line) for line in receiver.stdout or ()), daemon=True
         )
-        reading.start()
+        reader.start()
         with running(lab, "h1", SEND, lab.host("h16").address, ready=False):
             time.sleep(2)
-            for _ in range(given.times):
+            for _ in range(options.times):
                 flows = client.get("flows")["flows"]
                 (path,) = [flow["path"] for flow in flows if (flow["source"], flow["destination_port"]) == ("h1", 6000)]
                 node, number = path[1].split(":")
-                leaves = Port(node, int(number))
-                began = time.monotonic()
-                lab.set_cable(str(leaves), str(network.peers[leaves]), up=False)
+                port = Port(node, int(number))
+                failed_at = time.monotonic()
+                lab.set_cable(str(port), str(network.peers[port]), up=False)
                 time.sleep(0.7)
-                silences.append(max((end - start for start, end in gaps if end > began), default=0.0))
-                lab.set_cable(str(leaves), str(network.peers[leaves]), up=True)
+                silences.append(max((end - start for start, end in gaps if end > failed_at), default=0.0))
+                lab.set_cable(str(port), str(network.peers[port]), up=True)
                 wait_for(lambda: client.get("status")["links"] == 32, 90)
     times = np.array(silences) * 1e3
-    print(f"        silences in ms, of 1 ms between packets: {' '.join(f'{one:.0f}' for one in sorted(times))}")
+    print(f"        silences in ms, of 1 ms between packets: {' '.join(f'{silence:.0f}' for silence in sorted(times))}")
     yield f"silence when a link fails, median of {len(times)}", float(np.median(times)), RECOVERY_S * 1e3, "ms"
     yield f"silence when a link fails, largest of {len(times)}", float(times.max()), RECOVERY_S * 1e3, "ms"
 
@@ -205,23 +213,23 @@ def _pair(line: str) -> tuple[float, float]:
 
 @contextmanager
 def controller(*options: str) -> "Iterator[tuple[subprocess.Popen[bytes], Client, str]]":
-    """A controller of its own, on Unix sockets."""
+    """Run a controller on Unix sockets."""
     with tempfile.TemporaryDirectory() as folder:
-        place = f"{folder}/switches.sock"
-        own = ("--token", f"{folder}/token", "--api", f"unix:{folder}/api.sock", "--idle", "0", "--hard", "0")
-        command = [BAREWIRE, "sdn", "start", *own, *(options or ("--listen", f"unix:{place}"))]
+        socket_path = f"{folder}/switches.sock"
+        arguments = ("--token", f"{folder}/token", "--api", f"unix:{folder}/api.sock", "--idle", "0", "--hard", "0")
+        command = [BAREWIRE, "sdn", "start", *arguments, *(options or ("--listen", f"unix:{socket_path}"))]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         try:
             wait_for(Path(f"{folder}/api.sock").exists, 20)
-            yield process, Client(f"unix:{folder}/api.sock", Path(folder) / "token"), place
+            yield process, Client(f"unix:{folder}/api.sock", Path(folder) / "token"), socket_path
         finally:
             process.terminate()
             process.wait(20)
 
 
 @contextmanager
-def laboratory() -> Iterator[tuple[Lab, Client]]:
-    """A fat-tree of real switches under control."""
+def controlled_lab() -> Iterator[tuple[Lab, Client]]:
+    """Run a fat-tree of real switches with a controller."""
     with (
         Lab.up("fat-tree:4", LinkSpec(25_000_000)) as lab,
         controller("--lab", lab.id, "--rate", "25mbit") as (_, client, _),
@@ -234,7 +242,7 @@ def laboratory() -> Iterator[tuple[Lab, Client]]:
 def running(
     lab: Lab, host: str, program: str, *arguments: str, ready: bool = True
 ) -> "Iterator[subprocess.Popen[str]]":
-    """A program in a host."""
+    """Run a program on a host."""
     process = lab.popen(host, [sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True)
     try:
         if ready:
@@ -245,20 +253,20 @@ def running(
         process.wait()
 
 
-def synthetic(place: str, flows: int, per_s: float, life_s: float) -> "dict[str, object]":
-    """Run the synthetic switches; return what they saw."""
-    arguments = [place, "4", str(flows), str(per_s), str(life_s)]
-    done = subprocess.run([sys.executable, str(SYNTHETIC), *arguments], check=True, capture_output=True)
-    seen: dict[str, object] = json.loads(done.stdout)
-    return seen
+def synthetic(socket_path: str, flows: int, per_s: float, life_s: float) -> "dict[str, object]":
+    """Run the synthetic switches; return their observations."""
+    arguments = [socket_path, "4", str(flows), str(per_s), str(life_s)]
+    completed = subprocess.run([sys.executable, str(SYNTHETIC), *arguments], check=True, capture_output=True)
+    observations: dict[str, object] = json.loads(completed.stdout)
+    return observations
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> None:
-    """Wait until it comes true."""
+    """Wait until the condition holds."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError("it did not come true in time")
+            raise TimeoutError("the condition did not hold in time")
         time.sleep(0.05)
 
 

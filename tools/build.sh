@@ -5,10 +5,10 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH=$PATH:$HOME/.cargo/bin
 cargo build --release --locked --quiet --workspace
-# libfabric finds a provider by the end of its name, in a folder of its own.
+# libfabric finds providers by the end of their file names, in a separate folder.
 mkdir -p target/release/libfabric
 ln -f target/release/libbarewire_fi.so target/release/libfabric/libbarewire-fi.so
-# Ranks load them before the MPI library: of MPICH that have a core each, and of Open MPI.
+# Preloaded into ranks before the MPI library: yield for MPICH ranks with a core each, start for Open MPI.
 preload() {
     cc -O2 -Wall -Wextra -Werror -shared -fPIC "crates/provider/preload/$2.c" -ldl \
         -o "target/release/libfabric/libbarewire-$1.so" "${@:3}"

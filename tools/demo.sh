@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# The main job in the lab: MPI programs over Ethernet frames beside the same over TCP, as a short scoreboard; below that,
-# what plain Ethernet, LLC on it, and endpoints give beside TCP and UDP. Leaves a page.
+# The main purpose, in the lab: MPI programs over Ethernet frames compared with TCP, as a short scoreboard; then plain
+# Ethernet, LLC and endpoints compared with TCP and UDP. Leaves a page.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 run=runs/demo-$(date +%Y%m%d-%H%M%S)
@@ -10,7 +10,7 @@ echo "MPI over frames and over TCP, under every MPI library that is installed:"
 status=0
 bin/barewire mpi scoreboard --quick --testbeds pair,host --patterns pingpong,exchange,bandwidth,collective,radix \
     --budget 180 --output "$run" >/dev/null || status=$?
-# 1 is a launch that failed: the page says which.
+# 1 means that a launch failed: the page shows which.
 [ $status -le 1 ] || exit $status
 
 echo "The transports below MPI:"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# libfabric's own tests (fabtests, of any version from 1.17 on) against the provider: tools/fabtests.sh DIR [loopback|wire]
-# DIR has the programs as `make` leaves them, with or without fi_ in front of their names. They run in a network namespace
-# of their own: over its loopback interface, then with server and client on the two ends of a veth pair.
-# The last line says how many passed and failed.
+# libfabric's own tests (fabtests, any version from 1.17 on) against the provider: tools/fabtests.sh DIR [loopback|wire]
+# DIR contains the programs as built by `make`, with or without the prefix fi_. They run in a separate network namespace:
+# over its loopback interface, then with server and client on the two ends of a veth pair.
+# The last line has the numbers of passed and failed tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Those with a server and a client, and their options.
+# Tests with a server and a client, and their options.
 PAIRS="
 rdm -U
 rdm_pingpong -I 10 -v
@@ -39,9 +39,9 @@ dgram
 dgram_pingpong -I 10
 dgram_pingpong -I 10 -v
 "
-# Those that run alone.
+# Tests with a single process.
 ALONE="cq_test eq_test cntr_test dom_test mr_test"
-# Of each test. One that hangs is one that fails.
+# Limit for each test; a test that hangs fails.
 SECONDS_MAX=90
 
 usage() {
@@ -51,7 +51,7 @@ usage() {
 
 program() {
     local name
-    # libfabric 2 has other names for two of them.
+    # libfabric 2 renamed two of them.
     case "$1" in
     bw) set -- bw rdm_bw ;;
     msg_inject) set -- msg_inject inject_test ;;
@@ -67,7 +67,7 @@ program() {
     return 1
 }
 
-# Says what came of a test, and why if it failed.
+# Records the result of a test, and prints the reason of a failure.
 tell() {
     if [ "$1" = 0 ]; then
         passed=$((passed + 1))
@@ -79,7 +79,7 @@ tell() {
     fi
 }
 
-# In the namespace: runs everything over one kind of link.
+# Runs all tests over one kind of link, in the namespace.
 run() {
     local server=lo client=lo passed=0 failed=0 status words executable name line
     ip link set lo up
@@ -96,7 +96,7 @@ run() {
         read -ra words <<<"$line"
         status=0
         if executable=$(program "${words[0]}" 2>"$scratch/server"); then
-            # -E: addresses and the rest of what they agree on go by TCP over the loopback interface.
+            # -E: addresses and synchronisation are exchanged over TCP on the loopback interface.
             words=(timeout -k 5 "$SECONDS_MAX" "$executable" "${words[@]:1}" -p barewire -E)
             FI_BAREWIRE_INTERFACE=$server "${words[@]}" >"$scratch/server" 2>&1 &
             sleep 1

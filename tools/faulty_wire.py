@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A wire between two interfaces that loses frames, delivers some twice, and delays some, so that later ones overtake.
+"""A wire between two interfaces that loses, duplicates and delays frames, so that later ones overtake.
 
-    faulty_wire.py SEED ONE OTHER      run where both interfaces are; says `ready`, and goes on until it is ended
+    faulty_wire.py SEED FIRST SECOND      run in the interfaces' namespace; prints `ready`, and runs until terminated
 
-For kernels without netem. What each frame suffers is drawn from the seed, in the order in which frames come.
+For kernels without netem. Each frame's fault is drawn from the seed, in the order of arrival.
 """
 
 import contextlib
@@ -16,13 +16,13 @@ import sys
 import time
 
 LOST, TWICE, DELAYED = 0.005, 0.005, 0.02
-# Some ten frames' time. Those that 64 or more others of their connection overtake still end it: S PDUs do not say which
-# round of sequence numbers they mean.
+# About ten frames' time. Frames overtaken by 64 or more others of their connection still end it: S PDUs do not say
+# which round of sequence numbers they mean.
 DELAY_S = 0.0002
 _SOL_PACKET, _IGNORE_OUTGOING = 263, 23
 _ETH_P_ALL = 3
 _FRAME_BYTES_MAX = 65600
-_AT_ONCE = 64
+_BATCH = 64
 
 
 def main(seed: str, *names: str) -> None:
@@ -30,33 +30,33 @@ def main(seed: str, *names: str) -> None:
     source = random.Random(seed)
     ends = [_open(name) for name in names]
     print("ready", flush=True)
-    held: list[tuple[float, int, int, bytes]] = []
+    delayed: list[tuple[float, int, int, bytes]] = []
     number = 0
     while True:
-        timeout = max(held[0][0] - time.monotonic(), 0) if held else None
+        timeout = max(delayed[0][0] - time.monotonic(), 0) if delayed else None
         ready, _, _ = select.select(ends, [], [], timeout)
         for end in ready:
-            to = 1 - ends.index(end)
-            for _ in range(_AT_ONCE):
+            target = 1 - ends.index(end)
+            for _ in range(_BATCH):
                 try:
                     frame = end.recv(_FRAME_BYTES_MAX)
-                except OSError:  # nothing more, or it was down
+                except OSError:  # nothing pending, or the interface was down
                     break
                 if source.random() < LOST:
                     continue
                 for _ in range(1 + (source.random() < TWICE)):
                     if source.random() < DELAYED:
                         number += 1
-                        heapq.heappush(held, (time.monotonic() + source.uniform(0, DELAY_S), number, to, frame))
+                        heapq.heappush(delayed, (time.monotonic() + source.uniform(0, DELAY_S), number, target, frame))
                     else:
-                        _send(ends[to], frame)
-        while held and held[0][0] <= time.monotonic():
-            _, _, to, frame = heapq.heappop(held)
-            _send(ends[to], frame)
+                        _send(ends[target], frame)
+        while delayed and delayed[0][0] <= time.monotonic():
+            _, _, target, frame = heapq.heappop(delayed)
+            _send(ends[target], frame)
 
 
 def _open(name: str) -> socket.socket:
-    # Out of its bridge, which would carry the frames, too.
+    # Removed from its bridge, which would forward the frames as well.
     subprocess.run(["ip", "link", "set", name, "nomaster"], check=True)
     end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
     end.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
@@ -67,7 +67,7 @@ def _open(name: str) -> socket.socket:
 
 
 def _send(end: socket.socket, frame: bytes) -> None:
-    with contextlib.suppress(OSError):  # full, or down: lost, as on a wire
+    with contextlib.suppress(OSError):  # the queue is full, or the interface down: the frame is lost
         end.send(frame)
 
 

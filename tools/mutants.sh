@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Changes the code at one place after the other; a test must fail. tools/mutants.sh [OPTIONS OF cargo mutants]
-# Without options: all of crates/messages, broker and shm. What survives, and why that is right, is in .cargo/mutants.toml.
+# Mutates the code in one place after the other; a test must fail each time. tools/mutants.sh [OPTIONS OF cargo mutants]
+# Without options: all of crates/messages, broker and shm. .cargo/mutants.toml lists the survivors, with reasons.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH=$PWD/target/tools/bin:$PATH:$HOME/.cargo/bin

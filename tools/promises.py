@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-# The tools run without the package being installed.
+# The tools run without an installed package.
 sys.path.insert(0, str(ROOT / "python"))
 
 BAREWIRE = str(ROOT / "bin" / "barewire")
@@ -31,33 +31,34 @@ class Promise:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the ratio keeps its bound."""
+        """Whether the ratio satisfies its bound."""
         return self.ratio <= self.bound if self.sign == "≤" else self.ratio >= self.bound
 
 
-def ratio(one: list[float], other: list[float]) -> tuple[float, tuple[float, float]]:
-    """Ratio of the medians, and its percentile-bootstrap interval of 95 % over launches."""
+def ratio(first: list[float], second: list[float]) -> tuple[float, tuple[float, float]]:
+    """Return the ratio of the medians, and its 95 % percentile-bootstrap interval over launches."""
     generator = np.random.default_rng(1)
     draws = [
-        np.median(generator.choice(one, len(one))) / np.median(generator.choice(other, len(other))) for _ in range(4000)
+        np.median(generator.choice(first, len(first))) / np.median(generator.choice(second, len(second)))
+        for _ in range(4000)
     ]
     low, high = np.quantile(draws, [0.025, 0.975])
-    return median(one) / median(other), (float(low), float(high))
+    return median(first) / median(second), (float(low), float(high))
 
 
 def command_line(about: str | None, groups: Mapping[str, Any]) -> argparse.ArgumentParser:
-    """The options that all have."""
+    """Return a parser with the common options."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("groups", nargs="*", choices=[*groups, []], help="which promises (default: all)")
-    parser.add_argument("--launches", type=int, default=7, help="of each subject (default: 7)")
-    parser.add_argument("--preferred", action="store_true", help="programs at nice -19, where others use the machine")
+    parser.add_argument("groups", nargs="*", choices=[*groups, []], help="groups of promises (default: all)")
+    parser.add_argument("--launches", type=int, default=7, help="launches of each subject (default: 7)")
+    parser.add_argument("--preferred", action="store_true", help="run programs at nice -19, on a busy machine")
     return parser
 
 
 def judge(
     chosen: list[str], groups: Mapping[str, Callable[[Any], Iterator[Promise]]], bench_in: Callable[[Path], Any]
 ) -> int:
-    """Measure and print; 1 if a promise is missed. What is built lies in a folder for this call."""
+    """Measure and print; return 1 if any promise is missed. Programs are built in a temporary folder."""
     missed = 0
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
@@ -67,8 +68,8 @@ def judge(
             for promise in groups[group](bench):
                 missed += not promise.is_kept
                 low, high = promise.interval
-                kept = "kept  " if promise.is_kept else "MISSED"
+                status = "kept  " if promise.is_kept else "MISSED"
                 text = f"{promise.ratio:7.3f} [{low:.3f}, {high:.3f}] {promise.sign} {promise.bound}"
-                print(f"{kept}  {promise.what:80} {text}", flush=True)
+                print(f"{status}  {promise.what:80} {text}", flush=True)
     print(f"{missed} missed" if missed else "all kept")
     return int(missed > 0)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Compare the tests that were skipped with those that may be: tools/skips.py LOG JUNIT.xml…
+"""Compares the skipped tests with those that may be skipped: tools/skips.py LOG JUNIT.xml…
 
-LOG has a line for each skipped Rust test. Says which skip is new and ends with 1 if there is one. A machine that lacks
+LOG has a line for each skipped Rust test. Prints each new skip, and exits with 1 if there is any. A machine that lacks
 something sets BAREWIRE_ALLOW_SKIPS to a regular expression for reasons that are no failure there; `.*` allows all.
 """
 
@@ -16,7 +16,7 @@ KNOWN = Path(__file__).parents[1] / "tests" / "skips.txt"
 
 
 def skipped(log: Path, junit: list[Path]) -> dict[str, list[str]]:
-    """Return the names of the tests that were skipped, by reason."""
+    """Return the names of the skipped tests, by reason."""
     by_reason = defaultdict(list)
     for line in log.read_text().splitlines():
         name, _, reason = line.removeprefix("SKIPPED ").partition(": ")
@@ -29,32 +29,30 @@ def skipped(log: Path, junit: list[Path]) -> dict[str, list[str]]:
 
 
 def new_ones(by_reason: dict[str, list[str]], known: str, allowed: str) -> list[str]:
-    """Return a sentence for each reason for which more tests are skipped than may be; `known` as in tests/skips.txt."""
+    """Return a sentence for each reason with more skipped tests than allowed; `known` as in tests/skips.txt."""
     lines = [line.split("\t", 1) for line in known.splitlines() if line and not line.startswith("#")]
-    left = {pattern: int(most) for most, pattern in lines}
+    remaining = {pattern: int(count) for count, pattern in lines}
     sentences = []
     for reason, names in by_reason.items():
-        # Reasons of pytest may have lines.
+        # Pytest's reasons may span several lines.
         if allowed and re.fullmatch(allowed, reason, re.DOTALL):
             continue
-        pattern = next((pattern for pattern in left if re.fullmatch(pattern, reason, re.DOTALL)), None)
-        may = left[pattern] if pattern is not None else 0
+        pattern = next((pattern for pattern in remaining if re.fullmatch(pattern, reason, re.DOTALL)), None)
+        limit = remaining[pattern] if pattern is not None else 0
         if pattern is not None:
-            left[pattern] -= len(names)
-        if len(names) > max(may, 0):
+            remaining[pattern] -= len(names)
+        if len(names) > max(limit, 0):
             shown = ", ".join(sorted(names)[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-            before = f"only {may} may be" if may > 0 else "none may be"
-            sentences.append(f"skipped, and {before}, because {reason!r}: {shown}")
+            allowance = f"only {limit} may be" if limit > 0 else "none may be"
+            sentences.append(f"skipped, and {allowance}, because {reason!r}: {shown}")
     return sentences
 
 
 if __name__ == "__main__":
-    found = skipped(Path(sys.argv[1]), [Path(file) for file in sys.argv[2:]])
-    sentences = new_ones(found, KNOWN.read_text(), os.environ.get("BAREWIRE_ALLOW_SKIPS", ""))
+    by_reason = skipped(Path(sys.argv[1]), [Path(file) for file in sys.argv[2:]])
+    sentences = new_ones(by_reason, KNOWN.read_text(), os.environ.get("BAREWIRE_ALLOW_SKIPS", ""))
     for sentence in sentences:
         print(f"skips: {sentence}")
     if sentences:
-        print(
-            "skips: get what is missing; or, if this machine cannot have it, BAREWIRE_ALLOW_SKIPS='regular expression'"
-        )
+        print("skips: install what is missing, or if that is impossible set BAREWIRE_ALLOW_SKIPS='regular expression'")
     sys.exit(bool(sentences))

@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The soak: MPI traffic of many kinds for as long as wanted, while what it runs on fails and is mended.
+"""The soak: MPI traffic of many kinds for a given time, while the infrastructure fails and recovers.
 
     soak.py [--hours 0.17] [--seed N] [--library openmpi,mpich-5] [--output FILE.jsonl]
 
-Rounds follow each other, all drawn from the seed. Each makes a lab (below), runs three jobs in it, ends it, and looks
-whether anything is left. A job is a program of tests/mpi that checks all it gets, under one library, with two to four
-ranks; while it runs, faults strike one after the other. Every fourth job or so loses a rank by SIGKILL instead: then it
-must end, or go on without that rank where Open MPI 5 lets it.
+All rounds are drawn from the seed. Each creates a lab (below), runs three jobs in it, ends it, and checks that nothing
+is left. A job is a program of tests/mpi that checks everything it receives, under one library, with two to four ranks;
+faults are injected one after the other while it runs. Roughly every fourth job instead loses a rank by SIGKILL: it must
+then end, or continue without that rank if Open MPI 5 supports it.
 
-plain      two hosts and a switch of the kernel's: interfaces down, carriers lost, ranks stopped, one or all
-brokers    the same with sockets by brokers
-restarts   sockets by brokers, which are ended, killed and started again; carriers lost, ranks stopped. No interface is
-           down: sockets of a broker that has ended do not outlive that (docs/security.md)
+plain      two hosts and a kernel switch: interfaces down, carriers lost, one or all ranks stopped
+brokers    the same with sockets from brokers
+restarts   sockets from brokers, which are terminated, killed and restarted; carriers lost, ranks stopped. No interface
+           goes down: sockets of a broker that has ended do not survive that (docs/security.md)
 rate       links of 100 Mb/s
 lossy      1 % of all frames lost
-faulty     frames lost, delivered twice, and overtaken by others (tools/faulty_wire.py)
+faulty     frames lost, duplicated and reordered (tools/faulty_wire.py)
 jumbo      MTU 9000
-switches   three switches of Open vSwitch: the controller is ended, killed and started again, cables are pulled
+switches   three Open vSwitch switches: the controller is terminated, killed and restarted, cables are disconnected
 one host   all ranks on one host: shared memory
 
-What is wrong: an exit code or a result; a job that hangs; ranks whose memory or descriptors grow; processes, files in
-/dev/shm, sockets, interfaces, labs that stay, but for what MPICH itself leaves in /dev/shm when a rank is killed. One
-line of JSON for each job and each lab goes to the output; the exit code is 1 if anything was wrong.
+Failures are: an exit code or a result; a job that hangs; ranks whose memory or descriptors grow; processes, files in
+/dev/shm, sockets, interfaces or labs that remain, except for what MPICH itself leaves in /dev/shm when a rank is
+killed. Each job and each lab appends a line of JSON to the output; the exit code is 1 after any failure.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import Any
 
 from promises import ROOT
-from survival import KILLED, Faults, Site, built, libraries_over_barewire, standing, with_faulty_wire
+from survival import KILLED, Faults, Site, built, libraries_over_barewire, running_site, with_faulty_wire
 
 from barewire.errors import BarewireError
 from barewire.lab import LinkSpec
@@ -48,22 +48,22 @@ from barewire.mpi import Library
 
 JOBS = 3
 TEN_MINUTES_H = 1 / 6
-# A job takes seconds, and faults some seconds each.
+# A job takes seconds, and each fault a few seconds.
 HANGS_S = 300.0
-# Of a rank's resident memory in the last two thirds of a job: what slots and windows take that were not used before.
+# Growth of a rank's resident memory in the last two thirds of a job: slots and windows used for the first time.
 GROWN_BYTES_MAX = 8 << 20
-# What a broker, or the controller, may have more of after a job; log and tables.
+# Growth of a broker or the controller per job: log and tables.
 SERVER_GROWN_BYTES_MAX = 8 << 20
 LEAVING_S = 15.0
 # Well below the patience; faults are meant to take 2 s at most.
 FAULT_S_MAX = 20.0
-# For the survivors of ranks that are killed.
+# For the survivors of killed ranks.
 PATIENCE_S = 5
 
 
 @dataclass(frozen=True)
-class Bed:
-    """A kind of lab: what it is made of, and what can fail in it."""
+class LabKind:
+    """A kind of lab: its parts, and what can fail in it."""
 
     topology: str
     faults: tuple[str, ...]
@@ -74,18 +74,18 @@ class Bed:
 
 
 _USUAL = ("interface", "carrier", "stopped", "all_stopped")
-BEDS = {
-    "plain": Bed("star:2", _USUAL),
-    "brokers": Bed("star:2", _USUAL, brokers=True),
-    "restarts": Bed("star:2", ("broker", "broker", "carrier", "stopped", "all_stopped"), brokers=True),
-    "rate": Bed("star:2", _USUAL, LinkSpec(rate_bit_s=100_000_000)),
-    "lossy": Bed("star:2", _USUAL, LinkSpec(loss=0.01)),
-    "faulty": Bed("star:2", _USUAL, is_faulty=True),
-    "jumbo": Bed("star:2", _USUAL, LinkSpec(mtu=9000)),
-    "switches": Bed("switches", ("controller", "cable", "stopped", "all_stopped")),
-    "one host": Bed("star:2", ("stopped", "all_stopped"), options=("--hosts", "h1:4")),
+LAB_KINDS = {
+    "plain": LabKind("star:2", _USUAL),
+    "brokers": LabKind("star:2", _USUAL, brokers=True),
+    "restarts": LabKind("star:2", ("broker", "broker", "carrier", "stopped", "all_stopped"), brokers=True),
+    "rate": LabKind("star:2", _USUAL, LinkSpec(rate_bit_s=100_000_000)),
+    "lossy": LabKind("star:2", _USUAL, LinkSpec(loss=0.01)),
+    "faulty": LabKind("star:2", _USUAL, is_faulty=True),
+    "jumbo": LabKind("star:2", _USUAL, LinkSpec(mtu=9000)),
+    "switches": LabKind("switches", ("controller", "cable", "stopped", "all_stopped")),
+    "one host": LabKind("star:2", ("stopped", "all_stopped"), options=("--hosts", "h1:4")),
 }
-# Arguments by seed; each takes some seconds.
+# Arguments by seed; each program takes some seconds.
 PROGRAMS = {
     "goes_on": lambda seed: [20, 0, seed],
     "messages": lambda seed: [seed, 150],
@@ -96,91 +96,100 @@ PROGRAMS = {
 
 
 class Soak:
-    """A soak under way: draws, records, and counts what was wrong."""
+    """A running soak: draws, records, and counts failures."""
 
     def __init__(self, seed: int, libraries: Sequence[Library], output: Path, folder: Path) -> None:
-        """Programs are built into `folder`; `output` is appended to."""
+        """Create a soak that builds programs into `folder` and appends to `output`."""
         self.source = random.Random(seed)
         self.libraries, self.output, self.folder = libraries, output, folder
         self.jobs = self.wrong = self.faults = 0
-        self.began = time.monotonic()
+        self.started = time.monotonic()
 
     def round(self, number: int) -> None:
-        """One lab and its jobs."""
-        kind = list(BEDS)[number % len(BEDS)]
-        bed, before = BEDS[kind], Traces.now()
+        """Run one lab and its jobs."""
+        kind = list(LAB_KINDS)[number % len(LAB_KINDS)]
+        lab_kind, before = LAB_KINDS[kind], Traces.now()
         try:
-            with standing(bed.topology, self.folder, bed.link, brokers=bed.brokers) as site:
+            with running_site(lab_kind.topology, self.folder, lab_kind.link, brokers=lab_kind.brokers) as site:
                 seed = self.source.getrandbits(32)
-                with with_faulty_wire(site, seed) if bed.is_faulty else nullcontext():
+                with with_faulty_wire(site, seed) if lab_kind.is_faulty else nullcontext():
                     for _ in range(JOBS):
-                        self._job(kind, bed, site)
+                        self._job(kind, lab_kind, site)
         except BarewireError as error:
             self._record({"kind": "lab", "lab": kind, "wrong": [f"the lab failed: {error}"]})
             return
-        left = _eventually_none(lambda: Traces.now().since(before))
-        self._record({"kind": "lab", "lab": kind, "wrong": left})
+        leftovers = _eventually_none(lambda: Traces.now().since(before))
+        self._record({"kind": "lab", "lab": kind, "wrong": leftovers})
 
-    def _job(self, kind: str, bed: Bed, site: Site) -> None:
-        source = random.Random(self.source.getrandbits(64))
-        library, name = source.choice(self.libraries), source.choice([*PROGRAMS, "goes_on"])
-        kills, ranks = source.random() < 0.25, source.randint(2, 4)
-        options = list(bed.options)
-        if kills and library.name == "openmpi-5" and kind != "one host" and source.random() < 0.5:
-            # With ranks 0 and 1 on the first host, the launcher's, and 2 and 3 on the other.
-            name, ranks, arguments = "ulfm", 4, [source.choice([1, 2, 3])]
+    def _job(self, kind: str, lab_kind: LabKind, site: Site) -> None:
+        draws = random.Random(self.source.getrandbits(64))
+        library, name = draws.choice(self.libraries), draws.choice([*PROGRAMS, "goes_on"])
+        kills_rank, ranks = draws.random() < 0.25, draws.randint(2, 4)
+        options = list(lab_kind.options)
+        if kills_rank and library.name == "openmpi-5" and kind != "one host" and draws.random() < 0.5:
+            # Ranks 0 and 1 are on the first host, the launcher's, and 2 and 3 on the other.
+            name, ranks, arguments = "ulfm", 4, [draws.choice([1, 2, 3])]
             options.append("--ulfm")
         else:
-            name = "goes_on" if kills else name
-            arguments = PROGRAMS[name](source.getrandbits(20))
+            name = "goes_on" if kills_rank else name
+            arguments = PROGRAMS[name](draws.getrandbits(20))
         program = built(library, name, self.folder)
-        faults = Faults(site, program, source, source.uniform(0.2, 2))
+        faults = Faults(site, program, draws, draws.uniform(0.2, 2))
         servers, before = site.servers(), site.traces()
-        with _patience(PATIENCE_S if kills else None):
-            over, did = threading.Event(), list[str]()
-            kinds = () if name == "ulfm" else ("killed",) if kills else bed.faults
-            striker = threading.Thread(target=faults.strike, args=(kinds, over, did))
-            striker.start()
+        with _patience(PATIENCE_S if kills_rank else None):
+            finished, injected = threading.Event(), list[str]()
+            kinds = () if name == "ulfm" else ("killed",) if kills_rank else lab_kind.faults
+            injector = threading.Thread(target=faults.inject, args=(kinds, finished, injected))
+            injector.start()
             try:
                 ended = site.run(library, program, arguments, ranks, None, HANGS_S, options)
             finally:
-                over.set()
-                striker.join()
-        said = [json.loads(line) for line in ended.output.splitlines() if line.startswith("{")]
-        wrong = list(_judge(ended.code, said, name, killed=KILLED in did))
+                finished.set()
+                injector.join()
+        records = [json.loads(line) for line in ended.output.splitlines() if line.startswith("{")]
+        wrong = list(_judge(ended.code, records, name, killed=KILLED in injected))
         wrong += _eventually_none(lambda: site.left_since(before, with_foreign=ended.code == 0))
         wrong += _eventually_none(lambda: site.grown(servers, SERVER_GROWN_BYTES_MAX))
         longest_s = max(faults.lasted_s, default=0)
         if longest_s > FAULT_S_MAX and ended.code != 0:
             # The peers were right to give up.
-            did.append(f"void: a fault lasted {longest_s:.0f} s, on a busy machine")
+            injected.append(f"void: a fault lasted {longest_s:.0f} s, on a busy machine")
             wrong = []
         self.jobs += 1
-        self.faults += len(did)
+        self.faults += len(injected)
         record = {"kind": "job", "lab": kind, "library": library.name, "program": name, "arguments": arguments}
-        record |= {"ranks": ranks, "faults": did, "code": ended.code, "seconds": round(ended.seconds, 1), "said": said}
+        record |= {
+            "ranks": ranks,
+            "faults": injected,
+            "code": ended.code,
+            "seconds": round(ended.seconds, 1),
+            "said": records,
+        }
         if wrong:
             record["output"] = ended.output[-3000:] + ended.errors[-6000:]
         self._record(record | {"wrong": wrong})
 
     def _record(self, record: dict[str, Any]) -> None:
-        record["at_s"] = round(time.monotonic() - self.began, 1)
+        record["at_s"] = round(time.monotonic() - self.started, 1)
         with self.output.open("a") as file:
             file.write(json.dumps(record) + "\n")
         self.wrong += bool(record["wrong"])
         if record["kind"] == "job":
             ranks, faults = record["ranks"], len(record["faults"])
-            what = f"{record['program']} under {record['library']}, {ranks} ranks, {faults} faults"
+            description = f"{record['program']} under {record['library']}, {ranks} ranks, {faults} faults"
         else:
-            what = "ended"
-        print(f"{record['at_s']:7.0f} s  {record['lab']:9} {what}: {'; '.join(record['wrong']) or 'right'}", flush=True)
+            description = "ended"
+        print(
+            f"{record['at_s']:7.0f} s  {record['lab']:9} {description}: {'; '.join(record['wrong']) or 'right'}",
+            flush=True,
+        )
         if "output" in record:
             print(record["output"], record["faults"], flush=True)
 
 
 @dataclass(frozen=True)
 class Traces:
-    """What this machine has outside of labs that a run could leave behind."""
+    """State of this machine outside of labs that a run could leave behind."""
 
     shared_memory: frozenset[str]
     interfaces: frozenset[str]
@@ -189,7 +198,7 @@ class Traces:
 
     @classmethod
     def now(cls) -> "Traces":
-        """Look."""
+        """Read the current state."""
         labs = Path(os.environ["XDG_RUNTIME_DIR"])
         mark = str(labs).encode()
         marked = set()
@@ -206,40 +215,40 @@ class Traces:
         )
 
     def since(self, before: "Traces") -> list[str]:
-        """What was not there before."""
-        found = []
-        for what in ("shared_memory", "interfaces", "processes", "labs"):
-            new = sorted(getattr(self, what) - getattr(before, what))
-            found += [f"left behind, {what.replace('_', ' ')}: {', '.join(new)}"] if new else []
-        return found
+        """Return what did not exist before."""
+        leftovers = []
+        for kind in ("shared_memory", "interfaces", "processes", "labs"):
+            new = sorted(getattr(self, kind) - getattr(before, kind))
+            leftovers += [f"left behind, {kind.replace('_', ' ')}: {', '.join(new)}"] if new else []
+        return leftovers
 
 
-def _judge(code: int | None, said: list[dict[str, Any]], program: str, killed: bool) -> Iterator[str]:
+def _judge(code: int | None, records: list[dict[str, Any]], program: str, killed: bool) -> Iterator[str]:
     if code is None:
         yield "it hung"
     elif program == "ulfm":
-        # Finalising is Open MPI's own affair, and hangs over TCP as well.
-        if len([one for one in said if one.get("left") == 3]) != 3 or code != 0:
-            yield f"the survivors did not go on, exit code {code}"
+        # MPI_Finalize is not judged: it hangs in Open MPI, over TCP as well.
+        if len([record for record in records if record.get("left") == 3]) != 3 or code != 0:
+            yield f"the survivors did not continue, exit code {code}"
     elif killed:
         if code == 0:
-            yield "a job whose rank was killed ended well"
+            yield "a job whose rank was killed succeeded"
     elif code != 0:
         yield f"exit code {code}"
-    elif not any(one.get("right") for one in said):
+    elif not any(record.get("right") for record in records):
         yield "no result"
-    for one in said:
-        if one.get("grown_bytes", 0) > GROWN_BYTES_MAX:
-            yield f"a rank's memory grew by {one['grown_bytes']} bytes"
-        if one.get("grown_descriptors", 0) > 0:
-            yield f"a rank has {one['grown_descriptors']} more descriptors"
+    for record in records:
+        if record.get("grown_bytes", 0) > GROWN_BYTES_MAX:
+            yield f"a rank's memory grew by {record['grown_bytes']} bytes"
+        if record.get("grown_descriptors", 0) > 0:
+            yield f"a rank has {record['grown_descriptors']} more descriptors"
 
 
-def _eventually_none(look: Any) -> list[str]:
+def _eventually_none(check: Any) -> list[str]:
     deadline = time.monotonic() + LEAVING_S
-    while found := look():
+    while leftovers := check():
         if time.monotonic() > deadline:
-            return list(found)
+            return list(leftovers)
         time.sleep(0.1)
     return []
 
@@ -255,29 +264,29 @@ def _patience(seconds: int | None) -> Iterator[None]:
 
 
 def main() -> int:
-    """Soak; 1 if something was wrong."""
+    """Soak; return 1 after any failure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hours", type=float, default=TEN_MINUTES_H, help="how long (default: ten minutes)")
-    parser.add_argument("--library", default="", help="names, comma-separated (default: all that barewire carries)")
+    parser.add_argument("--hours", type=float, default=TEN_MINUTES_H, help="duration (default: ten minutes)")
+    parser.add_argument("--library", default="", help="names, comma-separated (default: all that support barewire)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
     parser.add_argument("--output", type=Path, help="JSON Lines (default: target/soak-SEED.jsonl)")
-    given = parser.parse_args()
-    # What was started is ended then, too.
+    options = parser.parse_args()
+    # Ends everything that was started, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    output = given.output or ROOT / "target" / f"soak-{given.seed}.jsonl"
-    print(f"seed {given.seed}, records in {output}", flush=True)
+    output = options.output or ROOT / "target" / f"soak-{options.seed}.jsonl"
+    print(f"seed {options.seed}, records in {output}", flush=True)
     with tempfile.TemporaryDirectory(prefix="barewire-soak-") as folder:
         runtime = Path(folder, "runtime")
         runtime.mkdir(mode=0o700)
-        # Labs and whatever starts in them are known by it.
+        # Identifies labs and processes of this run.
         os.environ["XDG_RUNTIME_DIR"] = str(runtime)
-        soak = Soak(given.seed, libraries_over_barewire(given.library), output, Path(folder))
-        number = soak.source.randrange(len(BEDS))
-        while time.monotonic() < soak.began + given.hours * 3600:
+        soak = Soak(options.seed, libraries_over_barewire(options.library), output, Path(folder))
+        number = soak.source.randrange(len(LAB_KINDS))
+        while time.monotonic() < soak.started + options.hours * 3600:
             soak.round(number)
             number += 1
-    minutes = (time.monotonic() - soak.began) / 60
-    print(f"{soak.jobs} jobs, {soak.faults} faults in {minutes:.0f} minutes: {soak.wrong} wrong (seed {given.seed})")
+    minutes = (time.monotonic() - soak.started) / 60
+    print(f"{soak.jobs} jobs, {soak.faults} faults in {minutes:.0f} minutes: {soak.wrong} wrong (seed {options.seed})")
     return int(soak.wrong > 0)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What `make survive` and `make soak` share: jobs in a lab, and what breaks and is mended under them."""
+"""Shared by `make survive` and `make soak`: jobs in a lab, and faults that are injected and repaired."""
 
 import os
 import random
@@ -29,11 +29,11 @@ interfaces = ["eth0"]
 saps = ["0x02-0xfe"]
 at_most = 127
 """
-# A rank finds the broker of its own host by the host's name.
+# A rank finds its host's broker by the host's name.
 BROKERED = 'export FI_BAREWIRE_BROKER="{folder}/broker-$(hostname)"; exec "$0" "$@"'
 UNDER_WAY = "under way"
 KILLED = "rank killed"
-# Two hosts at switches of their own, with two paths between these.
+# Two hosts on separate switches, with two paths between these.
 SWITCHES = """
 switches = ["s1", "s2", "s3"]
 hosts = ["h1", "h2"]
@@ -42,16 +42,18 @@ links = [{ends=["h1", "s1"]}, {ends=["h2", "s2"]}, {ends=["s1", "s2"]}, {ends=["
 
 
 def libraries_over_barewire(names: str) -> list[Library]:
-    """The installed libraries that the provider can carry; those of the comma-separated `names` if there are any."""
-    found = [one for one in installed_libraries() if one.name != "mpich"]
-    chosen = [one for one in found if not names or one.name in names.split(",")]
+    """Return the installed libraries that the provider supports, or those of the comma-separated `names`."""
+    installed = [library for library in installed_libraries() if library.name != "mpich"]
+    chosen = [library for library in installed if not names or library.name in names.split(",")]
     if not chosen:
-        raise MachineCannot(f"none of {names or 'the libraries'} is installed; found: {[one.name for one in found]}")
+        raise MachineCannot(
+            f"none of {names or 'the libraries'} is installed; found: {[library.name for library in installed]}"
+        )
     return chosen
 
 
 def built(library: Library, source: str, folder: Path) -> str:
-    """Build a program of tests/mpi with a library's own compiler, once in a folder."""
+    """Build a program of tests/mpi with a library's own compiler, once per folder."""
     program = folder / f"{source}-{library.name}"
     if not program.exists():
         command = [library.program("mpicc"), "-O2", str(ROOT / "tests/mpi" / f"{source}.c"), "-o", str(program)]
@@ -61,8 +63,8 @@ def built(library: Library, source: str, folder: Path) -> str:
 
 
 @dataclass
-class Ended:
-    """How a job ended: its exit code (None: it was ended because it hung), and what it said."""
+class JobResult:
+    """The end of a job: its exit code (None: it hung and was terminated), and its output."""
 
     code: int | None
     output: str
@@ -72,7 +74,7 @@ class Ended:
 
 @dataclass
 class Site:
-    """A lab in which jobs run, its brokers by host and its controller, if it has these."""
+    """A lab for jobs, with its brokers by host and its controller, if any."""
 
     lab: Lab
     folder: Path
@@ -80,7 +82,7 @@ class Site:
     controller: "subprocess.Popen[str] | None" = None
 
     def start_broker(self, host: str) -> None:
-        """Start a host's broker, at the socket that it always has."""
+        """Start a host's broker at its fixed socket."""
         files = {name: self.lab.directory / f"{name}-{host}" for name in ("broker", "policy", "audit")}
         files["policy"].write_text(POLICY)
         options = ["--socket", files["broker"], "--policy", files["policy"], "--audit", files["audit"]]
@@ -91,11 +93,11 @@ class Site:
             raise MachineCannot(f"the broker of {host} does not start")
 
     def start_controller(self) -> None:
-        """Start the controller and wait until it knows all switches."""
+        """Start the controller and wait until all switches are connected."""
         api, token, log = f"unix:{self.folder}/api-{self.lab.id}", self.folder / "token", self.folder / "controller"
         command = [BAREWIRE, "sdn", "start", "--lab", self.lab.id, "--api", api, "--token", str(token)]
-        with log.open("a") as said:
-            self.controller = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, text=True)
+        with log.open("a") as output:
+            self.controller = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, text=True)
         assert self.lab.network is not None
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
@@ -111,56 +113,60 @@ class Site:
             end_process(process, signal.SIGTERM)
 
     def ranks(self, program: str) -> list[int]:
-        """The processes of the lab's hosts that execute `program`."""
+        """Return the processes of the lab's hosts that execute `program`."""
         return [number for number, executable in self._processes() if executable == Path(program).resolve()]
 
     def servers(self) -> dict[int, tuple[int, int]]:
-        """Brokers and controller by process, each with its resident bytes and its descriptors."""
-        found = {}
-        for process in self._own():
+        """Return resident bytes and descriptors of brokers and controller, by process."""
+        by_process = {}
+        for process in self._server_processes():
             with suppress(OSError):
                 kilobytes = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{process}/status").read_text())
                 resident = int(kilobytes[1]) * 1024 if kilobytes else 0
-                found[process] = (resident, len(list(Path(f"/proc/{process}/fd").iterdir())))
-        return found
+                by_process[process] = (resident, len(list(Path(f"/proc/{process}/fd").iterdir())))
+        return by_process
 
     def grown(self, before: dict[int, tuple[int, int]], bytes_max: int) -> list[str]:
-        """Which of the servers of `before` have more descriptors, or that many more bytes, now that no job runs."""
+        """Return the servers of `before` that have more descriptors, or more than `bytes_max` more memory."""
         wrong = []
         for process, (resident, descriptors) in self.servers().items():
-            was = before.get(process, (resident, descriptors))
-            if resident > was[0] + bytes_max or descriptors > was[1]:
-                wrong.append(f"server {process} grew from {was} to {(resident, descriptors)} bytes and descriptors")
+            previous = before.get(process, (resident, descriptors))
+            if resident > previous[0] + bytes_max or descriptors > previous[1]:
+                wrong.append(
+                    f"server {process} grew from {previous} to {(resident, descriptors)} bytes and descriptors"
+                )
         return wrong
 
     def traces(self) -> set[str]:
-        """What the lab's hosts have that jobs may leave: processes, packet sockets without a process, shared memory."""
-        own = {host.pid for host in self.lab.hosts} | set(self._own())
-        found = {f"process {number}, {executable}" for number, executable in self._processes() if number not in own}
+        """Return what jobs may leave on the lab's hosts: processes, packet sockets without a process, shared memory."""
+        expected = {host.pid for host in self.lab.hosts} | set(self._server_processes())
+        remains = {
+            f"process {number}, {executable}" for number, executable in self._processes() if number not in expected
+        }
         for host in self.lab.hosts:
             sockets = Path(f"/proc/{host.pid}/net/packet").read_text().splitlines()[1:]
-            found |= {f"{host.name}: packet socket {socket.split()[-1]}" for socket in sockets}
+            remains |= {f"{host.name}: packet socket {socket.split()[-1]}" for socket in sockets}
             shared = Path(f"/proc/{host.pid}/root/dev/shm").iterdir()
-            found |= {f"{host.name}: /dev/shm/{file.name}" for file in shared}
-        return found
+            remains |= {f"{host.name}: /dev/shm/{file.name}" for file in shared}
+        return remains
 
     def left_since(self, before: set[str], *, with_foreign: bool) -> list[str]:
-        """What jobs have left since `traces` said `before`; MPICH's own files of jobs that failed only if asked."""
-        left = sorted(self.traces() - before)
-        return [f"left behind: {one}" for one in left if with_foreign or "/dev/shm/mpich_shm_" not in one]
+        """Return what jobs have left since `before`; files of MPICH's shared memory only if `with_foreign`."""
+        new = sorted(self.traces() - before)
+        return [f"left behind: {item}" for item in new if with_foreign or "/dev/shm/mpich_shm_" not in item]
 
     def _processes(self) -> list[tuple[int, Path]]:
         networks = {Path(f"/proc/{host.pid}/ns/net").readlink() for host in self.lab.hosts}
-        found = []
+        processes = []
         for process in Path("/proc").iterdir():
             if process.name.isdecimal():
                 with suppress(OSError):
                     if (process / "ns/net").readlink() in networks:
-                        found.append((int(process.name), (process / "exe").readlink()))
-        return sorted(found)
+                        processes.append((int(process.name), (process / "exe").readlink()))
+        return sorted(processes)
 
-    def _own(self) -> list[int]:
-        """The controller, and the brokers with what entered their hosts for them."""
+    def _server_processes(self) -> list[int]:
+        """Return the controller, the brokers, and their processes that entered the hosts."""
         socket = str(self.lab.directory / "broker-")
         brokers = []
         for number, _ in self._processes():
@@ -178,9 +184,9 @@ class Site:
         fault: Callable[[], None] | None,
         patience_s: float,
         options: Sequence[str] = (),
-    ) -> Ended:
-        """Run a job to its end; `fault` is called once the job's first line says that it is under way."""
-        # Behind who breaks and mends: what is meant to last a second shall not last as long as the ranks are busy.
+    ) -> JobResult:
+        """Run a job to its end; `fault` is called when the job's first line reports that it is under way."""
+        # Lower priority than the fault injection: a fault of one second must not last as long as the ranks are busy.
         command = [
             "nice",
             BAREWIRE,
@@ -196,14 +202,14 @@ class Site:
         ]
         if self.brokers:
             command += ["/bin/sh", "-c", BROKERED.format(folder=self.lab.directory)]
-        began = time.monotonic()
+        started = time.monotonic()
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         with subprocess.Popen([*command, program, *map(str, arguments)], text=True, **streams) as process:
             hung = threading.Event()
 
             def give_up() -> None:
                 hung.set()
-                # The launcher passes it on to all ranks.
+                # The launcher forwards it to all ranks.
                 process.terminate()
 
             timer = threading.Timer(patience_s, give_up)
@@ -221,13 +227,13 @@ class Site:
                 reader.join()
             finally:
                 timer.cancel()
-        seconds = time.monotonic() - began
-        return Ended(None if hung.is_set() else process.returncode, output, "".join(errors), seconds)
+        seconds = time.monotonic() - started
+        return JobResult(None if hung.is_set() else process.returncode, output, "".join(errors), seconds)
 
 
 @contextmanager
-def standing(topology: str, folder: Path, link: LinkSpec | None = None, *, brokers: bool = False) -> Iterator[Site]:
-    """A lab with brokers where asked, and with a controller where it has switches of Open vSwitch."""
+def running_site(topology: str, folder: Path, link: LinkSpec | None = None, *, brokers: bool = False) -> Iterator[Site]:
+    """Run a lab, with brokers if requested, and with a controller if it has Open vSwitch switches."""
     if topology == "switches":
         (folder / "switches.toml").write_text(SWITCHES)
         topology = str(folder / "switches.toml")
@@ -245,7 +251,7 @@ def standing(topology: str, folder: Path, link: LinkSpec | None = None, *, broke
 
 @contextmanager
 def with_faulty_wire(site: Site, seed: int) -> Iterator[None]:
-    """Two hosts' frames go through tools/faulty_wire.py instead of the switch."""
+    """Route two hosts' frames through tools/faulty_wire.py instead of the switch."""
     wire = [sys.executable, str(ROOT / "tools" / "faulty_wire.py"), str(seed)]
     command = site.lab.switch_command([*wire, *(f"to-{host.name}" for host in site.lab.hosts)])
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -267,46 +273,46 @@ def end_process(process: "subprocess.Popen[str]", by: signal.Signals) -> None:
         process.stdout.close()
 
 
-class JobOver(Exception):
-    """There is nobody left to hit."""
+class NoTarget(Exception):
+    """No process is left as a target."""
 
 
 @dataclass(frozen=True)
 class Faults:
-    """What can break, each drawn from `source` and mended after about `seconds`; a fault returns what it did."""
+    """Faults, each drawn from `source` and repaired after about `seconds`; a fault returns a description."""
 
     site: Site
     program: str
     source: random.Random
     seconds: float = 1.0
-    # How long each fault lasted, which on a busy machine is longer than was meant.
+    # Duration of each fault, which on a busy machine is longer than intended.
     lasted_s: list[float] = field(default_factory=list)
 
-    def strike(self, names: Sequence[str], over: threading.Event, did: list[str]) -> None:
-        """Draw faults from `names`, one after the other, from when the job's ranks are there until `over`.
+    def inject(self, names: Sequence[str], finished: threading.Event, injected: list[str]) -> None:
+        """Draw faults from `names`, one after the other, from when the job's ranks exist until `over` is set.
 
-        What was done goes to `did`. A rank is killed once.
+        Descriptions go to `injected`. At most one rank is killed.
         """
-        while names and not over.wait(0.1) and KILLED not in did:
-            if not self.site.ranks(self.program) or over.wait(self.source.uniform(0.2, 2)):
+        while names and not finished.wait(0.1) and KILLED not in injected:
+            if not self.site.ranks(self.program) or finished.wait(self.source.uniform(0.2, 2)):
                 continue
-            with suppress(JobOver):
-                did.append(getattr(self, self.source.choice(names))())
+            with suppress(NoTarget):
+                injected.append(getattr(self, self.source.choice(names))())
 
     def interface(self) -> str:
-        """One host's interface down, or both."""
+        """Set one or both hosts' interfaces down."""
         hosts = self._sides()
-        self._for_a_while(hosts, self.site.lab.set_link)
+        self._temporarily(hosts, self.site.lab.set_link)
         return f"interface of {'+'.join(hosts)} down"
 
     def carrier(self) -> str:
-        """The switch's end of a host's link down, or of both."""
+        """Set the switch's end of one or both hosts' links down."""
         hosts = self._sides()
-        self._for_a_while(hosts, self.site.lab.set_carrier)
+        self._temporarily(hosts, self.site.lab.set_carrier)
         return f"carrier of {'+'.join(hosts)} lost"
 
     def broker(self) -> str:
-        """A host's broker ended or killed, and started again."""
+        """Terminate or kill a host's broker, and restart it."""
         (host,), by = self._sides(1), self.source.choice([signal.SIGTERM, signal.SIGKILL])
         end_process(self.site.brokers[host], by)
         time.sleep(self.source.uniform(0, self.seconds))
@@ -314,7 +320,7 @@ class Faults:
         return f"broker of {host}: {by.name}"
 
     def controller(self) -> str:
-        """The controller ended or killed, and started again."""
+        """Terminate or kill the controller, and restart it."""
         by = self.source.choice([signal.SIGTERM, signal.SIGKILL])
         assert self.site.controller is not None
         end_process(self.site.controller, by)
@@ -323,7 +329,7 @@ class Faults:
         return f"controller: {by.name}"
 
     def cable(self) -> str:
-        """A cable between two switches pulled, and plugged in again."""
+        """Disconnect a cable between two switches, and connect it again."""
         network = self.site.lab.network
         assert network is not None
         cables = sorted(
@@ -331,30 +337,30 @@ class Faults:
             for port, peer in network.peers.items()
             if {port.node, peer.node} <= set(network.switches) and str(port) < str(peer)
         )
-        one, other = self.source.choice(cables)
-        self._for_a_while([other], lambda end, up: self.site.lab.set_cable(one, end, up))
-        return f"cable {one} to {other} pulled"
+        first, second = self.source.choice(cables)
+        self._temporarily([second], lambda end, up: self.site.lab.set_cable(first, end, up))
+        return f"cable {first} to {second} disconnected"
 
     def stopped(self) -> str:
-        """A rank stopped, as by a debugger."""
+        """Stop a rank, like a debugger."""
         return self._stop([self.source.choice(self._ranks())])
 
     def all_stopped(self) -> str:
-        """All ranks stopped at once, as by a paused machine."""
+        """Stop all ranks at once, like a paused machine."""
         return self._stop(self._ranks())
 
     def killed(self) -> str:
-        """A rank killed; the job cannot end right."""
-        with self._held([self.source.choice(self._ranks())]) as held:
-            signal.pidfd_send_signal(held[0], signal.SIGKILL)
+        """Kill a rank; the job cannot succeed."""
+        with self._rank_handles([self.source.choice(self._ranks())]) as handles:
+            signal.pidfd_send_signal(handles[0], signal.SIGKILL)
         return KILLED
 
     def _sides(self, count: int | None = None) -> list[str]:
         hosts = [host.name for host in self.site.lab.hosts]
         return sorted(self.source.sample(hosts, count or self.source.randint(1, len(hosts))))
 
-    def _for_a_while(self, hosts: Sequence[str], set_state: Callable[[str, bool], None]) -> None:
-        began = time.monotonic()
+    def _temporarily(self, hosts: Sequence[str], set_state: Callable[[str, bool], None]) -> None:
+        started = time.monotonic()
         try:
             for host in hosts:
                 set_state(host, False)
@@ -362,37 +368,37 @@ class Faults:
         finally:
             for host in hosts:
                 set_state(host, True)
-            self.lasted_s.append(time.monotonic() - began)
+            self.lasted_s.append(time.monotonic() - started)
 
     def _ranks(self) -> list[int]:
-        found = self.site.ranks(self.program)
-        if not found:
-            raise JobOver
-        return found
+        ranks = self.site.ranks(self.program)
+        if not ranks:
+            raise NoTarget
+        return ranks
 
     def _stop(self, ranks: Sequence[int]) -> str:
-        began = time.monotonic()
-        with self._held(ranks) as held:
+        started = time.monotonic()
+        with self._rank_handles(ranks) as handles:
             for number in (signal.SIGSTOP, signal.SIGCONT):
-                for rank in held:
+                for rank in handles:
                     with suppress(ProcessLookupError):
                         signal.pidfd_send_signal(rank, number)
                 if number == signal.SIGSTOP:
                     time.sleep(self.seconds)
-        self.lasted_s.append(time.monotonic() - began)
+        self.lasted_s.append(time.monotonic() - started)
         return f"{len(ranks)} stopped for {self.seconds:g} s"
 
     @contextmanager
-    def _held(self, ranks: Sequence[int]) -> Iterator[list[int]]:
-        """Handles of these processes, which are ranks still: none has ended and given its number to another."""
+    def _rank_handles(self, ranks: Sequence[int]) -> Iterator[list[int]]:
+        """Yield handles of these ranks, checked after opening so that no process number has been reused."""
         with ExitStack() as stack:
-            held: list[int] = []
+            handles: list[int] = []
             try:
                 for rank in ranks:
-                    held.append(os.pidfd_open(rank))
-                    stack.callback(os.close, held[-1])
+                    handles.append(os.pidfd_open(rank))
+                    stack.callback(os.close, handles[-1])
             except ProcessLookupError as error:
-                raise JobOver from error
+                raise NoTarget from error
             if not set(ranks) <= set(self._ranks()):
-                raise JobOver
-            yield held
+                raise NoTarget
+            yield handles

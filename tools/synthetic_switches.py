@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Switches that are sockets only: a fat-tree that speaks OpenFlow 1.3 to a controller and makes new flows at a rate.
+"""Switches that are sockets only: a fat-tree that speaks OpenFlow 1.3 to a controller and creates new flows at a rate.
 
 Usage: synthetic_switches.py SOCKET K FLOWS RATE LIFE_S; prints one JSON document when all flows have been answered.
 
-They answer the handshake, barriers, echoes and statistics, carry LLDP probes to the other end of their links, keep
-the first rule of each flow for LIFE_S and report its end. What they do costs less than what the controller does, so
-that a controller can be measured beside them on two cores.
+They answer the handshake, barriers, echoes and statistics, forward LLDP probes to the other end of their links, keep
+the first rule of each flow for LIFE_S and report its removal. They cost less than the controller, so that it can be
+measured beside them on two cores.
 """
 
 import asyncio
@@ -35,45 +35,45 @@ class Switch(asyncio.Protocol):
     """One switch's connection."""
 
     def __init__(self, world: "World", name: str) -> None:
-        """Belong to a world."""
+        """Create a switch of a world."""
         self.world, self.name = world, name
         self.transport: asyncio.Transport
         self._received = bytearray()
-        # Cookie to when the rule was set: of flows that enter here.
+        # Cookie to when the rule was set, for flows that enter here.
         self.first_rules: dict[int, float] = {}
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Say hello."""
+        """Send a hello."""
         self.transport = transport  # type: ignore[assignment]
-        self.say(of.OFPT_HELLO)
+        self.send(of.OFPT_HELLO)
 
-    def say(self, kind: int, body: bytes = b"", xid: int = 0) -> None:
+    def send(self, kind: int, body: bytes = b"", xid: int = 0) -> None:
         """Send a message."""
         self.transport.write(framed(kind, xid, body))
 
     def data_received(self, data: bytes) -> None:
-        """Do what the controller says."""
+        """Handle the controller's messages."""
         self._received += data
-        at = 0
-        while len(self._received) - at >= HEADER.size:
-            _, kind, length, xid = HEADER.unpack_from(self._received, at)
-            if len(self._received) - at < length:
+        position = 0
+        while len(self._received) - position >= HEADER.size:
+            _, kind, length, xid = HEADER.unpack_from(self._received, position)
+            if len(self._received) - position < length:
                 break
-            self._handle(kind, xid, bytes(self._received[at + HEADER.size : at + length]))
-            at += length
-        del self._received[:at]
+            self._handle(kind, xid, bytes(self._received[position + HEADER.size : position + length]))
+            position += length
+        del self._received[:position]
 
     def _handle(self, kind: int, xid: int, body: bytes) -> None:
         if kind == of.OFPT_FLOW_MOD:
             self._rule(body)
         elif kind == of.OFPT_BARRIER_REQUEST:
-            self.say(of.OFPT_BARRIER_REPLY, xid=xid)
+            self.send(of.OFPT_BARRIER_REPLY, xid=xid)
         elif kind == of.OFPT_PACKET_OUT:
             self._packet_out(body)
         elif kind == of.OFPT_ECHO_REQUEST:
-            self.say(of.OFPT_ECHO_REPLY, body, xid)
+            self.send(of.OFPT_ECHO_REPLY, body, xid)
         elif kind == of.OFPT_FEATURES_REQUEST:
-            self.say(of.OFPT_FEATURES_REPLY, struct.pack("!QIBB2xII", int(self.name[1:]), 0, 1, 0, 0, 0), xid)
+            self.send(of.OFPT_FEATURES_REPLY, struct.pack("!QIBB2xII", int(self.name[1:]), 0, 1, 0, 0, 0), xid)
         elif kind == of.OFPT_MULTIPART_REQUEST:
             self._multipart(xid, int.from_bytes(body[:2], "big"), body)
 
@@ -96,7 +96,7 @@ class Switch(asyncio.Protocol):
             parts = [b"".join(entries[at : at + step]) for at in range(0, len(entries), step)] or parts
         for number, part in enumerate(parts, start=1):
             more = of.OFPMPF_REPLY_MORE if number < len(parts) else 0
-            self.say(of.OFPT_MULTIPART_REPLY, struct.pack("!HH4x", kind, more) + part, xid)
+            self.send(of.OFPT_MULTIPART_REPLY, struct.pack("!HH4x", kind, more) + part, xid)
 
     def _rule(self, body: bytes) -> None:
         (cookie,) = struct.unpack_from("!Q", body)
@@ -105,36 +105,36 @@ class Switch(asyncio.Protocol):
         if body[17] == of.OFPFC_ADD and flags & of.OFPFF_SEND_FLOW_REM:
             self.first_rules[cookie] = time.monotonic()
             source, destination = (body[at + 4 : at + 6] for at in map(body.find, _TCP_PORTS))
-            self.world.laid(source + destination)
+            self.world.rule_installed(source + destination)
 
     def _packet_out(self, body: bytes) -> None:
         actions = struct.unpack_from("!H", body, 8)[0]
         frame = body[16 + actions :]
         if frame[12:14] == _LLDP:
-            self.world.carry(Port(self.name, struct.unpack_from("!I", body, 20)[0]), frame)
+            self.world.forward(Port(self.name, struct.unpack_from("!I", body, 20)[0]), frame)
         elif len(frame) >= 38:
             self.world.delivered(frame[34:38])
 
     def packet_in(self, port: int, frame: bytes) -> None:
-        """Send a frame up."""
+        """Send a frame to the controller."""
         match = struct.pack("!HHII4x", of.OFPMT_OXM, 12, 0x8000_0004, port)
-        self.say(
+        self.send(
             of.OFPT_PACKET_IN, struct.pack("!IHBBQ", of.OFP_NO_BUFFER, len(frame), 0, 0, 0) + match + b"\0\0" + frame
         )
 
     def expire(self, before: float) -> None:
-        """Report rules that are too old as gone."""
+        """Report expired rules as removed."""
         for cookie in [cookie for cookie, since in self.first_rules.items() if since < before]:
             del self.first_rules[cookie]
             body = struct.pack(of.OFP_FLOW_REMOVED_PACK_STR0, cookie, 300, of.OFPRR_IDLE_TIMEOUT, 0, 1, 0, 0, 0, 1, 100)
-            self.say(of.OFPT_FLOW_REMOVED, body + struct.pack("!HH4x", of.OFPMT_OXM, 4))
+            self.send(of.OFPT_FLOW_REMOVED, body + struct.pack("!HH4x", of.OFPMT_OXM, 4))
 
 
 class World:
-    """All switches, and what came of the flows they made."""
+    """All switches, and the results of their flows."""
 
     def __init__(self, network: Network) -> None:
-        """Begin without connections."""
+        """Create a world without connections."""
         self.network = network
         self.switches: dict[str, Switch] = {}
         self.asked_s: dict[bytes, float] = {}
@@ -142,56 +142,56 @@ class World:
         self.laid_s: dict[bytes, float] = {}
         self.rules = 0
 
-    def carry(self, port: Port, frame: bytes) -> None:
-        """A probe leaves a port."""
+    def forward(self, port: Port, frame: bytes) -> None:
+        """Forward a probe that leaves a port."""
         peer = self.network.peers.get(port)
         if peer is not None and peer.node in self.switches:
             self.switches[peer.node].packet_in(peer.number, frame)
 
     def delivered(self, key: bytes) -> None:
-        """Note that a first packet has arrived."""
+        """Record that a first packet has arrived."""
         if key in self.asked_s:
             self.delays_s.setdefault(key, time.monotonic() - self.asked_s[key])
 
-    def laid(self, key: bytes) -> None:
-        """Note that a flow's first switch has its rule."""
+    def rule_installed(self, key: bytes) -> None:
+        """Record that a flow's first switch has its rule."""
         if key in self.asked_s:
             self.laid_s.setdefault(key, time.monotonic() - self.asked_s[key])
 
-    def ask(self, source: str, destination: str, key: bytes) -> None:
-        """A new connection's first packet comes up."""
+    def start_flow(self, source: str, destination: str, key: bytes) -> None:
+        """Send a new connection's first packet to the controller."""
         port = self.network.attachment(source)
         assert port is not None
         self.asked_s[key] = time.monotonic()
         self.switches[port.node].packet_in(port.number, _frame(source, destination, key))
 
 
-async def run(place: str, k: int, flows: int, rate: float, life_s: float) -> dict[str, object]:
-    """Connect, let hosts be learnt, then make flows."""
+async def run(socket_path: str, k: int, flows: int, rate: float, life_s: float) -> dict[str, object]:
+    """Connect, let the controller learn the hosts, then create flows."""
     world = World(fat_tree(k, servers=0))
     loop = asyncio.get_running_loop()
     for name in world.network.switches:
         world.switches[name] = Switch(world, name)
-        await loop.create_unix_connection(lambda name=name: world.switches[name], place)  # type: ignore[misc]
+        await loop.create_unix_connection(lambda name=name: world.switches[name], socket_path)  # type: ignore[misc]
     await asyncio.sleep(2)
     hosts = list(world.network.hosts)
     for number, host in enumerate(hosts):
-        world.ask(host, hosts[number - 1], struct.pack("!HH", 1, 1 + number))
+        world.start_flow(host, hosts[number - 1], struct.pack("!HH", 1, 1 + number))
     await asyncio.sleep(1)
     for record in (world.asked_s, world.delays_s, world.laid_s):
         record.clear()
     world.rules = 0
-    chance = random.Random(1)
-    began = time.monotonic()
-    expired = began
+    generator = random.Random(1)
+    started = time.monotonic()
+    expired = started
     for number in range(flows):
-        due = began + number / rate
+        due = started + number / rate
         if (wait := due - time.monotonic()) > 0:
             await asyncio.sleep(wait)
         elif number % 32 == 0:
             await asyncio.sleep(0)
-        source, destination = chance.sample(hosts, 2)
-        world.ask(
+        source, destination = generator.sample(hosts, 2)
+        world.start_flow(
             source, destination, struct.pack("!HH", _PORTS_FROM + number % _PORTS, _PORTS_FROM + number // _PORTS)
         )
         if time.monotonic() > expired + 0.1:
@@ -201,10 +201,10 @@ async def run(place: str, k: int, flows: int, rate: float, life_s: float) -> dic
     deadline = time.monotonic() + 10
     while len(world.laid_s) < flows and time.monotonic() < deadline:
         await asyncio.sleep(0.05)
-    took_s = time.monotonic() - began
+    elapsed_s = time.monotonic() - started
     return {
         "flows": flows,
-        "asked_s": flows / took_s,
+        "asked_s": flows / elapsed_s,
         "rules": world.rules,
         "delivered": len(world.delays_s),
         "laid": len(world.laid_s),
@@ -224,5 +224,5 @@ def _mac(host: str) -> bytes:
 
 
 if __name__ == "__main__":
-    place, k, flows, rate, life_s = sys.argv[1:]
-    print(json.dumps(asyncio.run(run(place, int(k), int(flows), float(rate), float(life_s)))))
+    socket_path, k, flows, rate, life_s = sys.argv[1:]
+    print(json.dumps(asyncio.run(run(socket_path, int(k), int(flows), float(rate), float(life_s)))))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Installs what tests need, builds, lints, runs every test. The last line says how many passed, failed, were skipped; a test
-# that is skipped and is not in tests/skips.txt is a failure.
+# Installs what tests need, builds, lints, runs every test. The last line has the numbers of passed, failed and skipped
+# tests; a skipped test that is not in tests/skips.txt is a failure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 setup/setup.sh test
@@ -15,7 +15,7 @@ export BAREWIRE_SKIP_LOG=$scratch/skips
 touch "$BAREWIRE_SKIP_LOG"
 passed=0 failed=0 skipped=0
 
-# What needs no lab runs beside the compiler.
+# Tests without a lab run during compilation.
 .venv/bin/pytest python/tests --junit-xml="$scratch/pure.xml" >"$scratch/pure" 2>&1 &
 pure=$!
 
@@ -24,7 +24,7 @@ tools/lint.sh | tee "$scratch/lint" || true
 passed=$((passed + $(grep -c ': passed$' "$scratch/lint" || true)))
 failed=$((failed + $(grep -c ': FAILED$' "$scratch/lint" || true)))
 
-# Raw frames on a loopback interface of our own: as root directly, else in a user namespace.
+# Raw frames on a separate loopback interface: as root directly, otherwise in a user namespace.
 cargo test --profile checks --locked --workspace --exclude barewire-benches --no-run --quiet
 namespace=(unshare --net)
 [ "$(id -u)" = 0 ] || namespace=(unshare --user --map-root-user --net)
@@ -32,20 +32,20 @@ namespace=(unshare --net)
 [ ${#namespace[@]} -gt 0 ] && namespace+=(.venv/bin/python tools/with_loopback.py)
 {
     "${namespace[@]}" cargo test --profile checks --locked --offline --workspace --exclude barewire-benches --quiet --no-fail-fast || echo "cargo test: broken"
-    # Mutants of the engine and of the stack above it that the simulator must catch: a build of their own, so that no program has them.
+    # Mutants of the engine and of the stack above it that the simulator must catch: a separate build, so that no program contains them.
     cargo test --profile checks --locked --offline --quiet -p barewire-sim --features mutants --test mutants --test stack_mutants ||
         echo "cargo test: broken"
 } 2>&1 | tee "$scratch/cargo"
 count() { awk -v what="$1" '/^test result:/ { for (i = 1; i < NF; i++) if ($(i + 1) ~ "^" what) sum += $i } END { print sum + 0 }' "$scratch/cargo"; }
 silent=$(wc -l <"$BAREWIRE_SKIP_LOG")
 passed=$((passed + $(count passed) - silent)) failed=$((failed + $(count failed))) skipped=$((skipped + silent))
-# A run that ended without counting a failure, such as one that did not compile, is one.
+# A run that ended without counting a failure, for example because it did not compile, is one.
 if [ "$failed" = 0 ] && grep -q '^cargo test: broken' "$scratch/cargo"; then failed=1; fi
 
 wait "$pure" || true
 pure=
 cat "$scratch/pure"
-# Three files at a time: most tests wait most of the time, and each looks after its own labs alone.
+# Three files at a time: most tests mostly wait, and each manages only its own labs.
 .venv/bin/pytest tests --numprocesses 3 --dist loadfile --junit-xml="$scratch/lab.xml" 2>&1 | tee "$scratch/lab" || true
 read -r tests bad skips < <(.venv/bin/python - "$scratch/pure.xml" "$scratch/lab.xml" <<'P'
 import sys
@@ -58,7 +58,7 @@ P
 passed=$((passed + tests - bad - skips)) failed=$((failed + bad)) skipped=$((skipped + skips))
 
 cat "$BAREWIRE_SKIP_LOG"
-# A new skip is a failure: what was tested is not any more.
+# A new skip is a failure: something is no longer tested.
 .venv/bin/python tools/skips.py "$BAREWIRE_SKIP_LOG" "$scratch/pure.xml" "$scratch/lab.xml" || failed=$((failed + 1))
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]

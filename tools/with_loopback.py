@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Brings this network namespace's loopback interface up, then becomes the command given."""
+"""Sets this network namespace's loopback interface up, then executes the given command."""
 
 import os
 import sys

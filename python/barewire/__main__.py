@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Makes `python -m barewire` the command line."""
+"""Entry point of `python -m barewire`."""
 
 from barewire.cli import main
 

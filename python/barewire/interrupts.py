@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Interrupts that wait until what must not be broken off is done.
+"""Deferring SIGINT and SIGTERM until a critical section ends.
 
-A blocked signal mask would not do: it is one thread's, and libraries start threads of their own, which take the
-signal and have the main one raise KeyboardInterrupt all the same.
+A blocked signal mask is not enough: it applies to one thread only. Libraries start threads of their own; one of these
+would receive the signal, and the main thread would raise KeyboardInterrupt all the same.
 """
 
 import signal
@@ -16,86 +16,86 @@ _HELD = (signal.SIGINT, signal.SIGTERM)
 
 
 class Hold:
-    """A time in which SIGINT and SIGTERM only leave a note; made by `interrupts_held`.
+    """A block that only records SIGINT and SIGTERM; created by `interrupts_held`.
 
-    Its handlers stay in place until the end. What changes is whether they pass a signal on, and whoever is passed one
-    closes that way behind it: so a second one, which may come at any moment, breaks off nothing that is held.
+    Its handlers stay installed until the end of the block; a flag decides whether they forward a signal. Forwarding a
+    signal clears the flag, so that a second one, which may arrive at any moment, does not interrupt the held block.
     """
 
     def __init__(self) -> None:
-        """Nothing is held yet."""
-        self._before: dict[int, Any] = {}
-        self._came: int | None = None
-        self._passes = False
+        """Start without installed handlers."""
+        self._previous: dict[int, Any] = {}
+        self._pending: int | None = None
+        self._forwarding = False
 
     def released(self) -> "Released":
-        """Let interrupts through during a block, the one that waits first; the first of them ends that."""
+        """Deliver interrupts during a block, a pending one first; the first delivered signal ends the delivery."""
         return Released(self)
 
-    def _take(self) -> None:
-        # Python raises KeyboardInterrupt in the main thread only, so there is nothing to hold in any other.
+    def _install(self) -> None:
+        # Python raises KeyboardInterrupt in the main thread only: other threads need no handlers.
         if threading.current_thread() is not threading.main_thread():
             return
         for number in _HELD:
             handler = signal.getsignal(number)
-            # One that is ignored stays so; None is a handler that is not Python's to put back.
+            # Ignored signals stay ignored; None is a handler that was not installed by Python and cannot be restored.
             if handler not in (signal.SIG_IGN, None):
-                self._before[number] = handler
+                self._previous[number] = handler
                 signal.signal(number, self._handle)
 
-    def _give_back(self) -> None:
-        # What is given back first may raise while the others are not.
+    def _restore(self) -> None:
+        # A restored handler may raise before the others are restored.
         try:
-            while self._before:
-                number = next(iter(self._before))
-                signal.signal(number, self._before[number])
-                del self._before[number]
+            while self._previous:
+                number = next(iter(self._previous))
+                signal.signal(number, self._previous[number])
+                del self._previous[number]
         finally:
-            if self._before:
-                self._give_back()
+            if self._previous:
+                self._restore()
 
     def _deliver(self) -> None:
-        came, self._came = self._came, None
-        if came is not None:
-            signal.raise_signal(came)
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            signal.raise_signal(pending)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if not self._passes:
-            self._came = number
+        if not self._forwarding:
+            self._pending = number
             return
-        self._passes = False
-        before = self._before[number]
-        if callable(before):
-            before(number, frame)
+        self._forwarding = False
+        previous = self._previous[number]
+        if callable(previous):
+            previous(number, frame)
         else:
-            signal.signal(number, before)
+            signal.signal(number, previous)
             signal.raise_signal(number)
 
 
 class Released:
-    """A block within a hold that an interrupt may break off."""
+    """A block within a hold that an interrupt may end."""
 
     def __init__(self, hold: Hold) -> None:
-        """Of that hold."""
+        """Create a block of `hold`."""
         self._hold = hold
 
     def __enter__(self) -> None:
-        """Let through what waits, and what comes."""
-        self._hold._passes = True
+        """Deliver a pending signal and forward later ones."""
+        self._hold._forwarding = True
         self._hold._deliver()
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        """Hold again."""
-        self._hold._passes = False
+        """Defer signals again."""
+        self._hold._forwarding = False
 
 
 @contextmanager
 def interrupts_held() -> Iterator[Hold]:
-    """Let SIGINT and SIGTERM that come during the block wait for its end, or for a `released` block within."""
+    """Defer SIGINT and SIGTERM until the end of the block, or until a `released` block within it."""
     hold = Hold()
     try:
-        hold._take()
+        hold._install()
         yield hold
     finally:
-        hold._give_back()
+        hold._restore()
         hold._deliver()

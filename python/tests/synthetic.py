@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A plausible run without a probe: seeded samples of a simple cost model, for tests of all that reads runs."""
+"""A plausible run without a probe: seeded samples of a simple cost model, for tests of everything that reads runs."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +39,7 @@ def synthetic_run(
     complete: bool = True,
     fingerprint: str = "cafe",
 ) -> Run:
-    """Write a run into `directory` and return it; `slowdown` multiplies every time. The same seed, the same run."""
+    """Write a run into `directory` and return it; `slowdown` multiplies every time. Deterministic for a seed."""
     generator = np.random.default_rng(seed)
     order = generator.permutation([(test, subject) for test in tests for subject in subjects] * launches)
     parts, records = [], []
@@ -71,7 +71,7 @@ def synthetic_run(
         series=tuple(series_from_samples(frame, link)),
     )
     if not complete:
-        run = replace(run, series=tuple(replace(one, stop="incomplete") for one in run.series))
+        run = replace(run, series=tuple(replace(series, stop="incomplete") for series in run.series))
     write_run(directory, run, frame)
     return run
 
@@ -81,7 +81,7 @@ def _launch_samples(
 ) -> pl.DataFrame:
     fixed_us, per_kib_us = COST_US[subject]
     time_us = (fixed_us + per_kib_us * message_bytes / 1024) * drift
-    # Skewed noise with a tail, as interrupts give it.
+    # Skewed noise with a tail, as interrupts cause it.
     times_us = time_us * (0.98 + generator.exponential(0.02, count)) + 8 * (generator.random(count) < 0.02)
     value = times_us if test == "pingpong" else message_bytes * 8 / (times_us * 0.6)
     lossy = (subject == "udp") & (test != "pingpong") & (generator.random(count) < 0.1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A host's run without the program: records of a simple cost model, read as the program's own are."""
+"""A host's run without the program: records of a simple cost model, read like the program's."""
 
 import json
 from pathlib import Path
@@ -11,17 +11,17 @@ from barewire.results import Run, series_from_samples
 
 
 def write_launch(path: Path, test: str, samples: list[tuple[str, int, str, str, int, list[int]]]) -> Path:
-    """One launch's file; a sample is (subject, block, phase, quantity, operations, values)."""
+    """Write one launch's file; a sample is (subject, block, phase, quantity, operations, values)."""
     names = ("subject", "block_bytes", "phase", "quantity", "operations", "values")
     records = [{"record": "start", "schema": HOST_RECORDS_SCHEMA, "test": test}]
-    records += [{"record": "samples", "unit": "ns", **dict(zip(names, one, strict=True))} for one in samples]
+    records += [{"record": "samples", "unit": "ns", **dict(zip(names, sample, strict=True))} for sample in samples]
     records.append({"record": "end", "complete": True})
-    path.write_text("".join(json.dumps(one) + "\n" for one in records))
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
 
 
 def synthetic_host(directory: Path, launches: int = 6, slowdown: float = 1.0) -> tuple[Run, pl.DataFrame]:
-    """A run of `launches` launches of memory, wakeup and send, all times multiplied by `slowdown`."""
+    """Make a run of `launches` launches of memory, wakeup and send, with all times multiplied by `slowdown`."""
     frames = []
     for number in range(launches):
         noise = slowdown * (1 + 0.001 * number)

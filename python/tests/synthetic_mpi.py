@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Runs of MPI libraries without one: a campaign whose launches write the records that programs of known costs would."""
+"""Runs of MPI libraries without the libraries: launches write the records of programs with known costs."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -11,9 +11,9 @@ import numpy as np
 
 from barewire.measure.mpi import MpiCampaign, MpiOrder, MpiPlan, MpiSite, measure_mpi
 from barewire.measure.mpi_subjects import MpiSubject
-from barewire.measure.session import Enough
+from barewire.measure.session import StoppingRule
 from barewire.models.wire import Link
-from barewire.mpi import Family, Library, Place, Wishes
+from barewire.mpi import FabricOptions, Family, HostSlots, Library
 from barewire.results import Run
 
 LIBRARIES = {
@@ -22,15 +22,15 @@ LIBRARIES = {
     "intel": Library("intel", Family.INTEL, "2021.17", Path("/nowhere/lib/libmpi.so.12"), ("ofi",)),
 }
 SIZES = (8, 64, 1024, 16384, 65536, 131072, 262144, 1048576)
-# µs of a short message one way, and for each byte.
+# µs of a short message one way, and per byte.
 COST = {"barewire": (1.2, 0.0002), "tcp": (3.6, 0.0004)}
 EAGER_BYTES, HANDSHAKE_US = 65536, 30.0
-# Share of the time without computation that is overhead on both sides together.
+# Overhead on both sides together as a share of the time without computation.
 OVERHEADS = 0.4
 
 
-def subject(library: str, fabric: str, **wishes: Any) -> MpiSubject:
-    return MpiSubject(LIBRARIES[library], Wishes(fabric, **wishes))
+def subject(library: str, fabric: str, **requested: Any) -> MpiSubject:
+    return MpiSubject(LIBRARIES[library], FabricOptions(fabric, **requested))
 
 
 def time_us(fabric: str, size: int) -> float:
@@ -40,12 +40,12 @@ def time_us(fabric: str, size: int) -> float:
 
 @dataclass(frozen=True)
 class Synthetic(MpiCampaign):
-    """Launches that only write; `failing` ends the launch of that number as a program would."""
+    """Launches that only write records; launch number `failing` fails like a program."""
 
     failing: dict[int, BaseException] = field(default_factory=dict)
 
     def launch(self, order: MpiOrder, records: Path) -> None:
-        """As the programs of mpi/ do, with a drift of the launch's own."""
+        """Write records like the programs of mpi/, with a drift for each launch."""
         generator = np.random.default_rng(order.seed)
         start = {"record": "start", "schema": "barewire-mpi/1", "test": order.test, "ranks": order.ranks}
         written = [start, *RECORDS[order.test](order, generator, self.plan.sizes or ())]
@@ -66,10 +66,10 @@ def synthetic_mpi(
     link: Link | None = None,
     failing: dict[int, BaseException] | None = None,
 ) -> Run:
-    """Measure into `directory`; raises what a failing launch raised, with the run on disk."""
+    """Measure into `directory`; raises the error of a failing launch, with the run on disk."""
     chosen = subjects or tuple(subject(library, fabric) for library in ("openmpi", "mpich-5") for fabric in COST)
-    plan = MpiPlan(tests, chosen, ranks, seed=1, sizes=sizes, enough=Enough(launches, launches))
-    site = MpiSite((Place("localhost"), Place("localhost2")), link or Link(None))
+    plan = MpiPlan(tests, chosen, ranks, seed=1, sizes=sizes, stopping_rule=StoppingRule(launches, launches))
+    site = MpiSite((HostSlots("localhost"), HostSlots("localhost2")), link or Link(None))
     return measure_mpi(Synthetic(site, plan, {}, failing or {}), directory, command=["barewire", "mpi", *tests])
 
 
@@ -82,7 +82,7 @@ def _pingpong(order: MpiOrder, generator: np.random.Generator, sizes: Sequence[i
     drift = generator.normal(1, 0.004)
     for size in sizes:
         for variant, factor in (("blocking-standard", 1.0), ("blocking-synchronous", 1.5)):
-            ns = 1e3 * factor * drift * time_us(order.subject.wishes.fabric, size)
+            ns = 1e3 * factor * drift * time_us(order.subject.requested.fabric, size)
             yield sample_record(variant, "half_round_trip", size, 0, [2 * ns], phase="warmup")
             yield sample_record(variant, "half_round_trip", size, 0, ns * generator.normal(1, 0.01, 20))
 
@@ -90,13 +90,13 @@ def _pingpong(order: MpiOrder, generator: np.random.Generator, sizes: Sequence[i
 def _alltoall(order: MpiOrder, generator: np.random.Generator, _: Sequence[int]) -> Iterator[dict[str, Any]]:
     """Rank r is slower by r µs: the slowest counts."""
     for rank in range(order.ranks):
-        ns = 1e3 * (time_us(order.subject.wishes.fabric, 64) * order.ranks + rank)
+        ns = 1e3 * (time_us(order.subject.requested.fabric, 64) * order.ranks + rank)
         yield sample_record("collective", "alltoall", 64, rank, [ns, ns, ns])
 
 
 def _logp(order: MpiOrder, generator: np.random.Generator, _: Sequence[int]) -> Iterator[dict[str, Any]]:
     for size in (8, 65536):
-        eel = 1e3 * time_us(order.subject.wishes.fabric, size) * generator.normal(1, 0.003)
+        eel = 1e3 * time_us(order.subject.requested.fabric, size) * generator.normal(1, 0.003)
         yield sample_record("roundtrip", "time", size, 0, [2 * eel])
         yield sample_record("gap", "time", size, 0, [eel])
         for variant, share in (("gap-send", 0.6 * OVERHEADS), ("gap-receive", 0.4 * OVERHEADS)):
@@ -105,7 +105,7 @@ def _logp(order: MpiOrder, generator: np.random.Generator, _: Sequence[int]) -> 
 
 def _overlap(order: MpiOrder, generator: np.random.Generator, _: Sequence[int]) -> Iterator[dict[str, Any]]:
     for size in (8, 65536):
-        round_trip = 2e3 * time_us(order.subject.wishes.fabric, size) * generator.normal(1, 0.003)
+        round_trip = 2e3 * time_us(order.subject.requested.fabric, size) * generator.normal(1, 0.003)
         yield from _curve("pingpong", size, round_trip, OVERHEADS * round_trip, generator)
 
 
@@ -119,7 +119,7 @@ def _curve(
 
 
 def _fft(order: MpiOrder, generator: np.random.Generator, _: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Communication takes as long as a message of 64 KiB takes for each rank; the second rank is 10 % slower."""
+    """Communication takes as long as a 64 KiB message for each rank; the second rank is 10 % slower."""
     for variant, hidden in (("original", 0.0), ("non-blocking", 0.5)):
         for rank in range(order.ranks):
             slow = 1.1 if rank == 1 else 1.0
@@ -132,7 +132,7 @@ def _fft(order: MpiOrder, generator: np.random.Generator, _: Sequence[int]) -> I
 
 
 def _radix(order: MpiOrder, generator: np.random.Generator, _: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """A variant that chooses says what and why."""
+    """A variant that chooses reports its choice and the reason."""
     for variant, ns in (("original", 3e6), ("auto", 2e6)):
         if variant == "auto":
             reason = "fastest by the median of its trials"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Profiles as the profiler leaves them, made by hand: mpi/profiler/layout.h in Python's words."""
+"""Profiles in the profiler's format, made by hand after mpi/profiler/layout.h."""
 
 import struct
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ class Made:
     blocks: int = 1
 
     def data(self) -> bytes:
-        """The file."""
+        """Return the file's content."""
         begin = LOADED + 5 * MS
         ends = (begin + 10 * MS, begin + (10 + self.main_ms) * MS, begin + (12 + self.main_ms) * MS)
         end_times = (ends[1], ends[2], ends[2] + MS) if self.finalised else (0, 0, 0)
@@ -44,7 +44,7 @@ class Made:
         return header + names + b"".join(self._block(begin, ends[1]) for _ in range(self.blocks))
 
     def leave_in(self, folder: Path) -> None:
-        """Write the file as the profiler names it."""
+        """Write the file under the profiler's name."""
         (folder / f"h1.77.{self.rank}.rank").write_bytes(self.data())
 
     def _block(self, begin: int, last: int) -> bytes:

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from barewire.applications import APPLICATIONS, SITES, Plan, Results, rows_of
-from barewire.applications.application import NUMBER, Agrees, Application, CheckFailed, Figure, Says, numbers
+from barewire.applications.application import (
+    NUMBER,
+    AgreesWithSerial,
+    Application,
+    CheckFailed,
+    Figure,
+    Prints,
+    numbers,
+)
 from barewire.applications.application import Outcome as OutcomeOf
 from barewire.applications.busy import busy_cores
 from barewire.applications.campaign import Launch
@@ -39,11 +47,11 @@ def launches(site: str, ours: list[float], theirs: list[float]) -> list[Launch]:
     return found
 
 
-def test_numbers_of_c_and_of_fortran_are_read_in_order() -> None:
+def test_numbers_of_c_and_fortran_are_parsed_in_order() -> None:
     assert numbers(rf"e = {NUMBER}", "e = 1.5\ne = -2.5D-01\ne = 3e2\ne = .5") == [1.5, -0.25, 300.0, 0.5]
 
 
-def test_a_figure_is_the_last_value_or_the_wall_time_and_must_be_above_zero() -> None:
+def test_a_figure_is_the_last_match_or_the_wall_time_and_must_be_positive() -> None:
     assert TIME.read(outcome("took 2\ntook 3.5")) == 3.5
     assert Figure("wall", "s", None).read(outcome("")) == 1.5
     for text in ("nothing", "took 0", "took nan"):
@@ -52,22 +60,22 @@ def test_a_figure_is_the_last_value_or_the_wall_time_and_must_be_above_zero() ->
 
 
 @pytest.mark.parametrize("text", ["E 1.1", "E 1.0\nE 2.0", "", "E nan"])
-def test_what_differs_from_one_rank_is_found(text: str) -> None:
-    check = Agrees("energy", r"^E (\S+)", 1e-3)
+def test_differences_from_the_serial_run_fail(text: str) -> None:
+    check = AgreesWithSerial("energy", r"^E (\S+)", 1e-3)
     check(outcome("E 1.0005"), outcome("E 1.0"))
     with pytest.raises(CheckFailed, match="energy"):
         check(outcome(text), outcome("E 1.0"))
 
 
-def test_a_verdict_must_be_said_and_its_contrary_must_not() -> None:
-    check = Says("PASSED", times=2, never="FAILED")
+def test_a_required_verdict_must_be_printed_and_a_forbidden_one_must_not() -> None:
+    check = Prints("PASSED", times=2, never="FAILED")
     check(outcome("PASSED PASSED"), None)
     for text in ("PASSED", "PASSED PASSED FAILED"):
         with pytest.raises(CheckFailed):
             check(outcome(text), None)
 
 
-def test_a_partition_must_name_each_vertex_be_balanced_and_cut_little(tmp_path: Path) -> None:
+def test_a_partition_must_cover_all_vertices_and_be_balanced_with_few_cuts(tmp_path: Path) -> None:
     grid_graph(tmp_path)
     assert (tmp_path / "grid.grf").read_text().splitlines()[1] == f"{GRID_SIDE**2} {4 * GRID_SIDE * (GRID_SIDE - 1)}"
     side = int(PARTS**0.5)
@@ -97,7 +105,7 @@ def test_templates_follow_the_number_of_ranks(tmp_path: Path) -> None:
     assert (tmp_path / "hpcc" / "hpccinf.txt").read_text().splitlines()[10:12] == ["2            Ps", "4            Qs"]
 
 
-def test_a_ratio_below_one_means_that_barewire_is_faster_whatever_the_figure() -> None:
+def test_a_ratio_below_one_means_that_barewire_is_faster_for_times_and_rates() -> None:
     rows = rows_of([TIMED], SITES["pair"], launches("pair", [1, 2, 3], [4, 4, 4]))
     assert [(row.figure, row.ratio) for row in rows] == [("time", 0.5), ("rate", 0.5)]
     assert rows[0].medians == (2, 4) and rows[1].medians == (5, 2.5)
@@ -113,7 +121,7 @@ def test_six_launches_give_intervals_and_a_verdict() -> None:
         assert row.ratio_ci95 is not None and 0.45 < row.ratio_ci95[0] < 0.5 < row.ratio_ci95[1] < 0.55
 
 
-def test_the_table_has_the_slowest_first_and_names_what_failed() -> None:
+def test_the_table_is_sorted_by_ratio_and_lists_failures() -> None:
     plan = Plan((TIMED,), (SITES["pair"], SITES["star4"]), launches=1)
     found = launches("pair", [1], [2]) + launches("star4", [3], [2])
     found.append(Launch("pair", "timed", "tcp", 2, 1.0, error="ended with code 1"))
@@ -123,12 +131,12 @@ def test_the_table_has_the_slowest_first_and_names_what_failed() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"launches": 0}, {"busy": -1}, {"limit_s": 0.0}])
-def test_a_plan_that_cannot_be_measured_is_refused(wrong: dict[str, int]) -> None:
+def test_invalid_plans_are_rejected(wrong: dict[str, int]) -> None:
     with pytest.raises(WrongUse):
         Plan((), (), **wrong)
 
 
-def test_each_entry_has_its_inputs_its_package_in_the_list_and_a_check(tmp_path: Path) -> None:
+def test_each_application_has_inputs_a_package_in_the_list_and_a_check(tmp_path: Path) -> None:
     listed = (ROOT / "setup" / "apt-applications.txt").read_text().split()
     assert len(APPLICATIONS) >= 10
     for name, application in APPLICATIONS.items():
@@ -138,10 +146,10 @@ def test_each_entry_has_its_inputs_its_package_in_the_list_and_a_check(tmp_path:
         assert any((tmp_path / name).iterdir()) or name == "dolfinx"
 
 
-def test_busy_processes_are_one_each_core_and_end_with_the_block() -> None:
+def test_there_is_one_busy_process_per_core_until_the_block_ends() -> None:
     def children() -> list[str]:
-        own = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-        return [pid for pid in own if b"busy.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        child_pids = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+        return [pid for pid in child_pids if b"busy.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
     cores = os.sched_getaffinity(0)
     with busy_cores(1):

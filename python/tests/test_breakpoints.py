@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Break points are found where they were put, with an interval that holds them, and none where there is none.
+"""Break points are found at their known positions, with an interval that contains them, and nowhere else.
 
-The independent check is scipy's: a global optimiser over the place of one break and both lines, without our code.
+The independent check is scipy's: a global optimiser over the position of one break and both lines, without our code.
 """
 
 import math
@@ -16,25 +16,28 @@ SIZES = tuple(sorted({round(2 ** (n / 3)) for n in range(3, 61)}))
 
 
 def law(size: float, *, eager: int = 65536, mtu: int = 1500) -> float:
-    """µs: a short frame's time, a second frame above the MTU, and a handshake above the eager limit."""
+    """Return µs: a short frame's time, a second frame above the MTU, and a handshake above the eager limit."""
     time = 3.0 + 0.0008 * size
     if size > mtu:
         time += 1.5
     return time + 25 if size > eager else time
 
 
-def measured(seed: int, launches: int = 6, spread: float = 0.01, **known: int) -> list[list[float]]:
+def measured(seed: int, launches: int = 6, spread: float = 0.01, **limits: int) -> list[list[float]]:
     generator = np.random.default_rng(seed)
-    return [[law(size, **known) * generator.lognormal(0, spread) for _ in range(launches)] for size in SIZES]
+    return [[law(size, **limits) * generator.lognormal(0, spread) for _ in range(launches)] for size in SIZES]
 
 
 @pytest.mark.parametrize("eager", [16384, 65536])
 @pytest.mark.parametrize("seed", range(5))
-def test_switches_are_found_where_they_were_put(seed: int, eager: int) -> None:
+def test_break_points_are_found_at_their_positions(seed: int, eager: int) -> None:
     found = find_breakpoints(SIZES, measured(seed, eager=eager))
     assert len(found.breaks) == 2
-    for one, truth in zip(found.breaks, (1500, eager), strict=True):
-        assert one.holds(truth) and one.low <= one.last_before < one.first_after <= one.high
+    for found_break, truth in zip(found.breaks, (1500, eager), strict=True):
+        assert (
+            found_break.explains(truth)
+            and found_break.low <= found_break.last_before < found_break.first_after <= found_break.high
+        )
     assert found.breaks[1].jump == pytest.approx(25, rel=0.25)
     assert found.pieces[0].alpha == pytest.approx(3.0, rel=0.03)
     assert found.pieces[2].per_byte == pytest.approx(0.0008, rel=0.03)
@@ -48,14 +51,14 @@ def test_a_straight_line_has_no_break(seed: int) -> None:
     assert find_breakpoints(SIZES, times).breaks == ()
 
 
-def test_a_bend_without_a_jump_is_a_break_whose_interval_holds_it() -> None:
+def test_a_bend_without_a_jump_is_a_break_within_its_interval() -> None:
     times = [[max(2.0 + 0.001 * size, 0.0021 * size - 7.0)] for size in SIZES]
     (bend,) = find_breakpoints(SIZES, times).breaks
     corner = 9.0 / 0.0011
     assert bend.low <= corner <= bend.high and abs(bend.jump) < 0.1 * law(corner)
 
 
-def test_more_noise_makes_the_interval_wider_and_never_narrower_than_the_gap_between_sizes() -> None:
+def test_noise_widens_the_interval_which_never_is_narrower_than_the_gap_between_sizes() -> None:
     def width(spread: float) -> float:
         found = find_breakpoints(SIZES, measured(3, spread=spread, mtu=1 << 30))
         return math.log(found.breaks[0].high / found.breaks[0].low)
@@ -63,13 +66,13 @@ def test_more_noise_makes_the_interval_wider_and_never_narrower_than_the_gap_bet
     assert width(0.002) <= width(0.2) and width(0.002) >= math.log(2) / 3 - 0.01
 
 
-def test_what_is_smaller_than_the_tolerance_is_no_break() -> None:
+def test_changes_below_the_tolerance_are_no_break() -> None:
     times = [[(100 + 0.001 * size) * (1.01 if size > 1000 else 1)] for size in SIZES]
     assert find_breakpoints(SIZES, times).breaks == ()
     assert len(find_breakpoints(SIZES, times, tolerance=0.001).breaks) == 1
 
 
-def test_one_break_is_where_scipys_optimiser_puts_it() -> None:
+def test_one_break_agrees_with_scipys_optimiser() -> None:
     times = measured(11, mtu=1 << 30)
     medians = np.array([np.median(of_size) for of_size in times])
     sizes = np.array(SIZES, dtype=float)
@@ -91,8 +94,8 @@ def cost_of(found: Piecewise, medians: np.ndarray) -> float:
     return found.error**2 * len(medians)
 
 
-def test_dynamic_programming_finds_what_trying_all_places_finds() -> None:
-    """Two breaks among few sizes: every pair of places, each piece fitted by numpy."""
+def test_dynamic_programming_agrees_with_exhaustive_search() -> None:
+    """Two breaks among few sizes: every pair of positions, each piece fitted by numpy."""
     sizes = SIZES[::4]
     times = [[law(size, eager=16384)] for size in sizes]
     medians = np.array(times)[:, 0]
@@ -108,9 +111,9 @@ def test_dynamic_programming_finds_what_trying_all_places_finds() -> None:
         for i in range(3, count - 5)
         for j in range(i + 3, count - 2)
     }
-    first, second = min(tried, key=lambda places: tried[places])
+    first, second = min(tried, key=lambda positions: tried[positions])
     found = find_breakpoints(sizes, times)
-    assert [one.first_after for one in found.breaks] == [sizes[first], sizes[second]]
+    assert [found_break.first_after for found_break in found.breaks] == [sizes[first], sizes[second]]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +125,7 @@ def test_dynamic_programming_finds_what_trying_all_places_finds() -> None:
         ((1, 2, 3), [[1.0], [0.0], [1]]),
     ],
 )
-def test_what_cannot_be_fitted_is_refused(sizes: tuple[int, ...], times: list[list[float]]) -> None:
+def test_invalid_input_is_rejected(sizes: tuple[int, ...], times: list[list[float]]) -> None:
     with pytest.raises(ValueError, match=r"need 3|above 0"):
         find_breakpoints(sizes, times)
 

@@ -24,9 +24,9 @@ def runs(tmp_path_factory):
     return root
 
 
-def test_in_one_run_every_subject_meets_the_baseline_at_every_size(runs):
+def test_in_one_run_every_subject_is_compared_with_the_baseline_at_every_size(runs):
     document = _json(runs / "a")
-    found = {(one["test"], one["subject"], one["message_bytes"]): one for one in document["comparisons"]}
+    found = {(entry["test"], entry["subject"], entry["message_bytes"]): entry for entry in document["comparisons"]}
     assert set(found) == {
         (test, subject, size) for test in SMALL["tests"] for subject in ("udp", "raw", "floor") for size in (64, 1400)
     }
@@ -38,32 +38,32 @@ def test_in_one_run_every_subject_meets_the_baseline_at_every_size(runs):
 
 
 def test_the_baseline_can_be_chosen_and_must_exist(runs):
-    subjects = {one["subject"] for one in _json(runs / "a", "--baseline", "raw")["comparisons"]}
+    subjects = {entry["subject"] for entry in _json(runs / "a", "--baseline", "raw")["comparisons"]}
     assert subjects == {"tcp", "udp", "floor"}
     with pytest.raises(WrongUse, match="floor, raw, tcp, udp"):
         _json(runs / "a", "--baseline", "llc2")
 
 
-def test_between_two_runs_each_subject_meets_itself(runs):
+def test_between_two_runs_each_subject_is_compared_with_itself(runs):
     document = _json(runs / "slower", runs / "a")
     assert document["runs"] == ["synthetic-3", "synthetic-1"]
-    assert {one["verdict"] for one in document["comparisons"]} == {"B faster"}
-    assert all(one["subject"] == one["against"] for one in document["comparisons"])
+    assert {entry["verdict"] for entry in document["comparisons"]} == {"B faster"}
+    assert all(entry["subject"] == entry["against"] for entry in document["comparisons"])
 
 
-def test_two_runs_of_the_same_thing_differ_in_nothing(runs):
-    verdicts = [one["verdict"] for one in _json(runs / "a", runs / "same")["comparisons"]]
+def test_two_runs_of_the_same_costs_show_no_difference(runs):
+    verdicts = [entry["verdict"] for entry in _json(runs / "a", runs / "same")["comparisons"]]
     assert verdicts.count("no difference") >= len(verdicts) * 0.8
     assert not any(verdict.endswith("faster") for verdict in verdicts)
 
 
-def test_runs_of_different_environments_are_refused_unless_asked_for(runs):
+def test_runs_of_different_environments_are_rejected_unless_allowed(runs):
     with pytest.raises(WrongUse, match="--across-environments"):
         _json(runs / "a", runs / "elsewhere")
     assert _json(runs / "a", runs / "elsewhere", "--across-environments")["comparisons"]
 
 
-def test_the_refusal_says_what_differs(runs, tmp_path):
+def test_the_rejection_lists_the_differences(runs, tmp_path):
     data = json.loads((runs / "elsewhere" / "run.json").read_text())
     data["environment"]["cpu"]["cores"] = 64
     (tmp_path / "run.json").write_text(json.dumps(data))
@@ -71,16 +71,16 @@ def test_the_refusal_says_what_differs(runs, tmp_path):
         _json(runs / "a", tmp_path)
 
 
-def test_for_people_it_prints_tables_and_what_was_cut_off(runs):
+def test_text_output_has_tables_and_marks_incomplete_runs(runs):
     done = _invoke(runs / "slower", runs / "a")
     assert done.exit_code == 0
-    for said in ("raw Ethernet", "slower", "1400 B", "Holm", "synthetic-3 is incomplete"):
-        assert said in done.stdout
+    for expected in ("raw Ethernet", "slower", "1400 B", "Holm", "synthetic-3 is incomplete"):
+        assert expected in done.stdout
 
 
-@pytest.mark.parametrize(("options", "said"), [(["--margin", "2"], "--margin"), (["--margin", "0"], "--margin")])
-def test_a_margin_that_is_no_share_is_wrong_use(runs, options, said):
-    with pytest.raises(WrongUse, match=said):
+@pytest.mark.parametrize(("options", "expected"), [(["--margin", "2"], "--margin"), (["--margin", "0"], "--margin")])
+def test_a_margin_that_is_not_a_share_is_wrong_use(runs, options, expected):
+    with pytest.raises(WrongUse, match=expected):
         _json(runs / "a", *options)
 
 

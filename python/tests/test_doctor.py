@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The doctor reads what the kernel says correctly, complains only with a fix, and says everything on this machine."""
+"""The doctor parses the kernel's files correctly, reports problems only with a fix, and covers this machine."""
 
 import json
 from dataclasses import replace
@@ -35,23 +35,23 @@ def test_capabilities_are_named_by_their_bits() -> None:
 @pytest.mark.parametrize(
     ("text", "cpus"), [("0-1", [0, 1]), ("0,2-4,9\n", [0, 2, 3, 4, 9]), ("", []), ("7", [7]), ("\n", [])]
 )
-def test_lists_of_cores_are_read(text: str, cpus: list[int]) -> None:
+def test_lists_of_cores_are_parsed(text: str, cpus: list[int]) -> None:
     assert decode_cpu_list(text) == cpus
 
 
 @pytest.mark.parametrize(
     ("release", "version"), [("6.1.0-13-amd64", (6, 1)), ("6.18.44-fc", (6, 18)), ("5.8-rc1", (5, 8)), ("7.0+", (7, 0))]
 )
-def test_kernel_releases_are_read(release: str, version: tuple[int, int]) -> None:
+def test_kernel_releases_are_parsed(release: str, version: tuple[int, int]) -> None:
     assert decode_release(release) == version
 
 
-def test_a_complaint_without_a_fix_cannot_be_made() -> None:
+def test_a_problem_without_a_fix_cannot_be_created() -> None:
     with pytest.raises(ValueError, match="without a fix"):
         Finding("cores", "SMT", Status.WARNING, "on")
 
 
-def test_modes_of_af_xdp_are_told_with_why_the_others_do_not_work() -> None:
+def test_modes_of_af_xdp_are_reported_with_why_the_others_fail() -> None:
     some = judge_modes("eth0", {"generic": "", "native": "", "zero-copy": "Operation not supported"})
     assert some.status is Status.OK
     assert some.detail == "tried: generic, native works; no zero-copy (Operation not supported)"
@@ -59,11 +59,11 @@ def test_modes_of_af_xdp_are_told_with_why_the_others_do_not_work() -> None:
     assert none.status is Status.MISSING and "nothing works" in none.detail and none.fix
 
 
-def test_a_path_that_ranks_did_not_take_is_missing_with_what_was_said() -> None:
+def test_a_path_that_ranks_did_not_take_is_missing_with_the_last_output() -> None:
     rows = [Row("layer", "pml ob1", ""), Row("provider", "tcp", "", wrong="ranks 0, 1 did not load it")]
     found = judge_path("openmpi over barewire", rows, "first\nno pml\n")
     assert found.status is Status.MISSING and found.fix
-    assert found.detail == "provider: ranks 0, 1 did not load it; last said: no pml"
+    assert found.detail == "provider: ranks 0, 1 did not load it; last output: no pml"
     assert judge_path("openmpi over barewire", [replace(row, wrong="") for row in rows], "").status is Status.OK
 
 
@@ -75,7 +75,7 @@ def test_only_what_is_essential_and_missing_ends_with_code_3() -> None:
     assert "cannot" in verdict([GOOD, BAD]) and "lab: pair" in verdict([GOOD, BAD])
 
 
-def test_the_table_shows_every_finding_and_fix_and_takes_nothing_for_markup() -> None:
+def test_the_table_shows_every_finding_and_fix_and_escapes_markup() -> None:
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
     console.print(render([GOOD, POOR, BAD]))
     text = console.export_text()
@@ -83,8 +83,8 @@ def test_the_table_shows_every_finding_and_fix_and_takes_nothing_for_markup() ->
         assert part in text
 
 
-def test_a_badly_set_machine_is_told_so(tmp_path: Path) -> None:
-    """A made-up /sys: each setting that slows small messages is a warning with the command against it."""
+def test_a_badly_configured_machine_gets_warnings(tmp_path: Path) -> None:
+    """With a synthetic /sys each setting that slows small messages is a warning with the command that fixes it."""
     files = {
         "sys/devices/system/cpu/online": "0-3",
         "sys/devices/system/cpu/isolated": "",
@@ -112,13 +112,13 @@ def test_a_badly_set_machine_is_told_so(tmp_path: Path) -> None:
         assert findings[what].status is Status.WARNING and fix in findings[what].fix
 
 
-def test_a_machine_that_exposes_nothing_is_not_blamed(tmp_path: Path) -> None:
+def test_a_machine_that_exposes_nothing_gets_no_warnings(tmp_path: Path) -> None:
     findings = {finding.what: finding for finding in machine_findings(tmp_path)}
     for what in ("SMT", "frequency governor", "C-states"):
         assert findings[what].status is Status.OK and "not exposed" in findings[what].detail
 
 
-def test_attempts_that_failed_or_never_ran_are_missing() -> None:
+def test_attempts_that_failed_or_did_not_run_are_missing() -> None:
     worked = {name: "" for name in ("veth", "bridge", "tbf", "htb", "packet_ring", "qdisc_bypass", "xdp_socket")}
     assert {finding.status for finding in judge_attempts(worked)} == {Status.OK}
     without = {finding.what: finding for finding in judge_attempts(worked | {"tbf": "No such file or directory"})}
@@ -127,7 +127,7 @@ def test_attempts_that_failed_or_never_ran_are_missing() -> None:
     assert {finding.status for finding in never} == {Status.MISSING} and exit_code(never) == 3
 
 
-def test_a_card_that_delays_interrupts_is_told_so_and_a_virtual_one_is_marked() -> None:
+def test_a_card_that_delays_interrupts_gets_a_warning_and_a_virtual_one_is_marked() -> None:
     card = Interface("eth1", "ixgbe", True, "up", 1500, 10_000, ("tx-tcp-segmentation",), 50, True, (512, 4096))
     assert judge(card).status is Status.WARNING and "ethtool -C eth1" in judge(card).fix
     assert "512 of 4096" in judge(card).detail and "10000 Mbit/s" in judge(card).detail
@@ -135,7 +135,7 @@ def test_a_card_that_delays_interrupts_is_told_so_and_a_virtual_one_is_marked() 
     assert judge(veth).status is Status.OK and judge(veth).detail.startswith("virtual")
 
 
-def test_offloads_are_summed_up() -> None:
+def test_offloads_are_summarised() -> None:
     assert summarise_offloads([]) == []
     assert summarise_offloads(["tx-tcp6-segmentation", "rx-gro", "rx-checksum"]) == [
         "segmentation",
@@ -144,7 +144,7 @@ def test_offloads_are_summed_up() -> None:
     ]
 
 
-def test_versions_are_found_in_what_programs_print() -> None:
+def test_versions_are_found_in_the_output_of_programs() -> None:
     assert describe_version("mpirun (Open MPI) 4.1.4\n\nReport bugs to …") == "mpirun (Open MPI) 4.1.4"
     assert describe_version("HYDRA build details:\n    Version:    4.0.2\n") == "Version:    4.0.2"
     assert describe_version("") == "version unknown"

@@ -20,36 +20,41 @@ from barewire.results.host import STORED_REFERENCE, host_crossovers, host_docume
 
 def test_a_stretch_becomes_a_rate_or_the_time_of_one_operation(tmp_path):
     run, _ = synthetic_host(tmp_path)
-    found = {(one.name, one.block_bytes): one for one in host_measures(run)}
+    found = {(measure.name, measure.block_bytes): measure for measure in host_measures(run)}
     read = found["memory/read", 8192]
     assert read.unit == "MB/s" and read.median == pytest.approx(10_000, rel=0.01) and read.launches == 6
     assert read.ci95 is not None and read.ci95[0] <= read.median <= read.ci95[1]
     hop = found["wakeup/pipe/same", None]
     assert hop.unit == "ns" and hop.median == pytest.approx(1000, rel=0.01) and hop.samples == 30
-    # A hop of 1000 less 300 for the same byte alone.
+    # A hop of 1000 less 300 for the same byte in one process.
     assert found["switch/process", None].median == pytest.approx(700, rel=0.01)
 
 
 def test_the_crossover_is_found_with_its_interval(tmp_path):
-    (one,) = host_crossovers(synthetic_host(tmp_path)[1])
-    assert (one.name, one.first, one.second, one.launches) == ("copy crossover", "copied", "gathered", 6)
-    assert one.bytes == pytest.approx(5000, rel=0.02)
-    assert one.ci95 is not None and one.ci95[0] <= one.bytes <= one.ci95[1]
+    (crossover,) = host_crossovers(synthetic_host(tmp_path)[1])
+    assert (crossover.name, crossover.first, crossover.second, crossover.launches) == (
+        "copy crossover",
+        "copied",
+        "gathered",
+        6,
+    )
+    assert crossover.bytes == pytest.approx(5000, rel=0.02)
+    assert crossover.ci95 is not None and crossover.ci95[0] <= crossover.bytes <= crossover.ci95[1]
     (few,) = host_crossovers(synthetic_host(tmp_path, launches=2)[1])
     assert few.ci95 is None
 
 
-def test_a_document_is_a_reference_for_another_run_and_times_are_better_when_they_are_less(tmp_path):
+def test_a_document_is_a_reference_for_another_run_and_shorter_times_are_better(tmp_path):
     run, frame = synthetic_host(tmp_path)
     path = tmp_path / "document.json"
     path.write_text(json.dumps(host_document(run, frame), allow_nan=False))
     reference = read_reference(path)
     slower, _ = synthetic_host(tmp_path, slowdown=2.0)
-    for one in host_measures(slower, reference):
-        assert one.times_reference == pytest.approx(0.5, rel=0.01), one
-    assert all(one.times_reference == pytest.approx(1) for one in host_measures(run, reference))
+    for measure in host_measures(slower, reference):
+        assert measure.times_reference == pytest.approx(0.5, rel=0.01), measure
+    assert all(measure.times_reference == pytest.approx(1) for measure in host_measures(run, reference))
     chosen = chosen_for_bars(host_measures(slower, reference))
-    assert {one.block_bytes for one in chosen if one.name == "send/copied"} == {64, 8192}
+    assert {measure.block_bytes for measure in chosen if measure.name == "send/copied"} == {64, 8192}
     (trace,) = bar_figure(chosen)["data"]
     assert all(x == pytest.approx(-0.30103, abs=0.005) for x in trace["x"]) and len(trace["x"]) == len(chosen)
 
@@ -62,39 +67,39 @@ def test_terminal_and_page_show_every_measure(tmp_path):
     console = Console(width=100, record=True, file=(tmp_path / "out").open("w"))
     print_host(console, run, host_measures(run, reference), host_crossovers(frame), reference)
     text = console.export_text()
-    for said in ("copied is cheaper up to", "64 MiB", "switch/process", "Against the reference"):
-        assert said in text
+    for expected in ("copied is cheaper up to", "64 MiB", "switch/process", "Against the reference"):
+        assert expected in text
     page = render_host(run, frame, reference)
-    for said in ("Against the reference", "memory/read", "switch/process", "Copy crossover", "plotly"):
-        assert said in page
+    for expected in ("Against the reference", "memory/read", "switch/process", "Copy crossover", "plotly"):
+        assert expected in page
     assert "Against the reference" not in render_host(run, frame, None)
 
 
-def test_what_is_no_reference_and_what_are_no_records_is_refused(tmp_path):
+def test_invalid_references_and_records_are_rejected(tmp_path):
     path = tmp_path / "x.json"
     with pytest.raises(WrongUse, match="cannot read"):
         read_reference(path)
-    for text, said in (
+    for text, expected in (
         ("{", "not JSON"),
-        ("[]", "is no barewire-host/1"),
+        ("[]", "is not a barewire-host/1"),
         ('{"schema": "barewire-host/1"}', "damaged"),
     ):
         path.write_text(text)
-        with pytest.raises(WrongUse, match=said):
+        with pytest.raises(WrongUse, match=expected):
             read_reference(path)
     path.write_text('{"record": "start", "schema": "barewire-probe/1"}\n')
     with pytest.raises(MeasurementFailed, match="barewire-probe/1"):
         read_host_records(path, 0)
 
 
-def test_a_machine_without_a_lab_says_so_and_measures_the_rest(monkeypatch, capsys):
+def test_without_a_lab_send_is_left_out_with_a_warning(monkeypatch, capsys):
     def refuse(*_):
         raise MachineCannot("user namespaces are off")
 
     monkeypatch.setattr(cli_host.Lab, "up", refuse)
     with ExitStack() as stack:
         lab, warnings = cli_host._lab(stack, HostPlan(("syscall", "send"), 6, 0.03, 1))
-        assert lab is None and "no copy crossover: user namespaces are off" in warnings[0]
+        assert lab is None and "the copy crossover were not measured: user namespaces are off" in warnings[0]
         assert warnings[0] in capsys.readouterr().err
         with pytest.raises(MachineCannot):
             cli_host._lab(stack, HostPlan(("send",), 6, 0.03, 1))
@@ -104,14 +109,14 @@ def test_a_machine_without_a_lab_says_so_and_measures_the_rest(monkeypatch, caps
     assert [order.number for order in orders] == list(range(6))
 
 
-def test_the_stored_reference_is_whole():
+def test_the_stored_reference_is_complete():
     reference = read_reference(STORED_REFERENCE)
     assert reference.environment["cpu"] and len(reference.medians) > 100
     assert all(median > 0 for median in reference.medians.values())
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         ({"tests": ("nosuch",)}, "nosuch"),
         ({"tests": ()}, "choose from"),
@@ -120,6 +125,6 @@ def test_the_stored_reference_is_whole():
         ({"seconds": float("nan")}, "--seconds"),
     ],
 )
-def test_a_plan_that_cannot_be_measured_is_refused(arguments, said):
-    with pytest.raises(WrongUse, match=said):
+def test_invalid_plans_are_rejected(arguments, expected):
+    with pytest.raises(WrongUse, match=expected):
         HostPlan(**{"tests": ("memory",), "launches": 6, "seconds": 0.03, "seed": 1, **arguments})

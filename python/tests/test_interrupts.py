@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Interrupts that wait: none is lost, none breaks off what is held, whoever takes the signal."""
+"""Deferred interrupts: none is lost, none interrupts the held block, whichever thread receives the signal."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from barewire.interrupts import interrupts_held
 
 @pytest.fixture(autouse=True)
 def _as_the_command_line_has_it() -> Iterator[None]:
-    """Both interrupt, also where the tests run in the background of a shell, which ignores SIGINT there."""
+    """Both signals interrupt, also where the tests run in the background of a shell, which ignores SIGINT there."""
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, signal.default_int_handler) for number in numbers]
     yield
@@ -22,7 +22,7 @@ def _as_the_command_line_has_it() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_waits_for_the_end_of_the_block(number):
+def test_an_interrupt_is_deferred_until_the_end_of_the_block(number):
     done = []
     with pytest.raises(KeyboardInterrupt), interrupts_held():
         os.kill(os.getpid(), number)
@@ -31,7 +31,7 @@ def test_an_interrupt_waits_for_the_end_of_the_block(number):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_one_that_another_thread_takes_waits_too():
+def test_a_signal_received_by_another_thread_is_deferred_too():
     done = []
     thread = threading.Thread(target=lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt), interrupts_held():
@@ -41,7 +41,7 @@ def test_one_that_another_thread_takes_waits_too():
     assert done == ["held"]
 
 
-def test_it_comes_through_where_it_is_released_and_only_once():
+def test_an_interrupt_is_delivered_in_a_released_block_and_only_once():
     done = []
     with interrupts_held() as hold:
         os.kill(os.getpid(), signal.SIGINT)
@@ -56,7 +56,7 @@ def test_it_comes_through_where_it_is_released_and_only_once():
     assert done == ["held again", "released", "held still"]
 
 
-def test_a_second_one_breaks_off_nothing_that_is_held():
+def test_a_second_interrupt_does_not_interrupt_the_held_block():
     done = []
     with pytest.raises(KeyboardInterrupt), interrupts_held() as hold:
         with pytest.raises(KeyboardInterrupt), hold.released():
@@ -70,7 +70,7 @@ def test_a_second_one_breaks_off_nothing_that_is_held():
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_one_that_comes_while_handlers_change_leaves_none_of_ours_behind(monkeypatch, number):
+def test_an_interrupt_while_handlers_change_leaves_no_handler_behind(monkeypatch, number):
     real, raced = signal.signal, []
 
     def racing(changed, handler):
@@ -86,7 +86,7 @@ def test_one_that_comes_while_handlers_change_leaves_none_of_ours_behind(monkeyp
     assert raced and {signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)} == {signal.default_int_handler}
 
 
-def test_a_block_within_another_passes_it_on():
+def test_a_nested_block_forwards_the_interrupt():
     done = []
     with pytest.raises(KeyboardInterrupt), interrupts_held():
         with interrupts_held():
@@ -95,7 +95,7 @@ def test_a_block_within_another_passes_it_on():
     assert done == ["after the inner one"]
 
 
-def test_what_the_block_raises_is_not_hidden():
+def test_an_exception_of_the_block_is_not_hidden():
     with pytest.raises(KeyboardInterrupt) as caught, interrupts_held():
         os.kill(os.getpid(), signal.SIGINT)
         raise ValueError("of the block")
@@ -114,7 +114,7 @@ def test_an_ignored_signal_stays_ignored():
         signal.signal(signal.SIGINT, before)
 
 
-def test_in_another_thread_nothing_is_held():
+def test_nothing_is_deferred_in_other_threads():
     seen = []
 
     def body() -> None:

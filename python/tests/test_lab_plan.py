@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The pure part of the lab: what is asked for is read, checked and laid out as documented."""
+"""The pure part of the lab: specifications are parsed, validated and planned as documented."""
 
 import json
 from typing import Any
@@ -8,9 +8,9 @@ import pytest
 
 from barewire.errors import WrongUse
 from barewire.lab import LinkSpec, format_rate, parse_loss, parse_rate, parse_topology
-from barewire.lab.birth import namespace_fix, needs_user_namespace
 from barewire.lab.layout import is_oversubscribed, make_plan, share_cpus
 from barewire.lab.plan import barewire_hosts_file, hosts_file, make_shaper, plan_from_json
+from barewire.lab.startup import namespace_fix, needs_user_namespace
 
 
 @pytest.mark.parametrize(
@@ -25,28 +25,28 @@ from barewire.lab.plan import barewire_hosts_file, hosts_file, make_shaper, plan
         ("unshaped", None),
     ],
 )
-def test_rates_are_read_as_bits_per_second(text: str, rate_bit_s: int | None) -> None:
+def test_rates_are_parsed_as_bits_per_second(text: str, rate_bit_s: int | None) -> None:
     assert parse_rate(text) == rate_bit_s
 
 
 @pytest.mark.parametrize("text", ["", "fast", "1", "1gbps", "-1gbit", "1e9bit", "1gbyte", "nanbit", "1gbit;reboot"])
-def test_unknown_rates_are_refused_with_an_example(text: str) -> None:
+def test_unknown_rates_are_rejected_with_an_example(text: str) -> None:
     with pytest.raises(WrongUse, match="100mbit"):
         parse_rate(text)
 
 
 @pytest.mark.parametrize("rate_bit_s", [None, 64_000, 10**9, 2_500_000_000, 123_456_789])
-def test_a_printed_rate_reads_as_the_same_rate(rate_bit_s: int | None) -> None:
+def test_a_formatted_rate_parses_to_the_same_rate(rate_bit_s: int | None) -> None:
     assert parse_rate(format_rate(rate_bit_s)) == rate_bit_s
 
 
 @pytest.mark.parametrize("text", ["pair", "star:2", "star:250"])
-def test_a_printed_topology_reads_as_the_same_topology(text: str) -> None:
+def test_a_formatted_topology_parses_to_the_same_topology(text: str) -> None:
     assert str(parse_topology(text)) == text
 
 
 @pytest.mark.parametrize("text", ["", "ring", "pair:2", "star", "star:", "star:1", "star:251", "star:-3", "star:²"])
-def test_unknown_topologies_are_refused_with_what_exists(text: str) -> None:
+def test_unknown_topologies_are_rejected_with_the_known_ones(text: str) -> None:
     with pytest.raises(WrongUse, match="pair, star:N"):
         parse_topology(text)
 
@@ -54,17 +54,17 @@ def test_unknown_topologies_are_refused_with_what_exists(text: str) -> None:
 @pytest.mark.parametrize(
     "bad", [{"mtu": 67}, {"mtu": 65536}, {"rate_bit_s": 0}, {"rate_bit_s": 10**12}, {"loss": -0.1}, {"loss": 1.1}]
 )
-def test_links_that_cannot_be_are_refused(bad: dict[str, Any]) -> None:
+def test_invalid_links_are_rejected(bad: dict[str, Any]) -> None:
     with pytest.raises(WrongUse, match="outside"):
         LinkSpec(**bad)
 
 
-def test_who_receives_is_the_sender_or_the_receiver() -> None:
+def test_receive_on_is_the_sender_or_the_receiver() -> None:
     with pytest.raises(WrongUse, match="there are: sender, receiver"):
         LinkSpec(receive_on="h1")
 
 
-def test_loss_is_a_percentage_and_goes_without_offloads() -> None:
+def test_loss_is_a_percentage_and_excludes_offloads() -> None:
     assert [parse_loss(text) for text in ("0", "0.1%", "1 %", "100%")] == [0, 0.001, 0.01, 1]
     for text in ("0.1", "", "-1%", "1e3%"):
         with pytest.raises(WrongUse, match="write it as"):
@@ -75,7 +75,7 @@ def test_loss_is_a_percentage_and_goes_without_offloads() -> None:
 
 @pytest.mark.parametrize("rate_bit_s", [None, 10**9])
 @pytest.mark.parametrize("topology", ["pair", "star:3"])
-def test_frames_are_lost_out_of_the_hosts_reach_and_once_on_each_way(topology: str, rate_bit_s: int | None) -> None:
+def test_frames_are_lost_outside_the_hosts_once_per_direction(topology: str, rate_bit_s: int | None) -> None:
     plan = make_plan("id", parse_topology(topology), LinkSpec(rate_bit_s, loss=0.01), {0, 1})
     inside = {end.interface for wire in plan.wires for end in wire if end.node is None}
     assert set(plan.lossy) <= inside and len(plan.lossy) == len(plan.hosts)
@@ -97,7 +97,7 @@ def test_an_unshaped_pair_is_one_wire_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(("topology", "shaped_per_host"), [("pair", 1), ("star:5", 2)])
-def test_shaping_is_out_of_the_hosts_reach_on_every_way_that_needs_it(topology: str, shaped_per_host: int) -> None:
+def test_links_are_shaped_outside_the_hosts_where_needed(topology: str, shaped_per_host: int) -> None:
     plan = make_plan("id", parse_topology(topology), LinkSpec(rate_bit_s=10**9), {0, 1})
     inside = {end.interface for wire in plan.wires for end in wire if end.node is None}
     assert set(plan.shaped) <= inside
@@ -106,7 +106,7 @@ def test_shaping_is_out_of_the_hosts_reach_on_every_way_that_needs_it(topology: 
 
 @pytest.mark.parametrize("topology", ["pair", "star:2", "star:250"])
 @pytest.mark.parametrize("rate_bit_s", [None, 10**9])
-def test_names_and_addresses_are_unique_and_fit(topology: str, rate_bit_s: int | None) -> None:
+def test_names_and_addresses_are_unique_and_valid(topology: str, rate_bit_s: int | None) -> None:
     plan = make_plan("id", parse_topology(topology), LinkSpec(rate_bit_s), {0})
     ends = [end for wire in plan.wires for end in wire]
     macs = [end.mac for end in ends] + [bridge.mac for bridge in plan.bridges]
@@ -129,7 +129,7 @@ def test_a_plan_survives_json() -> None:
     assert plan_from_json(json.loads(json.dumps(plan.to_json()))) == plan
 
 
-def test_the_bucket_passes_a_full_frame_and_the_queue_a_full_send_buffer() -> None:
+def test_the_bucket_holds_a_full_frame_and_the_queue_a_full_send_buffer() -> None:
     for rate_bit_s in (64_000, 10**9, 400 * 10**9):
         for mtu in (68, 1500, 65535):
             shaper = make_shaper(rate_bit_s, mtu)
@@ -145,7 +145,7 @@ def test_hosts_file_has_all_names() -> None:
     assert barewire_hosts_file(plan.hosts).splitlines() == ["h1 02:ba:7e:00:00:01 eth0", "h2 02:ba:7e:00:00:02 eth0"]
 
 
-def test_the_fix_names_the_setting_that_forbids() -> None:
+def test_the_fix_names_the_setting_that_forbids_namespaces() -> None:
     assert "unprivileged_userns_clone=1" in namespace_fix(True, {"kernel.unprivileged_userns_clone": 0})
     assert "apparmor_restrict" in namespace_fix(True, {"kernel.apparmor_restrict_unprivileged_userns": 1})
     assert "max_net_namespaces" in namespace_fix(False, {"user.max_net_namespaces": 0})

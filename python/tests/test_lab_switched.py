@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The pure part of labs with switches: laid out as documented, refused with a reason, drawn, and their load told."""
+"""The pure part of labs with switches: plans, rejections with a reason, pictures, and load."""
 
 import json
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def plan_of(network: Network, link: LinkSpec | None = None) -> Plan:
     return switched_plan("id", network, link or LinkSpec(RATE_BIT_S), {0, 1})
 
 
-def places(ends: Sequence[End]) -> list[tuple[str | None, str]]:
+def named(ends: Sequence[End]) -> list[tuple[str | None, str]]:
     return sorted(((end.node, end.interface) for end in ends), key=str)
 
 
@@ -48,8 +48,8 @@ def test_names_and_addresses_are_unique_and_fit(k: int) -> None:
     assert len({host.address for host in plan.hosts} | {host.management for host in plan.hosts}) == 2 * len(plan.hosts)
 
 
-def test_a_link_with_a_rate_is_a_cable_that_limits_both_directions_out_of_everybodys_reach() -> None:
-    """to-X limits what X receives; no interface that a host or a switch sends through is limited."""
+def test_a_link_with_a_rate_is_a_cable_that_limits_both_directions_outside_its_nodes() -> None:
+    """to-X limits what X receives; no interface through which a host or a switch sends is limited."""
     plan = plan_of(fat_tree(4))
     assert plan.switched is not None
     cables = plan.switched.cables
@@ -59,8 +59,8 @@ def test_a_link_with_a_rate_is_a_cable_that_limits_both_directions_out_of_everyb
     assert {"eth0", "s13-1", "s5-1"} <= sending and not sending & set(plan.shaped)
 
 
-def test_every_cable_has_a_drain_for_what_switches_send() -> None:
-    """An interface of its own, and no host's frames go there."""
+def test_every_cable_has_a_drain_for_frames_from_switches() -> None:
+    """The drain has its own interface, and receives no host's frames."""
     plan = plan_of(fat_tree(4))
     assert plan.switched is not None
     drains = [cable.drain for cable in plan.switched.cables]
@@ -76,20 +76,20 @@ def test_a_link_without_a_rate_is_one_wire() -> None:
     assert len(plan.wires) == 49 + 17
 
 
-def test_rates_are_the_senders() -> None:
-    """A link with a rate in one direction: what s1 sends to h2, and nothing else, is limited."""
+def test_a_rate_limits_the_sending_direction() -> None:
+    """A link with a rate in one direction: only what s1 sends to h2 is limited."""
     plan = plan_of(replace(star(2), rates_bit_s={Port("s1", 2): 10**6}), LinkSpec())
     assert plan.shaped == {"to-h2": 10**6}
 
 
 @pytest.mark.parametrize("rate_bit_s", [None, RATE_BIT_S])
-def test_frames_are_lost_where_hosts_send_and_nowhere_else(rate_bit_s: int | None) -> None:
+def test_frames_are_lost_only_where_hosts_send(rate_bit_s: int | None) -> None:
     plan = plan_of(fat_tree(2), LinkSpec(rate_bit_s, loss=0.01))
     outside = {end.interface for wire in plan.wires for end in wire if end.node is None}
     assert set(plan.lossy) == {"to-h1", "to-h2", "to-server1"} and set(plan.lossy) <= outside
 
 
-def test_the_management_network_is_apart_and_unlimited() -> None:
+def test_the_management_network_is_separate_and_unlimited() -> None:
     plan = plan_of(fat_tree(2))
     management = next(bridge for bridge in plan.bridges if bridge.name == "mgmt")
     assert management.ports == ("mgmt-h1", "mgmt-h2", "mgmt-server1") and not set(management.ports) & set(plan.shaped)
@@ -108,21 +108,21 @@ def test_a_plan_with_switches_survives_json() -> None:
     [
         (star(254), LinkSpec(), "1 to 253 hosts"),
         (fat_tree(12), LinkSpec(), "1 to 253 hosts"),
-        (star(2), LinkSpec(offloads=True), "without offloads"),
+        (star(2), LinkSpec(offloads=True), "has no offloads"),
         (star(2), LinkSpec(mtu=65501), "up to 65500"),
         (Network((), ("h1",), {}), LinkSpec(), "no switch"),
-        (Network(("core",), (), {}), LinkSpec(), "'core' is no switch"),
-        (Network(("s1",), (), {}), LinkSpec(), "and this network 0"),
-        (Network(("s1",), ("s1-1",), {}), LinkSpec(), "'s1-1' is no host"),
+        (Network(("core",), (), {}), LinkSpec(), "'core' is not a switch"),
+        (Network(("s1",), (), {}), LinkSpec(), "but this network has 0"),
+        (Network(("s1",), ("s1-1",), {}), LinkSpec(), "'s1-1' is not a host"),
         (Network(("s1", "s2"), (), {}), LinkSpec(), "no links join s2 to s1"),
     ],
 )
-def test_networks_that_a_lab_cannot_be_are_refused(network: Network, link: LinkSpec, complaint: str) -> None:
+def test_networks_that_a_lab_does_not_support_are_rejected(network: Network, link: LinkSpec, complaint: str) -> None:
     with pytest.raises(WrongUse, match=complaint):
         plan_of(network, link)
 
 
-def test_loops_are_refused_only_where_no_controller_breaks_them() -> None:
+def test_loops_are_rejected_only_without_a_controller() -> None:
     check(fat_tree(4))
     with pytest.raises(WrongUse, match="has a loop"):
         switched_plan("id", fat_tree(4), LinkSpec(), {0}, standalone=True)
@@ -135,11 +135,11 @@ def test_loops_are_refused_only_where_no_controller_breaks_them() -> None:
 
 def test_a_link_is_found_by_its_nodes_or_its_ports() -> None:
     plan = plan_of(fat_tree(4))
-    assert places(interfaces_of_link(plan, "s5", "s13")) == [(None, "to-s13-3"), (None, "to-s5-1")]
-    assert places(interfaces_of_link(plan, "h1", "s13:1")) == [(None, "to-h1"), (None, "to-s13-1")]
+    assert named(interfaces_of_link(plan, "s5", "s13")) == [(None, "to-s13-3"), (None, "to-s5-1")]
+    assert named(interfaces_of_link(plan, "h1", "s13:1")) == [(None, "to-h1"), (None, "to-s13-1")]
     unshaped = plan_of(fat_tree(4), LinkSpec())
-    assert places(interfaces_of_link(unshaped, "h1", "s13")) == [("s13", "s13-1")]
-    assert places(interfaces_of_link(unshaped, "s5", "s13")) == [("s13", "s13-3"), ("s5", "s5-1")]
+    assert named(interfaces_of_link(unshaped, "h1", "s13")) == [("s13", "s13-1")]
+    assert named(interfaces_of_link(unshaped, "s5", "s13")) == [("s13", "s13-3"), ("s5", "s5-1")]
     with pytest.raises(WrongUse, match="no link from h1 to s14"):
         interfaces_of_link(plan, "h1", "s14")
     ends = [(Port("s1", number), Port("s2", number)) for number in (1, 2)]
@@ -147,7 +147,7 @@ def test_a_link_is_found_by_its_nodes_or_its_ports() -> None:
     parallel = plan_of(linked(Network(("s1", "s2"), ("h1",), {}), host, *ends))
     with pytest.raises(WrongUse, match="2 links join s1 to s2: give the port, one of s1:1, s1:2"):
         interfaces_of_link(parallel, "s1", "s2")
-    assert places(interfaces_of_link(parallel, "s1:2", "s2")) == [(None, "to-s1-2"), (None, "to-s2-2")]
+    assert named(interfaces_of_link(parallel, "s1:2", "s2")) == [(None, "to-s1-2"), (None, "to-s2-2")]
 
 
 def test_ranks_go_to_hosts_and_not_to_servers() -> None:
@@ -157,7 +157,7 @@ def test_ranks_go_to_hosts_and_not_to_servers() -> None:
     assert parse_topology("star:2").workers == ("h1", "h2")
 
 
-def test_a_machine_without_open_vswitch_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_open_vswitch_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(openvswitch, "_SERVER_FOLDERS", ())
     with pytest.raises(MachineCannot, match="apt install openvswitch-switch") as refused:
@@ -165,7 +165,7 @@ def test_a_machine_without_open_vswitch_says_how_to_get_it(monkeypatch: pytest.M
     assert refused.value.exit_code == 3
 
 
-def test_a_fat_tree_is_drawn_in_its_layers(tmp_path: Path) -> None:
+def test_a_fat_tree_is_drawn_in_layers(tmp_path: Path) -> None:
     network = fat_tree(4)
     assert [len(row) for row in layers(network)] == [16, 8, 8, 4, 1]
     assert layers(network)[3] == ["s1", "s2", "s3", "s4"]
@@ -181,12 +181,12 @@ def test_a_fat_tree_is_drawn_in_its_layers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "rows"), [("pair", [2]), ("star:3", [3, 1])])
-def test_labs_without_switches_of_their_own_are_drawn_too(text: str, rows: list[int]) -> None:
+def test_labs_without_open_vswitch_are_drawn_too(text: str, rows: list[int]) -> None:
     assert [len(row) for row in layers(drawn_network(parse_topology(text)))] == rows
 
 
-def test_load_is_what_was_used_between_two_moments() -> None:
-    """100 ticks are a second. Of 400 ticks of both cores 300 were busy; the switches had 150."""
+def test_load_is_the_usage_between_two_moments() -> None:
+    """100 ticks are a second. Of 400 ticks of both cores 300 were busy; the switches used 150."""
     load = between(Moment(10.0, 1000, 5000, 50), Moment(12.0, 1300, 5400, 200))
     assert load == Load(2.0, 0.75, 0.75) and not load.saturated
     assert between(Moment(0.0, 0, 0, 0), Moment(1.0, 90, 100, 0)).saturated
@@ -194,8 +194,8 @@ def test_load_is_what_was_used_between_two_moments() -> None:
         between(Moment(1.0, 0, 0, 0), Moment(1.0, 0, 0, 0))
 
 
-def test_a_moment_counts_guests_once_and_no_other_process(tmp_path: Path) -> None:
-    """Of 100 ticks 50 idle and 10 waiting, 40 are busy, 5 of them stolen; guests' are the user's already."""
+def test_a_moment_counts_guests_once_and_only_the_given_processes(tmp_path: Path) -> None:
+    """Of 100 ticks 50 are idle and 10 waiting, 40 busy, 5 of them stolen; user time includes the guests'."""
     (tmp_path / "stat").write_text("cpu  20 0 10 50 10 2 3 5 7 0\ncpu0 …\n")
     process = tmp_path / "7"
     process.mkdir()

@@ -6,8 +6,8 @@ import pytest
 from barewire.models.beff import bandwidth_byte_s, mean_latency_ns, ring_latency_ns
 
 
-def test_each_ranks_faster_method_the_slowest_rank_the_fastest_measurement_half_of_it():
-    # Measurement 1: faster of both per rank 10, 30; slowest 30. Measurement 2: 20, 24; slowest 24.
+def test_ring_latency_is_half_of_the_fastest_measurements_slowest_rank_with_its_faster_method():
+    # Measurement 1: faster method per rank 10, 30; slowest 30. Measurement 2: 20, 24; slowest 24.
     sendrecv = [[10, 40], [50, 24]]
     nonblocking = [[12, 30], [20, 90]]
     assert ring_latency_ns(sendrecv, nonblocking) == 12
@@ -19,7 +19,7 @@ def test_rings_are_averaged_geometrically_and_latency_gives_bandwidth():
     assert bandwidth_byte_s(2_000_000, 1e6) == 2e9
 
 
-def test_what_is_no_measurement_is_refused():
+def test_invalid_measurements_are_rejected():
     for times in ([[1, 2], [3, 0]], [[1, 2], [3, float("nan")]]):
         with pytest.raises(ValueError, match="above 0"):
             ring_latency_ns(times)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""From a launch's records to the numbers that are reported, on records made up so that the numbers are known."""
+"""Derived values of a launch, from records with known results."""
 
 import pytest
 
@@ -9,15 +9,15 @@ COMPUTATIONS = [0.0, 200.0, 400.0, 600.0, 800.0, 1000.0]
 
 
 def curve(variant: str, size: int, flat_ns: float, added_ns: float, rank: int = 0) -> list[Point]:
-    """One value is far off each time: it counts for nothing, as medians are used."""
+    """One value is always an outlier, which medians ignore."""
     return [
-        Point(variant, "time", size, rank, one, [time, time, time * 9])
-        for one in COMPUTATIONS
-        for time in [max(flat_ns, added_ns + one)]
+        Point(variant, "time", size, rank, computation, [time, time, time * 9])
+        for computation in COMPUTATIONS
+        for time in [max(flat_ns, added_ns + computation)]
     ]
 
 
-def test_overlap_gives_what_each_variant_hides():
+def test_overlap_yields_what_each_variant_hides():
     found = derived("overlap", [*curve("pingpong", 8, 500, 200), *curve("local-receive", 8, 500, 500, rank=1)])
     assert found.problems == []
     assert found.value("pingpong", "hidden", 8) == pytest.approx(300)
@@ -26,7 +26,7 @@ def test_overlap_gives_what_each_variant_hides():
     assert found.value("local-receive", "uncomputed", 8) == pytest.approx(500)
 
 
-def test_overheads_by_hidden_computation_and_by_call_stand_side_by_side():
+def test_overheads_by_hidden_computation_and_by_call_are_both_derived():
     points = [
         *curve("gap-send", 8, 500, 200),
         Point("calibration", "clock", 0, 0, None, [24.0]),
@@ -51,7 +51,7 @@ def logp_points(size: int, round_trip_ns: float) -> list[Point]:
     ]
 
 
-def test_logp_gives_all_parameters_and_the_latency_of_the_smallest_size():
+def test_logp_yields_all_parameters_and_the_latency_of_the_smallest_size():
     found = derived("logp", [*logp_points(1024, 4000), *logp_points(8, 1600)])
     expected = {"eel": 800, "gap": 500, "os": 200, "or": 300, "opportunity": 1100, "latency": 300}
     assert {name: found.value("logp", name, 8) for name in expected} == pytest.approx(expected)
@@ -61,11 +61,11 @@ def test_logp_gives_all_parameters_and_the_latency_of_the_smallest_size():
         found.value("logp", "latency", 1024)
 
 
-def test_a_broken_bound_is_told():
+def test_a_violated_bound_is_a_problem():
     assert "above 2 EEL" in derived("logp", logp_points(8, 400)).problems[0]
 
 
-def test_availability_is_what_the_overhead_leaves():
+def test_availability_is_the_share_without_overhead():
     found = derived("availability", curve("send", 8, 500, 125))
     assert found.value("send", "availability", 8) == pytest.approx(0.75)
     assert found.value("send", "overhead", 8) == pytest.approx(125)
@@ -88,8 +88,8 @@ def test_rings_of_both_methods_become_one_latency():
     assert found.value("random", "bandwidth", 8) == pytest.approx(8e9 / 200)
 
 
-def test_a_curve_that_gives_nothing_is_a_problem_with_its_name_and_hinders_no_other():
-    flat = [Point("pingpong", "time", 64, 0, one, [5000.0]) for one in COMPUTATIONS]
+def test_a_curve_that_cannot_be_fitted_is_a_named_problem_and_does_not_affect_others():
+    flat = [Point("pingpong", "time", 64, 0, computation, [5000.0]) for computation in COMPUTATIONS]
     found = derived("overlap", [*flat, *curve("pingpong", 8, 500, 200)])
     assert "pingpong, 64 bytes" in found.problems[0] and "--reach" in found.problems[0]
     assert found.value("pingpong", "hidden", 8) == pytest.approx(300)
@@ -97,14 +97,14 @@ def test_a_curve_that_gives_nothing_is_a_problem_with_its_name_and_hinders_no_ot
         found.value("pingpong", "hidden", 64)
 
 
-def test_a_test_without_derivation_is_refused():
+def test_a_test_without_derivation_is_rejected():
     with pytest.raises(ValueError, match="known: overlap"):
         derived("pingpong", [])
 
 
 @pytest.mark.parametrize(("beside", "share"), [(1000, 1.0), (1500, 0.5), (2000, 0.0), (2600, 0.0), (900, 1.0)])
-def test_nonblocking_gives_the_share_of_a_collective_that_a_computation_hides(beside, share):
-    """Of the slowest rank: the other one, half as slow, counts for nothing."""
+def test_nonblocking_yields_the_share_of_a_collective_that_a_computation_hides(beside, share):
+    """The slowest rank counts; the other one is half as slow."""
     times = {"time": 1000, "beside": beside, "computation": 1000}
     points = [
         Point("bcast", quantity, 8, rank, None, [ns / (1 + rank)] * 3)
@@ -114,5 +114,5 @@ def test_nonblocking_gives_the_share_of_a_collective_that_a_computation_hides(be
     assert derived("nonblocking", points).value("bcast", "hidden_share", 8) == pytest.approx(share)
 
 
-def test_nonblocking_without_its_computation_gives_nothing():
+def test_nonblocking_without_its_computation_yields_nothing():
     assert derived("nonblocking", [Point("bcast", "time", 8, 0, None, [1.0])]).values == []

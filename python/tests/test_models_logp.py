@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Overheads and opportunities from curves whose truth is known, with noise as machines make it."""
+"""Overheads and opportunities from curves with known parameters and realistic noise."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def curve(flat_ns: float, added_ns: float, slope: float = 1.0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("added", [50.0, 333.0, 700.0, 999.0])
-def test_a_clean_curve_gives_its_parameters_exactly(added):
+def test_a_clean_curve_yields_its_parameters_exactly(added):
     """Also where C' lies between two points of the grid."""
     found = hidden_computation(GRID, curve(1000, added))
     assert found.hidden_ns == pytest.approx(1000 - added)
@@ -32,7 +32,7 @@ def test_the_order_of_points_does_not_matter():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_noise_of_two_percent_and_a_point_disturbed_by_half_move_nothing_by_five_percent(seed):
+def test_noise_and_one_disturbed_point_move_results_by_less_than_five_percent(seed):
     generator = np.random.default_rng(seed)
     times = curve(1000, 400) * generator.normal(1, 0.02, len(GRID))
     times[generator.integers(0, len(GRID))] *= 1.5
@@ -40,8 +40,8 @@ def test_noise_of_two_percent_and_a_point_disturbed_by_half_move_nothing_by_five
     assert found.hidden_ns == pytest.approx(600, abs=50) and found.overhead_ns == pytest.approx(400, abs=50)
 
 
-def test_the_interval_holds_the_truth_about_as_often_as_it_says():
-    """Points carry independent noise; of 200 curves at least 85 % (a bootstrap of so few points is a little short)."""
+def test_the_interval_has_nearly_its_nominal_coverage():
+    """Points have independent noise; at least 85 % of 200 curves (a bootstrap of so few points is a bit narrow)."""
     held = 0
     for seed in range(200):
         times = curve(1000, 400) + np.random.default_rng(seed).normal(0, 20, len(GRID))
@@ -58,25 +58,25 @@ def test_where_nothing_is_hidden_the_whole_time_is_overhead():
 
 
 def test_a_curve_that_jumps_hides_up_to_its_last_flat_point():
-    """Messages cost 300 ns more as soon as nobody waits: what was left unchanged is still C', and both are told."""
+    """Messages cost 300 ns more once no rank waits for them: C' is the unchanged part, and the jump is reported."""
     times = np.where(GRID <= 800, 1000.0, GRID + 500)
     found = hidden_computation(GRID, times)
     assert found.hidden_ns == 800 and found.interval_ns == (800, 1000)
     assert found.added_ns == pytest.approx(500) and found.jump_ns == pytest.approx(300)
 
 
-def test_no_more_is_hidden_than_the_time_itself():
-    """A jump right where the computation becomes as long as the time: overheads do not fall below 0."""
+def test_hidden_computation_never_exceeds_the_time():
+    """A jump right where the computation reaches the time: overheads are not negative."""
     times = np.where(GRID <= 1000, np.maximum(990.0, GRID), GRID + 500)
     found = hidden_computation(GRID, times)
     assert found.hidden_ns == found.flat_ns == 990 and found.overhead_ns == 0 and found.added_ns == pytest.approx(500)
 
 
-def test_a_computation_that_messages_slow_down_shows_in_the_slope():
+def test_a_computation_slowed_by_messages_shows_in_the_slope():
     assert hidden_computation(GRID, curve(1000, 400, slope=1.2)).slope == pytest.approx(1.2)
 
 
-def test_a_computation_all_hidden_asks_for_a_longer_one():
+def test_a_completely_hidden_computation_is_rejected_with_advice():
     with pytest.raises(ValueError, match="larger --reach"):
         hidden_computation(GRID / 4, np.full(len(GRID), 1000.0))
 
@@ -92,7 +92,7 @@ def test_a_computation_all_hidden_asks_for_a_longer_one():
         ([10, 20, 30, 40], [20, 30, 40, 50], "must begin with none"),
     ],
 )
-def test_bad_curves_are_refused_with_what_to_do(computation, time, says):
+def test_bad_curves_are_rejected_with_advice(computation, time, says):
     with pytest.raises(ValueError, match=says):
         hidden_computation(computation, time)
 

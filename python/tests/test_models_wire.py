@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The wire's limit against frames counted by hand and figures everybody prints."""
+"""The wire's limit compared with frames counted by hand and well-known figures."""
 
 import pytest
 
@@ -19,7 +19,7 @@ GIGABIT = 1e9
 
 
 def test_1400_bytes_raw_at_1_gbit_take_11_5_us_so_a_round_trip_of_11_us_is_impossible():
-    # Paz 2010 prints 11 µs for the round trip of 1400 bytes on 1 Gb/s.
+    # Paz 2010 reports 11 µs for the round trip of 1400 bytes at 1 Gb/s.
     one_way_us = latency_limit_us(1400, "raw", 1500, GIGABIT)
     assert one_way_us == pytest.approx(11.504)
     assert wire_verdict(11 / 2, one_way_us, lower_is_better=True) == "impossible"
@@ -41,20 +41,20 @@ def test_a_tag_costs_four_bytes_except_where_it_replaces_padding():
     assert wire_bytes(Frames(1, 43), vlan=True) == 85
 
 
-def test_raw_messages_are_cut_at_the_mtu():
+def test_raw_messages_are_split_at_the_mtu():
     assert frames_of_message(1500, "raw", 1500) == [Frames(1, 1500)]
     assert frames_of_message(1501, "raw", 1500) == [Frames(1, 1500), Frames(1, 1)]
     assert frames_of_message(4500, "raw", 1500) == [Frames(3, 1500)]
     assert frames_of_message(0, "raw", 1500) == [Frames(1, 0)]
 
 
-def test_udp_fits_1472_bytes_and_is_cut_into_multiples_of_8_above():
+def test_udp_fits_1472_bytes_and_is_split_into_multiples_of_8_above():
     assert frames_of_message(1472, "udp", 1500) == [Frames(1, 1500)]
     assert frames_of_message(1473, "udp", 1500) == [Frames(1, 1500), Frames(1, 21)]
-    # RFC 791: room of 1482 is no multiple of 8; all but the last fragment carry 1480.
+    # RFC 791: 1482 is not a multiple of 8; all but the last fragment carry 1480.
     assert frames_of_message(1475, "udp", 1502) == [Frames(1, 1500), Frames(1, 23)]
     assert frames_of_message(65507, "udp", 65535) == [Frames(1, 65535)]
-    # More than one datagram holds: a full one, and the rest in another.
+    # Larger than one datagram: a full one, and the rest in another.
     assert frames_of_message(65508, "udp", 65535) == [Frames(1, 65535), Frames(1, 29)]
     assert frames_of_message(3 * 65507, "udp", 65535) == [Frames(3, 65535)]
 
@@ -63,9 +63,9 @@ def test_udp_fits_1472_bytes_and_is_cut_into_multiples_of_8_above():
 @pytest.mark.parametrize("size", [0, 1, 1471, 1473, 2953, 9001, 65507])
 def test_every_datagram_byte_is_in_exactly_one_fragment(mtu, size):
     frames = frames_of_message(size, "udp", mtu)
-    assert sum(one.count * (one.payload_bytes - 20) for one in frames) == size + 8
-    assert all(20 < one.payload_bytes <= mtu for one in frames)
-    assert all((one.payload_bytes - 20) % 8 == 0 for one in frames[:-1])
+    assert sum(fragment.count * (fragment.payload_bytes - 20) for fragment in frames) == size + 8
+    assert all(20 < fragment.payload_bytes <= mtu for fragment in frames)
+    assert all((fragment.payload_bytes - 20) % 8 == 0 for fragment in frames[:-1])
 
 
 def test_tcp_segments_carry_1448_bytes():
@@ -73,7 +73,7 @@ def test_tcp_segments_carry_1448_bytes():
     assert frames_of_message(1449, "tcp", 1500) == [Frames(1, 1500), Frames(1, 53)]
 
 
-def test_tcp_goodput_of_a_gigabit_is_the_941_that_everybody_measures():
+def test_tcp_goodput_at_a_gigabit_is_the_well_known_941():
     assert rate_limit_mbit_s("stream", 65536, "tcp", 1500, GIGABIT) == pytest.approx(941.48, abs=0.01)
     small = rate_limit_mbit_s("stream", 1, "tcp", 1500, GIGABIT)
     assert small == pytest.approx(941.48, abs=0.01), "a stream may coalesce small messages"
@@ -96,22 +96,22 @@ def test_a_larger_message_never_takes_less_time():
         assert times == sorted(times)
 
 
-def test_limits_that_nobody_knows_are_none():
+def test_unknown_limits_are_none():
     assert wire_limit("pingpong", 64, "raw", Link(rate_bit_s=None)) is None
     assert wire_limit("stream", 0, "raw", Link(GIGABIT)) is None
     assert wire_limit("pingpong", 0, "raw", Link(GIGABIT)) == pytest.approx(0.672)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [((-1, "raw", 1500), "0 bytes"), ((1, "raw", 67), "MTU"), ((1, "raw", 65536), "MTU"), ((1, "ipx", 1500), "ipx")],
 )
-def test_frames_of_impossible_messages_are_refused(arguments, said):
-    with pytest.raises(ValueError, match=said):
+def test_frames_of_invalid_messages_are_rejected(arguments, message):
+    with pytest.raises(ValueError, match=message):
         frames_of_message(*arguments)
 
 
-def test_rates_of_impossible_links_and_tests_are_refused():
+def test_rates_of_invalid_links_and_tests_are_rejected():
     with pytest.raises(ValueError, match="rate"):
         wire_time_ns(1, "raw", 1500, 0)
     with pytest.raises(ValueError, match="pingpong"):
@@ -140,7 +140,7 @@ def test_only_raw_frames_are_bound_by_the_floor_of_raw_frames():
     assert floor_verdict("udp", (1.2, 1.3), floor, lower_is_better=False) == "faster than floor"
 
 
-def test_a_subject_of_unknown_frames_has_no_protocol():
+def test_a_subject_with_unknown_frames_has_no_protocol():
     assert protocol_of("tcp/busypoll") == "tcp"
     assert protocol_of("floor") == "raw"
     assert protocol_of("llc2") == "raw"

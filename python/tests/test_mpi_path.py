@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Ranks go to hosts as asked, every library is told its path in its own words, and a path that is not so is noticed."""
+"""Placement of ranks, path settings of every library, and detection of paths that differ."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from barewire.errors import MachineCannot, WrongUse
-from barewire.mpi import Family, Job, Library, Place, Wishes, parse_hostfile, parse_hosts, rights, spread
+from barewire.mpi import FabricOptions, Family, HostSlots, Job, Library, parse_hostfile, parse_hosts, rights, spread
 from barewire.mpi.explain import Evidence, Report, read_evidence, read_report, rows
 from barewire.mpi.fabrics import (
     Setting,
@@ -22,7 +22,7 @@ from barewire.mpi.fabrics import (
     provider_settings,
 )
 from barewire.mpi.libraries import read_version
-from barewire.mpi.place import share
+from barewire.mpi.pin import share
 from barewire.mpi.placement import LOCAL_HOST
 from barewire.mpi.witness import MARK
 
@@ -36,13 +36,13 @@ SECRET = "fedcba9876543210" * 4
 
 
 def settings(library: Library, fabric: str, **options: Any) -> dict[str, str]:
-    wishes = Wishes(fabric, options.pop("interface", None))
+    requested = FabricOptions(fabric, options.pop("interface", None))
     options = {"one_host": False, "lab": False} | options
-    return {setting.name: setting.value for setting in fabric_settings(library, wishes, **options)}
+    return {setting.name: setting.value for setting in fabric_settings(library, requested, **options)}
 
 
 @pytest.mark.parametrize(
-    ("ranks", "places", "shares"),
+    ("ranks", "hosts", "shares"),
     [
         (4, "a,b", [("a", 2), ("b", 2)]),
         (5, "a,b", [("a", 3), ("b", 2)]),
@@ -51,13 +51,13 @@ def settings(library: Library, fabric: str, **options: Any) -> dict[str, str]:
         (2, "a:1,b", [("a", 1), ("b", 1)]),
     ],
 )
-def test_ranks_are_spread_evenly_or_as_the_hosts_say(ranks: int, places: str, shares: list[tuple[str, int]]) -> None:
-    assert spread(ranks, parse_hosts(places)) == shares
+def test_ranks_are_spread_evenly_or_by_the_hosts_slots(ranks: int, hosts: str, shares: list[tuple[str, int]]) -> None:
+    assert spread(ranks, parse_hosts(hosts)) == shares
 
 
-def test_hostfiles_are_read_in_the_forms_that_launchers_have() -> None:
+def test_hostfiles_are_parsed_in_the_formats_of_launchers() -> None:
     text = "# two racks\na\nb:2 # two\n\nc slots=3\n"
-    assert parse_hostfile(text, "f") == [Place("a"), Place("b", 2), Place("c", 3)]
+    assert parse_hostfile(text, "f") == [HostSlots("a"), HostSlots("b", 2), HostSlots("c", 3)]
 
 
 @pytest.mark.parametrize(
@@ -69,15 +69,15 @@ def test_hostfiles_are_read_in_the_forms_that_launchers_have() -> None:
         lambda: parse_hosts("-x"),
         lambda: parse_hosts("a,a"),
         lambda: parse_hostfile("# nothing\n", "f"),
-        lambda: Wishes("token-ring"),
-        lambda: Wishes("ofi-"),
-        lambda: Wishes("tcp", wait="spin"),
-        lambda: Wishes("barewire", wait="sleep"),
-        lambda: Wishes("barewire", link="dpdk"),
+        lambda: FabricOptions("token-ring"),
+        lambda: FabricOptions("ofi-"),
+        lambda: FabricOptions("tcp", wait="spin"),
+        lambda: FabricOptions("barewire", wait="sleep"),
+        lambda: FabricOptions("barewire", link="dpdk"),
         lambda: settings(OPEN_MPI_4, "shm"),
     ],
 )
-def test_what_cannot_be_meant_is_wrong_use(wrong: Any) -> None:
+def test_invalid_placements_are_wrong_use(wrong: Any) -> None:
     with pytest.raises(WrongUse):
         wrong()
 
@@ -91,35 +91,37 @@ def test_what_cannot_be_meant_is_wrong_use(wrong: Any) -> None:
         ("Intel(R) MPI Library 2021.18.1 for Linux* OS\n", Family.INTEL, "2021.18.1", ("ofi",)),
     ],
 )
-def test_libraries_say_who_they_are(text: str, family: Family, version: str, netmods: tuple[str, ...]) -> None:
+def test_libraries_are_identified_by_their_version_strings(
+    text: str, family: Family, version: str, netmods: tuple[str, ...]
+) -> None:
     library = read_version(text, Path("libmpi.so"))
     assert library is not None
     assert (library.family, library.version, library.netmods) == (family, version, netmods)
     assert read_version("LAM 7.1", Path("libmpi.so")) is None
 
 
-def test_each_library_is_told_of_barewire_in_its_own_words() -> None:
+def test_each_library_gets_its_own_settings_for_barewire() -> None:
     for library, layers in ((OPEN_MPI_4, "vader,self"), (OPEN_MPI_5, "ofi,sm,self")):
-        told = settings(library, "barewire")
-        assert (told["OMPI_MCA_pml"], told["OMPI_MCA_mtl"]) == ("cm", "ofi")
-        assert told["OMPI_MCA_mtl_ofi_provider_include"] == told["FI_PROVIDER"] == "barewire"
-        assert told["OMPI_MCA_btl"] == layers, "with tcp there, one-sided operations would take it"
+        variables = settings(library, "barewire")
+        assert (variables["OMPI_MCA_pml"], variables["OMPI_MCA_mtl"]) == ("cm", "ofi")
+        assert variables["OMPI_MCA_mtl_ofi_provider_include"] == variables["FI_PROVIDER"] == "barewire"
+        assert variables["OMPI_MCA_btl"] == layers, "with tcp there, one-sided operations would take it"
     alone = {name: settings(OPEN_MPI_5, name, one_host=True)["OMPI_MCA_btl"] for name in ("barewire", "ofi-tcp")}
     assert alone == {"barewire": "sm,self", "ofi-tcp": "ofi,sm,self"}, "btl ofi sleeps a second at its end"
     assert settings(MPICH, "barewire") == {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "barewire"}
     assert settings(INTEL, "barewire")["I_MPI_FABRICS"] == "shm:ofi"
 
 
-def test_survivors_go_on_under_open_mpi_5_with_the_layers_that_heed_failures() -> None:
-    def told(library: Library, fabric: str) -> dict[str, str]:
-        made = fabric_settings(library, Wishes(fabric, ulfm=True), one_host=False, lab=False)
+def test_survivors_continue_under_open_mpi_5_with_the_layers_that_handle_failures() -> None:
+    def variables(library: Library, fabric: str) -> dict[str, str]:
+        made = fabric_settings(library, FabricOptions(fabric, ulfm=True), one_host=False, lab=False)
         return {setting.name: setting.value for setting in made}
 
-    ours = told(OPEN_MPI_5, "barewire")
+    ours = variables(OPEN_MPI_5, "barewire")
     assert (ours["OMPI_MCA_pml"], ours["OMPI_MCA_btl"], ours["OMPI_MCA_btl_ofi_mode"]) == ("ob1", "ofi,sm,self", "2")
     assert ours["OMPI_MCA_btl_ofi_provider_include"] == ours["FI_PROVIDER"] == "barewire"
     assert not [name for name in ours if "_mtl" in name]
-    assert told(OPEN_MPI_5, "tcp")["OMPI_MCA_btl"] == "tcp,sm,self"
+    assert variables(OPEN_MPI_5, "tcp")["OMPI_MCA_btl"] == "tcp,sm,self"
     for library, fabric in (
         (OPEN_MPI_4, "barewire"),
         (MPICH, "barewire"),
@@ -127,74 +129,74 @@ def test_survivors_go_on_under_open_mpi_5_with_the_layers_that_heed_failures() -
         (OPEN_MPI_5, "ofi-tcp"),
     ):
         with pytest.raises(MachineCannot, match="Open MPI 5"):
-            told(library, fabric)
+            variables(library, fabric)
 
 
-def test_a_library_without_the_path_is_refused_with_what_to_do() -> None:
+def test_a_library_without_the_path_is_rejected_with_advice() -> None:
     with pytest.raises(MachineCannot, match="mpich-5"):
         settings(MPICH_UCX, "barewire")
     with pytest.raises(MachineCannot, match="InfiniBand"):
         settings(INTEL, "ucx")
 
 
-def test_the_interface_is_that_of_every_fabric() -> None:
+def test_the_interface_applies_to_every_fabric() -> None:
     assert settings(OPEN_MPI_4, "tcp", interface="eth1")["OMPI_MCA_btl_tcp_if_include"] == "eth1"
     assert settings(MPICH, "tcp", interface="eth1")["FI_TCP_IFACE"] == "eth1"
     assert settings(MPICH, "ucx", interface="eth1")["UCX_NET_DEVICES"] == "eth1"
 
 
-def test_in_a_lab_ucx_may_not_go_through_shared_memory_between_hosts() -> None:
+def test_in_a_lab_ucx_does_not_use_shared_memory_between_hosts() -> None:
     assert settings(MPICH_UCX, "tcp")["UCX_TLS"] == "tcp,self,sm"
     assert settings(MPICH_UCX, "tcp", lab=True)["UCX_TLS"] == "tcp,self"
 
 
-def test_an_option_goes_before_the_environment_and_that_before_the_default() -> None:
-    def decide(wishes: Wishes, environment: dict[str, str]) -> dict[str, tuple[str, str]]:
-        found = provider_settings(wishes, environment, interface="eth0", crowded=True, token=TOKEN, secret=SECRET)
+def test_options_override_the_environment_which_overrides_defaults() -> None:
+    def decide(requested: FabricOptions, environment: dict[str, str]) -> dict[str, tuple[str, str]]:
+        found = provider_settings(requested, environment, interface="eth0", crowded=True, token=TOKEN, secret=SECRET)
         return {setting.name.removeprefix("FI_BAREWIRE_"): (setting.value, setting.source) for setting in found}
 
     given = {"FI_BAREWIRE_INTERFACE": "eth1", "FI_BAREWIRE_WAIT": "block", "FI_BAREWIRE_TOKEN": "ff"}
-    assert decide(Wishes(), {})["INTERFACE"] == ("eth0", "lab")
-    assert decide(Wishes(), {})["WAIT"] == ("adaptive", "more ranks than cores")
-    assert decide(Wishes(), {})["TOKEN"] == (TOKEN, "drawn for this run")
-    assert decide(Wishes(), given)["INTERFACE"] == ("eth1", "environment")
-    assert decide(Wishes(wait="spin"), given)["WAIT"] == ("spin", "--wait")
-    assert decide(Wishes(progress="auto"), given)["PROGRESS"] == ("auto", "--progress")
-    assert "PROGRESS" not in decide(Wishes(), {})
-    assert decide(Wishes(), given)["TOKEN"] == ("ff", "environment")
+    assert decide(FabricOptions(), {})["INTERFACE"] == ("eth0", "lab")
+    assert decide(FabricOptions(), {})["WAIT"] == ("adaptive", "more ranks than cores")
+    assert decide(FabricOptions(), {})["TOKEN"] == (TOKEN, "generated for this run")
+    assert decide(FabricOptions(), given)["INTERFACE"] == ("eth1", "environment")
+    assert decide(FabricOptions(wait="spin"), given)["WAIT"] == ("spin", "--wait")
+    assert decide(FabricOptions(progress="auto"), given)["PROGRESS"] == ("auto", "--progress")
+    assert "PROGRESS" not in decide(FabricOptions(), {})
+    assert decide(FabricOptions(), given)["TOKEN"] == ("ff", "environment")
 
 
-def test_a_job_that_is_authenticated_has_a_secret_and_no_other_has() -> None:
-    def decide(wishes: Wishes, **environment: str) -> dict[str, tuple[str, str]]:
+def test_only_authenticated_jobs_have_a_secret() -> None:
+    def decide(requested: FabricOptions, **environment: str) -> dict[str, tuple[str, str]]:
         given = {f"FI_BAREWIRE_{name}": value for name, value in environment.items()}
-        found = provider_settings(wishes, given, interface=None, crowded=False, token=TOKEN, secret=SECRET)
+        found = provider_settings(requested, given, interface=None, crowded=False, token=TOKEN, secret=SECRET)
         return {setting.name.removeprefix("FI_BAREWIRE_"): (setting.value, setting.source) for setting in found}
 
-    drawn = (SECRET, "drawn for this run")
-    assert not {"AUTH", "SECRET"} & decide(Wishes()).keys()
-    assert decide(Wishes(auth="job"))["SECRET"] == drawn
-    assert decide(Wishes(auth="encrypt"))["AUTH"] == ("encrypt", "--auth")
-    assert decide(Wishes(), AUTH="job") | {"TOKEN": drawn} == {
+    drawn = (SECRET, "generated for this run")
+    assert not {"AUTH", "SECRET"} & decide(FabricOptions()).keys()
+    assert decide(FabricOptions(auth="job"))["SECRET"] == drawn
+    assert decide(FabricOptions(auth="encrypt"))["AUTH"] == ("encrypt", "--auth")
+    assert decide(FabricOptions(), AUTH="job") | {"TOKEN": drawn} == {
         "AUTH": ("job", "environment"),
         "SECRET": drawn,
         "TOKEN": drawn,
     }
-    assert decide(Wishes(), AUTH="job", SECRET="ab" * 16)["SECRET"] == ("ab" * 16, "environment")
-    assert "SECRET" not in decide(Wishes(auth="none"), AUTH="job", SECRET="ab" * 16)
-    assert "SECRET" not in decide(Wishes(), AUTH="", SECRET="ab" * 16)
+    assert decide(FabricOptions(), AUTH="job", SECRET="ab" * 16)["SECRET"] == ("ab" * 16, "environment")
+    assert "SECRET" not in decide(FabricOptions(auth="none"), AUTH="job", SECRET="ab" * 16)
+    assert "SECRET" not in decide(FabricOptions(), AUTH="", SECRET="ab" * 16)
     for wrong in ("ab" * 15, "ab" * 65, "ab" * 16 + "a", "xy" * 16):
         with pytest.raises(WrongUse, match="32 to 128 hexadecimal digits") as refused:
-            decide(Wishes(auth="job"), SECRET=wrong)
+            decide(FabricOptions(auth="job"), SECRET=wrong)
         assert wrong not in str(refused.value)
     with pytest.raises(WrongUse, match="none, job, encrypt"):
-        decide(Wishes(), AUTH="yes")
+        decide(FabricOptions(), AUTH="yes")
     with pytest.raises(WrongUse, match="unknown --auth"):
-        Wishes(auth="yes")
-    with pytest.raises(WrongUse, match="--auth belongs to --fabric barewire"):
-        Wishes("tcp", auth="job")
+        FabricOptions(auth="yes")
+    with pytest.raises(WrongUse, match="--auth applies to --fabric barewire only"):
+        FabricOptions("tcp", auth="job")
 
 
-def test_ranks_with_a_core_each_keep_it_under_a_library_that_yields_without_end(tmp_path: Path) -> None:
+def test_ranks_with_a_core_each_keep_it_under_a_library_that_yields_forever(tmp_path: Path) -> None:
     kept = tmp_path / "libbarewire-yield.so"
     assert own_core_settings(MPICH, {}, tmp_path) == [], "not built: nothing to preload"
     kept.touch()
@@ -203,7 +205,7 @@ def test_ranks_with_a_core_each_keep_it_under_a_library_that_yields_without_end(
     assert own_core_settings(OPEN_MPI_4, {}, tmp_path) == own_core_settings(INTEL, {}, tmp_path) == []
 
 
-def test_a_missing_provider_is_told_with_its_fix(tmp_path: Path) -> None:
+def test_a_missing_provider_is_reported_with_its_fix(tmp_path: Path) -> None:
     with pytest.raises(MachineCannot, match="make build"):
         provider_folder({}, tmp_path)
     (tmp_path / "libbarewire-fi.so").touch()
@@ -220,28 +222,28 @@ def test_ranks_of_a_host_share_its_cores(cpus: list[int], count: int, shares: li
 
 
 def job(library: Library = OPEN_MPI_4, fabric: str = "barewire", **options: Any) -> Job:
-    wishes = Wishes(fabric)
-    chosen = fabric_settings(library, wishes, one_host=False, lab=False)
+    requested = FabricOptions(fabric)
+    chosen = fabric_settings(library, requested, one_host=False, lab=False)
     if fabric == "barewire":
-        chosen += provider_settings(wishes, {}, interface=None, crowded=False, token=TOKEN, secret=SECRET)
+        chosen += provider_settings(requested, {}, interface=None, crowded=False, token=TOKEN, secret=SECRET)
     return Job(library, (("a", 1), ("b", 1)), tuple(chosen), ("prog",), **options)
 
 
 def witnessed(library: Library, **differing: Any) -> list[dict[str, Any]]:
     files = [str(library.file.resolve()), "/x/libbarewire-fi.so", "/x/libfabric.so.1"]
-    usual = {"files": files, "packet": {"eth0": 1500}, "xdp": False, "tcp_peers": [], "libfabric": "1.17"}
-    usual["auth"] = "none"
-    return [{"rank": 0, "host": "a", **usual}, {"rank": 1, "host": "b", **usual, **differing}]
+    facts = {"files": files, "packet": {"eth0": 1500}, "xdp": False, "tcp_peers": [], "libfabric": "1.17"}
+    facts["auth"] = "none"
+    return [{"rank": 0, "host": "a", **facts}, {"rank": 1, "host": "b", **facts, **differing}]
 
 
 GOOD = Report(frozenset({"pml cm", "mtl ofi"}), frozenset({"barewire"}))
 
 
 def wrong_rows(evidence: Evidence) -> list[str]:
-    return [row.what for row in rows(job(), Wishes(), "", evidence) if row.wrong]
+    return [row.what for row in rows(job(), FabricOptions(), "", evidence) if row.wrong]
 
 
-def test_a_path_as_asked_for_is_found_right() -> None:
+def test_the_requested_path_is_confirmed() -> None:
     assert wrong_rows(Evidence(witnessed(OPEN_MPI_4), GOOD)) == []
 
 
@@ -255,11 +257,11 @@ def test_a_path_as_asked_for_is_found_right() -> None:
         ({}, replace(GOOD, layers=frozenset({"pml ob1", "btl tcp"})), ["layer"]),
     ],
 )
-def test_a_silently_wrong_path_is_noticed(differing: dict[str, Any], report: Report, what: list[str]) -> None:
+def test_a_silently_different_path_is_detected(differing: dict[str, Any], report: Report, what: list[str]) -> None:
     assert wrong_rows(Evidence(witnessed(OPEN_MPI_4, **differing), report)) == what
 
 
-def test_a_rank_that_does_not_answer_is_noticed() -> None:
+def test_a_rank_that_does_not_answer_is_detected() -> None:
     assert wrong_rows(Evidence(witnessed(OPEN_MPI_4)[:1], GOOD)) == ["ranks"]
 
 
@@ -272,22 +274,22 @@ def test_a_rank_that_does_not_answer_is_noticed() -> None:
         (((LOCAL_HOST, 2),), ("a", "b"), []),
     ],
 )
-def test_ranks_that_srun_puts_elsewhere_are_noticed(
+def test_ranks_that_srun_places_elsewhere_are_detected(
     shares: tuple[tuple[str, int], ...], hosts: tuple[str, str], wrong: list[str]
 ) -> None:
-    """Where no host was named the whole allocation is meant."""
-    facts = [one | {"host": host} for one, host in zip(witnessed(OPEN_MPI_4), hosts, strict=True)]
-    table = rows(replace(job(), in_slurm=True, shares=shares), Wishes(), "", Evidence(facts, GOOD))
+    """If no host is named, the job uses the whole allocation."""
+    facts = [facts | {"host": host} for facts, host in zip(witnessed(OPEN_MPI_4), hosts, strict=True)]
+    table = rows(replace(job(), in_slurm=True, shares=shares), FabricOptions(), "", Evidence(facts, GOOD))
     assert [row.what for row in table if row.wrong] == wrong
 
 
-def test_witnesses_are_heard_through_what_launchers_do_to_lines() -> None:
+def test_witnesses_are_parsed_from_lines_that_launchers_have_changed() -> None:
     lines = [f"{MARK}{json.dumps(facts)}" for facts in reversed(witnessed(OPEN_MPI_4))]
     evidence = read_evidence(f"[1] {lines[0]}some warning\n{lines[1]}")
     assert [facts["rank"] for facts in evidence.ranks] == [0, 1]
 
 
-def test_what_libraries_say_of_their_path_is_read() -> None:
+def test_libraries_reports_of_their_path_are_parsed() -> None:
     four = "mtl:ofi:prov: tcp;ofi_rxm\nmtl:ofi:provider: eth0\nselect: component cm selected\n"
     assert read_report(four).providers == {"tcp;ofi_rxm"}, "version 4 calls the interface a provider"
     five = "(  mtl) Selected component [ofi]\nmtl:ofi:provider: barewire\nmtl:ofi:provider:domain: eth0\n"
@@ -296,9 +298,9 @@ def test_what_libraries_say_of_their_path_is_read() -> None:
     assert read_report("[0] MPI startup(): libfabric provider: tcp").providers == {"tcp"}
 
 
-def test_what_the_provider_complains_of_is_why_ranks_do_not_answer() -> None:
-    said = "[0] barewire: no right to raw Ethernet frames on eth0: give …\nmtl:ofi:provider: barewire\n"
-    table = rows(job(), Wishes(), "", read_evidence(said + said))
+def test_the_providers_messages_explain_why_ranks_do_not_answer() -> None:
+    output = "[0] barewire: no right to raw Ethernet frames on eth0: give …\nmtl:ofi:provider: barewire\n"
+    table = rows(job(), FabricOptions(), "", read_evidence(output + output))
     ranks = next(row for row in table if row.what == "ranks")
     assert ranks.wrong == "2 of 2 did not answer: no right to raw Ethernet frames on eth0: give …"
 
@@ -313,7 +315,7 @@ def test_what_the_provider_complains_of_is_why_ranks_do_not_answer() -> None:
     ],
     ids=str,
 )
-def test_rights_are_asked_for_where_they_are_known(elsewhere: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rights_are_checked_where_they_are_known(elsewhere: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rights, "why_no_frames", lambda _environment: "no right")
     here = replace(job(), shares=((LOCAL_HOST, 2),), settings=(Setting("FI_PROVIDER", "barewire", ""),))
     with pytest.raises(MachineCannot, match="no right: give the program CAP_NET_RAW"):
@@ -321,32 +323,32 @@ def test_rights_are_asked_for_where_they_are_known(elsewhere: dict[str, Any], mo
     rights.check_rights(replace(here, **elsewhere))
 
 
-def test_a_program_that_may_bring_rights_is_let_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_may_gain_rights_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rights, "why_no_frames", lambda _environment: "no right")
     here = replace(job(), shares=((LOCAL_HOST, 2),), settings=(Setting("FI_PROVIDER", "barewire", ""),))
-    script, others = tmp_path / "script", tmp_path / "others"
+    script, setuid_program = tmp_path / "script", tmp_path / "setuid"
     script.write_text("#!/bin/sh\n")
     script.chmod(0o755)
-    others.write_bytes(b"\x7fELF")
-    others.chmod(0o4755)
-    for words in ([str(script)], ["taskset", "1", str(others), "x"], ["sh", "-c", f"{others} x"]):
+    setuid_program.write_bytes(b"\x7fELF")
+    setuid_program.chmod(0o4755)
+    for words in ([str(script)], ["taskset", "1", str(setuid_program), "x"], ["sh", "-c", f"{setuid_program} x"]):
         rights.check_rights(replace(here, program=tuple(words)))
-    others.chmod(0o755)
+    setuid_program.chmod(0o755)
     with pytest.raises(MachineCannot):
-        rights.check_rights(replace(here, program=(str(others), "x")))
+        rights.check_rights(replace(here, program=(str(setuid_program), "x")))
 
 
-def test_a_broker_is_there_if_it_listens(tmp_path: Path) -> None:
+def test_a_broker_exists_if_it_listens(tmp_path: Path) -> None:
     path = str(tmp_path / "broker.sock")
     assert "No such file" in str(rights.why_no_frames({rights.BROKER: path}))
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(path)
         listener.listen(0)
-        # The second one finds its queue full.
+        # The second connection finds a full backlog.
         assert [rights.why_no_frames({rights.BROKER: path}) for _ in range(3)] == [None] * 3
-    # What one that has ended leaves behind.
-    said = str(rights.why_no_frames({rights.BROKER: path}))
-    assert said == f"FI_BAREWIRE_BROKER: no barewire-broker answers at {path} (Connection refused)"
+    # A stale socket of a broker that has ended.
+    reason = str(rights.why_no_frames({rights.BROKER: path}))
+    assert reason == f"FI_BAREWIRE_BROKER: no barewire-broker answers at {path} (Connection refused)"
 
 
 def test_the_token_is_in_no_command_line() -> None:
@@ -357,8 +359,8 @@ def test_the_token_is_in_no_command_line() -> None:
 
 
 def authenticated(auth: str) -> Job:
-    """A job as `job` makes it, with this kind of authentication."""
-    chosen = provider_settings(Wishes(auth=auth), {}, interface=None, crowded=False, token=TOKEN, secret=SECRET)
+    """Return a job like `job`'s with this kind of authentication."""
+    chosen = provider_settings(FabricOptions(auth=auth), {}, interface=None, crowded=False, token=TOKEN, secret=SECRET)
     return replace(job(), settings=tuple(chosen) + job().settings)
 
 
@@ -368,26 +370,28 @@ def test_a_secret_is_in_no_command_line_and_in_no_report() -> None:
     line = made.shell_line({})
     assert SECRET not in line and "FI_BAREWIRE_SECRET=$(od -An -N32 " in line and "-x FI_BAREWIRE_SECRET" in line
     assert not any(SECRET in word for word in made.command({}))
-    shown = [row for row in rows(made, Wishes(auth="encrypt"), "", None) if row.what == "authentication"]
-    assert [(row.taken, row.source) for row in shown] == [("encrypt, secret drawn for this run, not shown", "--auth")]
-    # What the shell line says to draw is a secret as well, another one each time.
+    shown = [row for row in rows(made, FabricOptions(auth="encrypt"), "", None) if row.what == "authentication"]
+    assert [(row.taken, row.source) for row in shown] == [
+        ("encrypt, secret generated for this run, not shown", "--auth")
+    ]
+    # The secret that the shell line generates is different each time.
     drawing = re.search(r"FI_BAREWIRE_SECRET=(\$\(.+?\)) ", line)
     assert drawing is not None
     printing = ["sh", "-c", f"printf %s {drawing[1]}"]
     drawn = {subprocess.run(printing, capture_output=True, text=True, check=True).stdout for _ in range(2)}
-    assert len(drawn) == 2 and all(re.fullmatch("[0-9a-f]{64}", one) for one in drawn)
+    assert len(drawn) == 2 and all(re.fullmatch("[0-9a-f]{64}", secret) for secret in drawn)
 
 
-def test_a_rank_that_is_authenticated_otherwise_is_noticed() -> None:
+def test_a_rank_with_different_authentication_is_detected() -> None:
     made = authenticated("job")
     ranks = [facts | {"auth": "job"} for facts in witnessed(OPEN_MPI_4)]
-    assert not [row.what for row in rows(made, Wishes(auth="job"), "", Evidence(ranks, GOOD)) if row.wrong]
+    assert not [row.what for row in rows(made, FabricOptions(auth="job"), "", Evidence(ranks, GOOD)) if row.wrong]
     ranks[1]["auth"] = "none"
-    wrong = [row for row in rows(made, Wishes(auth="job"), "", Evidence(ranks, GOOD)) if row.wrong]
-    assert [(row.what, row.wrong) for row in wrong] == [("authentication", "ranks 1 have another")]
+    wrong = [row for row in rows(made, FabricOptions(auth="job"), "", Evidence(ranks, GOOD)) if row.wrong]
+    assert [(row.what, row.wrong) for row in wrong] == [("authentication", "ranks 1 differ")]
 
 
-def test_in_slurm_it_is_srun_with_what_each_library_speaks() -> None:
+def test_in_slurm_the_launcher_is_srun_with_each_librarys_pmi() -> None:
     line = replace(job(), in_slurm=True).command({})
     assert line == ["srun", "-n", "2", "--export=ALL", "--mpi=pmix", "-N", "2", "-w", "a,b", "prog"]
     assert "--mpi=pmi2" in replace(job(MPICH), in_slurm=True).command({})

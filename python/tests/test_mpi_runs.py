@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Runs of MPI libraries, from records to tables and the page; the programs are in tests/test_mpi_command.py."""
+"""Runs of MPI libraries, from records to tables and the page; the programs are tested in tests/test_mpi_command.py."""
 
 import io
 import json
@@ -36,9 +36,11 @@ def write(path, *records):
     return path
 
 
-def find(run: Run, **known) -> Series:
-    (one,) = [one for one in run.series if all(getattr(one, name) == value for name, value in known.items())]
-    return one
+def find(run: Run, **coordinates) -> Series:
+    (series,) = [
+        series for series in run.series if all(getattr(series, name) == value for name, value in coordinates.items())
+    ]
+    return series
 
 
 def start(test: str, ranks: int = 2) -> dict:
@@ -61,7 +63,7 @@ def start(test: str, ranks: int = 2) -> dict:
         ("fft", "error", "of mean size", 2000.0),
     ],
 )
-def test_times_become_what_people_compare(tmp_path, test, quantity, unit, value):
+def test_times_become_values_in_units_of_results(tmp_path, test, quantity, unit, value):
     recorded = sample_record("one", quantity, 1000, 0, [2000.0])
     recorded["unit"] = unit if unit == "of mean size" else "ns"
     read = read_mpi_records(write(tmp_path / "a", start(test), recorded), 7, "openmpi/tcp")
@@ -69,7 +71,7 @@ def test_times_become_what_people_compare(tmp_path, test, quantity, unit, value)
     assert (row["value"], row["unit"], row["launch"], row["ranks"]) == (pytest.approx(value), unit, 7, 2)
 
 
-def test_values_of_ranks_that_belong_together_have_one_number_and_coordinates_are_kept(tmp_path):
+def test_concurrent_values_of_ranks_share_a_number_and_coordinates_are_kept(tmp_path):
     records = [
         sample_record("a", "halo", 8, 0, [1, 2], phase="warmup"),
         sample_record("a", "halo", 8, 0, [3, 4], inner=9),
@@ -83,7 +85,7 @@ def test_values_of_ranks_that_belong_together_have_one_number_and_coordinates_ar
     assert frame["parameter_value"].to_list() == [None] * 5 + [16.0] * 3
 
 
-def test_records_of_another_schema_are_refused_and_a_cut_line_is_left_out(tmp_path):
+def test_records_of_another_schema_are_rejected_and_a_truncated_line_is_omitted(tmp_path):
     with pytest.raises(MeasurementFailed, match="barewire-mpi/1"):
         read_mpi_records(write(tmp_path / "a", start("halo") | {"schema": "barewire-mpi/2"}), 0, "x/tcp")
     whole = write(tmp_path / "b", start("halo"), sample_record("a", "halo", 8, 0, [3, 4]))
@@ -91,12 +93,12 @@ def test_records_of_another_schema_are_refused_and_a_cut_line_is_left_out(tmp_pa
     assert read_mpi_records(whole, 0, "x/tcp").samples.is_empty()
 
 
-def test_ranks_variants_and_sizes_are_series_of_their_own_and_the_slowest_rank_counts(tmp_path):
+def test_ranks_variants_and_sizes_are_separate_series_and_the_slowest_rank_counts(tmp_path):
     run = synthetic_mpi(tmp_path / "run", "pingpong", "alltoall", ranks=(2, 4))
-    known = {"test": "alltoall", "subject": "openmpi/tcp"}
+    coordinates = {"test": "alltoall", "subject": "openmpi/tcp"}
     for ranks in (2, 4):
         expected = time_us("tcp", 64) * ranks + ranks - 1
-        assert find(run, **known, ranks=ranks).median == pytest.approx(expected)
+        assert find(run, **coordinates, ranks=ranks).median == pytest.approx(expected)
     standard = find(
         run, test="pingpong", subject="mpich-5/barewire", variant="blocking-standard", ranks=2, message_bytes=8
     )
@@ -106,44 +108,44 @@ def test_ranks_variants_and_sizes_are_series_of_their_own_and_the_slowest_rank_c
     assert read_run(tmp_path / "run") == run
 
 
-def test_rates_of_several_pairs_add_up_and_latencies_stay_apart(tmp_path):
+def test_rates_of_several_pairs_are_summed_and_latencies_stay_separate(tmp_path):
     records = [sample_record("a", "arrival_interval", 1000, rank, [1000.0, 2000.0], pairs=2) for rank in (2, 3)]
     records += [sample_record("b", "half_round_trip", 8, rank, [1000.0 * (rank + 1)], pairs=2) for rank in (0, 1)]
     stream = read_mpi_records(write(tmp_path / "a", start("stream", 4), *records[:2]), 0, "openmpi/tcp").samples
-    (one,) = series_from_samples(stream)
-    assert (one.max, one.min, one.samples, one.pairs) == (16000.0, 8000.0, 2, 2)
+    (series,) = series_from_samples(stream)
+    assert (series.max, series.min, series.samples, series.pairs) == (16000.0, 8000.0, 2, 2)
     pingpong = read_mpi_records(write(tmp_path / "b", start("pingpong", 4), *records[2:]), 0, "openmpi/tcp").samples
-    (one,) = series_from_samples(pingpong)
-    assert (one.min, one.max, one.samples) == (1.0, 2.0, 2)
+    (series,) = series_from_samples(pingpong)
+    assert (series.min, series.max, series.samples) == (1.0, 2.0, 2)
 
 
 def test_the_wire_limits_only_jobs_with_a_host_for_each_rank(tmp_path):
     run = synthetic_mpi(tmp_path, "pingpong", ranks=(2, 4), link=Link(1e9))
-    known = {"subject": "openmpi/barewire", "variant": "blocking-standard", "message_bytes": 1048576}
-    two, four = find(run, **known, ranks=2), find(run, **known, ranks=4)
+    coordinates = {"subject": "openmpi/barewire", "variant": "blocking-standard", "message_bytes": 1048576}
+    two, four = find(run, **coordinates, ranks=2), find(run, **coordinates, ranks=4)
     assert two.limit_kind == "wire" and two.verdict == "impossible", "1 MiB in 240 µs is more than 1 Gb/s"
     assert four.limit is None and four.verdict == "no limit known"
-    tcp = find(run, **(known | {"subject": "openmpi/tcp"}), ranks=2)
+    tcp = find(run, **(coordinates | {"subject": "openmpi/tcp"}), ranks=2)
     assert tcp.limit > two.limit, "TCP's headers are part of its limit"
 
 
-def test_what_each_launchs_curves_give_becomes_series_of_its_own(tmp_path):
+def test_derived_values_of_each_launch_become_separate_series(tmp_path):
     run = synthetic_mpi(tmp_path, "logp", "overlap")
-    known = {"test": "logp", "subject": "openmpi/tcp", "message_bytes": 65536}
+    coordinates = {"test": "logp", "subject": "openmpi/tcp", "message_bytes": 65536}
     eel = time_us("tcp", 65536)
     expected = {"eel": eel, "os": 0.6 * OVERHEADS * eel, "or": 0.4 * OVERHEADS * eel, "gap": eel}
     for quantity, value in expected.items():
-        found = find(run, **known, quantity=quantity)
+        found = find(run, **coordinates, quantity=quantity)
         assert found.median == pytest.approx(value, rel=0.02) and found.launches == 6 and found.unit == "us"
-    opportunity = find(run, **known, quantity="opportunity")
+    opportunity = find(run, **coordinates, quantity="opportunity")
     assert opportunity.median == pytest.approx((2 - OVERHEADS) * eel, rel=0.02) and not opportunity.lower_is_better
     share = find(run, test="overlap", subject="openmpi/tcp", quantity="hidden_share", message_bytes=8)
     assert share.median == pytest.approx(100 * (1 - OVERHEADS), rel=0.02) and share.unit == "%"
-    assert not any(one.parameter for one in run.series), "the curves' own points are samples, and no series"
+    assert not any(series.parameter for series in run.series), "the curves' own points are samples, and no series"
     assert (samples(tmp_path)["parameter"] == "computation_ns").any()
 
 
-def test_a_curve_that_gives_nothing_is_a_warning_of_the_run(tmp_path):
+def test_a_curve_that_cannot_be_fitted_is_a_warning_of_the_run(tmp_path):
     flat = [sample_record("pingpong", "time", 8, 0, [100.0], computation_ns=float(n)) for n in range(10)]
     frame = read_mpi_records(write(tmp_path / "a", start("overlap"), *flat), 0, "openmpi/tcp").samples
     found, problems = derived_samples(pl.concat([frame, frame.with_columns(pl.lit(1, pl.UInt32).alias("launch"))]))
@@ -153,40 +155,45 @@ def test_a_curve_that_gives_nothing_is_a_warning_of_the_run(tmp_path):
 
 def test_eager_limits_show_as_breaks_of_the_law_in_run_terminal_and_page(tmp_path):
     sizes = tuple(sorted({*(1 << n for n in range(3, 21)), EAGER_BYTES + 1}))
-    told = subject("openmpi", "tcp", eager=EAGER_BYTES)
-    assert told.name == f"openmpi/tcp+eager={EAGER_BYTES}"
-    run = synthetic_mpi(tmp_path, "pingpong", subjects=(told,), sizes=sizes)
+    with_eager = subject("openmpi", "tcp", eager=EAGER_BYTES)
+    assert with_eager.name == f"openmpi/tcp+eager={EAGER_BYTES}"
+    run = synthetic_mpi(tmp_path, "pingpong", subjects=(with_eager,), sizes=sizes)
     law = next(law for law in laws_of(run) if law.variant == "blocking-standard")
     (found,) = law.fit.breaks
-    assert found.holds(EAGER_BYTES) and found.jump == pytest.approx(HANDSHAKE_US, rel=0.1)
-    assert "the eager limit as set" in printed(run) and "Law of the latency" in printed(run)
+    assert found.explains(EAGER_BYTES) and found.jump == pytest.approx(HANDSHAKE_US, rel=0.1)
+    assert "the configured eager limit" in printed(run) and "Law of the latency" in printed(run)
     page = render(run, samples(tmp_path))
-    assert 'id="laws"' in page and "the eager limit as set" in page
+    assert 'id="laws"' in page and "the configured eager limit" in page
 
 
 def test_each_library_is_compared_with_itself_over_the_baselines_fabric(tmp_path):
     run = synthetic_mpi(tmp_path, "pingpong")
     found = compare_in_run(run, "tcp")
-    assert {(one.a.subject, one.b.subject) for one in found} == {
+    assert {(comparison.a.subject, comparison.b.subject) for comparison in found} == {
         ("openmpi/barewire", "openmpi/tcp"),
         ("mpich-5/barewire", "mpich-5/tcp"),
     }
-    assert all(one.result.verdict == "A faster" and one.a.variant == one.b.variant for one in found)
+    assert all(
+        comparison.result.verdict == "A faster" and comparison.a.variant == comparison.b.variant for comparison in found
+    )
     one_base = compare_in_run(run, "openmpi/tcp")
-    assert {one.b.subject for one in one_base} == {"openmpi/tcp"} and len({one.a.subject for one in one_base}) == 3
+    assert {comparison.b.subject for comparison in one_base} == {"openmpi/tcp"} and len(
+        {comparison.a.subject for comparison in one_base}
+    ) == 3
     with pytest.raises(WrongUse, match="no subject 'udp'"):
         compare_in_run(run, "udp")
     text = printed(run, 140)
     assert "ratio to the same library over TCP" in text and "blocking-synchronous" in text
 
 
-def test_variants_are_compared_within_a_subject_whatever_a_kernels_messages(tmp_path):
+def test_variants_are_compared_within_a_subject_for_any_message_size_of_a_kernel(tmp_path):
     run = synthetic_mpi(tmp_path, "fft", ranks=(2,))
-    found = [one for one in compare_variants(run, "original") if one.a.quantity == "total"]
-    assert {(one.a.variant, one.b.variant, one.a.subject == one.b.subject) for one in found} == {
-        ("non-blocking", "original", True)
-    }
-    assert all(one.result.verdict == "A faster" for one in found)
+    found = [comparison for comparison in compare_variants(run, "original") if comparison.a.quantity == "total"]
+    assert {
+        (comparison.a.variant, comparison.b.variant, comparison.a.subject == comparison.b.subject)
+        for comparison in found
+    } == {("non-blocking", "original", True)}
+    assert all(comparison.result.verdict == "A faster" for comparison in found)
     console = Console(width=140, record=True, file=io.StringIO())
     console.print(*versus_tables(found))
     assert "non-blocking / original" in console.export_text()
@@ -194,10 +201,10 @@ def test_variants_are_compared_within_a_subject_whatever_a_kernels_messages(tmp_
         compare_variants(run, "nosuch")
 
 
-def test_a_kernels_phases_are_means_over_ranks_and_its_time_the_slowest_ranks(tmp_path):
+def test_a_kernels_phases_are_means_over_ranks_and_its_total_the_slowest_ranks(tmp_path):
     run = synthetic_mpi(tmp_path, "fft", ranks=(2,))
-    known = {"subject": "openmpi/tcp", "variant": "original"}
-    total, rows = find(run, **known, quantity="total"), find(run, **known, quantity="rows")
+    coordinates = {"subject": "openmpi/tcp", "variant": "original"}
+    total, rows = find(run, **coordinates, quantity="total"), find(run, **coordinates, quantity="rows")
     assert total.unit == rows.unit == "ms" and total.parameter_value == 16
     assert rows.median == pytest.approx(1.0 * 1.05) and total.median == pytest.approx((1 + 0.6) * 1.1)
     assert "Where the time goes" in printed(run, 160) and "order 16" in printed(run, 160)
@@ -205,15 +212,17 @@ def test_a_kernels_phases_are_means_over_ranks_and_its_time_the_slowest_ranks(tm
     assert "Where the time goes" in page and '"barmode":"stack"' in page
 
 
-def test_what_a_variant_chose_by_itself_is_told_with_its_reason(tmp_path):
+def test_the_choice_of_a_variant_is_reported_with_its_reason(tmp_path):
     run = synthetic_mpi(tmp_path, "radix", ranks=(2,), subjects=(subject("openmpi", "tcp"),))
-    said = "openmpi/tcp, 16 KiB: auto took x in 6 of 6 launches; the first time: fastest by the median of its trials"
-    told = " ".join(printed(run, 200).split())
-    assert said in told and said in render(run, samples(tmp_path))
-    assert "keys 524288, 16 KiB" in told
+    expected = (
+        "openmpi/tcp, 16 KiB: auto took x in 6 of 6 launches; the first time: fastest by the median of its trials"
+    )
+    text = " ".join(printed(run, 200).split())
+    assert expected in text and expected in render(run, samples(tmp_path))
+    assert "keys 524288, 16 KiB" in text
 
 
-def test_the_page_has_a_section_for_everything_that_was_measured(tmp_path):
+def test_the_page_has_a_section_for_every_measurement(tmp_path):
     run = synthetic_mpi(tmp_path, "pingpong", "alltoall", "logp", "overlap", "fft", ranks=(2, 4))
     page = render(run, samples(tmp_path))
     for test in ("pingpong", "alltoall", "fft"):
@@ -224,24 +233,24 @@ def test_the_page_has_a_section_for_everything_that_was_measured(tmp_path):
     too_short_for_curves = samples(tmp_path).filter(pl.col("parameter") != COMPUTATION)
     assert '<section id="overlap-4-parameters"' in render(run, too_short_for_curves)
     assert "mpich-5/barewire takes 1.2" in page, "the headline tells of ours"
-    for one in run.series:
-        if one.test in ("pingpong", "alltoall"):
-            assert words.number(one.median, 4) in page
+    for series in run.series:
+        if series.test in ("pingpong", "alltoall"):
+            assert words.number(series.median, 4) in page
 
 
-def test_a_launch_that_fails_keeps_the_others_and_the_run_is_marked(tmp_path):
+def test_a_failed_launch_keeps_the_others_and_marks_the_run(tmp_path):
     with pytest.raises(MeasurementFailed, match="rank 1"):
         synthetic_mpi(tmp_path, "pingpong", failing={5: MeasurementFailed("launch 5: rank 1 died")})
     run = read_run(tmp_path)
     assert not run.complete and run.stopped_by == "launch 5: rank 1 died"
     assert [launch.complete for launch in run.launches] == [True] * 5 + [False]
     assert run.launches[5].error == "launch 5: rank 1 died"
-    assert run.series and all(one.stop == "incomplete" for one in run.series)
+    assert run.series and all(series.stop == "incomplete" for series in run.series)
     assert not (tmp_path / "launches").exists()
 
 
-def test_wrong_use_of_one_launch_is_wrong_use_though_others_came_before(tmp_path):
-    """All launches of the first round are other ones: what does not fit one of them was never right."""
+def test_wrong_use_in_the_first_round_is_wrong_use_even_after_other_launches(tmp_path):
+    """The launches of the first round all differ, so one of them that is invalid was never valid."""
     with pytest.raises(WrongUse):
         synthetic_mpi(tmp_path / "a", "pingpong", failing={3: WrongUse("needs an even number of ranks")})
     with pytest.raises(MeasurementFailed):
@@ -258,23 +267,25 @@ def test_a_run_that_was_killed_is_recovered_from_its_launches(tmp_path):
     recorded = sample_record("blocking-standard", "half_round_trip", 8, 0, [3000.0])
     write(killed / "launches" / name, start("pingpong"), recorded)
     run = recover_run(killed)
-    assert [(one.subject, one.ranks, one.median) for one in run.series] == [("mpich-5/tcp+eager=65536", 2, 3.0)]
+    assert [(series.subject, series.ranks, series.median) for series in run.series] == [
+        ("mpich-5/tcp+eager=65536", 2, 3.0)
+    ]
     assert run.launches[0].index == 3 and not run.complete
 
 
-def test_runs_of_before_there_were_mpi_libraries_are_still_read(tmp_path):
+def test_runs_without_mpi_fields_are_still_read(tmp_path):
     run = synthetic_mpi(tmp_path, "pingpong")
     new = ("ranks", "variant", "quantity", "parameter", "parameter_value")
     data = json.loads((tmp_path / "run.json").read_text())
-    for one in data["series"]:
+    for entry in data["series"]:
         for name in new:
-            del one[name]
+            del entry[name]
     (tmp_path / "run.json").write_text(json.dumps(data))
     old = samples(tmp_path).drop("ranks", "rank", "variant", "quantity", "parameter", "parameter_value", "inner")
     old.write_parquet(tmp_path / "samples.parquet")
     read = read_run(tmp_path)
     assert len(read.series) == len(run.series)
-    assert {(one.ranks, one.variant, one.parameter_value) for one in read.series} == {(0, "", None)}
+    assert {(series.ranks, series.variant, series.parameter_value) for series in read.series} == {(0, "", None)}
     assert samples(tmp_path)["ranks"].unique().to_list() == [0]
 
 

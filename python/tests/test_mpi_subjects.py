@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Which MPI subjects there are, what they are called and told, and what is refused with what to do."""
+"""MPI subjects: available combinations, names and settings, and rejections with advice."""
 
 import stat
 from dataclasses import replace
@@ -13,11 +13,11 @@ from barewire.cli import mpi as cli_mpi
 from barewire.cli.commands import app
 from barewire.errors import BarewireError, MachineCannot, WrongUse
 from barewire.measure import mpi_subjects
-from barewire.measure.mpi_subjects import Choice, parse_libraries, subjects_of, without
+from barewire.measure.mpi_subjects import Choice, exclude_failing, parse_libraries, subjects_of
 from barewire.measure.session import launch_file_name, parse_launch_file_name
 from barewire.models.naming import baseline_of, read_mpi_subject
 from barewire.models.verdict import protocol_of
-from barewire.mpi import Family, Library, Wishes, suite
+from barewire.mpi import FabricOptions, Family, Library, suite
 from barewire.mpi.eager import eager_settings
 from barewire.mpi.fabrics import PROVIDER_FILE, fabric_settings
 from barewire.report.words import subject_name
@@ -28,7 +28,7 @@ DEBIAN_MPICH = Library("mpich", Family.MPICH, "4.0.2", Path("/nowhere/lib/libmpi
 
 @pytest.fixture
 def complete(tmp_path, monkeypatch):
-    """Libraries with a launcher and a compiler, which only their folders have to tell."""
+    """Libraries with a launcher and a compiler, found in their folders alone."""
     (tmp_path / "bin").mkdir()
     (tmp_path / PROVIDER_FILE).touch()
     monkeypatch.setenv("FI_PROVIDER_PATH", str(tmp_path))
@@ -45,7 +45,7 @@ def complete(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("one", "name"),
+    ("mpi_subject", "name"),
     [
         (subject("openmpi", "barewire"), "openmpi/barewire"),
         (subject("mpich-5", "tcp", eager=65536), "mpich-5/tcp+eager=65536"),
@@ -53,15 +53,15 @@ def complete(tmp_path, monkeypatch):
         (subject("intel", "barewire", eager=0, wait="spin"), "intel/barewire+eager=0+wait=spin"),
     ],
 )
-def test_a_name_is_read_as_it_was_written_and_shown_as_it_is_typed(one, name):
-    assert one.name == name and subject_name(name) == name
+def test_a_name_parses_to_the_same_subject_and_is_displayed_as_typed(mpi_subject, name):
+    assert mpi_subject.name == name and subject_name(name) == name
     read = read_mpi_subject(name)
-    assert read is not None and str(read) == name and read.fabric == one.wishes.fabric
+    assert read is not None and str(read) == name and read.fabric == mpi_subject.requested.fabric
     assert parse_launch_file_name(launch_file_name(7, "pingpong", name)) == (7, "pingpong", name)
 
 
 @pytest.mark.parametrize("name", ["tcp", "tcp/block", "llc2+xdp/block", "pipe/same", "openmpi/token-ring", "a b/tcp"])
-def test_names_of_others_are_no_mpi_subjects(name):
+def test_other_names_are_no_mpi_subjects(name):
     assert read_mpi_subject(name) is None
 
 
@@ -71,26 +71,26 @@ def test_the_baseline_of_a_library_is_its_own_plain_subject_over_that_fabric():
     assert baseline_of("raw/block", "tcp") == "tcp"
 
 
-def test_protocols_of_fabrics_are_known_where_they_are_one():
+def test_protocols_of_fabrics_are_known_if_unique():
     assert protocol_of("openmpi/barewire+progress=auto") == "raw"
     assert protocol_of("mpich/ucx") == protocol_of("mpich-5/ofi-tcp") == "tcp"
     assert protocol_of("openmpi/udp") == "udp"
     assert protocol_of("openmpi/shm") is None and protocol_of("intel/ofi-psm3") is None
 
 
-def test_all_libraries_and_both_fabrics_unless_named_and_what_cannot_be_is_said(complete):
+def test_by_default_all_libraries_and_both_fabrics_are_subjects_and_others_are_reported(complete):
     subjects, reasons = subjects_of(Choice(), one_host=False, lab=True)
-    assert [one.name for one in subjects] == [
+    assert [mpi_subject.name for mpi_subject in subjects] == [
         "openmpi/barewire", "openmpi/tcp", "mpich/tcp", "mpich-5/barewire", "mpich-5/tcp",
     ]  # fmt: skip
     (reason,) = reasons
     assert reason.startswith("mpich/barewire is left out") and "built for ucx only" in reason
 
 
-def test_what_was_named_and_cannot_be_is_refused(complete, monkeypatch):
+def test_named_impossible_subjects_are_rejected(complete, monkeypatch):
     with pytest.raises(MachineCannot, match="built for ucx only"):
         subjects_of(Choice((complete["mpich"],), ("barewire",)), one_host=False, lab=True)
-    # Only one of both was named: then it is left out, but not all of it.
+    # Only one of library and fabric was named: the subject is left out, unless it is the only one.
     _, reasons = subjects_of(Choice(fabrics=("barewire",)), one_host=False, lab=True)
     assert len(reasons) == 1
     monkeypatch.setattr(mpi_subjects, "installed_libraries", lambda: [complete["mpich"]])
@@ -98,22 +98,22 @@ def test_what_was_named_and_cannot_be_is_refused(complete, monkeypatch):
         subjects_of(Choice(fabrics=("barewire",)), one_host=False, lab=True)
 
 
-def test_eager_limits_and_ways_of_progress_multiply_where_they_apply(complete):
+def test_eager_limits_and_progress_modes_are_combined_where_they_apply(complete):
     choice = Choice((complete["openmpi"],), ("barewire", "tcp"), (1024, 65536), ("auto", "manual", "thread"))
-    with pytest.raises(MachineCannot, match="progress thread of its own over tcp only"):
+    with pytest.raises(MachineCannot, match="own progress thread over tcp only"):
         subjects_of(choice, one_host=False, lab=True)
     choice = replace(choice, progresses=("auto", "manual"))
     subjects, reasons = subjects_of(choice, one_host=False, lab=True)
-    assert not reasons and [one.name.removeprefix("openmpi/") for one in subjects] == [
+    assert not reasons and [mpi_subject.name.removeprefix("openmpi/") for mpi_subject in subjects] == [
         "barewire+eager=1024+progress=auto", "barewire+eager=1024+progress=manual",
         "barewire+eager=65536+progress=auto", "barewire+eager=65536+progress=manual",
         "tcp+eager=1024", "tcp+eager=65536",
     ]  # fmt: skip
-    with pytest.raises(WrongUse, match=r"--progress auto,manual is for the fabric barewire"):
+    with pytest.raises(WrongUse, match=r"--progress auto,manual applies to the fabric barewire"):
         subjects_of(replace(choice, fabrics=("tcp",)), one_host=False, lab=True)
 
 
-def test_a_library_without_compiler_is_left_out_or_refused(complete, tmp_path):
+def test_a_library_without_compiler_is_left_out_or_rejected(complete, tmp_path):
     (tmp_path / "bin" / "mpicc").unlink()
     with pytest.raises(MachineCannot, match="has no mpicc: apt install openmpi-bin libopenmpi-dev"):
         subjects_of(Choice((complete["openmpi"],), ("tcp",)), one_host=False, lab=True)
@@ -121,10 +121,12 @@ def test_a_library_without_compiler_is_left_out_or_refused(complete, tmp_path):
         subjects_of(Choice(), one_host=False, lab=True)
 
 
-def test_without_our_provider_the_other_fabrics_are_left(complete, tmp_path):
+def test_without_our_provider_the_other_fabrics_remain(complete, tmp_path):
     (tmp_path / PROVIDER_FILE).unlink()
     subjects, reasons = subjects_of(Choice(), one_host=False, lab=True)
-    assert {one.wishes.fabric for one in subjects} == {"tcp"} and "correct FI_PROVIDER_PATH" in reasons[0]
+    assert {mpi_subject.requested.fabric for mpi_subject in subjects} == {
+        "tcp"
+    } and "correct FI_PROVIDER_PATH" in reasons[0]
 
 
 def test_libraries_that_do_not_build_are_left_out_unless_named():
@@ -134,12 +136,14 @@ def test_libraries_that_do_not_build_are_left_out_unless_named():
         if library.name == "openmpi":
             raise MachineCannot("no FFTW")
 
-    left, reasons = without(subjects, attempt, named=False)
-    assert [one.name for one in left] == ["mpich-5/tcp"] and reasons == ("openmpi is left out: no FFTW",)
+    left, reasons = exclude_failing(subjects, attempt, named=False)
+    assert [mpi_subject.name for mpi_subject in left] == ["mpich-5/tcp"] and reasons == (
+        "openmpi is left out: no FFTW",
+    )
     with pytest.raises(MachineCannot, match="no FFTW"):
-        without(subjects, attempt, named=True)
+        exclude_failing(subjects, attempt, named=True)
     with pytest.raises(MachineCannot, match="nothing is left"):
-        without(subjects[:1], attempt, named=False)
+        exclude_failing(subjects[:1], attempt, named=False)
 
 
 @pytest.mark.parametrize(
@@ -158,23 +162,26 @@ def test_libraries_that_do_not_build_are_left_out_unless_named():
         (MPICH_5, "ofi-tcp", "MPIR_CVAR_CH4_OFI_EAGER_THRESHOLD"),
     ],
 )
-def test_each_library_calls_its_eager_limit_by_another_name(library, fabric, name):
+def test_each_librarys_eager_limit_has_its_own_variable(library, fabric, name):
     assert eager_settings(library, fabric, 4096)[name] == "4096"
-    wishes = Wishes(fabric, eager=4096)
-    told = {one.name: one.value for one in fabric_settings(library, wishes, one_host=fabric == "shm", lab=True)}
-    assert told[name] == "4096"
+    requested = FabricOptions(fabric, eager=4096)
+    variables = {
+        setting.name: setting.value
+        for setting in fabric_settings(library, requested, one_host=fabric == "shm", lab=True)
+    }
+    assert variables[name] == "4096"
 
 
 @pytest.mark.parametrize(
     ("library", "fabric"), [(OPEN_MPI, "ofi-tcp"), (OPEN_MPI, "udp"), (MPICH_5, "shm"), (INTEL, "tcp")]
 )
-def test_a_library_without_eager_limit_says_so(library, fabric):
-    with pytest.raises(MachineCannot, match=f"no eager limit over {fabric}.*without --eager"):
+def test_a_library_without_eager_limit_is_rejected(library, fabric):
+    with pytest.raises(MachineCannot, match=f"no eager limit over {fabric}: omit --eager"):
         eager_settings(library, fabric, 4096)
 
 
 def test_barewires_eager_limit_has_a_bound():
-    with pytest.raises(WrongUse, match="at most: --eager 2097152"):
+    with pytest.raises(WrongUse, match="--eager 2097152: over barewire the limit is at most"):
         eager_settings(OPEN_MPI, "barewire", 1 << 21)
 
 
@@ -186,23 +193,23 @@ def test_barewires_eager_limit_has_a_bound():
         (OPEN_MPI, "tcp", "OMPI_MCA_btl_tcp_progress_thread"),
     ],
 )
-def test_a_librarys_own_progress_thread_is_asked_for(library, fabric, name):
-    settings = fabric_settings(library, Wishes(fabric, progress="thread"), one_host=False, lab=True)
-    assert {one.name: one.value for one in settings}[name] == "1"
+def test_a_librarys_own_progress_thread_is_enabled(library, fabric, name):
+    settings = fabric_settings(library, FabricOptions(fabric, progress="thread"), one_host=False, lab=True)
+    assert {setting.name: setting.value for setting in settings}[name] == "1"
 
 
-def test_a_folders_library_is_called_as_the_folder(monkeypatch, tmp_path):
+def test_a_folders_library_is_named_after_the_folder(monkeypatch, tmp_path):
     folder = tmp_path / "mpich-6"
     (folder / "lib").mkdir(parents=True)
-    known = replace(MPICH_5, name="libmpi.so.12", file=folder / "lib" / "libmpi.so.12")
-    monkeypatch.setattr(mpi_subjects, "find_library", lambda text: known)
-    assert [one.name for one in parse_libraries(str(folder)) or ()] == ["mpich-6"]
+    library = replace(MPICH_5, name="libmpi.so.12", file=folder / "lib" / "libmpi.so.12")
+    monkeypatch.setattr(mpi_subjects, "find_library", lambda text: library)
+    assert [library.name for library in parse_libraries(str(folder)) or ()] == ["mpich-6"]
     (tmp_path / "again").mkdir()
-    with pytest.raises(WrongUse, match="called alike: mpich-6, mpich-6"):
+    with pytest.raises(WrongUse, match="have the same name: mpich-6, mpich-6"):
         parse_libraries(f"{folder},{tmp_path / 'again'}")
 
 
-def test_the_suites_programs_are_what_is_there_to_measure():
+def test_the_suites_programs_are_the_tests():
     assert {"pingpong", "logp", "alltoall"} <= {*suite.tests()}
     assert suite.parse_tests("pingpong, logp,pingpong") == ("pingpong", "logp")
     with pytest.raises(WrongUse, match="unknown test 'nosuch'; there are: alltoall"):
@@ -212,8 +219,8 @@ def test_the_suites_programs_are_what_is_there_to_measure():
     assert suite.variants_of(("logp",), "gap") == {"logp": "gap"}
 
 
-def test_programs_are_built_once_and_anew_for_another_library_of_the_same_name(tmp_path, monkeypatch):
-    """A compiler that writes its name into what it builds."""
+def test_programs_are_built_once_and_again_for_another_library_of_the_same_name(tmp_path, monkeypatch):
+    """The compiler writes its name into its output."""
     sources, built = tmp_path / "mpi", tmp_path / "built"
     sources.mkdir()
     (sources / "Makefile").write_text("$(OUT)/%: %.c\n\t$(MPICC) $< $@\n")
@@ -240,35 +247,35 @@ def test_programs_are_built_once_and_anew_for_another_library_of_the_same_name(t
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("nosuch",), "unknown test 'nosuch'"),
-        (("pingpong", "stream"), "tests go together with commas"),
+        (("pingpong", "stream"), "separate tests with commas"),
         (("pingpong", "--library", "lam"), "unknown MPI library 'lam'"),
         (("pingpong", "--fabric", "token-ring"), "unknown fabric 'token-ring'"),
-        (("pingpong", "-n", "0"), "-n takes numbers from 1"),
-        (("pingpong", "-n", "two"), "-n takes numbers from 1"),
-        (("pingpong", "--eager", "-4"), "--eager takes numbers from 0"),
-        (("pingpong", "--pairs", "x"), "--pairs takes numbers from 0"),
+        (("pingpong", "-n", "0"), "-n takes comma-separated numbers from 1"),
+        (("pingpong", "-n", "two"), "-n takes comma-separated numbers from 1"),
+        (("pingpong", "--eager", "-4"), "--eager takes comma-separated numbers from 0"),
+        (("pingpong", "--pairs", "x"), "--pairs takes comma-separated numbers from 0"),
         (("pingpong", "--patience", "0"), "--patience"),
-        (("pingpong", "--launches", "many"), "no number of launches"),
+        (("pingpong", "--launches", "many"), "not a number of launches"),
         (("pingpong", "--lab", "ring"), "unknown topology"),
-        (("pingpong", "--lab", "pair", "--on", "localhost"), "--on names real ones"),
-        (("pingpong", "--on", "localhost", "--loss", "1%"), "leave them out with --on"),
+        (("pingpong", "--lab", "pair", "--on", "localhost"), "--lab and --on exclude each other"),
+        (("pingpong", "--on", "localhost", "--loss", "1%"), "omit them with --on"),
         (("pingpong", "--on", "/no/such/hosts"), "hostfile /no/such/hosts cannot be read"),
         (("pingpong", "--on", "no-such-host.invalid"), "is unknown"),
-        (("pingpong", "--on", "slurm"), "inside an allocation"),
-        (("pingpong", "--fabric", "tcp", "--wait", "spin"), "--wait spin is for the fabric barewire"),
+        (("pingpong", "--on", "slurm"), "needs an allocation"),
+        (("pingpong", "--fabric", "tcp", "--wait", "spin"), "--wait spin applies to the fabric barewire"),
     ],
 )
-def test_bad_input_says_what_to_do(arguments, said, monkeypatch):
+def test_bad_input_is_rejected_with_advice(arguments, message, monkeypatch):
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     done = CliRunner().invoke(app, ["mpi", *arguments])
     assert isinstance(done.exception, BarewireError) and done.exception.exit_code == 2, done.exception
-    assert said in str(done.exception)
+    assert message in str(done.exception)
 
 
-def test_more_ranks_than_slots_are_refused_before_anything_runs(complete, tmp_path, monkeypatch):
+def test_more_ranks_than_slots_are_rejected_before_anything_runs(complete, tmp_path, monkeypatch):
     monkeypatch.setattr(cli_mpi.suite, "build", lambda library, tests: dict.fromkeys(tests, "/nowhere"))
     hosts = tmp_path / "hosts"
     hosts.write_text("localhost slots=2\n")
@@ -278,12 +285,12 @@ def test_more_ranks_than_slots_are_refused_before_anything_runs(complete, tmp_pa
     assert not (tmp_path / "run").exists()
 
 
-def test_an_allocation_of_slurm_says_how_many_hosts_and_slots_there_are(complete, monkeypatch, tmp_path):
+def test_hosts_and_slots_come_from_the_slurm_allocation(complete, monkeypatch, tmp_path):
     monkeypatch.setattr(cli_mpi.shutil, "which", lambda name: "/usr/bin/srun")
     for name, value in {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "3", "SLURM_NTASKS": "6"}.items():
         monkeypatch.setenv(name, value)
-    where = cli_mpi._where(None, "slurm", cli_mpi.LinkSpec())
-    with where.made() as (site, lab):
+    where = cli_mpi._parse_hosts(None, "slurm", cli_mpi.LinkSpec())
+    with where.entered() as (site, lab):
         assert site.hosts == 3 and lab is None and site.shares(6) == [("localhost", 6)]
         with pytest.raises(WrongUse, match="7 ranks, but the hosts take 6"):
             site.shares(7)

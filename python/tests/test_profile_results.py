@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A profile's numbers follow from what the ranks left: sizes, waiting, imbalance, when; and bad files are refused."""
+"""A profile's numbers follow from the ranks' files: sizes, waiting, imbalance, times; and bad files are rejected."""
 
 from html import escape
 from pathlib import Path
@@ -10,7 +10,7 @@ from synthetic_profile import BARRIER, LOADED, MS, RECEIVE, SEND, SEND_C, Made
 from barewire.report.profile import calls_table, cost_sentence, headlines, percent, seconds, size_class
 from barewire.report.profile_figures import calls_bars, over_time, stacked
 from barewire.report.profile_page import profile_page
-from barewire.results.job_profile import JobProfile, summed_up
+from barewire.results.job_profile import JobProfile, combine_profiles
 from barewire.results.profile import read_profile, read_profiles
 
 FACTS = {
@@ -24,11 +24,11 @@ FACTS = {
 
 
 def job(*made: Made) -> JobProfile:
-    return summed_up([read_profile(one.data(), "file") for one in made], len(made))
+    return combine_profiles([read_profile(process.data(), "file") for process in made], len(made))
 
 
 def uneven() -> JobProfile:
-    """Rank 0 works 900 ms and is 100 ms in a barrier; rank 1 works 400 ms and waits for it 600 ms."""
+    """Rank 0 computes 900 ms and is 100 ms in a barrier; rank 1 computes 400 ms and waits for it 600 ms."""
     rows = [(1, 100), (2, 600)]
     return job(
         *(
@@ -38,71 +38,77 @@ def uneven() -> JobProfile:
     )
 
 
-def test_a_file_is_read_as_it_was_laid_out(tmp_path: Path) -> None:
+def test_a_file_is_read_as_laid_out(tmp_path: Path) -> None:
     made = Made(1, [(RECEIVE, 14, 4, 16384, 8 * MS, MS, 3 * MS)], [(RECEIVE, 14, 3 * MS, LOADED + 25 * MS, 4096, 7)])
     made.leave_in(tmp_path)
-    (one,) = read_profiles(tmp_path)
-    assert (one.rank, one.size, one.host, one.state, one.library) == (1, 2, "h1", "finalised", "Some MPI 1.0")
-    assert one.main_s == pytest.approx(1.0) and one.cost_per_call_s == pytest.approx(80e-9)
-    (row,) = one.calls
+    (profile,) = read_profiles(tmp_path)
+    assert (profile.rank, profile.size, profile.host, profile.state, profile.library) == (
+        1,
+        2,
+        "h1",
+        "finalised",
+        "Some MPI 1.0",
+    )
+    assert profile.main_s == pytest.approx(1.0) and profile.cost_per_call_s == pytest.approx(80e-9)
+    (row,) = profile.calls
     assert (row.call, row.kind, row.bytes_from, row.bytes_below, row.calls) == ("MPI_Recv", "receive", 4096, 8192, 4)
-    (wait,) = one.longest
+    (wait,) = profile.longest
     assert (wait.call, wait.bytes, wait.peer) == ("MPI_Recv", 4096, 7) and wait.at_s == pytest.approx(0.020)
 
 
 @pytest.mark.parametrize("data", [b"", b"bwprof1\0" + bytes(2000), b"{}" * 2000])
-def test_what_is_no_profile_is_refused(data: bytes) -> None:
-    with pytest.raises(ValueError, match="is no profile of this version"):
+def test_invalid_profiles_are_rejected(data: bytes) -> None:
+    with pytest.raises(ValueError, match="is not a profile of this version"):
         read_profile(data, "x.rank")
 
 
-def test_a_process_that_died_before_it_had_a_name_left_nothing(tmp_path: Path) -> None:
+def test_a_process_that_died_before_its_header_was_written_has_no_profile(tmp_path: Path) -> None:
     Made(0).leave_in(tmp_path)
     (tmp_path / "h1.78.1.rank").write_bytes(bytes(5000))
-    assert [one.rank for one in read_profiles(tmp_path)] == [0]
+    assert [profile.rank for profile in read_profiles(tmp_path)] == [0]
 
 
-def test_threads_and_large_counts_are_added_up() -> None:
+def test_threads_and_large_counts_are_summed() -> None:
     entries = [(SEND, 4, 2, 16, 2 * MS, MS, MS), (SEND_C, 4, 1, 8, 5 * MS, 5 * MS, 5 * MS)]
-    one = read_profile(Made(entries=entries, blocks=2).data(), "file")
-    (row,) = one.calls
-    assert (row.call, row.calls, row.bytes) == ("MPI_Send", 6, 48) and one.threads == 2
+    profile = read_profile(Made(entries=entries, blocks=2).data(), "file")
+    (row,) = profile.calls
+    assert (row.call, row.calls, row.bytes) == ("MPI_Send", 6, 48) and profile.threads == 2
     assert row.time_s == pytest.approx(0.014) and row.shortest_s == pytest.approx(0.001)
     assert row.longest_s == pytest.approx(0.005)
 
 
-def test_waiting_is_what_goes_beyond_the_shortest_call_of_any_rank() -> None:
+def test_waiting_is_the_time_beyond_the_shortest_call_of_any_rank() -> None:
     profile = uneven()
     # The shortest barrier is rank 0's, 100 ms: rank 1's two take 600 ms, of which 400 are waiting.
-    assert [one.parts.waiting_s for one in profile.ranks] == pytest.approx([0.0, 0.4])
-    assert [one.parts.moving_s for one in profile.ranks] == pytest.approx([0.1, 0.2])
-    assert [one.parts.outside_s for one in profile.ranks] == pytest.approx([0.9, 0.4])
-    assert [one.peers_late_s for one in profile.ranks] == pytest.approx([0.0, 0.5])
+    assert [rank.parts.waiting_s for rank in profile.ranks] == pytest.approx([0.0, 0.4])
+    assert [rank.parts.moving_s for rank in profile.ranks] == pytest.approx([0.1, 0.2])
+    assert [rank.parts.outside_s for rank in profile.ranks] == pytest.approx([0.9, 0.4])
+    assert [rank.peers_late_s for rank in profile.ranks] == pytest.approx([0.0, 0.5])
     assert profile.mpi_share == pytest.approx(0.35) and profile.late_s == pytest.approx(0.25)
 
 
-def test_an_uneven_program_is_told_so_in_words() -> None:
-    said = " ".join(headlines(uneven(), "solve"))
-    assert "solve is in MPI for 35 % of its time" in said and "20 % waiting" in said and "MPI_Barrier" in said
-    assert "must wait 250 ms (25 %) for the busiest, over any network" in said
+def test_imbalance_is_described_in_words() -> None:
+    text = " ".join(headlines(uneven(), "solve"))
+    assert "solve is in MPI for 35 % of its time" in text and "20 % waiting" in text and "MPI_Barrier" in text
+    assert "must wait 250 ms (25 %) for the busiest, over any network" in text
     assert "busiest" not in " ".join(headlines(job(Made(0), Made(1)), "solve"))
 
 
-def test_nothing_recorded_is_said_and_drawn_as_nothing() -> None:
-    assert headlines(summed_up([], 2), "solve") == ["solve left no profile."]
-    empty = summed_up([], 2)
+def test_an_empty_profile_is_described_and_drawn_as_empty() -> None:
+    assert headlines(combine_profiles([], 2), "solve") == ["solve left no profile."]
+    empty = combine_profiles([], 2)
     assert empty.mpi_share == 0 and empty.main_s == 0 and over_time(empty)["data"][0]["x"] == []
     assert "left no profile" in profile_page(empty, FACTS, "barewire profile", ["note"])
 
 
-def test_a_rank_that_died_says_in_which_call() -> None:
-    one = job(Made(finalised=False, inside=(RECEIVE, LOADED + 105 * MS)))
-    (rank,) = one.unfinished
+def test_a_rank_that_died_names_its_call() -> None:
+    profile = job(Made(finalised=False, inside=(RECEIVE, LOADED + 105 * MS)))
+    (rank,) = profile.unfinished
     assert [(call.call, call.at_s) for call in rank.inside] == [("MPI_Recv", pytest.approx(0.1))]
     assert rank.main_s == pytest.approx(0.09), "up to the begin of its last call"
 
 
-def test_the_page_holds_the_numbers_and_escapes_names() -> None:
+def test_the_page_contains_the_numbers_and_escapes_names() -> None:
     page = profile_page(uneven(), FACTS, "barewire profile", ["Rank 1 <i>"])
     assert "solve&lt;b&gt; over tcp" in page and "Rank 1 &lt;i&gt;" in page and "MPI_Barrier" in page
     assert escape(cost_sentence(uneven())) in page
@@ -110,7 +116,7 @@ def test_the_page_holds_the_numbers_and_escapes_names() -> None:
 
 def test_figures_have_a_bar_for_each_part_and_a_share_for_each_time() -> None:
     profile = uneven()
-    bars = stacked({str(one.rank): one.parts for one in profile.ranks})["data"]
+    bars = stacked({str(rank.rank): rank.parts for rank in profile.ranks})["data"]
     assert sum(bar["x"][1] for bar in bars) == pytest.approx(1.0)
     assert calls_bars({"tcp": profile}, {"tcp": "#0072B2"})["data"][0]["x"] == [pytest.approx(0.35)]
     # Bins of different width in two ranks: 2^20 ns of which half, and 2^21 ns of which a quarter is in MPI.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Runs on disk and series from samples: nothing is dropped silently, nothing half-written is left."""
+"""Runs on disk and series from samples: nothing is dropped silently, no partial file is left."""
 
 import errno
 import json
@@ -22,7 +22,7 @@ def run_directory(tmp_path_factory) -> Path:
     return directory
 
 
-def test_a_run_is_read_as_it_was_written(run_directory, tmp_path):
+def test_a_run_survives_writing_and_reading(run_directory, tmp_path):
     run = read_run(run_directory)
     write_run(tmp_path, run, samples(run_directory))
     assert read_run(tmp_path) == run
@@ -31,34 +31,34 @@ def test_a_run_is_read_as_it_was_written(run_directory, tmp_path):
     assert (tmp_path / "run.json").stat().st_mode & 0o777 == 0o666 & ~_umask()
 
 
-def test_run_json_is_plain_json_with_what_the_issue_names(run_directory):
+def test_run_json_is_plain_json_with_the_documented_fields(run_directory):
     data = json.loads((run_directory / "run.json").read_text())
     assert data["schema"] == "barewire-run/1"
     needed = {"test", "subject", "message_bytes", "unit", "median", "ci95", "min", "p99", "launches", "samples"}
     needed |= {"limit", "fraction_of_limit"}
-    assert all(needed <= set(one) for one in data["series"])
+    assert all(needed <= set(entry) for entry in data["series"])
 
 
-def test_series_can_be_made_again_from_the_stored_samples(run_directory):
+def test_series_can_be_recomputed_from_the_stored_samples(run_directory):
     assert tuple(series_from_samples(samples(run_directory), Link(None))) == read_run(run_directory).series
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (None, "no run.json"),
         ("{", "not JSON"),
         ("[]", "no JSON object"),
-        ("{}", "no Barewire run"),
-        ('{"schema": "other/1"}', "no Barewire run"),
+        ("{}", "not a Barewire run"),
+        ('{"schema": "other/1"}', "not a Barewire run"),
         ('{"schema": "barewire-run/2"}', "newer"),
         ('{"schema": "barewire-run/1"}', "lacks 'id'"),
     ],
 )
-def test_what_is_no_run_is_refused_with_the_reason(tmp_path, content, said):
+def test_invalid_runs_are_rejected_with_the_reason(tmp_path, content, message):
     if content is not None:
         (tmp_path / "run.json").write_text(content)
-    with pytest.raises(WrongUse, match=said):
+    with pytest.raises(WrongUse, match=message):
         read_run(tmp_path)
 
 
@@ -70,7 +70,7 @@ def test_damaged_fields_of_a_run_are_wrong_use_not_a_traceback(run_directory, tm
             read_run(tmp_path)
 
 
-def test_places_that_hold_no_run_are_told_apart(tmp_path):
+def test_directories_without_a_run_are_distinguished(tmp_path):
     with pytest.raises(WrongUse, match="no directory"):
         read_run(tmp_path / "absent")
     (tmp_path / "file").touch()
@@ -91,7 +91,7 @@ def test_damaged_samples_are_wrong_use(tmp_path):
         samples(tmp_path)
 
 
-def test_a_full_disk_keeps_what_was_there_and_leaves_no_half_file(run_directory, tmp_path, monkeypatch):
+def test_a_full_disk_keeps_previous_files_and_leaves_no_partial_one(run_directory, tmp_path, monkeypatch):
     run, frame = read_run(run_directory), samples(run_directory)
     write_run(tmp_path, run, frame)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -105,43 +105,43 @@ def test_a_full_disk_keeps_what_was_there_and_leaves_no_half_file(run_directory,
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_place_that_cannot_be_written_is_named(run_directory, tmp_path):
+def test_an_unwritable_directory_is_named(run_directory, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(MeasurementFailed, match="cannot write"):
         write_run(tmp_path / "file" / "run", read_run(run_directory))
 
 
-def test_the_median_is_that_of_launch_medians_and_warm_up_counts_nowhere():
+def test_the_median_is_that_of_launch_medians_without_warm_up():
     launches = {0: [1.0, 2.0, 30.0], 1: [4.0, 4.0, 4.0], 2: [9.0, 9.0, 1.0]}
     rows = [_row(launch, n, value) for launch, values in launches.items() for n, value in enumerate(values)]
     rows += [{**_row(0, 9, 1000.0), "phase": "warmup"}]
-    (one,) = series_from_samples(_frame(rows))
-    assert one.launch_medians == (2.0, 4.0, 9.0)
-    assert one.median == 4.0
-    assert one.mean == pytest.approx((11 + 4 + 19 / 3) / 3)
-    assert (one.min, one.max, one.samples, one.launches) == (1.0, 30.0, 9, 3)
-    assert (one.ci95, one.verdict, one.stop) == (None, "no limit known", "budget")
+    (series,) = series_from_samples(_frame(rows))
+    assert series.launch_medians == (2.0, 4.0, 9.0)
+    assert series.median == 4.0
+    assert series.mean == pytest.approx((11 + 4 + 19 / 3) / 3)
+    assert (series.min, series.max, series.samples, series.launches) == (1.0, 30.0, 9, 3)
+    assert (series.ci95, series.verdict, series.stop) == (None, "no limit known", "budget")
 
 
-def test_lossy_samples_are_counted_but_in_no_rate():
+def test_lossy_samples_are_counted_but_not_used_in_rates():
     rows = [_row(n, 0, 100.0, test="stream", unit="Mbit/s") for n in range(3)]
     rows += [{**_row(n, 1, 900.0, test="stream", unit="Mbit/s"), "lost": 5} for n in range(3)]
-    (one,) = series_from_samples(_frame(rows))
-    assert (one.median, one.max) == (100.0, 100.0)
-    assert (one.samples, one.samples_measured, one.lossy_samples, one.lost) == (3, 6, 3, 15)
+    (series,) = series_from_samples(_frame(rows))
+    assert (series.median, series.max) == (100.0, 100.0)
+    assert (series.samples, series.samples_measured, series.lossy_samples, series.lost) == (3, 6, 3, 15)
 
 
-def test_a_rate_without_any_loss_free_sample_is_none_and_says_so():
+def test_a_rate_without_any_loss_free_sample_is_none_with_a_verdict():
     rows = [{**_row(n, 0, 900.0, test="stream", unit="Mbit/s"), "lost": 1} for n in range(3)]
-    (one,) = series_from_samples(_frame(rows), Link(1e9))
-    assert (one.median, one.limit, one.verdict) == (None, None, "no loss-free sample")
-    assert json.loads(json.dumps(one.to_json(), allow_nan=False))["median"] is None
+    (series,) = series_from_samples(_frame(rows), Link(1e9))
+    assert (series.median, series.limit, series.verdict) == (None, None, "no loss-free sample")
+    assert json.loads(json.dumps(series.to_json(), allow_nan=False))["median"] is None
 
 
-def test_lost_datagrams_of_a_ping_pong_are_counted_and_their_missing_times_not_used():
+def test_lost_datagrams_of_a_ping_pong_are_counted_without_times():
     rows = [_row(0, 0, 3.0), {**_row(0, 1, float("nan")), "lost": 1}]
-    (one,) = series_from_samples(_frame(rows))
-    assert (one.samples, one.samples_measured, one.lost, one.lossy_samples) == (1, 2, 1, 1)
+    (series,) = series_from_samples(_frame(rows))
+    assert (series.samples, series.samples_measured, series.lost, series.lossy_samples) == (1, 2, 1, 1)
 
 
 def test_the_goodput_of_several_pairs_is_their_sum_per_block():
@@ -151,11 +151,11 @@ def test_the_goodput_of_several_pairs_is_their_sum_per_block():
         for block in range(3)
         for pair in range(2)
     ]
-    (one,) = series_from_samples(_frame(rows))
-    assert (one.median, one.pairs, one.samples) == (250.0, 2, 6)
-    # A block that only one pair finished is not half as fast, it is no block.
-    (one,) = series_from_samples(_frame(rows[:-1]))
-    assert (one.median, one.min, one.samples, one.samples_measured) == (250.0, 250.0, 5, 6)
+    (series,) = series_from_samples(_frame(rows))
+    assert (series.median, series.pairs, series.samples) == (250.0, 2, 6)
+    # A block that only one pair finished is not half as fast: it does not count.
+    (series,) = series_from_samples(_frame(rows[:-1]))
+    assert (series.median, series.min, series.samples, series.samples_measured) == (250.0, 250.0, 5, 6)
 
 
 def test_a_shaped_link_is_judged_by_its_wire_and_an_unshaped_one_by_the_floor(tmp_path):
@@ -174,28 +174,28 @@ def test_raw_frames_clearly_faster_than_their_floor_are_impossible():
         return [{**_row(n, 0, value + 0.001 * n), "subject": subject} for n in range(6)]
 
     found = series_from_samples(_frame(rows("raw", 0.5) + rows("floor", 1.0) + rows("tcp", 0.6)))
-    assert [(one.subject, one.verdict) for one in found] == [
+    assert [(series.subject, series.verdict) for series in found] == [
         ("tcp", "faster than floor"),
         ("raw", "impossible"),
         ("floor", "ok"),
     ]
 
 
-def test_why_measuring_stopped_is_the_runners_word_else_what_the_launches_say():
+def test_stop_reasons_come_from_the_runner_or_else_from_precision():
     frame = _frame([_row(n, 0, 3.0 + 0.001 * n) for n in range(6)])
     assert series_from_samples(frame)[0].stop == "converged"
     stops = {(Place("pingpong"), "raw", Row("", 64, None)): "incomplete"}
     assert series_from_samples(frame, stops=stops)[0].stop == "incomplete"
 
 
-def test_no_samples_give_no_series_and_mixed_units_are_refused():
+def test_no_samples_yield_no_series_and_mixed_units_are_rejected():
     assert series_from_samples(_frame([])) == []
     with pytest.raises(ValueError, match="units"):
         series_from_samples(_frame([_row(0, 0, 1.0), _row(0, 1, 1.0, unit="ms")]))
 
 
 def _one(run, test, subject):
-    return next(one for one in run.series if (one.test, one.subject) == (test, subject))
+    return next(series for series in run.series if (series.test, series.subject) == (test, subject))
 
 
 def _row(launch: int, block: int, value: float, *, test: str = "pingpong", unit: str = "us") -> dict:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""`barewire run` starts quickly: it imports only what this launch needs, and reads its arguments as typer does.
+"""`barewire run` starts quickly: it imports only what a launch needs, and parses its arguments like typer.
 
-What a start costs is mostly imports, so they are bounded by name, without a clock.
+Imports dominate the start, so they are bounded by name, without a clock.
 """
 
 import os
@@ -18,15 +18,15 @@ from barewire.cli import run as cli_run
 from barewire.cli.commands import app
 from barewire.cli.run_arguments import OPTIONS, Request, parse
 from barewire.mpi.libraries import identify
-from barewire.mpi.remembered import recall, remember
+from barewire.mpi.version_cache import cached_version, store_version
 
 ROOT = Path(__file__).resolve().parents[2]
-# Each takes from a tenth of a second to several, or belongs to other commands.
+# Each takes from a tenth of a second to several seconds, or belongs to other commands.
 HEAVY = ("typer", "pydantic", "rich", "networkx", "numpy", "scipy", "polars", "plotly", "jinja2", "os_ken", "aiohttp")
 
 
 def modules_of(*arguments: str) -> set[str]:
-    """Run the command line; return the names of all that it imported."""
+    """Run the command line; return the names of all imported modules."""
     command = [sys.executable, "-X", "importtime", "-m", "barewire", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     environment.pop("BAREWIRE_SDN", None)
@@ -41,7 +41,7 @@ def found_heavy(modules: set[str]) -> set[str]:
 
 
 def modules_after(imports: str) -> set[str]:
-    """Import modules in a fresh interpreter; return the names of all that it then has."""
+    """Import modules in a fresh interpreter; return the names of all modules that it then has."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     command = [sys.executable, "-c", f"import sys; {imports}; print(*sys.modules)"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=60)
@@ -62,11 +62,11 @@ def test_a_launch_in_a_lab_imports_no_heavy_package() -> None:
     assert not found_heavy(modules)
 
 
-def test_the_command_itself_reads_plain_arguments_without_typer() -> None:
-    # `cat` is linked to no MPI library and no library is named: the run is refused by the launch, which asks first.
+def test_plain_arguments_are_parsed_without_typer() -> None:
+    # `cat` is linked to no MPI library and no library is named: the launch rejects the run.
     quick = modules_of("run", "-n", "2", "--library", str(ROOT / "docs"), "--", "cat")
     assert "barewire.cli.launch" in quick and "typer" not in quick
-    # The check can fail: help is typer's.
+    # The check can fail: help uses typer.
     assert "typer" in found_heavy(modules_of("run", "--help"))
 
 
@@ -98,7 +98,7 @@ NOT_PLAIN = (
 
 
 @pytest.mark.parametrize("arguments", PLAIN, ids=" ".join)
-def test_plain_arguments_mean_what_typer_reads_in_them(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_arguments_mean_the_same_to_typer(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Request] = []
 
     def taken(request: Request) -> int:
@@ -123,32 +123,32 @@ def test_every_option_that_typer_declares_is_known() -> None:
     assert declared - {"--help"} == set(OPTIONS)
 
 
-def test_a_library_is_asked_once_until_its_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_is_loaded_once_until_its_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     file = tmp_path / "libmpi.so.40"
     file.write_bytes(b"first")
-    assert recall(file) is None
-    remember(file, "Open MPI v5.0.11, package: any")
-    assert recall(file) == "Open MPI v5.0.11, package: any"
-    # It cannot be loaded, so this answer is the remembered one.
+    assert cached_version(file) is None
+    store_version(file, "Open MPI v5.0.11, package: any")
+    assert cached_version(file) == "Open MPI v5.0.11, package: any"
+    # It cannot be loaded, so this answer is the cached one.
     assert str(identify(file)) == "Open MPI 5.0.11"
     file.write_bytes(b"second")
-    assert recall(file) is None
+    assert cached_version(file) is None
     assert identify(file) is None
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"FILE": 3}', '{"FILE": [[], 1]}', '{"FILE": ["a", "b", "c"]}'])
-def test_a_broken_cache_costs_time_only(content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_cache_is_ignored(content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     file = tmp_path / "libmpi.so.40"
     file.write_bytes(b"first")
     cache = tmp_path / "barewire" / "mpi-libraries.json"
     cache.parent.mkdir()
     cache.write_text(content.replace("FILE", str(file)))
-    assert recall(file) is None
-    remember(file, "said")
-    assert recall(file) == "said"
-    # One that can be neither read nor written is as none.
+    assert cached_version(file) is None
+    store_version(file, "version")
+    assert cached_version(file) == "version"
+    # A cache that can be neither read nor written is ignored.
     monkeypatch.setenv("XDG_CACHE_HOME", str(file))
-    remember(file, "said")
-    assert recall(file) is None
+    store_version(file, "version")
+    assert cached_version(file) is None

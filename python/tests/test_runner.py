@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""How a run ends that cannot go on as planned: samples that cannot be used, an interrupt."""
+"""How a run ends that cannot continue as planned: unusable samples, an interrupt."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ import pytest
 from barewire.interrupts import Hold
 from barewire.measure.records import LaunchRecords
 from barewire.measure.runner import Plan, ProbeCampaign
-from barewire.measure.session import Enough, Session, new_run, run_campaign
+from barewire.measure.session import Session, StoppingRule, new_run, run_campaign
 from barewire.measure.subjects import parse_subjects
 from barewire.results import read_run, sample_frame, samples, series_from_samples
 
@@ -27,20 +27,20 @@ def test_a_series_whose_every_block_lost_a_message_ends_with_the_budget(tmp_path
     plan = Plan(tests=("stream",), subjects=parse_subjects("llc1", "spin"), sizes=(100_000,), seed=1)
     session = Session(ProbeCampaign(cast(Any, None), plan), tmp_path, cast(Any, None), Hold())
     session.stop_reason = "budget"
-    assert session.stamped(one).stop == "budget"
+    assert session.with_stop_reason(one).stop == "budget"
 
 
 class Interrupted:
-    """A campaign that is interrupted while it makes series of the first launch's samples."""
+    """A campaign that is interrupted while it makes series from the first launch's samples."""
 
-    enough = Enough()
+    stopping_rule = StoppingRule()
 
     def __init__(self) -> None:
         self.begun: list[int] = []
 
     def rounds(self):
         for number in range(3):
-            yield [SimpleNamespace(number=number, test="stream", subject_name="llc1", doing="a stream")]
+            yield [SimpleNamespace(number=number, test="stream", subject_name="llc1", label="a stream")]
 
     def launch(self, order, records):
         self.begun.append(order.number)
@@ -58,7 +58,7 @@ class Interrupted:
         return run
 
 
-def test_an_interrupt_while_samples_are_kept_waits_until_they_are(tmp_path):
+def test_an_interrupt_while_samples_are_recorded_is_deferred(tmp_path):
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     campaign = Interrupted()
     try:

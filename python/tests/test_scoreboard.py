@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The scoreboard without MPI: ratios to the best other, their order and means, and launches whose costs are known."""
+"""The scoreboard without MPI: ratios to the best competitor, their order and means, and launches with known costs."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from barewire.measure.scoreboard import SEVERAL, ScoreCampaign, ScoreOrder, Scor
 from barewire.measure.scoreboard_plan import BoardPlan
 from barewire.measure.scoreboard_runs import Board, directory_for, is_measured, read_board
 from barewire.models.wire import Link
-from barewire.mpi import Place, suite
+from barewire.mpi import HostSlots, suite
 from barewire.report.scoreboard import headlines, markdown, notes, worst_beside_the_same_library
 from barewire.report.scoreboard_page import render_board
 from barewire.results import Run, samples
@@ -33,7 +33,7 @@ SUBJECTS = (
     subject("mpich-5", "barewire"),
     subject("mpich-5", "ucx"),
 )
-# ns of a ping-pong of 8 B: the best TCP is not the same library's.
+# ns of a ping-pong of 8 B: the best TCP is another library's.
 COST_NS = {"openmpi/barewire": 2000.0, "openmpi/tcp": 4000.0, "mpich-5/barewire": 6000.0, "mpich-5/ucx": 5000.0}
 PINGPONG = Pattern("pingpong", ("blocking-standard",), quick=("blocking-standard",))
 STREAM = Pattern("stream", ("blocking-receive",), quick=("blocking-receive",))
@@ -41,14 +41,14 @@ STREAM = Pattern("stream", ("blocking-receive",), quick=("blocking-receive",))
 
 @dataclass(frozen=True)
 class Synthetic(ScoreCampaign):
-    """Launches that only write: each pattern after the other into one file. Those in `broken` end with an error."""
+    """Launches that only write records: all patterns into one file. Those in `broken` end with an error."""
 
     broken: tuple[int, ...] = ()
     interrupted: int | None = None
     asked: list[str] = field(default_factory=list)
 
     def launch(self, order: ScoreOrder, records: Path) -> None:
-        """As mpi/several does."""
+        """Write records like mpi/several."""
         generator = np.random.default_rng(order.seed)
         lines = []
         for pattern in self.plan.groups()[order.test]:
@@ -61,14 +61,14 @@ class Synthetic(ScoreCampaign):
             lines.append({"record": "end", "complete": True})
         records.write_text("".join(json.dumps(line) + "\n" for line in lines))
         if order.number in self.broken:
-            self.failures.append(f"launch {order.number} ({order.doing}) ended with code 1")
+            self.failures.append(f"launch {order.number} ({order.label}) ended with code 1")
         if order.number == self.interrupted:
             raise KeyboardInterrupt
 
 
 def campaign(plan: ScorePlan | None = None, **options: object) -> Synthetic:
     usual = ScorePlan(TESTBEDS[0], SUBJECTS, (PINGPONG, STREAM), True, seed=1, launches=6, sizes=(8, 65536))
-    site = MpiSite((Place("localhost"), Place("localhost2")), Link(None))
+    site = MpiSite((HostSlots("localhost"), HostSlots("localhost2")), Link(None))
     return Synthetic(site, plan or usual, {}, **options)  # type: ignore[arg-type]
 
 
@@ -95,17 +95,17 @@ def board_of(*rows: ScoreRow) -> Scoreboard:
 # Ratios
 
 
-def test_the_best_other_is_the_one_with_the_smallest_median() -> None:
+def test_the_best_competitor_has_the_smallest_median() -> None:
     found = ratio_to_best([2, 2, 2.2], {"slow": [9, 9, 9], "fast": [4, 4, 1], "middle": [5, 5, 5]})
     assert found.best == "fast" and found.ratio == 0.5
 
 
-def test_few_launches_give_the_range_that_they_allow() -> None:
+def test_few_launches_yield_their_range() -> None:
     found = ratio_to_best([2, 3], {"a": [4, 8], "b": [5, 6]})
     assert found.is_range and found.interval == (2 / 6, 3 / 4)
 
 
-def test_an_interval_holds_the_true_ratio_about_as_often_as_it_says() -> None:
+def test_the_interval_has_nearly_its_nominal_coverage() -> None:
     generator, held = np.random.default_rng(3), 0
     for trial in range(200):
         ours = generator.normal(1.0, 0.02, 10)
@@ -117,26 +117,24 @@ def low_to_high(interval: tuple[float, float], value: float) -> bool:
     return interval[0] <= value <= interval[1]
 
 
-def test_competitors_of_about_the_same_speed_make_the_interval_tell_of_both() -> None:
-    """The best of two is chosen anew in each resample: alone, either would give a larger ratio at the low end."""
+def test_competitors_of_about_the_same_speed_both_contribute_to_the_interval() -> None:
+    """Each resample selects the best of two anew: either alone would give a larger ratio at the low end."""
     generator = np.random.default_rng(5)
     a, b = generator.normal(1, 0.1, 8), generator.normal(1, 0.1, 8)
     ours = [1.0] * 8
     both = ratio_to_best(ours, {"a": a, "b": b})
     alone = [ratio_to_best(ours, {"a": a}), ratio_to_best(ours, {"b": b})]
-    assert both.ratio == max(one.ratio for one in alone)
-    assert both.interval[0] >= min(one.interval[0] for one in alone)
+    assert both.ratio == max(ratio.ratio for ratio in alone)
+    assert both.interval[0] >= min(ratio.interval[0] for ratio in alone)
 
 
 @pytest.mark.parametrize(("ours", "others"), [([], {"a": [1]}), ([1], {}), ([0], {"a": [1]}), ([1], {"a": [-1]})])
-def test_nothing_is_made_up_where_values_are_missing_or_wrong(
-    ours: list[float], others: dict[str, list[float]]
-) -> None:
+def test_missing_or_invalid_values_are_rejected(ours: list[float], others: dict[str, list[float]]) -> None:
     with pytest.raises(ValueError):
         ratio_to_best(ours, others)
 
 
-def test_a_geometric_mean_treats_twice_and_half_alike() -> None:
+def test_the_geometric_mean_of_twice_and_half_is_one() -> None:
     assert geometric_mean([2, 0.5]) == pytest.approx(1)
     with pytest.raises(ValueError):
         geometric_mean([])
@@ -152,8 +150,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
     yield read_board(directory)
 
 
-def test_each_library_meets_the_best_tcp_of_any(whole: Board) -> None:
-    at_8 = {one.library: one for one in whole.scores.rows if one.test == "pingpong" and one.message_bytes == 8}
+def test_each_library_is_compared_with_the_best_tcp_of_any(whole: Board) -> None:
+    at_8 = {row.library: row for row in whole.scores.rows if row.test == "pingpong" and row.message_bytes == 8}
     assert at_8["openmpi"].best == at_8["mpich-5"].best == "openmpi/tcp"
     assert at_8["openmpi"].ratio == pytest.approx(0.5, rel=0.02)
     assert at_8["mpich-5"].ratio == pytest.approx(1.5, rel=0.02)
@@ -163,30 +161,30 @@ def test_each_library_meets_the_best_tcp_of_any(whole: Board) -> None:
 
 
 def test_a_rate_becomes_a_ratio_of_times(whole: Board) -> None:
-    (one,) = [
-        one
-        for one in whole.scores.rows
-        if (one.test, one.library, one.message_bytes) == ("stream", "mpich-5", 8)
+    (row,) = [
+        row
+        for row in whole.scores.rows
+        if (row.test, row.library, row.message_bytes) == ("stream", "mpich-5", 8)
     ]  # fmt: skip
-    assert one.unit == "Mbit/s" and one.ours < one.theirs
-    assert one.ratio == pytest.approx(1.5, rel=0.02) and one.verdict == "slower"
+    assert row.unit == "Mbit/s" and row.ours < row.theirs
+    assert row.ratio == pytest.approx(1.5, rel=0.02) and row.verdict == "slower"
 
 
-def test_what_may_be_zero_is_no_row(tmp_path: Path) -> None:
+def test_values_that_may_be_zero_have_no_row(tmp_path: Path) -> None:
     run = measured(tmp_path, campaign())
-    shares = [replace(one, quantity="hidden_share", unit="%", launch_medians=(0.0,) * 6) for one in run.series]
+    shares = [replace(series, quantity="hidden_share", unit="%", launch_medians=(0.0,) * 6) for series in run.series]
     assert scoreboard([("pair", shares, ("tcp", "ucx"))]).rows == ()
     assert scoreboard([("pair", run.series, ("tcp", "ucx"))]).rows
 
 
 def test_the_worst_row_comes_first(whole: Board) -> None:
-    ratios = [one.ratio for one in whole.scores.rows]
+    ratios = [row.ratio for row in whole.scores.rows]
     assert len(ratios) == 8 and ratios == sorted(ratios, reverse=True)
     assert whole.scores.rows[0].library == "mpich-5"
 
 
 def test_summaries_are_of_each_library_and_of_all(whole: Board) -> None:
-    found = {one.library: one for one in whole.scores.summaries()}
+    found = {summary.library: summary for summary in whole.scores.summaries()}
     assert found["openmpi"].all_sizes == pytest.approx(0.5, rel=0.02) and found["openmpi"].surely_above == 0
     assert found["mpich-5"].above == found["mpich-5"].surely_above == found["mpich-5"].rows == 4
     assert found[""].all_sizes == pytest.approx((0.5 * 1.5) ** 0.5, rel=0.02) and found[""].rows == 8
@@ -199,7 +197,7 @@ def test_raw_samples_and_warm_up_of_all_patterns_are_kept(tmp_path: Path) -> Non
     assert frame["launch"].n_unique() == 6 * len(SUBJECTS)
 
 
-def test_without_a_competitor_there_is_no_ratio_and_the_page_says_so(tmp_path: Path) -> None:
+def test_without_a_competitor_there_is_no_ratio_and_the_page_shows_that(tmp_path: Path) -> None:
     alone = ScorePlan(TESTBEDS[0], SUBJECTS[:1], (PINGPONG,), True, seed=1, launches=3, sizes=(8,))
     measured(tmp_path, campaign(alone))
     board = read_board(tmp_path)
@@ -209,29 +207,31 @@ def test_without_a_competitor_there_is_no_ratio_and_the_page_says_so(tmp_path: P
     assert "have no ratio" in render_board(board)
 
 
-def test_the_worst_beside_the_same_library_are_those_that_lose(whole: Board) -> None:
+def test_the_worst_rows_beside_the_same_library_are_the_losing_ones(whole: Board) -> None:
     rows = worst_beside_the_same_library(whole.scores)
-    ratios = [one.same_library for one in rows if one.same_library is not None]
+    ratios = [row.same_library for row in rows if row.same_library is not None]
     assert rows and len(ratios) == len(rows) and min(ratios) > SLOWER and ratios == sorted(ratios, reverse=True)
-    assert {one.library for one in rows} == {"mpich-5"}, "openmpi is faster over Barewire"
+    assert {row.library for row in rows} == {"mpich-5"}, "openmpi is faster over Barewire"
 
 
-def test_what_a_subject_cannot_do_is_said_once(whole: Board) -> None:
+def test_a_subjects_omission_is_reported_once(whole: Board) -> None:
     reason = "vector-512, 8 bytes is left out: its messages are multiples of 512 bytes"
     run = whole.runs["pair"]
-    told = tuple(f"several {subject}: {reason}" for subject in ("openmpi/tcp", "mpich-5/barewire"))
-    said = notes(replace(whole, runs={"pair": replace(run, warnings=told), "host": replace(run, warnings=told[:1])}))
-    assert [note for note in said if reason in note] == [f"mpich-5/barewire, openmpi/tcp: {reason}."]
+    warnings = tuple(f"several {subject}: {reason}" for subject in ("openmpi/tcp", "mpich-5/barewire"))
+    board_notes = notes(
+        replace(whole, runs={"pair": replace(run, warnings=warnings), "host": replace(run, warnings=warnings[:1])})
+    )
+    assert [note for note in board_notes if reason in note] == [f"mpich-5/barewire, openmpi/tcp: {reason}."]
 
 
-def test_launches_are_shuffled_by_the_seed_and_each_round_has_them_all() -> None:
-    rounds = [[one.subject.name for one in orders] for orders in campaign().rounds()]
-    assert rounds == [[one.subject.name for one in orders] for orders in campaign().rounds()]
+def test_launches_are_shuffled_by_the_seed_and_each_round_is_complete() -> None:
+    rounds = [[order.subject.name for order in orders] for orders in campaign().rounds()]
+    assert rounds == [[order.subject.name for order in orders] for orders in campaign().rounds()]
     assert len(rounds) == 6 and all(sorted(names) == sorted(rounds[0]) for names in rounds)
     assert len({tuple(names) for names in rounds}) > 1
 
 
-def test_no_round_begins_that_would_not_end_in_time() -> None:
+def test_no_round_begins_that_would_exceed_the_time() -> None:
     plan = replace(campaign().plan, seconds=100.0)
     now = iter((0.0, 0.0, 40.0, 80.0, 120.0))
     assert len(list(campaign(plan, clock=lambda: next(now)).rounds())) == 2
@@ -240,14 +240,14 @@ def test_no_round_begins_that_would_not_end_in_time() -> None:
     assert len(list(first.rounds())) == 1, "the first is always made"
 
 
-def test_a_launch_that_fails_is_told_of_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_failed_launch_is_reported_and_the_others_continue(tmp_path: Path) -> None:
     run = measured(tmp_path, campaign(broken=(3,)))
     assert run.complete and len(run.launches) == 6 * len(SUBJECTS)
     assert any("launch 3" in warning for warning in run.warnings)
     assert any("launch 3" in note for note in notes(read_board(tmp_path)))
 
 
-def test_a_testbed_that_was_broken_off_is_measured_anew_and_keeps_its_samples(tmp_path: Path) -> None:
+def test_an_interrupted_testbed_is_measured_again_and_keeps_its_samples(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         measured(tmp_path, campaign(interrupted=9))
     broken = read_board(tmp_path)
@@ -270,14 +270,14 @@ def test_a_row_is_slower_only_with_its_whole_interval() -> None:
     assert row(1.2, launches=2, is_range=True).verdict == "undecided", "two launches decide nothing"
 
 
-def test_bounds_are_of_the_rows_that_they_name() -> None:
+def test_bounds_apply_to_the_rows_that_they_name() -> None:
     rows = [row(0.4), row(1.1, message_bytes=1 << 20), row(1.2, testbed="host"), row(1.04, testbed="pair-1gbit")]
-    states = {one.what: one.state for one in judge(board_of(*rows))}
+    states = {bound.what: bound.state for bound in judge(board_of(*rows))}
     assert states["pair, up to 8 KiB: mean"] == "kept" and states["pair, up to 32 KiB: each row"] == "kept"
     assert states["pair, above 32 KiB: each row"] == "kept" and states["one host: each row"] == "kept"
     assert states["one host: mean"] == "missed" and states["1 Gb/s: each row"] == "missed"
     (perhaps,) = [
-        one for one in judge(board_of(row(1.04, interval=(0.9, 1.2)))) if one.what.endswith("32 KiB: each row")
+        bound for bound in judge(board_of(row(1.04, interval=(0.9, 1.2)))) if bound.what.endswith("32 KiB: each row")
     ]
     assert perhaps.state == "undecided"
 
@@ -296,17 +296,17 @@ def test_every_pattern_is_a_test_of_the_suite_and_its_variants_are() -> None:
             assert all(part in source for part in variant.split("-")), f"{pattern.test} has no variant {variant}"
 
 
-def test_what_the_quick_form_measures_the_full_one_does_too() -> None:
+def test_the_full_form_measures_everything_that_the_quick_form_does() -> None:
     for pattern in PATTERNS:
         assert not pattern.variants or {*pattern.quick} <= {*pattern.variants}
         for ranks in (2, 8):
             assert {*pattern.sizes(ranks, quick=True)} <= {*pattern.sizes(ranks, quick=False)} <= {*SIZES_FULL}
-    assert any(one.quick for one in TESTBEDS)
+    assert any(testbed.quick for testbed in TESTBEDS)
 
 
-def test_names_are_read_and_unknown_ones_say_what_there_is() -> None:
-    assert [one.name for one in parse_testbeds("host,pair", quick=True)] == ["host", "pair"]
-    assert {one.test for one in parse_patterns("exchange")} == {"exchange"}
+def test_names_are_parsed_and_unknown_ones_are_rejected_with_the_known_ones() -> None:
+    assert [testbed.name for testbed in parse_testbeds("host,pair", quick=True)] == ["host", "pair"]
+    assert {pattern.test for pattern in parse_patterns("exchange")} == {"exchange"}
     assert len(parse_testbeds(None, quick=False)) == len(TESTBEDS)
     with pytest.raises(WrongUse, match="there are: pair, "):
         parse_testbeds("nosuch", quick=True)
@@ -314,18 +314,18 @@ def test_names_are_read_and_unknown_ones_say_what_there_is() -> None:
         parse_patterns("nosuch")
 
 
-def test_patterns_with_launches_of_their_own_are_groups_of_their_own() -> None:
+def test_patterns_with_separate_launches_are_separate_groups() -> None:
     plan = replace(campaign().plan, patterns=PATTERNS)
     groups = plan.groups()
-    assert {*groups} == {SEVERAL, "radix"} and all(not one.alone for one in groups[SEVERAL])
+    assert {*groups} == {SEVERAL, "radix"} and all(not pattern.alone for pattern in groups[SEVERAL])
     arguments = campaign(plan)._arguments(next(campaign(plan).rounds())[0], Path("/nowhere/file"))
     assert "+" in arguments or arguments[0].startswith("--")
 
 
-# What people see
+# Output
 
 
-def test_the_page_and_the_document_tell_every_row(whole: Board) -> None:
+def test_the_page_and_the_document_contain_every_row(whole: Board) -> None:
     page, document = render_board(whole), whole.scores.to_json()
     assert page.count('<tr data-testbed="pair"') == len(document["rows"]) == 8
     assert "Not measured: One host" in page and "https://" not in page
@@ -334,7 +334,7 @@ def test_the_page_and_the_document_tell_every_row(whole: Board) -> None:
     assert "Made by `a command`" in text and "| 1.5" in text and "openmpi (Open MPI 4.1.4)" in text
 
 
-def test_the_command_shows_a_scoreboard_again(tmp_path: Path) -> None:
+def test_the_command_shows_an_existing_scoreboard(tmp_path: Path) -> None:
     measured(tmp_path, campaign())
     shown = CliRunner().invoke(
         app, ["mpi", "scoreboard", str(tmp_path), "--json", "--markdown", str(tmp_path / "x.md")]
@@ -349,10 +349,10 @@ def test_the_command_shows_a_scoreboard_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
-        (["/nowhere/at-all"], "holds no scoreboard"),
-        (["--resume", "/nowhere/at-all"], "holds no scoreboard"),
+        (["/nowhere/at-all"], "contains no scoreboard"),
+        (["--resume", "/nowhere/at-all"], "contains no scoreboard"),
         (["/nowhere", "--resume", "/nowhere"], "give one of"),
         (["--testbeds", "nosuch"], "unknown testbed"),
         (["--patterns", "nosuch"], "unknown pattern"),
@@ -360,14 +360,14 @@ def test_the_command_shows_a_scoreboard_again(tmp_path: Path) -> None:
         (["--library", "nosuch"], "unknown MPI library"),
     ],
 )
-def test_bad_input_says_what_to_do(arguments: list[str], said: str, tmp_path: Path) -> None:
+def test_bad_input_is_rejected_with_advice(arguments: list[str], message: str, tmp_path: Path) -> None:
     where = [] if arguments[0] in ("/nowhere/at-all", "--resume", "/nowhere") else ["-o", str(tmp_path / "b")]
     done = CliRunner().invoke(app, ["mpi", "scoreboard", *arguments, *where])
-    assert isinstance(done.exception, WrongUse) and said in str(done.exception)
+    assert isinstance(done.exception, WrongUse) and message in str(done.exception)
     assert not (tmp_path / "b").exists()
 
 
-def test_a_damaged_plan_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_plan_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("{}")
     with pytest.raises(WrongUse, match="damaged"):
         BoardPlan.read(tmp_path)

@@ -90,7 +90,7 @@ def test_what_cannot_be_measured_is_refused_before_anything_is(changes: dict[str
     [
         (("--strategies", "fastest"), "there is no strategy 'fastest'"),
         (("--hosts", "99"), "99 hosts cannot be"),
-        (("--hosts", "four"), "--hosts is numbers"),
+        (("--hosts", "four"), "--hosts takes comma-separated numbers"),
         (("--rate", "unshaped"), "such as 2500kbit"),
         (("--shape", "8"), "mappers x reducers"),
     ],

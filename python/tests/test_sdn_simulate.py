@@ -265,8 +265,8 @@ def test_the_command_prints_values_fractions_and_what_was_published() -> None:
     ("words", "says"),
     [
         (("--strategy", "best"), "no strategy 'best'; there are"),
-        (("--strategy", ","), "names none"),
-        (("--hosts", "4,x"), "numbers with commas"),
+        (("--strategy", ","), "--strategy is empty"),
+        (("--hosts", "4,x"), "comma-separated numbers"),
         (("--hosts", "17"), "the topology has 16"),
         (("--topology", "torus:3"), "unknown topology"),
         (("--rate", "unshaped"), "needs a rate"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""How processes share an interface, computed from samples that are known."""
+"""How processes share an interface, computed from known samples."""
 
 import json
 from dataclasses import replace
@@ -18,7 +18,7 @@ from barewire.results import SAMPLE_SCHEMA, Run, sample_frame, samples, series_f
 
 
 def _frame(rates: dict[int, list[float]], *, launches: int = 6, blocks: int = 3, lossy: int | None = None):
-    """By number of processes what each gets; in block `lossy` the last process loses a message."""
+    """Return samples with the rates of `rates`; in block `lossy` the last process loses a message."""
     rows = [
         {
             "launch": 100 * count + launch, "test": "stream", "subject": "llc2", "pairs": 1, "pair": 0,
@@ -33,21 +33,21 @@ def _frame(rates: dict[int, list[float]], *, launches: int = 6, blocks: int = 3,
 
 def _shared(frame):
     series = series_from_samples(frame)
-    return {one.processes: one for one in shared_from_samples(frame, series)}
+    return {shared.processes: shared for shared in shared_from_samples(frame, series)}
 
 
 def test_totals_shares_and_the_ratio_to_one_process():
     found = _shared(_frame({1: [1000.0], 4: [200.0, 250.0, 250.0, 300.0]}))
-    one, four = found[1], found[4]
-    assert (one.median, one.ratio_to_one, one.smallest_share, one.largest_share) == (1000, 1, 1, 1)
+    single, four = found[1], found[4]
+    assert (single.median, single.ratio_to_one, single.smallest_share, single.largest_share) == (1000, 1, 1, 1)
     assert (four.median, four.ratio_to_one, four.ratio_to_one_ci95) == (1000, 1, (1, 1))
     assert (four.smallest_share, four.largest_share) == (pytest.approx(0.8), pytest.approx(1.2))
     assert four.each == (200, 250, 250, 300) and four.each_ci95[3] == (300, 300)
     assert four.launches == 6
 
 
-def test_shares_are_a_launchs_own_so_that_changing_places_is_no_fairness():
-    """Who is ahead differs by launch: the medians of each are even, and the shares are not."""
+def test_shares_are_per_launch_so_that_alternating_leaders_do_not_look_fair():
+    """The leader differs by launch: the medians of each are equal, but the shares are not."""
     frame = _frame({2: [100.0, 300.0]})
     swapped = pl.when(pl.col("launch") % 2 == 0).then(400 - pl.col("value")).otherwise(pl.col("value")).alias("value")
     (two,) = _shared(frame.with_columns(swapped)).values()
@@ -55,7 +55,7 @@ def test_shares_are_a_launchs_own_so_that_changing_places_is_no_fairness():
     assert (two.smallest_share, two.largest_share) == (0.5, 1.5)
 
 
-def test_a_block_in_which_one_process_lost_or_did_nothing_counts_for_none():
+def test_a_block_in_which_one_process_lost_or_did_nothing_does_not_count():
     frame = _frame({2: [100.0, 300.0]}, lossy=1)
     odd = pl.when((pl.col("block") == 1) & (pl.col("process") == 0)).then(9000.0).otherwise(pl.col("value"))
     assert _shared(frame.with_columns(odd.alias("value")))[2].each == (100, 300)
@@ -65,7 +65,7 @@ def test_a_block_in_which_one_process_lost_or_did_nothing_counts_for_none():
     assert (none.median, none.smallest_share, none.each, none.launches) == (None, None, (None, None), 0)
 
 
-def test_latencies_are_pooled_and_each_has_its_own():
+def test_latencies_are_pooled_and_each_process_has_its_own():
     frame = _frame({1: [10.0], 2: [20.0, 30.0]}).with_columns(
         pl.lit("pingpong").cast(SAMPLE_SCHEMA["test"]).alias("test"),
         pl.lit("us").cast(SAMPLE_SCHEMA["unit"]).alias("unit"),
@@ -74,7 +74,7 @@ def test_latencies_are_pooled_and_each_has_its_own():
     assert (two.median, two.each, two.ratio_to_one) == (25, (20, 30), 2.5)
 
 
-def test_a_launchs_file_says_how_many_processes_there_were(tmp_path):
+def test_a_launchs_file_has_the_number_of_processes(tmp_path):
     start = {"record": "start", "schema": "barewire-probe/1", "processes": 2}
     block = {
         "record": "samples",
@@ -91,7 +91,7 @@ def test_a_launchs_file_says_how_many_processes_there_were(tmp_path):
     assert frame.select("processes", "process", "pair", "value").rows() == [(2, 0, 0, 1500), (2, 1, 0, 2500)]
 
 
-def test_a_run_keeps_it_and_terminal_and_page_show_it(tmp_path):
+def test_a_run_stores_sharing_and_terminal_and_page_show_it(tmp_path):
     frame = _frame({1: [1000.0], 2: [400.0, 500.0]})
     series = tuple(series_from_samples(frame))
     run = replace(synthetic_run(tmp_path, launches=2), series=series, shared=shared_from_samples(frame, series))
@@ -105,12 +105,12 @@ def test_a_run_keeps_it_and_terminal_and_page_show_it(tmp_path):
     assert 'id="sharing-stream-1400"' in page and "89% to 111% of the mean" in page
 
 
-def test_a_run_of_before_has_one_process(tmp_path):
+def test_an_older_run_has_one_process(tmp_path):
     run = synthetic_run(tmp_path, launches=2)
     data = run.to_json()
     del data["shared"]
-    for one in data["series"]:
-        del one["processes"]
+    for entry in data["series"]:
+        del entry["processes"]
     assert Run.from_json(data).series == run.series
     path = tmp_path / "samples.parquet"
     pl.read_parquet(path).drop("processes", "process").write_parquet(path)
@@ -118,7 +118,7 @@ def test_a_run_of_before_has_one_process(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["0", "a", "", "1,", "-1", "1.5", "112", "1 2"])
-def test_what_is_no_number_of_processes_is_refused(text):
+def test_invalid_numbers_of_processes_are_rejected(text):
     with pytest.raises(WrongUse, match="1 to 111"):
         parse_processes(text)
 
@@ -128,14 +128,14 @@ def test_numbers_of_processes_ascend_and_do_not_repeat():
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"pairs": 2}, "--pairs or --processes"),
         ({"tests": ("pingpong", "bidirectional")}, "pingpong and stream"),
         ({"subjects": parse_subjects("xdp", "spin")}, "--link packet"),
     ],
 )
-def test_what_does_not_go_together_is_refused(options, said):
+def test_conflicting_options_are_rejected(options, message):
     plan = {"tests": ("stream",), "subjects": parse_subjects("tcp", "spin"), "sizes": (64,), "seed": 1}
-    with pytest.raises(WrongUse, match=said):
+    with pytest.raises(WrongUse, match=message):
         Plan(**{**plan, "processes": (1, 2), **options})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Statistics against published values, scipy, and their own promises (coverage by simulation)."""
+"""Statistics compared with published values and scipy, and their coverage by simulation."""
 
 import math
 
@@ -12,7 +12,7 @@ from barewire.stats.comparison import mann_whitney, welch_p
 
 
 def test_median_interval_of_six_launches_is_their_range():
-    # 1 - 2 * 0.5**6 = 0.969: with six, only the whole range is sure enough.
+    # 1 - 2 * 0.5**6 = 0.969: with six, only the whole range is certain enough.
     assert median_interval([3, 1, 2, 6, 5, 4]) == (1, 6)
 
 
@@ -25,7 +25,7 @@ def test_median_interval_needs_six_launches():
     assert median_interval([1, 2, 3, 4, 5]) is None
 
 
-def test_median_interval_holds_the_median_at_least_93_percent_of_the_time_for_skewed_values():
+def test_median_interval_contains_the_median_at_least_93_percent_of_the_time_for_skewed_values():
     assert _coverage(median_interval, launches=12) >= 0.93
 
 
@@ -36,7 +36,7 @@ def test_the_coverage_check_fails_for_an_interval_that_is_too_narrow():
     assert _coverage(quartiles, launches=12) < 0.93
 
 
-def test_mean_interval_is_students_by_hand():
+def test_mean_interval_agrees_with_students_by_hand():
     # n = 4, mean 5, s = 2.5820, t(0.975, 3) = 3.1824: half width 4.1085.
     low, high = mean_interval([2, 4, 6, 8])
     assert (low, high) == (pytest.approx(0.8915, abs=1e-4), pytest.approx(9.1085, abs=1e-4))
@@ -56,7 +56,7 @@ def test_precise_means_half_the_interval_within_two_percent_of_the_median():
 
 
 @pytest.mark.parametrize("values", [[], [1.0, math.nan], [1.0, math.inf]])
-def test_values_that_no_statistic_can_use_are_refused(values):
+def test_unusable_values_are_rejected(values):
     for function in (median_interval, mean_interval, is_precise):
         with pytest.raises(ValueError, match="launch"):
             function(values)
@@ -72,7 +72,7 @@ def test_holm_agrees_with_r():
         holm([1.2])
 
 
-def test_holm_keeps_the_family_wise_error_where_no_correction_does_not():
+def test_holm_bounds_the_family_wise_error_and_no_correction_does_not():
     # 20 true null hypotheses, 500 times: Holm may reject any in about 5 %, uncorrected tests do in about 64 %.
     p_values = np.random.default_rng(3).random((500, 20))
     assert np.mean([min(holm(list(row))) < 0.05 for row in p_values]) < 0.08
@@ -95,7 +95,7 @@ def test_welch_of_constant_launches_and_of_one_launch():
 def test_mann_whitney_is_exact_also_with_ties():
     # Complete separation of 4 and 4: 2 of 70 arrangements.
     assert mann_whitney([1, 2, 3, 4], [5, 6, 7, 8]) == (pytest.approx(2 / 70), 0.0)
-    # All pairs tie at one value each side: {1,1} against {2,2}: 2 of 6 arrangements are as extreme.
+    # All pairs tie at one value per side: {1,1} against {2,2}: 2 of 6 arrangements are as extreme.
     assert mann_whitney([1, 1], [2, 2])[0] == pytest.approx(2 / 6)
     assert mann_whitney([5, 5, 5], [5, 5, 5])[0] == 1.0
     # A single launch on one side, or on both.
@@ -103,53 +103,55 @@ def test_mann_whitney_is_exact_also_with_ties():
     assert mann_whitney([3], [3]) == (1.0, 0.5)
 
 
-def test_a_third_of_the_time_is_a_faster_and_the_interval_holds_the_ratio():
-    (one,) = compare_over_sizes([(_launches(1.2), _launches(3.6, seed=1))], lower_is_better=True)
-    assert one.verdict == "A faster"
-    assert one.ratio_ci95[0] < 1.2 / 3.6 < one.ratio_ci95[1]
-    assert one.cliffs_delta == -1
-    assert one.welch_p_holm < 1e-6
+def test_a_third_of_the_time_is_a_faster_and_the_interval_contains_the_ratio():
+    (comparison,) = compare_over_sizes([(_launches(1.2), _launches(3.6, seed=1))], lower_is_better=True)
+    assert comparison.verdict == "A faster"
+    assert comparison.ratio_ci95[0] < 1.2 / 3.6 < comparison.ratio_ci95[1]
+    assert comparison.cliffs_delta == -1
+    assert comparison.welch_p_holm < 1e-6
 
 
-def test_one_launch_that_was_held_up_does_not_hide_what_all_others_show():
+def test_one_delayed_launch_does_not_hide_what_all_others_show():
     held_up = [680, 678, 682, 690, 679, 676, 678, 682, 686, 688, 688, 3]
-    (one,) = compare_over_sizes([(held_up, _launches(206, 12))], lower_is_better=False)
-    assert one.welch_p_holm > 0.025
-    assert one.verdict == "A faster"
+    (comparison,) = compare_over_sizes([(held_up, _launches(206, 12))], lower_is_better=False)
+    assert comparison.welch_p_holm > 0.025
+    assert comparison.verdict == "A faster"
 
 
-def test_of_two_rates_the_larger_is_faster():
-    (one,) = compare_over_sizes([(_launches(900), _launches(300, seed=1))], lower_is_better=False)
-    assert one.verdict == "A faster"
-    (one,) = compare_over_sizes([(_launches(300), _launches(900, seed=1))], lower_is_better=False)
-    assert one.verdict == "B faster"
+def test_the_larger_of_two_rates_is_faster():
+    (comparison,) = compare_over_sizes([(_launches(900), _launches(300, seed=1))], lower_is_better=False)
+    assert comparison.verdict == "A faster"
+    (comparison,) = compare_over_sizes([(_launches(300), _launches(900, seed=1))], lower_is_better=False)
+    assert comparison.verdict == "B faster"
 
 
 def test_equal_subjects_are_no_difference_and_noisy_ones_undecided():
-    (one,) = compare_over_sizes([(_launches(5, 12), _launches(5, 12, seed=1))], lower_is_better=True)
-    assert one.verdict == "no difference"
-    (one,) = compare_over_sizes([(_launches(5, 8, spread=0.2), _launches(5, 8, 0.2, seed=1))], lower_is_better=True)
-    assert one.verdict == "undecided"
+    (comparison,) = compare_over_sizes([(_launches(5, 12), _launches(5, 12, seed=1))], lower_is_better=True)
+    assert comparison.verdict == "no difference"
+    (comparison,) = compare_over_sizes(
+        [(_launches(5, 8, spread=0.2), _launches(5, 8, 0.2, seed=1))], lower_is_better=True
+    )
+    assert comparison.verdict == "undecided"
 
 
-def test_a_difference_within_the_margin_is_none_and_a_smaller_margin_finds_it():
+def test_a_difference_within_the_margin_does_not_count_and_a_smaller_margin_finds_it():
     pair = (_launches(5.05, 20, 0.002), _launches(5, 20, 0.002, seed=1))
     assert compare_over_sizes([pair], lower_is_better=True)[0].verdict == "no difference"
     assert compare_over_sizes([pair], lower_is_better=True, margin=0.001)[0].verdict == "B faster"
 
 
-def test_few_launches_give_no_interval_and_never_no_difference():
-    (one,) = compare_over_sizes([(_launches(5, 4), _launches(5, 4, seed=1))], lower_is_better=True)
-    assert one.ratio_ci95 is None
-    assert one.verdict == "undecided"
-    (one,) = compare_over_sizes([(_launches(1, 4), _launches(5, 4, seed=1))], lower_is_better=True)
-    assert one.verdict == "A faster"
-    (one,) = compare_over_sizes([([1.0], [5.0])], lower_is_better=True)
-    assert one.verdict == "undecided", "one launch each decides nothing"
-    assert one.welch_p_holm is None
+def test_few_launches_yield_no_interval_and_never_no_difference():
+    (comparison,) = compare_over_sizes([(_launches(5, 4), _launches(5, 4, seed=1))], lower_is_better=True)
+    assert comparison.ratio_ci95 is None
+    assert comparison.verdict == "undecided"
+    (comparison,) = compare_over_sizes([(_launches(1, 4), _launches(5, 4, seed=1))], lower_is_better=True)
+    assert comparison.verdict == "A faster"
+    (comparison,) = compare_over_sizes([([1.0], [5.0])], lower_is_better=True)
+    assert comparison.verdict == "undecided", "one launch each decides nothing"
+    assert comparison.welch_p_holm is None
 
 
-def test_correction_over_sizes_can_undo_a_lone_significance():
+def test_correction_over_sizes_can_undo_a_single_significance():
     lone = (_launches(5.2, 8, 0.03), _launches(5, 8, 0.03, seed=5))
     alone = compare_over_sizes([lone], lower_is_better=True)[0]
     others = [(_launches(5, 8, 0.03, seed=n), _launches(5, 8, 0.03, seed=n + 50)) for n in range(10, 30)]
@@ -160,7 +162,7 @@ def test_correction_over_sizes_can_undo_a_lone_significance():
 
 def test_the_false_alarm_rate_between_equal_subjects_is_small():
     pairs = [(_launches(5, 8, seed=2 * n), _launches(5, 8, seed=2 * n + 1)) for n in range(150)]
-    # Each size is a family of its own here: at most 5 % of them may be called different.
+    # Each size is a separate family here: at most 5 % of them may be called different.
     verdicts = [compare_over_sizes([pair], lower_is_better=True, margin=1e-6)[0].verdict for pair in pairs]
     assert sum(verdict.endswith("faster") for verdict in verdicts) <= 15
 
@@ -168,7 +170,7 @@ def test_the_false_alarm_rate_between_equal_subjects_is_small():
 def test_the_ratio_interval_covers_the_true_ratio():
     pairs = [(_launches(6, 9, seed=2 * n), _launches(5, 9, seed=2 * n + 1)) for n in range(200)]
     found = compare_over_sizes(pairs, lower_is_better=True)
-    covered = np.mean([one.ratio_ci95[0] <= 1.2 <= one.ratio_ci95[1] for one in found])
+    covered = np.mean([comparison.ratio_ci95[0] <= 1.2 <= comparison.ratio_ci95[1] for comparison in found])
     assert covered >= 0.93
 
 
@@ -178,12 +180,12 @@ def test_the_same_seed_gives_the_same_answer():
 
 
 @pytest.mark.parametrize("margin", [0, -0.1, 1, 2])
-def test_a_margin_that_is_no_share_is_refused(margin):
+def test_a_margin_that_is_not_a_share_is_rejected(margin):
     with pytest.raises(ValueError, match="margin"):
         compare_over_sizes([], lower_is_better=True, margin=margin)
 
 
-def test_values_that_are_no_times_are_refused():
+def test_values_that_are_not_times_are_rejected():
     with pytest.raises(ValueError, match="above 0"):
         compare_over_sizes([([0.0, 1], [1.0, 2])], lower_is_better=True)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Differences between layers: what they are, that their intervals hold the truth, and what a disturbed round does."""
+"""Differences between layers: values, coverage of their intervals, and the effect of a disturbed round."""
 
 import numpy as np
 import pytest
@@ -10,16 +10,16 @@ ROUNDS = 8
 
 
 def spread(centre: float) -> list[float]:
-    """Launches of 8 rounds, 1 % around a centre."""
-    return [centre * (1 + 0.01 * one) for one in (-1.0, 0.6, -0.2, 0.9, 0.1, -0.7, 0.3, -0.4)]
+    """Return launches of 8 rounds, 1 % around a centre."""
+    return [centre * (1 + 0.01 * offset) for offset in (-1.0, 0.6, -0.2, 0.9, 0.1, -0.7, 0.3, -0.4)]
 
 
-def test_a_step_is_the_difference_of_two_medians_and_the_first_is_its_own() -> None:
+def test_a_step_is_the_difference_of_two_medians_and_the_first_is_its_total() -> None:
     found = steps({"a": spread(1.0), "b": spread(1.5)}, {"a": None, "b": "a"})
     assert found["a"].added == found["a"].total == pytest.approx(np.median(spread(1.0)))
     assert found["b"].total == pytest.approx(np.median(spread(1.5)))
     assert found["b"].added == pytest.approx(np.median(spread(1.5)) - np.median(spread(1.0)))
-    assert all(one.rounds == ROUNDS and one.is_told_apart for one in found.values())
+    assert all(step.rounds == ROUNDS and step.is_told_apart for step in found.values())
 
 
 def test_a_layer_that_is_faster_has_a_negative_step() -> None:
@@ -28,18 +28,18 @@ def test_a_layer_that_is_faster_has_a_negative_step() -> None:
     assert found["b"].added_ci95 is not None and found["b"].added_ci95[1] < 0
 
 
-def test_what_is_alike_is_not_told_apart() -> None:
+def test_equal_layers_are_not_told_apart() -> None:
     found = steps({"a": spread(1.0), "b": spread(1.0)[::-1]}, {"b": "a"})
     assert not found["b"].is_told_apart
 
 
-def test_several_may_stand_on_one() -> None:
+def test_several_layers_may_be_above_one() -> None:
     found = steps({"a": spread(1.0), "b": spread(1.2), "c": spread(1.4)}, {"b": "a", "c": "a"})
     assert found["c"].added == pytest.approx(0.4, rel=0.05)
 
 
-def test_a_round_that_was_slow_as_a_whole_is_no_difference_between_its_layers() -> None:
-    """Rounds drift by 20 %; each layer adds exactly 10 %, so the interval of the step stays as narrow as the rest."""
+def test_a_slow_round_is_no_difference_between_its_layers() -> None:
+    """Rounds drift by 20 %; each layer adds exactly 10 %, so the step's interval stays narrow."""
     drift = np.linspace(1.0, 1.2, ROUNDS)
     found = steps({"a": (1.0 + drift).tolist(), "b": (1.1 + drift).tolist()}, {"b": "a"})
     low, high = found["b"].added_ci95 or (0.0, 0.0)
@@ -49,8 +49,8 @@ def test_a_round_that_was_slow_as_a_whole_is_no_difference_between_its_layers() 
 
 
 @pytest.mark.parametrize("rounds", [6, 12])
-def test_the_interval_of_a_step_holds_the_truth_as_often_as_it_says(rounds: int) -> None:
-    """400 experiments with a known step of 0.05, noise in each launch, and drift that a round has in common."""
+def test_the_interval_of_a_step_has_nearly_its_nominal_coverage(rounds: int) -> None:
+    """400 experiments with a known step of 0.05, noise in each launch, and a common drift of each round."""
     generator = np.random.default_rng(7)
     held = 0
     for number in range(400):
@@ -69,14 +69,14 @@ def test_below_six_rounds_there_is_no_interval_and_unfinished_rounds_are_left_ou
 
 
 def test_the_same_values_give_the_same_intervals() -> None:
-    one, other = (steps({"a": spread(1.0), "b": spread(1.1)}, {"b": "a"}) for _ in range(2))
-    assert one == other
+    first, second = (steps({"a": spread(1.0), "b": spread(1.1)}, {"b": "a"}) for _ in range(2))
+    assert first == second
 
 
 @pytest.mark.parametrize(
     ("values", "below"),
     [({"b": [1.0]}, {"b": "a"}), ({"a": []}, {}), ({"a": [float("nan")]}, {})],
 )
-def test_what_makes_no_sense_is_refused(values: dict[str, list[float]], below: dict[str, str | None]) -> None:
+def test_invalid_layers_are_rejected(values: dict[str, list[float]], below: dict[str, str | None]) -> None:
     with pytest.raises(ValueError):
         steps(values, below)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Subjects: which combinations of transport, link and wait there are, and that a name is read as it was written."""
+"""Subjects: combinations of transport, link and wait, and that names parse to the same subject."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def names(*arguments: str) -> list[str]:
     return [subject.name for subject in parse_subjects(*arguments)]
 
 
-def test_links_combine_with_those_transports_that_have_a_choice() -> None:
+def test_links_are_combined_with_transports_that_have_a_choice() -> None:
     assert names("tcp,raw,llc2", "spin", "packet,xdp") == ["tcp", "raw", "xdp", "llc2", "llc2+xdp"]
     assert names("xdp", "spin") == ["xdp"]
     assert names("raw,xdp", "spin", "xdp,xdp-native") == ["xdp", "xdp-native"]
@@ -23,13 +23,13 @@ def test_links_combine_with_those_transports_that_have_a_choice() -> None:
         parse_subjects("raw", "spin", "dpdk")
 
 
-def test_what_cannot_be_busy_polled_is_left_out() -> None:
+def test_subjects_without_busy_polling_are_left_out() -> None:
     assert names("raw,udp", "busypoll", "packet,xdp") == ["xdp/busypoll", "udp/busypoll"]
     with pytest.raises(WrongUse, match="busy-polled"):
         parse_subjects("raw,llc2", "busypoll")
 
 
-def test_every_link_has_a_floor_of_its_own() -> None:
+def test_every_link_has_a_separate_floor() -> None:
     floors = floors_of(parse_subjects("tcp,raw,llc2", "spin", "packet,xdp-native"))
     assert [floor.name for floor in floors] == ["floor", "floor+xdp-native"]
     assert all(floor.is_floor and is_floor(floor.name) for floor in floors) and not is_floor("xdp")
@@ -45,7 +45,7 @@ def test_every_link_has_a_floor_of_its_own() -> None:
         (Subject("floor", link="xdp"), "floor+xdp", "floor over AF_XDP"),
     ],
 )
-def test_a_name_is_read_as_it_was_written(subject: Subject, name: str, words: str) -> None:
+def test_a_name_parses_to_the_same_subject(subject: Subject, name: str, words: str) -> None:
     assert subject.name == name
     assert read_subject(name) == (subject.transport, subject.link, subject.wait)
     assert subject_name(name) == words

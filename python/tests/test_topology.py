@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Networks as values: what is refused, and the order of the shortest paths."""
+"""Networks as values: rejections, and the order of the shortest paths."""
 
 import pytest
 
@@ -27,15 +27,15 @@ DIAMOND = network(
 )
 
 
-def test_all_shortest_paths_come_in_the_order_of_numbers() -> None:
-    """By s2 before by s10, each as output ports that end at the destination."""
+def test_all_shortest_paths_are_sorted_by_numbers() -> None:
+    """Via s2 before via s10, each as output ports that end at the destination."""
     assert [" ".join(map(str, path)) for path in shortest_paths(DIAMOND, "h1", "h2")] == [
         "s1:2 s2:2 s3:1",
         "s1:3 s10:2 s3:1",
     ]
 
 
-def test_parallel_links_are_paths_of_their_own() -> None:
+def test_parallel_links_are_separate_paths() -> None:
     both = network(("h1", 1, "s1", 1), ("s1", 2, "s2", 2), ("s1", 3, "s2", 3), ("h2", 1, "s2", 1))
     assert [path[0].number for path in shortest_paths(both, "h1", "h2")] == [2, 3]
 
@@ -46,8 +46,8 @@ def test_no_path_leads_through_a_host_or_to_nowhere() -> None:
     assert shortest_paths(apart, "h1", "h9") == []
 
 
-def test_a_network_that_cannot_be_is_refused() -> None:
-    with pytest.raises(WrongUse, match="two links, or at one with itself"):
+def test_inconsistent_networks_are_rejected() -> None:
+    with pytest.raises(WrongUse, match="two links, or linked to itself"):
         Network(("s1",), (), {Port("s1", 1): Port("s1", 1)})
     with pytest.raises(WrongUse, match="does not have"):
         Network(("s1",), (), {Port("s1", 1): Port("s2", 1), Port("s2", 1): Port("s1", 1)})

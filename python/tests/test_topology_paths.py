@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Remembered paths are the same, in the same order, as those found one by one."""
+"""Cached paths are the same, in the same order, as those computed one by one."""
 
 from itertools import permutations
 
@@ -9,7 +9,7 @@ from barewire.topology import fat_tree, shortest_paths
 from barewire.topology.paths import Paths
 
 
-def test_remembered_paths_are_all_shortest_paths_in_their_order() -> None:
+def test_cached_paths_are_all_shortest_paths_in_order() -> None:
     tree = fat_tree(4)
     paths = Paths(tree)
     for source, destination in permutations([*tree.hosts[:6], tree.hosts[15], "server1"], 2):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The networks that have a name, and those from files: their shape, what is refused, and how they travel as JSON."""
+"""Networks by name and from files: their shape, rejections, and their form as JSON."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def file_of(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize("k", [2, 4, 6, 8])
-def test_a_fat_tree_has_as_many_nodes_and_links_as_the_formulas_say(k: int) -> None:
+def test_a_fat_tree_has_the_numbers_of_nodes_and_links_of_the_formulas(k: int) -> None:
     """5k²/4 switches, k³/4 hosts and one link each, k³/2 links between switches; every switch has k ports, s1 one more
     for the server."""
     network = fat_tree(k)
@@ -61,12 +61,12 @@ def test_the_fat_tree_of_4_is_numbered_as_published() -> None:
 
 @pytest.mark.parametrize(("other", "paths", "switches"), [("h2", 1, 1), ("h3", 2, 3), ("h5", 4, 5), ("server1", 1, 3)])
 def test_a_fat_tree_has_equal_paths_by_distance(other: str, paths: int, switches: int) -> None:
-    """Of the same edge switch, of the same pod, of another pod; k/2 of each kind more for every level."""
+    """Hosts on the same edge switch, in the same pod, in another pod; a factor k/2 for every level."""
     found = shortest_paths(fat_tree(4), "h1", other)
     assert len(found) == paths and {len(path) for path in found} == {switches}
 
 
-def test_servers_hang_off_the_cores_in_turn() -> None:
+def test_servers_are_attached_to_the_cores_in_a_cycle() -> None:
     network = fat_tree(4, servers=5)
     assert [str(network.attachment(f"server{number}")) for number in range(1, 6)] == [
         "s1:5",
@@ -79,7 +79,7 @@ def test_servers_hang_off_the_cores_in_turn() -> None:
 
 
 @pytest.mark.parametrize("k", [-2, 0, 1, 3, 7])
-def test_a_fat_tree_of_an_odd_number_is_refused(k: int) -> None:
+def test_a_fat_tree_of_an_odd_number_is_rejected(k: int) -> None:
     with pytest.raises(WrongUse, match="even number"):
         fat_tree(k)
 
@@ -92,8 +92,8 @@ def test_networks_have_names() -> None:
             parse(text)
 
 
-def test_a_file_is_a_network_with_loops_rates_and_numbers_where_they_are_given(tmp_path: Path) -> None:
-    """Ends without a number get the lowest that is given nowhere in the file, in its order."""
+def test_a_file_yields_a_network_with_loops_rates_and_explicit_port_numbers(tmp_path: Path) -> None:
+    """Ends without a number get the lowest number that is not in the file, in its order."""
     network = load(file_of(tmp_path, SMALL))
     joined = {str(port): str(peer) for port, peer in network.peers.items() if port < peer}
     assert joined == {"h1:1": "s1:2", "s1:1": "s2:1", "s10:7": "s2:2", "s1:3": "s10:1", "h2:1": "s10:2"}
@@ -101,7 +101,7 @@ def test_a_file_is_a_network_with_loops_rates_and_numbers_where_they_are_given(t
     assert parse(str(tmp_path / "network.toml")) == network
 
 
-def test_a_rate_is_for_the_links_that_have_none(tmp_path: Path) -> None:
+def test_a_default_rate_applies_to_links_without_one(tmp_path: Path) -> None:
     network = with_rate(load(file_of(tmp_path, SMALL)), 10**8)
     assert network.rates_bit_s[Port("s1", 1)] == 10**7 and network.rates_bit_s[Port("h1", 1)] == 10**8
     assert set(network.rates_bit_s) == set(network.peers)
@@ -116,22 +116,22 @@ def test_a_rate_is_for_the_links_that_have_none(tmp_path: Path) -> None:
         ('switches = ["s1"]\nswitch = 1', "unknown key 'switch'"),
         ('switches = "s1"', "list of names"),
         ('switches = ["s1", "s1"]', "names s1 twice"),
-        ('switches = ["core"]', "'core' is no switch"),
-        ('switches = ["s0"]', "'s0' is no switch"),
-        ('switches = ["s65536"]', "'s65536' is no switch"),
-        ('switches = ["s1"]\nhosts = ["s2"]', "'s2' is no host"),
-        ('switches = ["s1"]\nhosts = ["a-name-too-long"]', "is no host"),
-        ('switches = ["s1"]\nlinks = [1]', "links are tables"),
+        ('switches = ["core"]', "'core' is not a switch"),
+        ('switches = ["s0"]', "'s0' is not a switch"),
+        ('switches = ["s65536"]', "'s65536' is not a switch"),
+        ('switches = ["s1"]\nhosts = ["s2"]', "'s2' is not a host"),
+        ('switches = ["s1"]\nhosts = ["a-name-too-long"]', "is not a host"),
+        ('switches = ["s1"]\nlinks = [1]', "links must be tables"),
         ('switches = ["s1"]\n[[links]]\nends = ["s1"]', "two ends"),
         ('switches = ["s1"]\n[[links]]\nends = ["s1", "s2"]', "ends at 's2'"),
-        ('switches = ["s1", "s2"]\n[[links]]\nends = ["s1:0", "s2"]', "'s1:0' is no end"),
-        ('switches = ["s1", "s2"]\n[[links]]\nends = ["s1:65280", "s2"]', "is no end"),
+        ('switches = ["s1", "s2"]\n[[links]]\nends = ["s1:0", "s2"]', "'s1:0' is not an end"),
+        ('switches = ["s1", "s2"]\n[[links]]\nends = ["s1:65280", "s2"]', "is not an end"),
         ('switches = ["s1", "s2"]\n[[links]]\nends = ["s1:1", "s1:1"]', "a node to itself"),
         ('switches = ["s1"]\n[[links]]\nends = ["s1:1", "s1:2"]', "a node to itself"),
         ('switches = ["s1", "s2"]\n[[links]]\nends = ["s1:1", "s2"]\n[[links]]\nends = ["s1:1", "s2"]', "two links"),
         ('switches = ["s1", "s2"]', "no links join s2 to s1"),
         ('switches = ["s1"]\nhosts = ["h1"]', "no links join h1 to s1"),
-        ('switches = ["s1"]\nhosts = ["h1"]\n[[links]]\nends = ["h1:2", "s1"]', "a host has port 1"),
+        ('switches = ["s1"]\nhosts = ["h1"]\n[[links]]\nends = ["h1:2", "s1"]', "a host's port has number 1"),
         ('switches = ["s1"]\nhosts = ["h1", "h2"]\n[[links]]\nends = ["h1", "h2"]', "leads to a switch"),
         (
             'switches = ["s1"]\nhosts = ["h1"]\n[[links]]\nends = ["h1", "s1"]\n[[links]]\nends = ["h1", "s1"]',
@@ -143,7 +143,7 @@ def test_a_rate_is_for_the_links_that_have_none(tmp_path: Path) -> None:
         ('switches = ["s1", "s2"]\n[[links]]\nends = ["s1", "s2"]\nspeed = "1gbit"', "unknown key 'speed'"),
     ],
 )
-def test_a_file_that_is_no_network_is_refused_with_its_name_and_what_is_wrong(
+def test_invalid_network_files_are_rejected_with_their_name_and_the_reason(
     text: str, complaint: str, tmp_path: Path
 ) -> None:
     with pytest.raises(WrongUse, match=complaint) as refused:
@@ -151,7 +151,7 @@ def test_a_file_that_is_no_network_is_refused_with_its_name_and_what_is_wrong(
     assert "network.toml" in str(refused.value)
 
 
-def test_a_file_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
+def test_a_missing_file_is_wrong_use(tmp_path: Path) -> None:
     with pytest.raises(WrongUse, match="cannot be read"):
         parse(str(tmp_path / "none.toml"))
 
@@ -166,6 +166,6 @@ def test_a_network_survives_json(text: str) -> None:
     "document",
     [None, [], {}, {"switches": [], "hosts": [], "links": [{"ends": ["s1", "s2"], "rates_bit_s": [None, None]}]}],
 )
-def test_other_json_is_no_network(document: object) -> None:
-    with pytest.raises(WrongUse, match="no topology"):
+def test_other_json_is_rejected(document: object) -> None:
+    with pytest.raises(WrongUse, match="not a topology"):
         from_json(document)

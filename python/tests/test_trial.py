@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What two fabrics' outputs have in common, and what a trial says: pure parts of `barewire try`."""
+"""The comparison of two fabrics' outputs and the verdict of a trial: pure parts of `barewire try`."""
 
 import pytest
 
 from barewire.report.trial import headlines, trial_page, warnings
 from barewire.results.agreement import Agreement, compare_outputs
-from barewire.results.job_profile import summed_up
+from barewire.results.job_profile import combine_profiles
 from barewire.results.trial import MAIN, WHOLE, Outcome, contest
 
 NOTHING = Agreement(0, 0, 0, ())
@@ -15,38 +15,40 @@ def printed(energy: str, seconds: float, steps: int = 100) -> str:
     return f"step {steps} energy {energy}\nLoop time of {seconds} on 2 procs\nrank 0 done\nrank 1 done\n"
 
 
-def test_times_that_differ_from_launch_to_launch_are_no_difference() -> None:
+def test_times_that_vary_between_launches_are_no_difference() -> None:
     found = compare_outputs([printed("-4.6", 1.1), printed("-4.6", 1.2)], [printed("-4.6", 1.9), printed("-4.6", 2.0)])
     assert found.agree and found.varying == 1 and found.lines == 3
 
 
-def test_a_result_that_follows_the_fabric_is_a_difference() -> None:
+def test_a_result_that_depends_on_the_fabric_is_a_difference() -> None:
     found = compare_outputs([printed("-4.6", 1.1), printed("-4.6", 1.2)], [printed("-4.5", 1.9), printed("-4.5", 2.0)])
-    assert [(one.line, one.first, one.second) for one in found.differences] == [("step # energy #", "-4.6", "-4.5")]
+    assert [(difference.line, difference.first, difference.second) for difference in found.differences] == [
+        ("step # energy #", "-4.6", "-4.5")
+    ]
 
 
-def test_a_result_that_differs_from_launch_to_launch_tells_nothing_of_fabrics() -> None:
+def test_a_result_that_varies_between_launches_is_inconclusive() -> None:
     found = compare_outputs([printed("-4.61", 1), printed("-4.62", 1)], [printed("-4.60", 1), printed("-4.60", 1)])
     assert found.agree and found.varying == 1
 
 
-def test_one_launch_of_each_takes_what_looks_like_a_time_for_one() -> None:
+def test_with_one_launch_of_each_apparent_times_are_ignored() -> None:
     found = compare_outputs(["took 12.5 seconds\n"], ["took 17.5 seconds\n"])
     assert found.agree and found.timings == 1
     assert not compare_outputs(["took 12 iterations\n"], ["took 17 iterations\n"]).agree
 
 
-def test_ranks_may_print_in_any_order_and_columns_in_any_width() -> None:
+def test_the_order_of_ranks_and_the_width_of_columns_do_not_matter() -> None:
     assert compare_outputs(["rank 0:  1.5\nrank 1: 10.5\n"], ["rank 1: 10.5\nrank 0: 1.5\n"]).agree
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "said"),
+    ("first", "second", "expected"),
     [("converged\n", "converged\nNOT converged\n", ("never", "once")), ("a\na\n", "a\n", ("2 times", "once"))],
 )
-def test_a_line_too_many_is_a_difference(first: str, second: str, said: tuple[str, str]) -> None:
-    (one,) = compare_outputs([first, first], [second, second]).differences
-    assert (one.first, one.second) == said
+def test_an_additional_line_is_a_difference(first: str, second: str, expected: tuple[str, str]) -> None:
+    (difference,) = compare_outputs([first, first], [second, second]).differences
+    assert (difference.first, difference.second) == expected
 
 
 def test_no_output_cannot_be_compared() -> None:
@@ -59,7 +61,7 @@ def outcome(first: list[float], second: list[float], *, inner: bool = True, agre
     contests = [contest(WHOLE, first, second, seed=1)]
     if inner:
         contests.append(contest(MAIN, [value / 4 for value in first], [value / 4 for value in second], seed=1))
-    profiles = {name: summed_up([], 2) for name in ("barewire", "tcp")}
+    profiles = {name: combine_profiles([], 2) for name in ("barewire", "tcp")}
     return Outcome("solve", ("barewire", "tcp"), tuple(contests), agreement, profiles)
 
 
@@ -67,7 +69,7 @@ def around(value: float, count: int = 8) -> list[float]:
     return [value * (1 + 0.002 * at) for at in range(count)]
 
 
-def test_who_is_faster_is_said_with_ratio_and_interval() -> None:
+def test_the_faster_fabric_is_reported_with_ratio_and_interval() -> None:
     first, start_up = headlines(outcome(around(1.0), around(1.5)))
     assert (
         first.startswith("Barewire is faster: solve takes 1.50 times as long over TCP") and "8 launches each" in first
@@ -76,7 +78,7 @@ def test_who_is_faster_is_said_with_ratio_and_interval() -> None:
     assert headlines(outcome(around(1.5), around(1.0)))[0].startswith("TCP is faster: solve takes 1.50 times as long")
 
 
-def test_no_difference_and_undecided_are_answers() -> None:
+def test_no_difference_and_undecided_are_verdicts() -> None:
     assert "No difference" in headlines(outcome(around(1.0), around(1.001)))[0]
     few = outcome(around(1.0, 3), [1.0, 1.4, 0.9])
     assert "Undecided" in headlines(few)[0] and "too few for an interval" in warnings(few, [])[0]

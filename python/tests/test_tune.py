@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What `barewire tune` makes of its measurements."""
+"""The conclusions of `barewire tune` from its measurements."""
 
 from pathlib import Path
 
@@ -17,14 +17,14 @@ DEFAULTS = {"window": 63, "acknowledge_every": 16, "slots": 256, "ring_bytes": 2
 
 
 def trial(name: str, value: int, *ratios: float) -> Trial:
-    """A candidate whose launches take so much of the default's time in each cell, with a spread of half a percent."""
+    """Return a candidate's trial: its launches take `ratios` of the default's time in each cell, ± half a percent."""
     spread = [1 + 0.005 * (number % 3 - 1) + number * 1e-6 for number in range(LAUNCHES)]
-    pairs = [([ratio * one for one in spread], spread[::-1]) for ratio in ratios]
+    pairs = [([ratio * launch_time for launch_time in spread], spread[::-1]) for ratio in ratios]
     compared = compare_over_sizes(pairs, lower_is_better=True, margin=0.01)
-    return Trial({name: value}, {("stream", 64 << place): one for place, one in enumerate(compared)})
+    return Trial({name: value}, {("stream", 64 << index): comparison for index, comparison in enumerate(compared)})
 
 
-def test_only_what_is_better_outside_the_interval_and_nowhere_worse_is_chosen() -> None:
+def test_only_candidates_that_are_better_outside_the_interval_and_nowhere_worse_are_chosen() -> None:
     assert choose([trial("slots", 512, 1.0, 1.0), trial("window", 32, 0.999, 1.001)], DEFAULTS) == {}
     assert choose([trial("slots", 512, 0.9, 1.0)], DEFAULTS) == {"slots": 512}
     assert choose([trial("slots", 512, 0.9, 1.05)], DEFAULTS) == {}, "a gain that something else pays for"
@@ -35,14 +35,14 @@ def test_the_best_candidate_of_each_value_is_chosen() -> None:
     assert choose(trials, DEFAULTS) == {"slots": 512, "ring_bytes": 1 << 20}
 
 
-def test_values_that_the_engine_refuses_together_are_not_chosen_together() -> None:
+def test_values_that_the_engine_rejects_together_are_not_chosen_together() -> None:
     both = [trial("window", 32, 0.9, 1.0), trial("acknowledge_every", 31, 0.8, 1.0)]
     assert choose(both, DEFAULTS) == {"acknowledge_every": 31}
     assert choose(both[:1], DEFAULTS) == {"window": 32}, "with the default of the other: 16 is half of 32"
 
 
-def test_what_a_second_run_does_not_confirm_is_not_written() -> None:
-    """Each group by itself."""
+def test_values_that_a_second_run_does_not_confirm_are_not_written() -> None:
+    """Each group is confirmed separately."""
     denied = Findings("a", (), {"slots": 512}, trial("slots", 512, 1.0, 1.0))
     agreed = Findings("b", (), {EAGER_BYTES: 8192}, trial(EAGER_BYTES, 8192, 0.9, 1.0))
     assert Tuned(DEFAULTS, (denied, agreed)).values == {EAGER_BYTES: 8192}
@@ -54,28 +54,28 @@ def plan(tmp_path: Path) -> TunePlan:
     return TunePlan(1, *read_tuning(tmp_path / "none"))
 
 
-def test_defaults_are_those_of_the_endpoints_and_no_candidates_of_their_own(plan: TunePlan) -> None:
-    """So they stand in one place only; each must be among what is tried, or what is tried lies beside it."""
-    tried = {**FRAMES.tried, **PIPE.tried}
-    assert {*tried, EAGER_BYTES, "copy_crossover_bytes"} == {*plan.defaults}, "every value is somebody's to measure"
-    for name, values in tried.items():
+def test_defaults_are_those_of_the_endpoints_and_are_not_candidates(plan: TunePlan) -> None:
+    """Defaults are defined by the endpoints only; each one is among the candidates, or within their range."""
+    candidates = {**FRAMES.candidates, **PIPE.candidates}
+    assert {*candidates, EAGER_BYTES, "copy_crossover_bytes"} == {*plan.defaults}, "every value is tuned by a group"
+    for name, values in candidates.items():
         assert plan.defaults[name] in values, name
     for group in plan.groups:
-        assert all(plan.defaults[name] not in values and values for name, values in group.tried.items())
-    assert set(plan.names) == {*tried, EAGER_BYTES}
+        assert all(plan.defaults[name] not in values and values for name, values in group.candidates.items())
+    assert set(plan.names) == {*candidates, EAGER_BYTES}
 
 
-def test_what_is_not_looked_at_stays_as_the_file_has_it(tmp_path: Path) -> None:
-    """And nothing is tried that could not go with it."""
+def test_values_that_are_not_tuned_stay_as_in_the_file(tmp_path: Path) -> None:
+    """Candidates that conflict with kept values are excluded."""
     file = tmp_path / "tuning.toml"
     file.write_text("window = 40\nacknowledge_every = 3\ncopy_crossover_bytes = 4000\n")
     plan = TunePlan(1, *read_tuning(file), quick=True)
     assert plan.base["window"] == 40 and plan.base["copy_crossover_bytes"] == 4000
-    assert plan.base["acknowledge_every"] == plan.defaults["acknowledge_every"], "looked at, so from its default on"
-    assert max(plan.groups[0].tried["acknowledge_every"]) <= 20
+    assert plan.base["acknowledge_every"] == plan.defaults["acknowledge_every"], "tuned, so it starts at its default"
+    assert max(plan.groups[0].candidates["acknowledge_every"]) <= 20
 
 
-def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
+def test_an_invalid_file_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "tuning.toml"
     file.write_text("window = 64\n")
     with pytest.raises(WrongUse, match="window must be 2 to 63"):
@@ -87,14 +87,14 @@ def curves(alpha_us: float, per_byte_us: float) -> dict[tuple[str, int], list[fl
 
 
 def test_the_eager_limit_is_where_a_copy_costs_as_much_as_a_round_trip() -> None:
-    """A copy of 50 ns for each KiB against 2 µs: equal at 40 KiB, down to whole pages."""
+    """A copy of 50 ns per KiB against 2 µs: equal at 40 KiB, rounded down to whole pages."""
     crossing = crossing_of("stream", curves(1.0, 0.3e-3 + 0.05 / 1024), curves(3.0, 0.3e-3))
     assert crossing.bytes == pytest.approx(40 * 1024, rel=0.01)
     assert crossing.limit == 36 << 10 or crossing.limit == 40 << 10
     assert crossing.ci95 is not None and crossing.ci95[0] <= crossing.bytes <= crossing.ci95[1]
 
 
-def test_where_one_way_is_always_the_faster_the_end_of_the_sizes_is_told() -> None:
+def test_if_one_protocol_is_always_faster_the_end_of_the_sizes_is_the_limit() -> None:
     fast, slow = curves(1.0, 0.3e-3), curves(3.0, 0.3e-3)
     assert crossing_of("stream", fast, slow).limit == SIZES[-1]
     assert crossing_of("stream", slow, fast).limit == 4 << 10, "a page at least"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Unmodified MPI programs of Debian's, over Barewire and over TCP in turns; each checks its own result."""
+"""Unmodified MPI programs from Debian, launched alternately over Barewire and TCP; each result is checked."""
 
 from barewire.applications.application import Application
 from barewire.applications.campaign import Campaign, Plan, Skipped, find_programs

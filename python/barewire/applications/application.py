@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What is known of one program: how it is started, the figures that it reports, and how its result is checked."""
+"""Description of one program: its command, the figures that it reports, and the checks of its result."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,7 @@ NUMBER = r"([-+]?\d*\.?\d+(?:[eEdD][-+]?\d+)?)"
 
 @dataclass(frozen=True)
 class Outcome:
-    """One launch that ended with code 0: what it printed (or its report's text), its folder, and its wall time."""
+    """A launch that ended with code 0: its output (or its report's text), its folder, and its wall time."""
 
     text: str
     folder: Path
@@ -22,21 +22,21 @@ class Outcome:
 
 
 class Check(Protocol):
-    """Compares a launch with what must hold; CheckFailed says what does not."""
+    """Checks the result of a launch; CheckFailed describes the difference."""
 
     needs_serial: ClassVar[bool]
 
     def __call__(self, outcome: Outcome, serial: Outcome | None) -> None:
-        """`serial` is the same problem solved by one rank, for checks that need it."""
+        """Check `outcome`; `serial` is the same problem solved by one rank, for checks that need it."""
 
 
 class CheckFailed(MeasurementFailed):
-    """A program ended well and its result is wrong."""
+    """A program ended normally with a wrong result."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What a program says of its own speed: the last match of `pattern`; None takes the wall time of the launch."""
+    """A speed that a program reports: the last match of `pattern`, or the wall time of the launch if it is None."""
 
     name: str
     unit: str
@@ -44,7 +44,7 @@ class Figure:
     lower_is_better: bool = True
 
     def read(self, outcome: Outcome) -> float:
-        """Return the value; CheckFailed if the program does not say it, or says nothing above 0."""
+        """Return the value; CheckFailed if the program reports no value above 0."""
         if self.pattern is None:
             return outcome.wall_s
         found = numbers(self.pattern, outcome.text)
@@ -54,23 +54,23 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Agrees:
-    """Numbers that must be those of one rank's run, within `tolerance` of their size."""
+class AgreesWithSerial:
+    """Numbers that must equal those of the serial run within a relative `tolerance`."""
 
     name: str
     pattern: str
     tolerance: float
-    # Chaotic motion is compared for its first values only.
+    # Chaotic motion is compared only by its first values.
     first: int | None = None
     needs_serial: ClassVar[bool] = True
 
     def __call__(self, outcome: Outcome, serial: Outcome | None) -> None:
-        """Compare number by number, in the order in which they are printed."""
+        """Compare number by number, in the order of the output."""
         assert serial is not None
-        mine, right = (numbers(self.pattern, one.text)[: self.first] for one in (outcome, serial))
-        if not right or len(mine) != len(right):
-            raise CheckFailed(f"{self.name}: {len(mine)} values where one rank has {len(right)}")
-        for value, expected in zip(mine, right, strict=True):
+        actual, expected_values = (numbers(self.pattern, each.text)[: self.first] for each in (outcome, serial))
+        if not expected_values or len(actual) != len(expected_values):
+            raise CheckFailed(f"{self.name}: {len(actual)} values where one rank has {len(expected_values)}")
+        for value, expected in zip(actual, expected_values, strict=True):
             # Written so that NaN, which compares with nothing, fails.
             if not abs(value - expected) <= self.tolerance * abs(expected):
                 raise CheckFailed(
@@ -79,8 +79,8 @@ class Agrees:
 
 
 @dataclass(frozen=True)
-class Says:
-    """A verdict that the program itself prints, `times` times or more, and nothing that matches `never`."""
+class Prints:
+    """Output that must match `pattern` at least `times` times, and must not match `never`."""
 
     pattern: str
     times: int = 1
@@ -88,23 +88,23 @@ class Says:
     needs_serial: ClassVar[bool] = False
 
     def __call__(self, outcome: Outcome, serial: Outcome | None) -> None:
-        """Count matches."""
+        """Count the matches."""
         count = len(re.findall(self.pattern, outcome.text, re.MULTILINE))
         if count < self.times:
-            raise CheckFailed(f"it says '{self.pattern}' {count} times, not {self.times}")
+            raise CheckFailed(f"it prints '{self.pattern}' {count} times, not {self.times}")
         if self.never is not None and (found := re.search(self.never, outcome.text, re.MULTILINE)):
-            raise CheckFailed(f"it says '{found[0].strip()}'")
+            raise CheckFailed(f"it prints '{found[0].strip()}'")
 
 
 @dataclass(frozen=True)
-class Holds:
-    """A check by a function of ours, of files that the program wrote."""
+class FileCheck:
+    """A check by a function, of files that the program wrote."""
 
     function: Callable[[Outcome], None]
     needs_serial: ClassVar[bool] = False
 
     def __call__(self, outcome: Outcome, serial: Outcome | None) -> None:
-        """Ask the function."""
+        """Call the function."""
         self.function(outcome)
 
 
@@ -112,9 +112,9 @@ class Holds:
 class Application:
     """One entry of the catalogue.
 
-    `command` is started in a fresh folder with its inputs: the files of inputs/NAME, of which those that end in .j2 are
-    Jinja templates of `ranks`, `processes` (1 in the serial run), `rows` and `columns`, and what `generate` writes.
-    `prepare` are lines for a shell, run there first, once, without MPI's launcher.
+    `command` runs in a new folder with its inputs: the files of inputs/NAME and the output of `generate`. Files that
+    end in .j2 are Jinja templates with `ranks`, `processes` (1 in the serial run), `rows` and `columns`. `prepare` has
+    shell commands that run there once before, without MPI's launcher.
     """
 
     name: str
@@ -126,27 +126,27 @@ class Application:
     checks: tuple[Check, ...]
     generate: Callable[[Path], None] | None = None
     prepare: tuple[str, ...] = ()
-    # The file in its folder that it reports to, where that is not its output.
+    # The file in its folder with its report, if that is not its output.
     report: str | None = None
 
     @property
     def needs_serial(self) -> bool:
-        """Whether some check compares with one rank's run."""
+        """Whether any check compares with the serial run."""
         return any(check.needs_serial for check in self.checks)
 
     @property
     def programs(self) -> list[str]:
-        """What must be on this machine."""
+        """Programs that must be installed on this machine."""
         return list(dict.fromkeys(line.split()[0] for line in (self.command, *self.prepare)))
 
     def judge(self, outcome: Outcome, serial: Outcome | None) -> dict[str, float]:
-        """Check a launch and return its figures; CheckFailed says what is wrong with it."""
+        """Check a launch and return its figures; CheckFailed if the result is wrong."""
         for check in self.checks:
             check(outcome, serial)
         return {figure.name: figure.read(outcome) for figure in self.figures}
 
 
 def numbers(pattern: str, text: str) -> list[float]:
-    """All numbers that the pattern's groups match, in order; Fortran's 1.0D+00 included."""
-    groups = (found.groups() for found in re.finditer(pattern, text, re.MULTILINE))
-    return [float(group.replace("D", "E").replace("d", "e")) for found in groups for group in found if group]
+    """Return all numbers that the pattern's groups match, in order; also Fortran's 1.0D+00."""
+    groups = (match.groups() for match in re.finditer(pattern, text, re.MULTILINE))
+    return [float(group.replace("D", "E").replace("d", "e")) for match in groups for group in match if group]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Processes that compete with ranks for each core. As a script, such a process: busy.py CORE.
+"""Processes that compete with ranks for each core. As a script, one such process: busy.py CORE.
 
-They are ended by their handles, and end with whoever started them, however that ends.
+They are killed by their handles, and die with their parent.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ _PR_SET_PDEATHSIG = 1
 
 @contextmanager
 def busy_cores(each: int) -> Iterator[None]:
-    """Keep so many processes busy on each core of this process during the block."""
+    """Run `each` busy processes on each core of this process during the block."""
     with ExitStack() as stack:
         for core in sorted(os.sched_getaffinity(0)):
             for _ in range(each):
@@ -37,10 +37,10 @@ def _spinning(core: int) -> Iterator[None]:
 
 def _spin(core: int, parent: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # An interrupt is for whoever measures, who ends this process then.
+    # Interrupts go to the measuring process, which then ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.sched_setaffinity(0, {core})
-    # Whoever started this may have ended before the line above.
+    # The parent may have ended before the line above.
     if os.getppid() == parent:
         while True:
             pass

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Launches programs in turns over both fabrics, in one lab for each site, and keeps what each launch gave."""
+"""Launches programs alternately over both fabrics, in one lab for each site, and records the launches."""
 
 import os
 import random
@@ -18,22 +18,22 @@ from barewire.applications.inputs import put_inputs
 from barewire.applications.sites import Site
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.lab import Lab
-from barewire.mpi import Wishes, library_of_program, start
+from barewire.mpi import FabricOptions, library_of_program, start
 from barewire.mpi.placement import LOCAL_HOST
 from barewire.mpi.prepare import prepare
 
-# What stands for the fabric where inputs are made and the problem is solved by one rank.
+# Replaces the fabric where inputs are created and the problem is solved by one rank.
 ONE_RANK = "one rank"
 _ONE_THREAD = ("OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1")
 _LINES_SHOWN = 12
 _PREPARE_LIMIT_S = 120.0
-# A program that failed so often at a site is not launched there again.
+# After this many failures at a site a program is not launched there again.
 _FAILURES_MAX = 2
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """A program that this machine lacks, and how to get it."""
+    """A program that is not installed, and how to install it."""
 
     application: str
     reason: str
@@ -41,7 +41,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch: its figures by name, or why there are none. Round 0 is the warm-up."""
+    """One launch: its figures by name, or an error. Round 0 is the warm-up."""
 
     site: str
     application: str
@@ -54,30 +54,30 @@ class Launch:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is launched, how often, and with what beside it."""
+    """Programs, sites, and the number of launches."""
 
     applications: tuple[Application, ...]
     sites: tuple[Site, ...]
     launches: int = 7
     seed: int = 1
-    # Busy processes on each core.
+    # Number of busy processes on each core.
     busy: int = 0
-    # A launch that takes longer hangs.
+    # Longer launches count as hung.
     limit_s: float = 120.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be measured."""
+        """Reject invalid values."""
         if self.launches < 1:
-            raise WrongUse(f"--launches is at least 1, not {self.launches}")
+            raise WrongUse(f"--launches must be at least 1, not {self.launches}")
         if self.busy < 0:
-            raise WrongUse(f"--busy is a number of processes on each core, 0 or more, not {self.busy}")
+            raise WrongUse(f"--busy must be a number of processes per core, 0 or more, not {self.busy}")
         if not self.limit_s > 0:
-            raise WrongUse(f"--limit is a number of seconds above 0, not {self.limit_s}")
+            raise WrongUse(f"--limit must be a number of seconds above 0, not {self.limit_s}")
 
 
 def find_programs(applications: Iterable[Application]) -> tuple[list[Application], list[Skipped]]:
-    """Divide applications into those whose programs are here, and those that must be skipped."""
-    found: list[Application] = []
+    """Divide applications into those that are installed and those that must be skipped."""
+    installed: list[Application] = []
     skipped: list[Skipped] = []
     for application in applications:
         missing = [program for program in application.programs if shutil.which(program) is None]
@@ -90,87 +90,89 @@ def find_programs(applications: Iterable[Application]) -> tuple[list[Application
         except WrongUse as error:
             skipped.append(Skipped(application.name, f"{error}: apt install {' '.join(application.packages)}"))
             continue
-        found.append(application)
-    return found, skipped
+        installed.append(application)
+    return installed, skipped
 
 
 class Campaign:
     """All launches of a plan, inside a scratch folder."""
 
-    def __init__(self, plan: Plan, folder: Path, tell: Callable[[str], None] = lambda line: None) -> None:
-        """`tell` is called with a line about each launch."""
-        self.plan, self.folder, self._tell = plan, folder, tell
+    def __init__(self, plan: Plan, folder: Path, report: Callable[[str], None] = lambda line: None) -> None:
+        """Create a campaign; `tell` receives a line about each launch."""
+        self.plan, self.folder, self._report = plan, folder, report
         self.launches: list[Launch] = []
         self._serial: dict[tuple[str, int], Outcome] = {}
 
     def run(self) -> list[Launch]:
-        """Launch everything; failures are kept, not raised."""
+        """Launch everything; failures are recorded, not raised."""
         for site in self.plan.sites:
             for application in self.plan.applications:
                 self._prepare(site, application)
-            with site.standing() as lab, busy_cores(self.plan.busy):
+            with site.running() as lab, busy_cores(self.plan.busy):
                 for number in range(self.plan.launches + 1):
                     self._round(site, lab, number)
         return self.launches
 
     def _round(self, site: Site, lab: Lab | None, number: int) -> None:
-        """Each program over each fabric once, in an order drawn from the seed."""
+        """Launch each program over each fabric once, in an order drawn from the seed."""
         orders = [(application, fabric) for application in self.plan.applications for fabric in site.fabrics]
         random.Random(f"{self.plan.seed} {site.name} {number}").shuffle(orders)
         for application, fabric in orders:
-            failed = [one for one in self._of(site, application) if one.error is not None]
-            if len(failed) >= _FAILURES_MAX or any(one.fabric == ONE_RANK for one in failed):
+            failed = [past for past in self._launches_of(site, application) if past.error is not None]
+            if len(failed) >= _FAILURES_MAX or any(past.fabric == ONE_RANK for past in failed):
                 continue
             launch = self._launch(site, lab, application, fabric, number)
             self.launches.append(launch)
-            said = launch.error or ", ".join(f"{name} {value:g}" for name, value in launch.figures.items())
-            turn = "warm-up" if number == 0 else f"{number}/{self.plan.launches}"
-            self._tell(f"{site.name} {turn} {application.name} {fabric}: {said}")
+            outcome = launch.error or ", ".join(f"{name} {value:g}" for name, value in launch.figures.items())
+            progress = "warm-up" if number == 0 else f"{number}/{self.plan.launches}"
+            self._report(f"{site.name} {progress} {application.name} {fabric}: {outcome}")
 
-    def _of(self, site: Site, application: Application) -> list[Launch]:
-        return [one for one in self.launches if (one.site, one.application) == (site.name, application.name)]
+    def _launches_of(self, site: Site, application: Application) -> list[Launch]:
+        return [
+            launch for launch in self.launches if (launch.site, launch.application) == (site.name, application.name)
+        ]
 
     def _launch(self, site: Site, lab: Lab | None, application: Application, fabric: str, number: int) -> Launch:
         folder = Path(tempfile.mkdtemp(dir=self.folder))
-        began = time.monotonic()
+        started = time.monotonic()
         try:
             outcome = self._execute(
-                application, folder, site.ranks, lab, site.wishes(fabric), site.shares(lab), self.plan.limit_s
+                application, folder, site.ranks, lab, site.requested(fabric), site.shares(lab), self.plan.limit_s
             )
             figures = application.judge(outcome, self._serial.get((application.name, site.ranks)))
             return Launch(site.name, application.name, fabric, number, outcome.wall_s, figures)
         except MeasurementFailed as error:
-            return Launch(site.name, application.name, fabric, number, time.monotonic() - began, error=_reason(error))
+            return Launch(site.name, application.name, fabric, number, time.monotonic() - started, error=_reason(error))
         finally:
             shutil.rmtree(folder)
 
     def _prepare(self, site: Site, application: Application) -> None:
-        """Make the inputs once, and solve the problem with one rank where checks need that; a failure is kept."""
+        """Create the inputs once, and solve the problem with one rank if a check needs that; a failure is recorded."""
         folder = self._inputs(application, site.ranks)
         if folder.exists():
             return
-        began = time.monotonic()
+        started = time.monotonic()
         try:
             put_inputs(application, folder, ranks=site.ranks, processes=site.ranks)
             for line in application.prepare:
                 _run_here(line, folder)
             if application.needs_serial:
-                self._solve_alone(application, site.ranks)
+                self._solve_serially(application, site.ranks)
         except MeasurementFailed as error:
-            took_s = time.monotonic() - began
-            self.launches.append(Launch(site.name, application.name, ONE_RANK, 0, took_s, error=_reason(error)))
-            self._tell(f"{application.name} with one rank: {_reason(error)}")
+            elapsed_s = time.monotonic() - started
+            self.launches.append(Launch(site.name, application.name, ONE_RANK, 0, elapsed_s, error=_reason(error)))
+            self._report(f"{application.name} with one rank: {_reason(error)}")
 
-    def _solve_alone(self, application: Application, ranks: int) -> None:
-        alone = Path(tempfile.mkdtemp(dir=self.folder))
+    def _solve_serially(self, application: Application, ranks: int) -> None:
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
         limit_s = max(_PREPARE_LIMIT_S, self.plan.limit_s)
         try:
-            outcome = self._execute(application, alone, ranks, None, Wishes("shm"), [(LOCAL_HOST, 1)], limit_s)
+            outcome = self._execute(application, folder, ranks, None, FabricOptions("shm"), [(LOCAL_HOST, 1)], limit_s)
         finally:
-            shutil.rmtree(alone)
+            shutil.rmtree(folder)
         application.judge(outcome, outcome)
         self._serial[application.name, ranks] = outcome
-        self._tell(f"{application.name} with one rank: {outcome.wall_s:.1f} s")
+        self._report(f"{application.name} with one rank: {outcome.wall_s:.1f} s")
 
     def _inputs(self, application: Application, ranks: int) -> Path:
         return self.folder / f"{application.name}-{ranks}"
@@ -181,40 +183,40 @@ class Campaign:
         folder: Path,
         ranks: int,
         lab: Lab | None,
-        wishes: Wishes,
+        requested: FabricOptions,
         shares: Sequence[tuple[str, int]],
         limit_s: float,
     ) -> Outcome:
-        """Launch once in a folder of its own; MeasurementFailed if that hangs or ends with another code than 0."""
+        """Launch once in a separate folder; MeasurementFailed if that hangs or ends with a code other than 0."""
         shutil.copytree(self._inputs(application, ranks), folder, dirs_exist_ok=True)
         processes = sum(count for _, count in shares)
         if processes != ranks:
             put_inputs(application, folder, ranks=ranks, processes=processes)
         command = application.command.split()
         library, _ = library_of_program(command[0], None, os.environ)
-        # All hosts of a lab see this folder, and a launcher takes no variable along but those that it is told.
+        # All hosts of a lab see this folder; launchers forward only the environment variables that they are given.
         program = ["env", f"--chdir={folder}", *_ONE_THREAD, *command]
-        job = prepare(library, wishes, shares, program, lab, pinned=True)
-        with tempfile.TemporaryFile("w+", errors="replace") as said:
-            began = time.monotonic()
-            with start.running(job, lab, said) as process:
+        job = prepare(library, requested, shares, program, lab, pinned=True)
+        with tempfile.TemporaryFile("w+", errors="replace") as output_file:
+            started = time.monotonic()
+            with start.running(job, lab, output_file) as process:
                 code = _wait(process, limit_s)
-                wall_s = time.monotonic() - began
-            said.seek(0)
-            output = said.read()
+                wall_s = time.monotonic() - started
+            output_file.seek(0)
+            output = output_file.read()
         if code != 0:
-            what = f"hangs: no end after {limit_s:g} s" if code is None else f"ended with code {code}"
-            raise MeasurementFailed(f"{what}. What was said last:\n{_last_lines(output)}")
+            outcome = f"hangs: no end after {limit_s:g} s" if code is None else f"ended with code {code}"
+            raise MeasurementFailed(f"{outcome}. Last output:\n{_last_lines(output)}")
         if application.report is not None:
             try:
                 output = (folder / application.report).read_text(errors="replace")
             except OSError as error:
-                raise CheckFailed(f"it left no {application.report}: {error.strerror}") from error
+                raise CheckFailed(f"it wrote no {application.report}: {error.strerror}") from error
         return Outcome(output, folder, wall_s)
 
 
 def _wait(process: "subprocess.Popen[bytes]", limit_s: float) -> int | None:
-    """Sleep until the process ends; None if it does not. Popen.wait would look every few milliseconds."""
+    """Sleep until the process ends, or return None after the limit. Popen.wait would poll every few milliseconds."""
     handle = os.pidfd_open(process.pid)
     try:
         poll = select.poll()
@@ -226,7 +228,7 @@ def _wait(process: "subprocess.Popen[bytes]", limit_s: float) -> int | None:
 
 def _run_here(line: str, folder: Path) -> None:
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             ["env", *_ONE_THREAD, "sh", "-c", line],
             cwd=folder,
             stdin=subprocess.DEVNULL,
@@ -238,9 +240,9 @@ def _run_here(line: str, folder: Path) -> None:
         )
     except subprocess.TimeoutExpired:
         raise MeasurementFailed(f"{line} hangs: no end after {_PREPARE_LIMIT_S:g} s") from None
-    if done.returncode != 0:
-        said = _last_lines(done.stdout + done.stderr)
-        raise MeasurementFailed(f"{line} ended with code {done.returncode}:\n{said}")
+    if completed.returncode != 0:
+        last_lines = _last_lines(completed.stdout + completed.stderr)
+        raise MeasurementFailed(f"{line} ended with code {completed.returncode}:\n{last_lines}")
 
 
 def _last_lines(output: str) -> str:

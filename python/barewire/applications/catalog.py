@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The programs: what each is, how it is started, what it says of its speed, and when its result is right."""
+"""The programs: description, command, reported figures, and checks of the results."""
 
-from barewire.applications.application import NUMBER, Agrees, Application, Figure, Holds, Says
+from barewire.applications.application import NUMBER, AgreesWithSerial, Application, Figure, FileCheck, Prints
 from barewire.applications.generate import PARTS, alignment, grid_graph, partition_is_fair
 
 _SCALAPACK = "/usr/lib/x86_64-linux-gnu/scalapack/openmpi-tests"
@@ -17,10 +17,10 @@ _MOLECULES = (
         packages=("lammps",),
         command="lmp -in lj.in -log none",
         figures=(Figure("loop time", "s", rf"^Loop time of {NUMBER}"),),
-        # Energy is conserved; temperatures are compared while chaos has not yet parted the trajectories.
+        # Energy is conserved; temperatures are compared only while the trajectories have not diverged.
         checks=(
-            Agrees("total energy", rf"^ *\d+ +\S+ +-\S+ +{NUMBER} *$", 1e-3),
-            Agrees("temperature", rf"^ *\d+ +{NUMBER} +-\S+ +-\S+ *$", 1e-6, first=6),
+            AgreesWithSerial("total energy", rf"^ *\d+ +\S+ +-\S+ +{NUMBER} *$", 1e-3),
+            AgreesWithSerial("temperature", rf"^ *\d+ +{NUMBER} +-\S+ +-\S+ *$", 1e-6, first=6),
         ),
     ),
     Application(
@@ -38,8 +38,10 @@ _MOLECULES = (
         report="water.log",
         figures=(Figure("speed", "ns/day", rf"^Performance:\s+{NUMBER}", lower_is_better=False),),
         checks=(
-            Says(r"^Finished mdrun"),
-            Agrees("potential energy at the start", rf"Potential.*\n(?:\s+\S+){{3}}\s+{NUMBER}", 1e-3, first=1),
+            Prints(r"^Finished mdrun"),
+            AgreesWithSerial(
+                "potential energy at the start", rf"Potential.*\n(?:\s+\S+){{3}}\s+{NUMBER}", 1e-3, first=1
+            ),
         ),
     ),
     Application(
@@ -50,8 +52,8 @@ _MOLECULES = (
         command="nwchem.openmpi water.nw",
         figures=(Figure("wall time", "s", rf"Total times\s+cpu:\s+\S+\s+wall:\s+{NUMBER}s"),),
         checks=(
-            Agrees("SCF energy", rf"Total SCF energy =\s+{NUMBER}", 1e-9),
-            Agrees("MP2 energy", rf"Total MP2 energy\s+{NUMBER}", 1e-9),
+            AgreesWithSerial("SCF energy", rf"Total SCF energy =\s+{NUMBER}", 1e-9),
+            AgreesWithSerial("MP2 energy", rf"Total MP2 energy\s+{NUMBER}", 1e-9),
         ),
     ),
 )
@@ -65,7 +67,7 @@ _ELECTRONS = (
         prepare=("ld1.x < si.ld1",),
         command="pw.x -in si.scf",
         figures=(Figure("wall time", "s", rf"^\s+PWSCF\s+:.*CPU\s+{NUMBER}s WALL"),),
-        checks=(Agrees("total energy", rf"^!\s+total energy\s+=\s+{NUMBER} Ry", 1e-8), Says("JOB DONE")),
+        checks=(AgreesWithSerial("total energy", rf"^!\s+total energy\s+=\s+{NUMBER} Ry", 1e-8), Prints("JOB DONE")),
     ),
     Application(
         name="abinit",
@@ -75,7 +77,7 @@ _ELECTRONS = (
         command="abinit si.abi",
         report="si.abo",
         figures=(Figure("wall time", "s", rf"^\+Overall time at end.*wall=\s+{NUMBER}"),),
-        checks=(Agrees("total energy", rf"^\s*etotal\s+{NUMBER}", 1e-8), Says("Calculation completed")),
+        checks=(AgreesWithSerial("total energy", rf"^\s*etotal\s+{NUMBER}", 1e-8), Prints("Calculation completed")),
     ),
     Application(
         name="mpb",
@@ -85,7 +87,9 @@ _ELECTRONS = (
         command="mpb-mpi diamond.ctl",
         figures=(_WALL,),
         checks=(
-            Agrees("frequencies", rf"^freqs:, \d+, \S+, \S+, \S+, \S+,(?: {NUMBER},?)" + rf"(?: {NUMBER},?)" * 4, 1e-3),
+            AgreesWithSerial(
+                "frequencies", rf"^freqs:, \d+, \S+, \S+, \S+, \S+,(?: {NUMBER},?)" + rf"(?: {NUMBER},?)" * 4, 1e-3
+            ),
         ),
     ),
 )
@@ -103,8 +107,8 @@ _FIELDS = (
             Figure("mesh", "s", rf"^ZZZ Create Mesh\s+\|.*\s{NUMBER}$"),
         ),
         checks=(
-            Agrees("solution norm", rf"Solution norm:\s+{NUMBER}", 1e-5),
-            Agrees("unknowns", rf"Total degrees of freedom:\s+{NUMBER}", 0),
+            AgreesWithSerial("solution norm", rf"Solution norm:\s+{NUMBER}", 1e-5),
+            AgreesWithSerial("unknowns", rf"Total degrees of freedom:\s+{NUMBER}", 0),
         ),
     ),
     Application(
@@ -115,8 +119,8 @@ _FIELDS = (
         command="gerris2D cavity.gfs",
         figures=(Figure("wall time", "s", rf"^step:\s+\d+ .*real:\s+{NUMBER}"),),
         checks=(
-            Agrees("velocity", rf"^U .*first:\s+{NUMBER} second:\s+{NUMBER} infty:\s+{NUMBER}", 1e-3),
-            Says(r"^step:\s+100 "),
+            AgreesWithSerial("velocity", rf"^U .*first:\s+{NUMBER} second:\s+{NUMBER} infty:\s+{NUMBER}", 1e-3),
+            Prints(r"^step:\s+100 "),
         ),
     ),
 )
@@ -136,9 +140,9 @@ _ALGEBRA = (
             Figure("FFT", "Gflop/s", rf"^MPIFFT_Gflops={NUMBER}", lower_is_better=False),
         ),
         checks=(
-            Says(r"^Success=1$", never="FAILED"),
-            Says(r"\|\|Ax-b\|\|.*PASSED"),
-            Says(r"^MPIRandomAccess_ErrorsFraction=0"),
+            Prints(r"^Success=1$", never="FAILED"),
+            Prints(r"\|\|Ax-b\|\|.*PASSED"),
+            Prints(r"^MPIRandomAccess_ErrorsFraction=0"),
         ),
     ),
     Application(
@@ -149,8 +153,8 @@ _ALGEBRA = (
         command=f"{_SCALAPACK}/xdlu",
         figures=(_WALL,),
         checks=(
-            Says(r"^\s+3 tests completed and passed residual checks"),
-            Says(r"^\s+0 tests completed and failed residual checks"),
+            Prints(r"^\s+3 tests completed and passed residual checks"),
+            Prints(r"^\s+0 tests completed and failed residual checks"),
         ),
     ),
     Application(
@@ -161,7 +165,7 @@ _ALGEBRA = (
         generate=grid_graph,
         command=f"dgpart {PARTS} grid.grf grid.map -vt",
         figures=(Figure("mapping", "s", rf"^T\s+Mapping\s+min=\S+\s+max={NUMBER}"),),
-        checks=(Holds(partition_is_fair),),
+        checks=(FileCheck(partition_is_fair),),
     ),
 )
 
@@ -174,7 +178,7 @@ _OTHERS = (
         generate=alignment,
         command="iqtree2-mpi -s alignment.phy -m GTR+G -seed 1 -nt 1 -redo",
         figures=(Figure("wall time", "s", rf"^Total wall-clock time used: {NUMBER} sec"),),
-        checks=(Agrees("log-likelihood", rf"^BEST SCORE FOUND : {NUMBER}", 1e-5),),
+        checks=(AgreesWithSerial("log-likelihood", rf"^BEST SCORE FOUND : {NUMBER}", 1e-5),),
     ),
     Application(
         name="montecarlo",
@@ -183,7 +187,7 @@ _OTHERS = (
         packages=("python3-mpi4py",),
         command=f"{_PYTHON} montecarlo.py",
         figures=(Figure("time", "s", rf"^farmed in {NUMBER} s"),),
-        checks=(Says("^within 1 %$", times=5, never="WRONG"), Says("^pieces done once each: 3000$")),
+        checks=(Prints("^within 1 %$", times=5, never="WRONG"), Prints("^pieces done once each: 3000$")),
     ),
     Application(
         name="graph",
@@ -192,8 +196,13 @@ _OTHERS = (
         packages=("python3-mpi4py",),
         command=f"{_PYTHON} graph.py",
         figures=(Figure("time", "s", rf"^searched in {NUMBER} s"),),
-        checks=(Says("valid$", times=10, never="WRONG"), Agrees("distances", rf"sum of distances {NUMBER}", 0)),
+        checks=(
+            Prints("valid$", times=10, never="WRONG"),
+            AgreesWithSerial("distances", rf"sum of distances {NUMBER}", 0),
+        ),
     ),
 )
 
-APPLICATIONS = {one.name: one for one in (*_MOLECULES, *_ELECTRONS, *_FIELDS, *_ALGEBRA, *_OTHERS)}
+APPLICATIONS = {
+    application.name: application for application in (*_MOLECULES, *_ELECTRONS, *_FIELDS, *_ALGEBRA, *_OTHERS)
+}

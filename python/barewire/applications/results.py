@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""From launches to rows: Barewire's time as a share of the other fabric's, worst first; as JSON and as Markdown."""
+"""Derives rows from launches: ratio of Barewire's time to the other fabric's, worst first; as JSON and Markdown."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,8 +20,8 @@ Interval = tuple[float, float]
 class Row:
     """One figure of a program at a site.
 
-    `ratio` is Barewire's time by the other's, or for rates the other's by Barewire's: below 1 Barewire is faster.
-    `values` and medians are in `unit`, Barewire's first; intervals are of 95 %, None below 6 launches.
+    `ratio` is Barewire's time divided by the other's, or for rates the inverse: below 1 Barewire is faster. `values`
+    and medians are in `unit`, Barewire's first; intervals are 95 %, None below 6 launches.
     """
 
     site: str
@@ -39,7 +39,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Results:
-    """Everything of one run."""
+    """All results of one run."""
 
     plan: Plan
     environment: Mapping[str, Any]
@@ -50,21 +50,21 @@ class Results:
     @property
     def rows(self) -> list[Row]:
         """All rows, the slowest first."""
-        found = [row for site in self.plan.sites for row in rows_of(self.plan.applications, site, self.launches)]
-        return sorted(found, key=lambda row: row.ratio, reverse=True)
+        rows = [row for site in self.plan.sites for row in rows_of(self.plan.applications, site, self.launches)]
+        return sorted(rows, key=lambda row: row.ratio, reverse=True)
 
     @property
     def failures(self) -> list[Launch]:
-        """Launches without figures, warm-ups included."""
-        return [one for one in self.launches if one.error is not None]
+        """Launches without figures, including warm-ups."""
+        return [launch for launch in self.launches if launch.error is not None]
 
     def document(self) -> dict[str, Any]:
-        """Everything, as plain JSON."""
+        """Return everything as plain JSON."""
         plan = self.plan
         return {
             "schema": SCHEMA,
             "parameters": {
-                "applications": [one.name for one in plan.applications],
+                "applications": [application.name for application in plan.applications],
                 "sites": [site.name for site in plan.sites],
                 "launches": plan.launches,
                 "seed": plan.seed,
@@ -75,25 +75,25 @@ class Results:
             "packages": dict(self.versions),
             "rows": [asdict(row) for row in self.rows],
             "geometric_means": geometric_means(self.rows),
-            "failures": [asdict(one) for one in self.failures],
-            "skipped": [asdict(one) for one in self.skipped],
-            "launches": [asdict(one) for one in self.launches],
+            "failures": [asdict(each) for each in self.failures],
+            "skipped": [asdict(each) for each in self.skipped],
+            "launches": [asdict(each) for each in self.launches],
         }
 
 
 def rows_of(applications: Sequence[Application], site: Site, launches: Sequence[Launch]) -> list[Row]:
-    """One row for each figure of which both fabrics have launches; warm-ups are left out."""
+    """Return a row for each figure with launches over both fabrics; warm-ups are left out."""
     subjects: list[tuple[Application, Figure]] = []
     values: list[tuple[tuple[float, ...], tuple[float, ...]]] = []
     for application in applications:
         for figure in application.figures:
             ours, theirs = (
                 tuple(
-                    one.figures[figure.name]
-                    for one in launches
-                    if (one.site, one.application, one.fabric) == (site.name, application.name, fabric)
-                    and one.round > 0
-                    and one.error is None
+                    launch.figures[figure.name]
+                    for launch in launches
+                    if (launch.site, launch.application, launch.fabric) == (site.name, application.name, fabric)
+                    and launch.round > 0
+                    and launch.error is None
                 )
                 for fabric in site.fabrics
             )
@@ -105,11 +105,11 @@ def rows_of(applications: Sequence[Application], site: Site, launches: Sequence[
         for (_, figure), (ours, theirs) in zip(subjects, values, strict=True)
     ]
     rows = []
-    for (application, figure), both, compared in zip(
+    for (application, figure), pair, compared in zip(
         subjects, values, compare_over_sizes(pairs, lower_is_better=True), strict=True
     ):
-        ours, theirs = both
-        # A rate's pair is turned round, so that the first is the one whose smaller value means that Barewire is faster.
+        ours, theirs = pair
+        # A rate's pair is swapped, so that a smaller first value means that Barewire is faster.
         verdict = {"A faster": "Barewire faster", "B faster": f"{site.rival} faster"}
         rows.append(
             Row(
@@ -118,7 +118,7 @@ def rows_of(applications: Sequence[Application], site: Site, launches: Sequence[
                 figure=figure.name,
                 unit=figure.unit,
                 rival=site.rival,
-                values=both,
+                values=pair,
                 medians=(median(ours), median(theirs)),
                 medians_ci95=(median_interval(ours), median_interval(theirs)),
                 ratio=compared.ratio,
@@ -130,50 +130,58 @@ def rows_of(applications: Sequence[Application], site: Site, launches: Sequence[
 
 
 def geometric_means(rows: Sequence[Row]) -> dict[str, float]:
-    """Of each site, the mean over programs; a program's several figures count together as one."""
+    """Return the mean over programs for each site; all figures of a program count as one."""
     means = {}
     for site in dict.fromkeys(row.site for row in rows):
-        here = [row for row in rows if row.site == site]
-        programs = dict.fromkeys(row.application for row in here)
+        site_rows = [row for row in rows if row.site == site]
+        programs = dict.fromkeys(row.application for row in site_rows)
         means[site] = geometric_mean(
-            geometric_mean(row.ratio for row in here if row.application == program) for program in programs
+            geometric_mean(row.ratio for row in site_rows if row.application == program) for program in programs
         )
     return means
 
 
 def markdown(results: Results) -> str:
-    """The table for a README: one for all sites, the slowest row first, then means, failures and what was skipped."""
-    what = {one.name: one for one in results.plan.applications}
-    where = {site.name: site.what for site in results.plan.sites}
+    """Return the table for a README: all sites, the slowest row first, then means, failures and skipped programs."""
+    applications = {each.name: each for each in results.plan.applications}
+    site_names = {site.name: site.what for site in results.plan.sites}
     lines = [
         "| program | what it is | hosts | TCP | Barewire | Barewire's time by TCP's |",
         "|---|---|---|---|---|---|",
     ]
     for row in results.rows:
-        one = what[row.application]
-        program = row.application if len(one.figures) == 1 else f"{row.application}: {row.figure}"
-        # On one host the other is no TCP.
+        application = applications[row.application]
+        program = row.application if len(application.figures) == 1 else f"{row.application}: {row.figure}"
+        # On one host the other fabric is not TCP.
         theirs = number(row.medians[1]) + ("" if row.rival == "tcp" else f" ({row.rival})")
-        cells = [program, one.what, where[row.site], f"{theirs} {row.unit}", f"{number(row.medians[0])} {row.unit}"]
+        cells = [
+            program,
+            application.what,
+            site_names[row.site],
+            f"{theirs} {row.unit}",
+            f"{number(row.medians[0])} {row.unit}",
+        ]
         lines.append(f"| {' | '.join(cells)} | {ratio_text(row)} |")
-    means = ", ".join(f"{where[site]} {mean:.2f}" for site, mean in geometric_means(results.rows).items())
+    means = ", ".join(f"{site_names[site]} {mean:.2f}" for site, mean in geometric_means(results.rows).items())
     lines += ["", f"Geometric mean over programs: {means or 'nothing was measured'}."]
     if results.failures:
-        failed = ", ".join(sorted({f"{one.application} over {one.fabric} ({one.site})" for one in results.failures}))
+        failed = ", ".join(
+            sorted({f"{launch.application} over {launch.fabric} ({launch.site})" for launch in results.failures})
+        )
         lines += ["", f"**Failed**: {failed}."]
     if results.skipped:
-        lines += ["", f"Skipped: {', '.join(one.application for one in results.skipped)}."]
+        lines += ["", f"Skipped: {', '.join(skipped.application for skipped in results.skipped)}."]
     return "\n".join(lines) + "\n"
 
 
 def ratio_text(row: Row) -> str:
-    """The ratio, with its interval where there were launches enough."""
+    """Return the ratio, with its interval if there are enough launches."""
     interval = "" if row.ratio_ci95 is None else f" [{row.ratio_ci95[0]:.2f}, {row.ratio_ci95[1]:.2f}]"
     return f"{row.ratio:.2f}{interval}"
 
 
 def number(value: float) -> str:
-    """Three significant digits."""
+    """Format a value with three significant digits."""
     if not value > 0:
-        raise MeasurementFailed(f"a figure is {value}, where all are above 0")
+        raise MeasurementFailed(f"a figure is {value}, but must be above 0")
     return f"{value:.3g}" if value < 1000 else f"{value:.0f}"

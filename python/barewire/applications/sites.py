@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Where programs are launched: hosts, links, ranks, and the fabric that Barewire is compared with."""
+"""Sites for launches: hosts, links, ranks, and the fabric that Barewire is compared with."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from barewire.lab import Lab, LinkSpec
-from barewire.mpi import Place, spread
-from barewire.mpi.fabrics import PROVIDER, Wishes
+from barewire.mpi import HostSlots, spread
+from barewire.mpi.fabrics import PROVIDER, FabricOptions
 from barewire.mpi.placement import LOCAL_HOST
 
 _GIGABIT = 1_000_000_000
@@ -16,7 +16,7 @@ _PLAIN = LinkSpec()
 
 @dataclass(frozen=True)
 class Site:
-    """Ranks on a lab's hosts, or on this one where `topology` is None; `rival` is the fabric compared with."""
+    """Ranks on a lab's hosts, or on this host if `topology` is None; `rival` is the fabric to compare with."""
 
     name: str
     what: str
@@ -27,12 +27,12 @@ class Site:
 
     @property
     def fabrics(self) -> tuple[str, str]:
-        """Ours and the other."""
+        """Barewire's fabric and the rival."""
         return PROVIDER, self.rival
 
     @contextmanager
-    def standing(self) -> Iterator[Lab | None]:
-        """The lab, made for the block; None on this host."""
+    def running(self) -> Iterator[Lab | None]:
+        """Yield a lab that is created for the block; None on this host."""
         if self.topology is None:
             yield None
             return
@@ -40,13 +40,13 @@ class Site:
             yield lab
 
     def shares(self, lab: Lab | None) -> list[tuple[str, int]]:
-        """How many ranks each host gets."""
-        places = [Place(LOCAL_HOST)] if lab is None else [Place(host.name) for host in lab.hosts]
-        return spread(self.ranks, places)
+        """Return each host's number of ranks."""
+        hosts = [HostSlots(LOCAL_HOST)] if lab is None else [HostSlots(host.name) for host in lab.hosts]
+        return spread(self.ranks, hosts)
 
-    def wishes(self, fabric: str) -> Wishes:
-        """On one host Barewire needs no interface, and no machine is without loopback."""
-        return Wishes(fabric, interface="lo" if self.topology is None and fabric == PROVIDER else None)
+    def requested(self, fabric: str) -> FabricOptions:
+        """Return the options of a fabric; on one host Barewire uses the loopback interface, which every machine has."""
+        return FabricOptions(fabric, interface="lo" if self.topology is None and fabric == PROVIDER else None)
 
 
 SITES = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The command line: all errors are turned into a message and an exit code here."""
+"""The command line: turns all errors into a message and an exit code."""
 
 import signal
 import sys
@@ -23,7 +23,7 @@ def main() -> None:
 
 
 def _command(arguments: list[str]) -> int:
-    """Run one command. `run` stands before every launch of a program, so it does without typer, which takes 0.2 s."""
+    """Run one command. `run` precedes every launch of a program, so it avoids typer, whose import takes 0.2 s."""
     if arguments[:1] == ["run"]:
         from barewire.cli.run_arguments import parse
 

@@ -27,10 +27,10 @@ from barewire.cli.measuring import (
     Seed,
     TwoHosts,
     WarmUp,
-    kept_if_broken_off,
     lab_facts,
     parse_launches,
     print_result,
+    report_kept_samples,
 )
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
@@ -39,7 +39,7 @@ from barewire.measure import LabSite, Plan, RemoteSite, Site, measure, parse_pro
 from barewire.measure.brokers import brokers_in
 from barewire.measure.launch import Effort
 from barewire.measure.programs import expand_sizes
-from barewire.measure.session import Enough
+from barewire.measure.session import StoppingRule
 from barewire.measure.subjects import TRANSPORTS
 from barewire.models.naming import PACKET
 
@@ -49,7 +49,7 @@ def bench(
         str,
         typer.Argument(
             metavar="TEST[,TEST]",
-            help="pingpong, stream, bidirectional; or host, or budget, which have a --help of their own",
+            help="pingpong, stream, bidirectional; or host, or budget, each with its own --help",
         ),
     ],
     transport: Annotated[
@@ -59,18 +59,18 @@ def bench(
     link: Annotated[
         str,
         typer.Option(
-            help="of raw, llc, endpoint and messages: packet, xdp, xdp-generic, xdp-native, xdp-zerocopy; or several"
+            help="for raw, llc, endpoint and messages: packet, xdp, xdp-generic, xdp-native, xdp-zerocopy; or several"
         ),
     ] = PACKET,
     wait: Annotated[str, typer.Option(help="spin, adaptive, block, busypoll; several with commas")] = "spin",
     sizes: Annotated[str, typer.Option(help="message sizes: 64,1400,4KiB or 1..64KiB, which doubles")] = "64,1400",
-    perturbation: Annotated[int, typer.Option(min=0, help="around each size of a range also so many bytes")] = 0,
-    pairs: Annotated[
-        int, typer.Option(min=1, max=64, help="pairs that measure at once, as threads of one process")
-    ] = 1,
+    perturbation: Annotated[
+        int, typer.Option(min=0, help="also measure this many bytes around each size of a range")
+    ] = 0,
+    pairs: Annotated[int, typer.Option(min=1, max=64, help="concurrent pairs, as threads of one process")] = 1,
     processes: Annotated[
         str | None,
-        typer.Option(help="processes that measure at once, on each side: 1,2,4,8; each number by itself"),
+        typer.Option(help="concurrent processes on each side: 1,2,4,8; each number separately"),
     ] = None,
     cache: Annotated[links.OnOff, typer.Option(help="off: walk a buffer larger than the cache")] = links.OnOff.on,
     walk_bytes: Annotated[int | None, typer.Option(min=1, help="size of that buffer")] = None,
@@ -84,7 +84,7 @@ def bench(
         bool,
         typer.Option(
             "--broker",
-            help="llc1, llc2, llc3 and endpoints by a broker in each host, all behind one hook",
+            help="llc1, llc2, llc3 and endpoints get their sockets from a broker on each host",
             rich_help_panel=LAB,
         ),
     ] = False,
@@ -101,13 +101,15 @@ def bench(
     warmup: WarmUp = 200,
     tuned: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=NUMBER", help="of endpoint and messages, such as eager_bytes=4096; may be repeated"),
+        typer.Option(
+            metavar="NAME=NUMBER", help="tuning of endpoint and messages, such as eager_bytes=4096; may be repeated"
+        ),
     ] = None,
     seed: Seed = None,
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure what transports give a program between two hosts, interleaved in one run.
+    """Measure transports between two hosts, interleaved in one run.
 
     Prints a table with the physical limit, and leaves a directory with every sample; `barewire report` makes a page.
     """
@@ -122,19 +124,19 @@ def bench(
         walk_bytes=walk_bytes,
         tuned=tuple(_parse_tuned(text) for text in tuned or []),
         effort=Effort(samples, seconds, warmup, blocks),
-        enough=Enough(*parse_launches(launches), precision, budget),
+        stopping_rule=StoppingRule(*parse_launches(launches), precision, budget),
     )
-    place: AbstractContextManager[tuple[Site, dict[str, Any] | None]]
+    site_context: AbstractContextManager[tuple[Site, dict[str, Any] | None]]
     if hosts is None:
-        place = in_lab(lab, links.read(rate, mtu, offloads, loss, receive_on), broker)
+        site_context = in_lab(lab, links.read(rate, mtu, offloads, loss, receive_on), broker)
     else:
         if broker:
-            raise WrongUse("--broker starts brokers in a lab's hosts: leave it out with --hosts")
-        place = nullcontext(
+            raise WrongUse("--broker starts brokers on a lab's hosts: omit it with --hosts")
+        site_context = nullcontext(
             (RemoteSite.parse(hosts, interface, remote_shell, port=port, rate_bit_s=parse_rate(rate), mtu=mtu), None)
         )
     directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{'-'.join(plan.tests)}"
-    with place as (site, lab_facts), progress_bar(quiet=as_json) as progress, kept_if_broken_off(directory):
+    with site_context as (site, lab_facts), progress_bar(quiet=as_json) as progress, report_kept_samples(directory):
         run = measure(site, plan, directory, command=sys.argv, lab=lab_facts, progress=progress)
     print_result(run, directory, as_json)
 
@@ -142,19 +144,19 @@ def bench(
 def _parse_tuned(text: str) -> tuple[str, int]:
     name, _, value = text.partition("=")
     if not name or not value.isdecimal():
-        raise WrongUse(f"'{text}' is no value of the tuning file; write NAME=NUMBER, such as eager_bytes=4096")
+        raise WrongUse(f"'{text}' is not a tuning value; write NAME=NUMBER, such as eager_bytes=4096")
     return name, int(value)
 
 
 def in_lab(topology: str, link: LinkSpec, broker: bool) -> AbstractContextManager[tuple[Site, dict[str, Any]]]:
-    """The first two hosts of a lab that is made for the block, and what a run keeps of it."""
+    """Return a context that makes a lab for the block and yields its first two hosts, and its facts for the run."""
     shape = parse_topology(topology)
 
     @contextmanager
-    def made() -> Any:
+    def lab_site() -> Any:
         with Lab.up(shape, link, standalone=True) as lab:
             facts = lab_facts(lab) | {"broker": broker}
             with brokers_in(lab, lab.hosts[:2] if broker else []) as brokers:
                 yield LabSite(lab, brokers), facts
 
-    return made()
+    return lab_site()

@@ -30,26 +30,26 @@ from barewire.cli.measuring import (
     Seed,
     TwoHosts,
     WarmUp,
-    kept_if_broken_off,
     parse_launches,
+    report_kept_samples,
 )
 from barewire.cli.progress import progress_bar
 from barewire.errors import MachineCannot, WrongUse
 from barewire.lab import parse_rate
 from barewire.measure import LabSite, Plan, RemoteSite, Site
-from barewire.measure.budget import SUBJECTS, TEST, BudgetCampaign, measure_budget, possible
+from barewire.measure.budget import SUBJECTS, TEST, BudgetCampaign, available_subjects, measure_budget
 from barewire.measure.launch import Effort
 from barewire.measure.mpi import MpiCampaign, MpiPlan, MpiSite
-from barewire.measure.mpi_subjects import Choice, parse_libraries, subjects_of, without
+from barewire.measure.mpi_subjects import Choice, exclude_failing, parse_libraries, subjects_of
 from barewire.measure.programs import expand_sizes
 from barewire.measure.runner import ProbeCampaign
-from barewire.measure.session import Enough
-from barewire.mpi import Library, Place, suite
+from barewire.measure.session import StoppingRule
+from barewire.mpi import HostSlots, Library, suite
 from barewire.report.budget_tables import print_budgets
 from barewire.results.budget import budgets_of, document
 
 NO_LIBRARY = "none"
-# What a program does that uses MPI without a thought.
+# The usual mode of a program's messages.
 _VARIANT = "blocking-standard"
 
 
@@ -58,7 +58,7 @@ def budget(
         str, typer.Option(help="message sizes: 8,1400,4KiB or 1..64KiB, which doubles")
     ] = "8,1KiB,16KiB,64KiB",
     library: Annotated[
-        str | None, typer.Option(help="MPI libraries by name or folder, or none; all that are installed unless given")
+        str | None, typer.Option(help="MPI libraries by name or folder, or none; default: all installed")
     ] = None,
     lab: Annotated[str, typer.Option(help="pair or star:N", rich_help_panel=LAB)] = "pair",
     rate: links.Rate = "unshaped",
@@ -82,7 +82,7 @@ def budget(
 ) -> None:
     """Measure one ping-pong through every layer of the path, from plain frames to each MPI library, beside TCP.
 
-    All layers are launched in turn in one run, so that what one adds to the one below is a difference between equals.
+    All layers are launched alternately in one run, so that the difference between two is what the upper one adds.
     Prints a table for each message size; `barewire report` draws it.
     """
     plan = Plan(
@@ -91,28 +91,28 @@ def budget(
         sizes=expand_sizes(sizes, 0),
         seed=secrets.randbits(32) if seed is None else seed,
         effort=Effort(samples, seconds, warmup, blocks=1),
-        enough=Enough(*parse_launches(launches), precision, time),
+        stopping_rule=StoppingRule(*parse_launches(launches), precision, time),
     )
-    libraries, told = _libraries(plan, library, interface, in_a_lab=hosts is None)
+    libraries, reasons = _libraries(plan, library, interface, in_a_lab=hosts is None)
     directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-budget"
-    place: AbstractContextManager[tuple[Site, dict[str, Any] | None]]
+    site_context: AbstractContextManager[tuple[Site, dict[str, Any] | None]]
     if hosts is None:
-        place = in_lab(lab, links.read(rate, mtu, offloads, loss, receive_on), broker=False)
+        site_context = in_lab(lab, links.read(rate, mtu, offloads, loss, receive_on), broker=False)
     else:
         remote = RemoteSite.parse(hosts, interface, remote_shell, port=port, rate_bit_s=parse_rate(rate), mtu=mtu)
-        place = nullcontext((remote, None))
-    with place as (site, facts), progress_bar(quiet=as_json) as shown, kept_if_broken_off(directory):
-        subjects, lacking = possible(site, plan.subjects)
-        warnings = (*told, *lacking)
+        site_context = nullcontext((remote, None))
+    with site_context as (site, facts), progress_bar(quiet=as_json) as progress, report_kept_samples(directory):
+        subjects, unavailable = available_subjects(site, plan.subjects)
+        warnings = (*reasons, *unavailable)
         for warning in warnings:
             typer.echo(f"barewire: {warning}", err=True)
         mpi = None if libraries is None else MpiCampaign(_mpi_site(site), *libraries)
         campaign = BudgetCampaign(ProbeCampaign(site, replace(plan, subjects=subjects)), mpi)
-        run = measure_budget(campaign, directory, command=sys.argv, lab=facts, warnings=warnings, progress=shown)
+        run = measure_budget(campaign, directory, command=sys.argv, lab=facts, warnings=warnings, progress=progress)
     budgets = budgets_of(run)
     if as_json:
-        whole = {"directory": str(directory), **run.to_json(), "budgets": document(budgets)}
-        typer.echo(json.dumps(whole, allow_nan=False))
+        result = {"directory": str(directory), **run.to_json(), "budgets": document(budgets)}
+        typer.echo(json.dumps(result, allow_nan=False))
         return
     print_budgets(Console(highlight=False), run, budgets)
     typer.echo(f"every sample is in {directory}; `barewire report {directory}` draws it")
@@ -121,7 +121,7 @@ def budget(
 def _libraries(
     plan: Plan, named: str | None, interface: str | None, *, in_a_lab: bool
 ) -> tuple[tuple[MpiPlan, dict[tuple[str, str], str]] | None, tuple[str, ...]]:
-    """What to launch of the MPI libraries that there are, and its programs; and why others are left out."""
+    """Return the plan and programs of the available MPI libraries, and why others are left out."""
     if named == NO_LIBRARY:
         return None, ()
     programs: dict[tuple[str, str], str] = {}
@@ -130,10 +130,10 @@ def _libraries(
         programs.update({(library.name, test): path for test, path in suite.build(library, (TEST,)).items()})
 
     try:
-        subjects, lacking = subjects_of(
+        subjects, unavailable = subjects_of(
             Choice(parse_libraries(named), interface=interface), one_host=False, lab=in_a_lab
         )
-        subjects, unbuilt = without(subjects, build, named=named is not None)
+        subjects, unbuilt = exclude_failing(subjects, build, named=named is not None)
     except MachineCannot as error:
         if named is not None:
             raise
@@ -146,15 +146,15 @@ def _libraries(
         sizes=plan.sizes,
         variants={TEST: _VARIANT},
         seconds=plan.effort.seconds,
-        enough=plan.enough,
+        stopping_rule=plan.stopping_rule,
     )
-    return (mpi, programs), (*lacking, *unbuilt)
+    return (mpi, programs), (*unavailable, *unbuilt)
 
 
 def _mpi_site(site: Site) -> MpiSite:
-    """The same two hosts, one rank on each."""
+    """Return the MPI site of the same two hosts, one rank on each."""
     if isinstance(site, LabSite):
-        return MpiSite(tuple(Place(host.name) for host in site.lab.hosts[:2]), site.link, site.lab)
+        return MpiSite(tuple(HostSlots(host.name) for host in site.lab.hosts[:2]), site.link, site.lab)
     if site.active.host == site.passive.host:
-        raise WrongUse("the budget is of a path between two hosts: name two, or --library none for one")
-    return MpiSite((Place(site.active.host), Place(site.passive.host)), site.link)
+        raise WrongUse("a budget needs two hosts: name two, or use --library none on one host")
+    return MpiSite((HostSlots(site.active.host), HostSlots(site.passive.host)), site.link)

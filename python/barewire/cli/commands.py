@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The commands: one module each, and the group that finds them."""
+"""The commands, one module each, and the group that loads them."""
 
 from importlib import import_module
 from typing import Any
@@ -8,8 +8,8 @@ import typer
 from typer.core import TyperGroup
 
 _COMMAND_FOLLOWS = {"allow_interspersed_args": False, "ignore_unknown_options": False}
-# Each command's module and function, or group, and its settings if it has any; in the order of the help. A module is
-# imported when its command is asked for: together they take half a second.
+# Module and function (or group) of each command, and its settings if any, in the order of the help. Modules are
+# imported on demand: together they take half a second.
 _COMMANDS: dict[str, tuple[Any, ...]] = {
     "doctor": ("doctor", "doctor"),
     "lab": ("lab", "app"),
@@ -38,19 +38,19 @@ class _Commands(TyperGroup):
         if cmd_name not in _COMMANDS:
             return None
         module_name, attribute, *settings = _COMMANDS[cmd_name]
-        found = getattr(import_module(f"barewire.cli.{module_name}"), attribute)
-        if not isinstance(found, typer.Typer):
-            alone = typer.Typer(add_completion=False)
-            alone.command(cmd_name, context_settings=settings[0] if settings else None)(found)
-            found = alone
-        command = typer.main.get_command(found)
+        target = getattr(import_module(f"barewire.cli.{module_name}"), attribute)
+        if not isinstance(target, typer.Typer):
+            single = typer.Typer(add_completion=False)
+            single.command(cmd_name, context_settings=settings[0] if settings else None)(target)
+            target = single
+        command = typer.main.get_command(target)
         command.name = cmd_name
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        both = " ".join(args[:2])
-        if both in _COMMANDS:
-            return both, self.get_command(ctx, both), args[2:]
+        two_words = " ".join(args[:2])
+        if two_words in _COMMANDS:
+            return two_words, self.get_command(ctx, two_words), args[2:]
         return super().resolve_command(ctx, args)
 
 
@@ -60,7 +60,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     help="MPI over plain Ethernet frames: carry it, measure it, route it.",
-    epilog="Exit codes: 0 done, 1 the measured thing failed, 2 wrong use, 3 this machine cannot, 130 interrupted.",
+    epilog="Exit codes: 0 success, 1 the measured system failed, 2 wrong use, 3 unsupported machine, 130 interrupted.",
 )
 
 

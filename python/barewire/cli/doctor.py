@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""`barewire doctor`: what this machine can do, and how to fix what it cannot."""
+"""`barewire doctor`: what this machine supports, and how to fix what it lacks."""
 
 import json
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ _STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "red"}
 
 def doctor(
     try_xdp: Annotated[
-        str, typer.Option(help="interfaces to try AF_XDP on, with commas; may interrupt their link for a moment")
+        str, typer.Option(help="interfaces to try AF_XDP on, comma-separated; may briefly interrupt their links")
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -36,7 +36,7 @@ def doctor(
 
 
 def render(findings: Iterable[Finding]) -> Table:
-    """Lay the findings out as a table; a fix follows what it mends."""
+    """Return the findings as a table; a fix follows its problem."""
     table = Table("area", "what", "status", "detail and fix", show_lines=False)
     for finding in findings:
         text = escape(finding.detail) + (f"\n[bold]fix:[/] {escape(finding.fix)}" if finding.fix else "")

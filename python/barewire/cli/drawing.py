@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A network for people: a table in the terminal, a picture in a file."""
+"""Prints a network as a table, or draws it into a file."""
 
 from html import escape
 from pathlib import Path
@@ -13,7 +13,7 @@ from barewire.topology.picture import layers, svg
 
 
 def drawn_network(topology: Topology) -> Network:
-    """Return what to draw; a kernel's bridge is drawn as one switch, and a pair as its link alone."""
+    """Return the network to draw; a kernel bridge becomes one switch, and a pair its link only."""
     if topology.network is not None:
         return topology.network
     if topology.name == "pair":
@@ -23,7 +23,7 @@ def drawn_network(topology: Topology) -> Network:
 
 
 def table(network: Network) -> Table:
-    """Return a row for each switch, the highest layer first, with what is at its ports and at which rate."""
+    """Return a row for each switch, the highest layer first, with the peer and rate of each port."""
     rates = {network.rates_bit_s.get(port) for port in network.peers}
     drawn = Table(
         "layer", "switch", "ports: peer", title=f"each link {format_rate(rates.pop())}" if len(rates) == 1 else None
@@ -39,7 +39,7 @@ def table(network: Network) -> Table:
 
 
 def save_picture(network: Network, title: str, file: Path, *, page: bool) -> None:
-    """Write the picture, alone (SVG) or as a page (HTML) that needs nothing else."""
+    """Write the picture as SVG, or as a self-contained HTML page."""
     picture = svg(network, title)
     if page:
         picture = (
@@ -53,5 +53,5 @@ def save_picture(network: Network, title: str, file: Path, *, page: bool) -> Non
 
 def _port(network: Network, port: Port, with_rate: bool) -> str:
     peer = network.peers[port]
-    told = f"{port.number}: {peer if peer.node in network.switches else peer.node}"
-    return f"{told} ({format_rate(network.rates_bit_s.get(port))})" if with_rate else told
+    described = f"{port.number}: {peer if peer.node in network.switches else peer.node}"
+    return f"{described} ({format_rate(network.rates_bit_s.get(port))})" if with_rate else described

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""`barewire bench host`: what this machine gives a program, beside a stored reference."""
+"""`barewire bench host`: characterises this machine and compares it with a stored reference."""
 
 import json
 import secrets
@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from barewire.cli.measuring import kept_if_broken_off
+from barewire.cli.measuring import report_kept_samples
 from barewire.cli.progress import progress_bar
 from barewire.cli.report import REFERENCE_FILE
 from barewire.errors import MachineCannot
@@ -30,36 +30,34 @@ from barewire.results.host import (
 from barewire.results.store import write_atomically
 from barewire.results.tuning import write_crossover
 
-# The largest that a veth takes: the copy crossover may lie beyond what one frame of an ordinary link holds.
+# The maximum of a veth: the copy crossover may be larger than the frames of an ordinary link.
 _LAB_MTU = 65535
 
 
 def host(
-    launches: Annotated[int, typer.Option(help="launches of each test; below 6 there is no interval")] = 6,
+    launches: Annotated[int, typer.Option(help="launches of each test; no interval below 6")] = 6,
     only: Annotated[
-        str, typer.Option(metavar="TEST[,TEST]", help=f"of {', '.join(HOST_TESTS)}; all unless given")
+        str, typer.Option(metavar="TEST[,TEST]", help=f"some of {', '.join(HOST_TESTS)}; default: all")
     ] = ",".join(HOST_TESTS),
     seconds: Annotated[float, typer.Option(help="time per launch, subject and size")] = 0.03,
     largest_block: Annotated[
         int | None,
-        typer.Option(min=8192, help="bytes of memory; 4 times the last cache unless given, as far as memory allows"),
+        typer.Option(min=8192, help="bytes of memory; default: 4 times the last-level cache, as far as memory allows"),
     ] = None,
     reference: Annotated[
-        str, typer.Option(metavar="FILE|none", help="document of another run to compare with; stored unless given")
+        str, typer.Option(metavar="FILE|none", help="document of another run to compare with; default: the stored one")
     ] = "stored",
-    seed: Annotated[int | None, typer.Option(help="of the order; drawn unless given")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="the run's directory; runs/… unless given")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(help="seed of the order; random unless given")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="the run's directory; default: runs/…")] = None,
     tune: Annotated[
-        bool, typer.Option("--tune", help="write what was found into the tuning file that endpoints read")
+        bool, typer.Option("--tune", help="write the results to the tuning file that endpoints read")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
-    """Characterise this machine: memory, system calls, waking, files, and when copying a message pays.
+    """Characterise this machine: memory, system calls, wake-ups, files, and when copying a message pays.
 
-    Nothing else should run meanwhile. Sending needs a lab of two hosts; where none can be made it is left out, and
-    the run says so. `barewire report` makes a page.
+    Nothing else should run meanwhile. The test `send` needs a lab of two hosts; it is left out, with a warning, where
+    none can be created. `barewire report` makes a page.
     """
     plan = HostPlan(
         tests=tuple(dict.fromkeys(only.split(","))),
@@ -68,20 +66,20 @@ def host(
         seed=secrets.randbits(32) if seed is None else seed,
         largest_block_bytes=largest_block,
     )
-    beside = {"none": None, "stored": STORED_REFERENCE}.get(reference, Path(reference))
-    stored = None if beside is None else read_reference(beside)
+    reference_file = {"none": None, "stored": STORED_REFERENCE}.get(reference, Path(reference))
+    stored = None if reference_file is None else read_reference(reference_file)
     directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-host"
     with ExitStack() as stack:
         lab, warnings = _lab(stack, plan) if "send" in plan.tests else (None, ())
         progress = stack.enter_context(progress_bar(quiet=as_json))
-        stack.enter_context(kept_if_broken_off(directory))
+        stack.enter_context(report_kept_samples(directory))
         run = measure_host(plan, directory, command=sys.argv, lab=lab, warnings=warnings, progress=progress)
-    if beside is not None:
-        write_atomically(directory / REFERENCE_FILE, beside.read_bytes())
+    if reference_file is not None:
+        write_atomically(directory / REFERENCE_FILE, reference_file.read_bytes())
     frame = samples(directory)
     if tune:
         path = write_crossover(host_crossovers(frame), source=run.id)
-        typer.echo(f"endpoints of this user now follow {path}", err=True)
+        typer.echo(f"endpoints of this user now use {path}", err=True)
     if as_json:
         document = {"directory": str(directory), **host_document(run, frame, stored)}
         typer.echo(json.dumps(document, allow_nan=False))
@@ -91,15 +89,15 @@ def host(
 
 
 def _lab(stack: ExitStack, plan: HostPlan) -> tuple[Lab | None, tuple[str, ...]]:
-    """A lab until the stack ends; or none, and why not, told at once and kept with the run.
+    """Return a lab until the stack ends; or None and a warning, which is also printed.
 
-    MachineCannot where nothing but sending was asked for.
+    MachineCannot if only `send` was requested.
     """
     try:
         return stack.enter_context(Lab.up("pair", LinkSpec(mtu=_LAB_MTU))), ()
     except MachineCannot as error:
         if plan.tests == ("send",):
             raise
-        warning = f"sending was not measured, and so no copy crossover: {error}"
+        warning = f"`send` and the copy crossover were not measured: {error}"
         typer.echo(f"barewire: {warning}", err=True)
         return None, (warning,)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""`barewire lab`: an emulated cluster from the shell."""
+"""`barewire lab`: manages an emulated cluster from the shell."""
 
 import json
 import os
@@ -27,12 +27,12 @@ app = typer.Typer(
 
 _COMMAND_FOLLOWS = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-_LabId = Annotated[str | None, typer.Option("--lab", help="The lab's id; needed only where several run.")]
+_LabId = Annotated[str | None, typer.Option("--lab", help="The lab's id; needed only if several are running.")]
 _HostName = Annotated[str, typer.Argument(metavar="HOST", help="A host's name, such as h1.")]
 
 
 class UpDown(StrEnum):
-    """What a link or a switch can be."""
+    """State of a link or a switch."""
 
     up = "up"
     down = "down"
@@ -49,18 +49,18 @@ def up(
     loss: links.Loss = "0",
     receive_on: links.ReceiveOn = links.CoreOf.sender,
     standalone: Annotated[
-        bool, typer.Option(help="Switches learn by themselves, without a controller; not in loops.")
+        bool, typer.Option(help="Switches learn addresses, without a controller; for topologies without loops.")
     ] = False,
     static_neighbours: Annotated[
-        bool, typer.Option(help="Hosts know each other's MAC addresses, as they always do in pair and star:N.")
+        bool, typer.Option(help="Hosts have static entries of all MAC addresses, as always in pair and star:N.")
     ] = False,
     as_json: _Json = False,
 ) -> None:
-    """Make a lab that stays until `barewire lab down`."""
+    """Create a lab that exists until `barewire lab down`."""
     link = links.read(rate, mtu, offloads, loss, receive_on)
     shape = parse_topology(topology)
     if shape.network is None and (standalone or static_neighbours):
-        raise WrongUse(f"--standalone and --static-neighbours are for networks of switches; {topology} is none")
+        raise WrongUse(f"--standalone and --static-neighbours need a network of switches; {topology} has none")
     lab = Lab.up(shape, link, persistent=True, standalone=standalone, static_neighbours=static_neighbours)
     if as_json:
         _print_json(lab_document(lab))
@@ -74,26 +74,26 @@ def up(
     for note in lab.notes + ["hosts share cores: times depend on the scheduler"] * lab.oversubscribed:
         console.print(f"note: {note}", markup=False, soft_wrap=True)
     if shape.network is not None and not standalone:
-        console.print(f"nothing is forwarded before a controller listens on {lab.controller_socket}", soft_wrap=True)
+        console.print(f"nothing is forwarded until a controller listens on {lab.controller_socket}", soft_wrap=True)
     console.print(f"try: barewire lab exec --lab {lab.id} {lab.hosts[0].name} -- hostname", soft_wrap=True)
 
 
 @app.command()
 def show(
-    what: Annotated[
-        str | None, typer.Argument(metavar="[LAB|TOPOLOGY]", help="A lab's id, or a topology that need not stand.")
+    lab_or_topology: Annotated[
+        str | None, typer.Argument(metavar="[LAB|TOPOLOGY]", help="A lab's id, or any topology.")
     ] = None,
-    svg: Annotated[Path | None, typer.Option(help="Draw it into this file.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Draw it into this page.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Draw it to this SVG file.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Draw it to this HTML page.")] = None,
     as_json: _Json = False,
 ) -> None:
-    """Draw a network: its switches, their ports, what is at the other end, and the rates."""
-    chosen = choose_lab(what or _chosen_lab(None).id)
+    """Show a network: its switches, their ports with peers, and the rates."""
+    chosen = choose_lab(lab_or_topology or _chosen_lab(None).id)
     network = drawn_network(chosen.topology)
-    if chosen.standing is None:
+    if chosen.running is None:
         title = str(chosen.topology)
     else:
-        title = f"lab {chosen.standing.id}: {chosen.topology}"
+        title = f"lab {chosen.running.id}: {chosen.topology}"
         network = with_rate(network, chosen.link.rate_bit_s)
     for file, page in ((svg, False), (html, True)):
         if file is not None:
@@ -105,23 +105,25 @@ def show(
     console.print(f"{title}: {counted(network)}", markup=False, soft_wrap=True)
     if network.switches:
         console.print(table(network))
-    if chosen.standing is not None and (
-        ended := [name for name, server in chosen.standing.servers.items() if not server.alive]
+    if chosen.running is not None and (
+        ended := [name for name, server in chosen.running.servers.items() if not server.alive]
     ):
         raise MeasurementFailed(
-            f"{' and '.join(ended)} of lab {chosen.standing.id} ended; see the logs in {chosen.standing.directory}/ovs"
+            f"{' and '.join(ended)} of lab {chosen.running.id} ended; see the logs in {chosen.running.directory}/ovs"
         )
 
 
 @app.command()
 def link(
-    one: Annotated[str, typer.Argument(metavar="NODE", help="s5 or h1; or the port, s5:3, where links are parallel.")],
-    other: Annotated[str, typer.Argument(metavar="NODE")],
+    first: Annotated[
+        str, typer.Argument(metavar="NODE", help="s5 or h1; or the port, s5:3, where links are parallel.")
+    ],
+    second: Annotated[str, typer.Argument(metavar="NODE")],
     state: Annotated[UpDown, typer.Argument()],
     lab: _LabId = None,
 ) -> None:
-    """Pull a link of a network of switches, or plug it in again; its ports lose their carrier."""
-    _chosen_lab(lab).set_cable(one, other, up=state is UpDown.up)
+    """Disconnect a link of a network of switches, or connect it again; its ports lose their carrier."""
+    _chosen_lab(lab).set_cable(first, second, up=state is UpDown.up)
 
 
 @app.command()
@@ -130,19 +132,19 @@ def switch(
     state: Annotated[UpDown, typer.Argument()],
     lab: _LabId = None,
 ) -> None:
-    """Switch a switch off, or on again; it forgets its flows, and its neighbours see their links go."""
+    """Switch a switch off or on; it loses its flows, and its peers lose the carrier of their links."""
     _chosen_lab(lab).set_switch(name, up=state is UpDown.up)
 
 
 @app.command("list")
 def list_labs(as_json: _Json = False) -> None:
-    """Show this user's labs."""
+    """List this user's labs."""
     labs = Lab.list()
     if as_json:
         _print_json([lab_document(lab) for lab in labs])
         return
     if not labs:
-        typer.echo("no labs; `barewire lab up` makes one")
+        typer.echo("no labs; `barewire lab up` creates one")
         return
     labs_table = Table("lab", "status", "topology", "rate", "MTU", "offloads", "created")
     for lab in labs:
@@ -165,28 +167,30 @@ def execute(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="The command and its arguments.")],
     lab: _LabId = None,
 ) -> None:
-    """Run a command inside a host, on its cores; its exit code is returned."""
+    """Run a command on a host, on its cores, and return its exit code."""
     # click keeps the separator if it follows a positional argument.
     _replace_this_process(_chosen_lab(lab), host, command[1:] if command[0] == "--" else command)
 
 
 @app.command()
 def shell(host: _HostName, lab: _LabId = None) -> None:
-    """Open a shell inside a host."""
+    """Open a shell on a host."""
     _replace_this_process(_chosen_lab(lab), host, [os.environ.get("SHELL") or "/bin/sh"])
 
 
 @app.command()
 def down(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[LAB]…", help="The ids of the labs to end.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="End all labs of this user.")] = False,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[LAB]…", help="The ids of the labs to remove.")] = None,
+    all_labs: Annotated[bool, typer.Option("--all", help="Remove all labs of this user.")] = False,
     as_json: _Json = False,
 ) -> None:
-    """End labs, and forget those that are gone."""
-    if bool(ids) == every:
-        raise WrongUse("say which labs to end: `barewire lab down LAB…`, or --all; `barewire lab list` shows them")
+    """Remove labs, and the records of those that have ended."""
+    if bool(ids) == all_labs:
+        raise WrongUse("name the labs to remove: `barewire lab down LAB…`, or --all; `barewire lab list` lists them")
     labs = (
-        [lab for lab in Lab.list() if lab.status != "being made"] if every else [Lab.open(name) for name in ids or []]
+        [lab for lab in Lab.list() if lab.status != "being made"]
+        if all_labs
+        else [Lab.open(name) for name in ids or []]
     )
     for lab in labs:
         lab.down()
@@ -199,7 +203,7 @@ def down(
 
 
 def lab_document(lab: Lab) -> dict[str, Any]:
-    """Return all that is known about a lab, for --json."""
+    """Return all facts about a lab, for --json."""
     document = load(lab.id).to_json()
     derived: dict[str, Any] = {
         "status": lab.status,
@@ -212,9 +216,9 @@ def lab_document(lab: Lab) -> dict[str, Any]:
 
 
 def _describe(link: LinkSpec) -> str:
-    more = f", loss {100 * link.loss:g} %" if link.loss else ""
-    more += f", received on the {link.receive_on}'s core" if link.receive_on != LinkSpec.receive_on else ""
-    return f"{format_rate(link.rate_bit_s)}, MTU {link.mtu}, offloads {'on' if link.offloads else 'off'}{more}"
+    details = f", loss {100 * link.loss:g} %" if link.loss else ""
+    details += f", received on the {link.receive_on}'s core" if link.receive_on != LinkSpec.receive_on else ""
+    return f"{format_rate(link.rate_bit_s)}, MTU {link.mtu}, offloads {'on' if link.offloads else 'off'}{details}"
 
 
 def _chosen_lab(lab_id: str | None) -> Lab:
@@ -224,7 +228,7 @@ def _chosen_lab(lab_id: str | None) -> Lab:
     if len(running) == 1:
         return running[0]
     if not running:
-        raise WrongUse("no lab is running; `barewire lab up` makes one")
+        raise WrongUse("no lab is running; `barewire lab up` creates one")
     raise WrongUse(f"several labs are running; choose one with --lab: {', '.join(lab.id for lab in running)}")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The lab that a command runs in: one made for this run alone, or one that stands."""
+"""Selection of a command's lab: created for this run, or already running."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from barewire.errors import WrongUse
 from barewire.lab import Lab, LinkSpec, Topology, parse_topology
 from barewire.lab.spec import topology_of
 
-LAB_HELP = "pair, star:N or FILE.toml for this run alone, or the id of a lab that stands"
+LAB_HELP = "pair, star:N or FILE.toml for a lab of this run, or the id of a running lab"
 _ID = re.compile(r"[0-9a-f]{8}")
 _ANY_LINK = LinkSpec()
 _LINK_OPTIONS = "--rate, --mtu, --loss, --offloads and --receive-on"
@@ -18,43 +18,43 @@ _LINK_OPTIONS = "--rate, --mtu, --loss, --offloads and --receive-on"
 
 @dataclass(frozen=True)
 class LabChoice:
-    """What `--lab` names: a topology and its links, and the lab itself if it stands already."""
+    """The lab that `--lab` selects: a topology and its links, and the lab itself if it is running already."""
 
     topology: Topology
     link: LinkSpec
-    standing: Lab | None = None
+    running: Lab | None = None
 
     @contextmanager
     def entered(self) -> Iterator[Lab]:
-        """The lab; one that is made for the block ends with it.
+        """Yield the lab; a lab created for the block ends with it.
 
-        Nobody gives its switches a controller, so they must do without.
+        Its switches have no controller, so they learn addresses.
         """
-        if self.standing is not None:
-            yield self.standing
+        if self.running is not None:
+            yield self.running
             return
         with Lab.up(self.topology, self.link, standalone=True) as lab:
             yield lab
 
 
 def choose_lab(text: str, link: LinkSpec = _ANY_LINK) -> LabChoice:
-    """Read `--lab`; `link` is what the command line says about links, which a lab that stands has already."""
+    """Parse `--lab`; `link` has the link options, which must be absent for a running lab."""
     if _ID.fullmatch(text) is None:
         return LabChoice(parse_topology(text), link)
     lab = Lab.open(text)
     if lab.status != "running":
-        raise WrongUse(f"lab {text} is {lab.status}; `barewire lab list` shows those that run")
+        raise WrongUse(f"lab {text} is {lab.status}; `barewire lab list` lists the running ones")
     if link != _ANY_LINK:
-        raise WrongUse(f"lab {text} stands, with links of its own: leave out {_LINK_OPTIONS}")
+        raise WrongUse(f"lab {text} is running already: omit {_LINK_OPTIONS}")
     network = lab.network
     topology = parse_topology(lab.topology) if network is None else topology_of(network, lab.topology)
     return LabChoice(topology, lab.link, lab)
 
 
-def lab_if_asked(text: str | None, link: LinkSpec) -> LabChoice | None:
-    """Read `--lab` where it may be missing; links of no lab are refused."""
+def optional_lab(text: str | None, link: LinkSpec) -> LabChoice | None:
+    """Parse an optional `--lab`; link options without a lab are rejected."""
     if text is not None:
         return choose_lab(text, link)
     if link != _ANY_LINK:
-        raise WrongUse(f"{_LINK_OPTIONS} are of a lab's links: give --lab, too")
+        raise WrongUse(f"{_LINK_OPTIONS} apply to a lab: add --lab")
     return None

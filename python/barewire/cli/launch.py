@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Launches what `barewire run` was asked for: an MPI program over a fabric of one's choice, in a lab or on real hosts.
+"""Implements `barewire run`: starts an MPI program over the chosen fabric, in a lab or on real hosts.
 
-Every import here is waited for by each launch: what only some launches need is imported where they need it.
+Every import here delays each launch: imports that only some launches need are local to functions.
 """
 
 import json
@@ -11,11 +11,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from barewire.cli.places import places_of
+from barewire.cli.host_slots import host_slots_of
 from barewire.cli.run_arguments import SDN_URL, Request
 from barewire.errors import MachineCannot, WrongUse
 from barewire.mpi import start
-from barewire.mpi.fabrics import HIDDEN, Wishes
+from barewire.mpi.fabrics import HIDDEN, FabricOptions
 from barewire.mpi.job import Job
 from barewire.mpi.libraries import find_library, library_of_program
 from barewire.mpi.placement import spread
@@ -32,52 +32,52 @@ _LINES_SHOWN = 12
 
 
 def launch(request: Request) -> int:
-    """Run the program and return its exit code; or print what would be run."""
-    own = (request.interface, request.link, request.wait, request.progress)
-    wishes = Wishes(request.fabric, *own, ulfm=request.ulfm, auth=request.auth)
+    """Run the program and return its exit code; with --dry-run print its command instead."""
+    options = (request.interface, request.link, request.wait, request.progress)
+    requested = FabricOptions(request.fabric, *options, ulfm=request.ulfm, auth=request.auth)
     chosen = None if request.library is None else find_library(request.library)
-    used, reason = library_of_program(request.program[0], chosen, os.environ)
+    library, reason = library_of_program(request.program[0], chosen, os.environ)
     if request.hosts is not None and request.hostfile is not None:
-        raise WrongUse("--hosts and --hostfile both say where: give one of them")
+        raise WrongUse("--hosts and --hostfile exclude each other")
     controller = _controller(request)
-    lab = _lab(request)
-    places = places_of(request.hosts, request.hostfile, None if lab is None else lab.topology)
-    shares = spread(request.ranks, places)
+    lab = _lab_choice(request)
+    host_slots = host_slots_of(request.hosts, request.hostfile, None if lab is None else lab.topology)
+    shares = spread(request.ranks, host_slots)
     with nullcontext() if lab is None else lab.entered() as running:
-        job = prepare(used, wishes, shares, request.program, running, carried=chosen is not None)
+        job = prepare(library, requested, shares, request.program, running, with_library_path=chosen is not None)
         if request.dry:
-            _print_dry(job, wishes, reason, running, request.explained, request.as_json)
+            _print_dry(job, requested, reason, running, request.explained, request.as_json)
             return 0
         check_rights(job)
         if request.explained:
-            _explain(job, wishes, reason, running, request.as_json)
-        with _announced(job, request.fabric, controller):
+            _explain(job, requested, reason, running, request.as_json)
+        with _announcement_context(job, request.fabric, controller):
             return start.run(job, running)
 
 
-def _lab(request: Request) -> "LabChoice | None":
+def _lab_choice(request: Request) -> "LabChoice | None":
     links = (request.rate, request.mtu, request.loss, request.offloads, request.receive_on)
-    unsaid = (Request.rate, Request.mtu, Request.loss, Request.offloads, Request.receive_on)
-    if request.lab is None and links == unsaid:
+    defaults = (Request.rate, Request.mtu, Request.loss, Request.offloads, Request.receive_on)
+    if request.lab is None and links == defaults:
         return None
-    from barewire.cli.labs import lab_if_asked
+    from barewire.cli.labs import optional_lab
     from barewire.lab import LinkSpec, parse_loss, parse_rate
 
     link = LinkSpec(
         parse_rate(request.rate), request.mtu, request.offloads, parse_loss(request.loss), request.receive_on
     )
-    return lab_if_asked(request.lab, link)
+    return optional_lab(request.lab, link)
 
 
 def _controller(request: Request) -> "Client | None":
     if request.sdn is None and request.sdn_token is None and not os.environ.get(SDN_URL):
         return None
-    from barewire.cli.sdn_client import client_if_wanted
+    from barewire.cli.sdn_client import optional_client
 
-    return client_if_wanted(request.sdn, request.sdn_token)
+    return optional_client(request.sdn, request.sdn_token)
 
 
-def _announced(job: Job, fabric: str, controller: "Client | None") -> AbstractContextManager[object]:
+def _announcement_context(job: Job, fabric: str, controller: "Client | None") -> AbstractContextManager[object]:
     if controller is None:
         return nullcontext()
     import socket
@@ -90,37 +90,39 @@ def _announced(job: Job, fabric: str, controller: "Client | None") -> AbstractCo
     )
 
 
-def _print_dry(job: Job, wishes: Wishes, reason: str, lab: "Lab | None", explained: bool, as_json: bool) -> None:
+def _print_dry(
+    job: Job, requested: FabricOptions, reason: str, lab: "Lab | None", explained: bool, as_json: bool
+) -> None:
     from barewire.mpi import explain
 
     if as_json:
         document = {
             "command": job.command(os.environ),
             "environment": {name: value for name, value in job.environment().items() if name not in HIDDEN},
-            "path": [asdict(row) for row in explain.rows(job, wishes, reason, None)],
+            "path": [asdict(row) for row in explain.rows(job, requested, reason, None)],
         }
         print(json.dumps(document))
         return
     if explained:
-        _print_table(explain.rows(job, wishes, reason, None))
+        _print_table(explain.rows(job, requested, reason, None))
     print(job.shell_line(os.environ))
     if lab is not None:
-        print("# inside the first host of a lab that this run would make, or of the one that stands")
+        print("# on the first host of the lab, which this run would create unless it is running")
 
 
-def _explain(job: Job, wishes: Wishes, reason: str, lab: "Lab | None", as_json: bool) -> None:
+def _explain(job: Job, requested: FabricOptions, reason: str, lab: "Lab | None", as_json: bool) -> None:
     from barewire.mpi import explain
 
     evidence, output = start.witness(job, lab)
-    table = explain.rows(job, wishes, reason, evidence)
+    table = explain.rows(job, requested, reason, evidence)
     if as_json:
         print(json.dumps({"path": [asdict(row) for row in table]}), file=sys.stderr)
     else:
         _print_table(table)
     wrong = [f"{row.what}: {row.wrong}" for row in table if row.wrong]
     if wrong:
-        said = "\n".join(f"  {line}" for line in output.strip().splitlines()[-_LINES_SHOWN:])
-        raise MachineCannot(f"the path is not the one asked for: {'; '.join(wrong)}. What was said last:\n{said}")
+        last_lines = "\n".join(f"  {line}" for line in output.strip().splitlines()[-_LINES_SHOWN:])
+        raise MachineCannot(f"the path is not the requested one: {'; '.join(wrong)}. Last output:\n{last_lines}")
 
 
 def _print_table(rows: "list[Row]") -> None:
@@ -132,6 +134,6 @@ def _print_table(rows: "list[Row]") -> None:
     for heading in ("what", "path taken", "decided by", "known by"):
         table.add_column(heading, overflow="fold")
     for row in rows:
-        seen = f"[red]NOT as asked: {escape(row.wrong)}[/]" if row.wrong else escape(row.seen)
+        seen = f"[red]NOT as requested: {escape(row.wrong)}[/]" if row.wrong else escape(row.seen)
         table.add_row(row.what, escape(row.taken), escape(row.source), seen)
     Console(stderr=True, highlight=False).print(table)

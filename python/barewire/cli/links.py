@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A lab's links as options of a command line."""
+"""Command-line options of a lab's links."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -12,14 +12,14 @@ IN_A_LAB = "In a lab"
 
 
 class OnOff(StrEnum):
-    """A switch with two words."""
+    """An option with the values on and off."""
 
     on = "on"
     off = "off"
 
 
 class CoreOf(StrEnum):
-    """Whose core."""
+    """The side whose core is used."""
 
     sender = "sender"
     receiver = "receiver"
@@ -31,17 +31,17 @@ Offloads = Annotated[
     OnOff, typer.Option(help="segmentation, checksum and receive offloads of the links", rich_help_panel=IN_A_LAB)
 ]
 Loss = Annotated[
-    str, typer.Option(help="share of each host's frames lost on their way, such as 0.1%", rich_help_panel=IN_A_LAB)
+    str, typer.Option(help="share of each host's frames that are lost, such as 0.1%", rich_help_panel=IN_A_LAB)
 ]
 ReceiveOn = Annotated[
     CoreOf,
     typer.Option(
-        help="whose core does the kernel's work for a received frame; the receiver's, as on real hosts, needs root",
+        help="side whose core runs the kernel's receive processing; receiver, as on real hosts, needs root",
         rich_help_panel=IN_A_LAB,
     ),
 ]
 
 
 def read(rate: str, mtu: int, offloads: OnOff, loss: str, receive_on: CoreOf) -> LinkSpec:
-    """Read these options; WrongUse for what no link can be."""
+    """Parse these options; WrongUse for invalid values."""
     return LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss), receive_on.value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What commands that measure have in common: options, what a lab is, what is said at the end."""
+"""Options, lab facts and final output shared by measuring commands."""
 
 import json
 from collections.abc import Iterator
@@ -21,15 +21,15 @@ HOSTS = "Real machines"
 EFFORT = "How much to measure"
 
 TwoHosts = Annotated[
-    str | None, typer.Option(help="two machines a,b instead of a lab; localhost is this one", rich_help_panel=HOSTS)
+    str | None, typer.Option(help="two machines a,b instead of a lab; localhost is this machine", rich_help_panel=HOSTS)
 ]
 RawInterface = Annotated[str | None, typer.Option(help="their interface for raw frames", rich_help_panel=HOSTS)]
 RemoteShell = Annotated[
-    str | None, typer.Option(help="how to start programs there; ssh unless given", rich_help_panel=HOSTS)
+    str | None, typer.Option(help="command that starts programs there; default: ssh", rich_help_panel=HOSTS)
 ]
 ControlPort = Annotated[int, typer.Option(help="control port on the second machine", rich_help_panel=HOSTS)]
 Launches = Annotated[
-    str, typer.Option(help="launches of each subject: N, or N..M to go on until precise", rich_help_panel=EFFORT)
+    str, typer.Option(help="launches of each subject: N, or N..M until precise", rich_help_panel=EFFORT)
 ]
 Precision = Annotated[
     float, typer.Option(help="half width of the median's interval: 0.02 is ± 2 %", rich_help_panel=EFFORT)
@@ -38,22 +38,22 @@ Budget = Annotated[float, typer.Option(help="seconds after which no new round be
 RoundTrips = Annotated[int, typer.Option(min=1, help="round trips per launch and size", rich_help_panel=EFFORT)]
 Seconds = Annotated[float, typer.Option(help="time per launch and size, at most", rich_help_panel=EFFORT)]
 WarmUp = Annotated[int, typer.Option(min=1, help="round trips before the samples", rich_help_panel=EFFORT)]
-Seed = Annotated[int | None, typer.Option(help="of order and contents; drawn unless given")]
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="the run's directory; runs/… unless given")]
+Seed = Annotated[int | None, typer.Option(help="seed of order and contents; random unless given")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="the run's directory; default: runs/…")]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 
 
 def parse_launches(text: str) -> tuple[int, int]:
-    """Read `6`, or `6..12`: at least and at most so many."""
+    """Parse `6`, or `6..12`: minimum and maximum."""
     first, _, last = text.partition("..")
     try:
         return int(first), int(last or first)
     except ValueError:
-        raise WrongUse(f"'{text}' is no number of launches; write 6, or 6..12 to go on until precise") from None
+        raise WrongUse(f"'{text}' is not a number of launches; write 6, or 6..12 until precise") from None
 
 
 def lab_facts(lab: Lab) -> dict[str, Any]:
-    """What a run keeps of the lab that it was measured in."""
+    """Return a lab's facts for the description of a run."""
     return {
         "id": lab.id,
         "topology": lab.topology,
@@ -67,23 +67,23 @@ def lab_facts(lab: Lab) -> dict[str, Any]:
 
 
 @contextmanager
-def kept_if_broken_off(directory: Path) -> Iterator[None]:
-    """Say where the samples are of a run that does not reach its end."""
-    was_there = (directory / "run.json").exists()
+def report_kept_samples(directory: Path) -> Iterator[None]:
+    """Print where the samples of an interrupted run are."""
+    existed = (directory / "run.json").exists()
     try:
         yield
     except (BarewireError, KeyboardInterrupt):
-        if not was_there and (directory / "run.json").exists():
+        if not existed and (directory / "run.json").exists():
             complete = json.loads((directory / "run.json").read_text())["complete"]
-            what = "all that was measured" if complete else "what was measured so far"
-            typer.echo(f"{what} is in {directory}{'' if complete else ', marked incomplete'}", err=True)
+            content = "all that was measured" if complete else "what was measured so far"
+            typer.echo(f"{content} is in {directory}{'' if complete else ', marked incomplete'}", err=True)
         raise
 
 
-def print_result(run: Run, directory: Path, as_json: bool, **more: Any) -> None:
-    """Print the run's tables, or all of it as JSON, with what there is `more`."""
+def print_result(run: Run, directory: Path, as_json: bool, **extra: Any) -> None:
+    """Print the run's tables, or everything as JSON with the `extra` entries."""
     if as_json:
-        typer.echo(json.dumps({"directory": str(directory), **run.to_json(), **more}, allow_nan=False))
+        typer.echo(json.dumps({"directory": str(directory), **run.to_json(), **extra}, allow_nan=False))
         return
     print_run(Console(highlight=False), run)
     typer.echo(f"every sample is in {directory}; `barewire report {directory}` makes a page of it")

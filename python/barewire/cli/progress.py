@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""How far a run has come, on standard error."""
+"""A run's progress on standard error."""
 
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -11,17 +11,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 @contextmanager
 def progress_bar(*, quiet: bool) -> Any:
-    """A bar on standard error, moved between launches only: a thread that draws would be measured too."""
+    """A progress bar on standard error, updated between launches only: a drawing thread would disturb them."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
-        yield lambda done, total, doing: None
+        yield lambda done, total, label: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, auto_refresh=False, transient=True) as bar:
         task = bar.add_task("measuring")
 
-        def show(done: int, total: int, doing: str) -> None:
-            bar.update(task, completed=done, total=total, description=doing, refresh=True)
+        def show(done: int, total: int, label: str) -> None:
+            bar.update(task, completed=done, total=total, description=label, refresh=True)
 
-        shown: Callable[[int, int, str], None] = show
-        yield shown
+        callback: Callable[[int, int, str], None] = show
+        yield callback

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""`barewire report`: one self-contained HTML file of a run."""
+"""`barewire report`: renders a run as one self-contained HTML file."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ from barewire.results.host import read_reference
 from barewire.results.store import write_atomically
 
 REPORT_FILE = "report.html"
-# What `barewire bench host` compared a run with, kept beside it.
+# The reference of `barewire bench host`, stored beside the run.
 REFERENCE_FILE = "reference.json"
 
 
@@ -35,7 +35,7 @@ def report(
 
 
 def write_report(directory: Path, output: Path | None = None) -> Path:
-    """Render the run in `directory` into `output` (default: its report.html) and return where it is."""
+    """Render the run in `directory` to `output` (default: its report.html) and return the path."""
     run, frame = recover_run(directory), samples(directory)
     if run.kind == "host":
         stored = directory / REFERENCE_FILE

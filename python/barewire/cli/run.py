@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""`barewire run` as typer knows it: its options, for help, errors and whatever `run_arguments` does not read."""
+"""`barewire run` for typer: its options, for help, errors, and arguments that `run_arguments` does not parse."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,25 +19,23 @@ _PATH = "The path"
 
 def run(
     program: Annotated[list[str], typer.Argument(metavar="-- PROGRAM…", help="the program and its arguments")],
-    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="how many ranks")],
+    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="number of ranks")],
     fabric: Annotated[str, typer.Option(help=FABRICS, rich_help_panel=_PATH)] = PROVIDER,
     library: Annotated[
         str | None,
         typer.Option(
-            help="MPI library by name or folder; only where the program does not say it", rich_help_panel=_PATH
+            help="MPI library by name or folder; only if the program does not determine it", rich_help_panel=_PATH
         ),
     ] = None,
     interface: Annotated[
-        str | None, typer.Option(help="Ethernet interface; unless given the first that is up", rich_help_panel=_PATH)
+        str | None, typer.Option(help="Ethernet interface; default: the first one that is up", rich_help_panel=_PATH)
     ] = None,
-    link: Annotated[str | None, typer.Option(help="of barewire: packet, xdp", rich_help_panel=_PATH)] = None,
-    wait: Annotated[
-        str | None, typer.Option(help="how barewire waits: spin, adaptive, block", rich_help_panel=_PATH)
-    ] = None,
+    link: Annotated[str | None, typer.Option(help="barewire: packet, xdp", rich_help_panel=_PATH)] = None,
+    wait: Annotated[str | None, typer.Option(help="barewire: spin, adaptive, block", rich_help_panel=_PATH)] = None,
     progress: Annotated[
         str | None,
         typer.Option(
-            help="while the program computes: of barewire auto (a helper thread), manual; of the library thread",
+            help="while the program computes: barewire auto (a progress thread) or manual; thread (the library's own)",
             rich_help_panel=_PATH,
         ),
     ] = None,
@@ -52,7 +50,7 @@ def run(
         bool,
         typer.Option(
             "--ulfm",
-            help="survivors of a failed rank go on (user-level failure mitigation): Open MPI 5",
+            help="survivors of a failed rank continue (user-level failure mitigation): Open MPI 5",
             rich_help_panel=_PATH,
         ),
     ] = False,
@@ -63,7 +61,7 @@ def run(
     offloads: links.Offloads = links.OnOff.off,
     receive_on: links.ReceiveOn = links.CoreOf.sender,
     hosts: Annotated[
-        str | None, typer.Option(help="a,b or a:4,b:4; also of a lab; else this one", rich_help_panel=_HOSTS)
+        str | None, typer.Option(help="a,b or a:4,b:4, real or of the lab; default: this host", rich_help_panel=_HOSTS)
     ] = None,
     hostfile: Annotated[
         Path | None, typer.Option(help="a file with lines a, a:4 or a slots=4", rich_help_panel=_HOSTS)
@@ -71,16 +69,18 @@ def run(
     sdn: Sdn = None,
     sdn_token: SdnToken = None,
     explained: Annotated[
-        bool, typer.Option("--explain", help="first find out which path is really taken; a table on standard error")
+        bool, typer.Option("--explain", help="first verify which path is taken; a table on standard error")
     ] = False,
-    dry: Annotated[bool, typer.Option("--dry-run", help="print the command line, start no rank")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="what --explain and --dry-run print, as JSON")] = False,
+    dry: Annotated[bool, typer.Option("--dry-run", help="print the command line and start no rank")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print the output of --explain and --dry-run as JSON")
+    ] = False,
 ) -> None:
     """Run an MPI program over plain Ethernet frames, or over another fabric to compare.
 
-    Finds the MPI library that the program was built with, tells it which path to take, and starts it with that
-    library's own launcher. The exit code is the program's. On a network with Barewire's controller, say --sdn: the
-    job is announced there while it runs.
+    Finds the MPI library that the program was built with, selects its path, and starts it with that library's own
+    launcher. The exit code is the program's. On a network with Barewire's controller, use --sdn: the job is announced
+    there while it runs.
     """
     request = Request(
         program=tuple(program[1:] if program[0] == "--" else program),

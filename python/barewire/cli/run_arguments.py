@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The arguments of `barewire run`, read at once where they are plainly right; typer reads all others.
+"""A fast parser for the arguments of `barewire run`; typer parses whatever it does not accept.
 
-typer and what it imports take longer than all else that comes before an MPI launcher. `run.py` stays the declaration:
-help, errors and unusual spellings are typer's, and a test holds the two together.
+Importing typer takes longer than everything else before an MPI launcher. `run.py` remains the declaration: help,
+errors and unusual spellings are typer's. A test keeps both consistent.
 """
 
 import re
@@ -13,14 +13,14 @@ from typing import Any
 
 from barewire.models.naming import OWN_PROVIDER
 
-# Names the network's controller where --sdn does not.
+# Names the network's controller unless --sdn does.
 SDN_URL = "BAREWIRE_SDN"
 _COUNT = re.compile(r"[1-9][0-9]{0,8}")
 
 
 @dataclass(frozen=True)
 class Request:
-    """What `barewire run` was asked for; the defaults are the command line's."""
+    """The parsed arguments of `barewire run`, with the command line's defaults."""
 
     program: tuple[str, ...]
     ranks: int
@@ -72,7 +72,7 @@ OPTIONS = _FLAGS | _TEXTS | _COUNTS | _FILES | _SWITCHES
 
 
 def parse(arguments: Sequence[str]) -> Request | None:
-    """Return what the arguments after `run` ask for; None if they are for typer to read or to refuse."""
+    """Parse the arguments after `run`; None leaves them to typer, for parsing or for an error message."""
     values: dict[str, Any] = {}
     rest = list(arguments)
     while rest and rest[0].startswith("-"):

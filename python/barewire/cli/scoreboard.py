@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""`barewire mpi scoreboard`: every pattern beside the best TCP, worst row first."""
+"""`barewire mpi scoreboard`: compares every pattern with the best TCP, worst row first."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from barewire.cli.progress import progress_bar
 from barewire.errors import BarewireError, MachineCannot, MeasurementFailed, WrongUse
 from barewire.lab import Lab, parse_topology
 from barewire.measure.mpi import MpiSite
-from barewire.measure.mpi_subjects import parse_libraries, without
+from barewire.measure.mpi_subjects import exclude_failing, parse_libraries
 from barewire.measure.patterns import PATTERNS, TESTBEDS, Testbed
 from barewire.measure.programs import expand_sizes
 from barewire.measure.scoreboard import ScoreCampaign, ScorePlan, measure_testbed
@@ -29,50 +29,47 @@ from barewire.measure.scoreboard_plan import BoardPlan, find_subjects
 from barewire.measure.scoreboard_runs import Board, directory_for, is_measured, read_board
 from barewire.models.wire import Link
 from barewire.mpi import Library, installed_libraries, suite
-from barewire.mpi.placement import LOCAL_HOST, Place
+from barewire.mpi.placement import LOCAL_HOST, HostSlots
 from barewire.report.scoreboard import TITLES, markdown, print_board
 from barewire.report.scoreboard_page import render_board
 from barewire.results.bounds import judge
 from barewire.results.store import write_atomically
 
 PAGE, DOCUMENT = "scoreboard.html", "scoreboard.json"
-# The report of a run of the probe's, which tools/demo.sh puts beside the testbeds.
+# Report of a run of the probe, which tools/demo.sh puts beside the testbeds.
 _TRANSPORTS = Path("transports") / "report.html"
 _QUICK_LAUNCHES, _FULL_LAUNCHES = 3, 6
-# Building, labs and the page come on top: six minutes in all.
+# Builds, labs and the page are extra: six minutes in all.
 _QUICK_BUDGET_S = 320.0
-# Of each core, over the last minute; a command that ran just before is less.
+# Load per core over the last minute; a command that has just ended causes less.
 _BUSY_LOAD = 0.75
-_TESTBEDS = ", ".join(one.name for one in TESTBEDS)
-_PATTERNS = ", ".join(dict.fromkeys(one.test for one in PATTERNS))
+_TESTBEDS = ", ".join(testbed.name for testbed in TESTBEDS)
+_PATTERNS = ", ".join(dict.fromkeys(pattern.test for pattern in PATTERNS))
 
 
 def scoreboard(
     run: Annotated[
-        Path | None, typer.Argument(metavar="[RUN]", help="show this scoreboard again instead of measuring one")
+        Path | None, typer.Argument(metavar="[RUN]", help="show this scoreboard instead of measuring one")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="chosen testbeds, patterns and sizes: six minutes")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="a selection of testbeds, patterns and sizes: six minutes")
+    ] = False,
     testbeds: Annotated[str | None, typer.Option(help=f"some of {_TESTBEDS}")] = None,
     patterns: Annotated[str | None, typer.Option(help=f"some of {_PATTERNS}")] = None,
-    library: Annotated[
-        str | None, typer.Option(help="MPI libraries by name or folder; all that are installed unless given")
-    ] = None,
+    library: Annotated[str | None, typer.Option(help="MPI libraries by name or folder; default: all installed")] = None,
     sizes: Annotated[str | None, typer.Option(help="message sizes instead of the form's: 8,4KiB")] = None,
     launches: Annotated[
-        int | None, typer.Option(min=1, help="of each subject: 3 in the quick form, else 6", rich_help_panel=EFFORT)
+        int | None,
+        typer.Option(min=1, help="launches of each subject; default: 3 with --quick, else 6", rich_help_panel=EFFORT),
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option(
-            min=1, help="seconds of all testbeds, after which no further round begins", rich_help_panel=EFFORT
-        ),
+        typer.Option(min=1, help="seconds for all testbeds, after which no round begins", rich_help_panel=EFFORT),
     ] = None,
-    resume: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="go on with a scoreboard that was broken off")
-    ] = None,
-    rows: Annotated[int, typer.Option(min=1, help="how many of the worst rows to print")] = 20,
+    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="resume an interrupted scoreboard")] = None,
+    rows: Annotated[int, typer.Option(min=1, help="number of the worst rows to print")] = 20,
     fail_above: Annotated[
-        float | None, typer.Option(help="exit with 1 if a row's whole interval lies above this ratio")
+        float | None, typer.Option(help="exit with 1 if a row's whole interval is above this ratio")
     ] = None,
     to_markdown: Annotated[
         Path | None, typer.Option("--markdown", metavar="FILE", help="also write it as a page of documentation")
@@ -81,15 +78,15 @@ def scoreboard(
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure every pattern under every library over Barewire and over TCP, and show the worst row first.
+    """Measure every pattern with every library over Barewire and over TCP, and show the worst row first.
 
-    A row is Barewire's time by the time of the best TCP of any library in the same run; on one host by the best shared
-    memory. Each testbed is an interleaved run of its own in the scoreboard's directory.
+    A row is Barewire's time divided by the time of the best TCP of any library in the same run; on one host by that of
+    the best shared memory. Each testbed is a separate interleaved run in the scoreboard's directory.
     """
-    if sum(one is not None for one in (run, resume, output)) > 1:
-        raise WrongUse("give one of RUN (show it again), --resume RUN (go on with it) and --output (measure)")
+    if sum(given is not None for given in (run, resume, output)) > 1:
+        raise WrongUse("give one of RUN (show it), --resume RUN (continue it) and --output (measure)")
     if fail_above is not None and not fail_above > 0:
-        raise WrongUse(f"--fail-above is a ratio above 0, such as 1.05, not {fail_above}")
+        raise WrongUse(f"--fail-above must be a ratio above 0, such as 1.05, not {fail_above}")
     stopped: BaseException | None = None
     directory = run or resume or output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-scoreboard"
     if resume is not None:
@@ -106,38 +103,42 @@ def scoreboard(
             sizes=None if sizes is None else expand_sizes(sizes, 0),
         )
         if directory.exists() and any(directory.iterdir()):
-            raise WrongUse(f"{directory} is not empty; a scoreboard needs a directory of its own")
+            raise WrongUse(f"{directory} is not empty; a scoreboard needs an empty directory")
         parse_libraries(library)
         plan.write(directory)
         stopped = _measure(plan, directory, quiet=as_json)
     try:
         board = read_board(directory)
     except WrongUse:
-        # What ended the measurement before its first run says more than that there is none.
+        # The error that ended the measurement before its first run is more specific than its absence.
         raise stopped or sys.exception() from None  # type: ignore[misc]
     _write(board, directory, to_markdown)
     _show(board, directory, rows, as_json)
     if stopped is not None:
-        typer.echo(f"to go on: barewire mpi scoreboard --resume {directory}", err=True)
+        typer.echo(f"to resume: barewire mpi scoreboard --resume {directory}", err=True)
         raise stopped
     _judge(board, fail_above)
 
 
 def _measure(plan: BoardPlan, directory: Path, *, quiet: bool) -> BaseException | None:
-    """Measure the testbeds that have no complete run yet; what ended that early is returned, with all kept on disk."""
+    """Measure the testbeds without a complete run; return the error that ended this early, with all samples on disk."""
     libraries = parse_libraries(plan.libraries) or tuple(installed_libraries())
     busy = _busy()
-    testbeds = [one for one in plan.chosen_testbeds() if not is_measured(directory, one.name)]
-    began = time.monotonic()
+    testbeds = [testbed for testbed in plan.chosen_testbeds() if not is_measured(directory, testbed.name)]
+    started = time.monotonic()
     try:
         for number, testbed in enumerate(testbeds):
-            left = None if plan.budget_s is None else plan.budget_s - (time.monotonic() - began)
-            if left is not None and left <= 0:
-                typer.echo(f"barewire: {testbed.title} and what follows are left out: --budget is used up", err=True)
+            remaining_s = None if plan.budget_s is None else plan.budget_s - (time.monotonic() - started)
+            if remaining_s is not None and remaining_s <= 0:
+                typer.echo(f"barewire: {testbed.title} and the following are left out: --budget is spent", err=True)
                 return None
-            share = None if left is None else left * testbed.weight / sum(one.weight for one in testbeds[number:])
+            share_s = (
+                None
+                if remaining_s is None
+                else remaining_s * testbed.weight / sum(each.weight for each in testbeds[number:])
+            )
             try:
-                _measure_testbed(plan, testbed, libraries, share, directory, busy, quiet=quiet)
+                _measure_testbed(plan, testbed, libraries, share_s, directory, busy, quiet=quiet)
             except MachineCannot as error:
                 if plan.testbeds is not None:
                     raise
@@ -157,67 +158,67 @@ def _measure_testbed(
     *,
     quiet: bool,
 ) -> None:
-    began = time.monotonic()
-    found, reasons = find_subjects(libraries, testbed, quick=plan.quick)
+    started = time.monotonic()
+    candidates, reasons = find_subjects(libraries, testbed, quick=plan.quick)
     scores = ScorePlan(
-        testbed, found, plan.chosen_patterns(), plan.quick, plan.seed, plan.launches, seconds, plan.sizes
+        testbed, candidates, plan.chosen_patterns(), plan.quick, plan.seed, plan.launches, seconds, plan.sizes
     )
     groups = tuple(scores.groups())
     if not groups:
-        raise MachineCannot(f"none of the chosen patterns is measured by {testbed.ranks} ranks")
+        raise MachineCannot(f"no chosen pattern supports {testbed.ranks} ranks")
     programs: dict[tuple[str, str], str] = {}
 
     def build(library: Library) -> None:
         programs.update({(library.name, name): path for name, path in suite.build(library, groups).items()})
 
-    subjects, unbuilt = without(found, build, named=plan.libraries is not None)
+    subjects, unbuilt = exclude_failing(candidates, build, named=plan.libraries is not None)
     warnings = (*busy, *reasons, *unbuilt)
     if not quiet:
         typer.echo(f"{testbed.title}: {len(subjects)} subjects", err=True)
-    for told in warnings:
-        typer.echo(f"barewire: {told}", err=True)
+    for warning in warnings:
+        typer.echo(f"barewire: {warning}", err=True)
     if seconds is not None:
-        scores = replace(scores, seconds=max(seconds - (time.monotonic() - began), 0.0))
-    with _site(testbed) as (site, lab), progress_bar(quiet=quiet) as shown:
+        scores = replace(scores, seconds=max(seconds - (time.monotonic() - started), 0.0))
+    with _site(testbed) as (site, lab), progress_bar(quiet=quiet) as progress:
         measure_testbed(
             ScoreCampaign(site, replace(scores, subjects=subjects), programs),
             directory_for(directory, testbed.name),
             command=sys.argv,
             lab=lab,
             warnings=warnings,
-            progress=shown,
+            progress=progress,
         )
 
 
 def _busy() -> tuple[str, ...]:
-    """A warning if other programs use this machine before anything is measured."""
+    """Return a warning if other programs use this machine before the measurement."""
     load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
     if load <= cores * _BUSY_LOAD:
         return ()
-    return (f"the machine was busy before this began (load {load:.1f} on {cores} cores): do not rely on these rows",)
+    return (f"the machine was busy before the start (load {load:.1f} on {cores} cores): do not rely on these rows",)
 
 
 @contextmanager
 def _site(testbed: Testbed) -> Iterator[tuple[MpiSite, dict[str, Any] | None]]:
     link = Link(testbed.link.rate_bit_s, testbed.link.mtu)
     if testbed.topology is None:
-        yield MpiSite((Place(LOCAL_HOST),), link), None
+        yield MpiSite((HostSlots(LOCAL_HOST),), link), None
         return
     topology = parse_topology(testbed.topology)
     with Lab.up(topology, testbed.link, standalone=True) as lab:
-        yield MpiSite(tuple(Place(name) for name in topology.workers), link, lab), lab_facts(lab)
+        yield MpiSite(tuple(HostSlots(name) for name in topology.workers), link, lab), lab_facts(lab)
 
 
 def _write(board: Board, directory: Path, to_markdown: Path | None) -> None:
-    """The page and the document beside the runs, and a page of documentation where it is wanted."""
-    below = str(_TRANSPORTS) if (directory / _TRANSPORTS).exists() else None
-    written = {
-        directory / PAGE: render_board(board, more=below),
+    """Write the page and the document beside the runs, and a page of documentation if requested."""
+    transports = str(_TRANSPORTS) if (directory / _TRANSPORTS).exists() else None
+    texts = {
+        directory / PAGE: render_board(board, more=transports),
         directory / DOCUMENT: json.dumps(_document(board), indent=1, allow_nan=False, ensure_ascii=False) + "\n",
     }
     if to_markdown is not None:
-        written[to_markdown] = markdown(board, source="bin/barewire mpi scoreboard --markdown")
-    for path, text in written.items():
+        texts[to_markdown] = markdown(board, source="bin/barewire mpi scoreboard --markdown")
+    for path, text in texts.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, text.encode())
@@ -230,7 +231,7 @@ def _document(board: Board) -> dict[str, Any]:
         **board.scores.to_json(),
         "quick": board.plan.quick,
         "unmeasured": board.unmeasured,
-        "bounds": [asdict(one) for one in judge(board.scores)],
+        "bounds": [asdict(bound) for bound in judge(board.scores)],
         "testbeds": {
             name: {"title": TITLES[name], "run": run.id, "complete": run.complete, "warnings": list(run.warnings)}
             for name, run in board.runs.items()
@@ -247,14 +248,14 @@ def _show(board: Board, directory: Path, rows: int, as_json: bool) -> None:
 
 
 def _judge(board: Board, fail_above: float | None) -> None:
-    """Raise if a launch failed, or a row is slower than it may be."""
+    """Raise if a launch failed, or if a row is slower than allowed."""
     failures = sum(not launch.complete for run in board.runs.values() for launch in run.launches)
     if failures:
-        raise MeasurementFailed(f"{failures} launches failed; the warnings above say which and why")
+        raise MeasurementFailed(f"{failures} launches failed; see the warnings above")
     above = () if fail_above is None else board.scores.above(fail_above)
     if above:
         worst = above[0]
         raise MeasurementFailed(
-            f"{len(above)} rows are slower than {fail_above:g} times the best other beyond doubt, the worst of them "
+            f"{len(above)} rows are slower than {fail_above:g} times the best competitor with certainty, the worst "
             f"{worst.pattern}, {worst.message_bytes} B, {worst.library}, {TITLES[worst.testbed]}: {worst.ratio:.2f}"
         )

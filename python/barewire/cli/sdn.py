@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""`barewire sdn`: the controller and its strategies; each command has a module of its own."""
+"""`barewire sdn`: the controller and its strategies, one module per command."""
 
 import typer
 

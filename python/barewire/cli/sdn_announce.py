@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""`barewire sdn announce`: tells the controller of a job that something else starts."""
+"""`barewire sdn announce`: announces a job that something else starts."""
 
 import json
 import sys
@@ -23,13 +23,13 @@ def announce(
 ) -> None:
     """Announce a job: its hosts, ranks, profile, traffic and patterns. Prints the job's id.
 
-    Unless held, it is forgotten when its lease_s is over, or withdrawn by `barewire sdn withdraw`.
+    Without --hold it expires after its lease_s, or when `barewire sdn withdraw` withdraws it.
     """
     client = client_of(sdn, sdn_token)
     job = _read(file)
     if not hold:
-        made = client.announce(job)
-        typer.echo(json.dumps(made) if as_json else made["id"])
+        created = client.announce(job)
+        typer.echo(json.dumps(created) if as_json else created["id"])
         return
     with Announced(client, job, lambda text: typer.echo(f"barewire: {text}", err=True)) as announced:
         typer.echo(json.dumps({"id": announced.id}) if as_json else announced.id)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""`barewire sdn bench`: what strategies reach on real switches."""
+"""`barewire sdn bench`: measures strategies on real switches."""
 
 import json
 import secrets
@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from barewire.cli.measuring import EFFORT, AsJson, Output, Seed, kept_if_broken_off
+from barewire.cli.measuring import EFFORT, AsJson, Output, Seed, report_kept_samples
 from barewire.cli.progress import progress_bar
 from barewire.cli.sdn_simulate import parse_counts, parse_shape
 from barewire.errors import WrongUse
@@ -26,7 +26,7 @@ _JOBS = "The jobs"
 
 
 class ExperimentName(StrEnum):
-    """What is measured."""
+    """The workload to measure."""
 
     ring = "ring"
     shuffle = "shuffle"
@@ -34,7 +34,7 @@ class ExperimentName(StrEnum):
 
 
 class FabricName(StrEnum):
-    """What carries the rings' messages."""
+    """The fabric of the rings' messages."""
 
     tcp = "tcp"
     barewire = "barewire"
@@ -42,53 +42,57 @@ class FabricName(StrEnum):
 
 def bench(
     workload: Annotated[
-        ExperimentName, typer.Option(help="rings of MPI, a shuffle, or both: each beside the other against alone")
+        ExperimentName, typer.Option(help="rings of MPI, a shuffle, or both: each alone and beside the other")
     ] = ExperimentName.ring,
     strategies: Annotated[
         str,
         typer.Option(
-            help="with commas between, parameters as in isolated:seconds=30; mpi=planned+bigdata=ecmp gives each "
+            help="comma-separated, parameters as in isolated:seconds=30; mpi=planned+bigdata=ecmp gives each "
             "profile its own"
         ),
     ] = DEFAULT_STRATEGIES,
-    hosts: Annotated[str, typer.Option(help="how many, with commas between; in the published placement")] = "4,8,16",
+    hosts: Annotated[
+        str, typer.Option(help="numbers of hosts, comma-separated; in the published placement")
+    ] = "4,8,16",
     topology: Annotated[str, typer.Option(help="fat-tree:K or FILE.toml")] = "fat-tree:4",
     rate: Annotated[
-        str, typer.Option(help="each link's rate: for 16 hosts, two cores carry no more than 2500kbit")
+        str, typer.Option(help="each link's rate; two cores support at most 2500kbit for 16 hosts")
     ] = "2500kbit",
-    fabric: Annotated[FabricName, typer.Option(help="what carries the rings' messages", rich_help_panel=_JOBS)] = (
+    fabric: Annotated[FabricName, typer.Option(help="fabric of the rings' messages", rich_help_panel=_JOBS)] = (
         FabricName.tcp
     ),
-    library: Annotated[str | None, typer.Option(help="MPI library; Open MPI unless given", rich_help_panel=_JOBS)] = (
-        None
-    ),
+    library: Annotated[str | None, typer.Option(help="MPI library; default: Open MPI", rich_help_panel=_JOBS)] = (None),
     message: Annotated[
         int | None,
-        typer.Option(min=1, help="bytes of a ring's message; what a link carries in 160 ms", rich_help_panel=_JOBS),
+        typer.Option(
+            min=1, help="bytes of a ring's message; default: what a link carries in 160 ms", rich_help_panel=_JOBS
+        ),
     ] = None,
     rings: Annotated[int, typer.Option(min=1, help="random rings", rich_help_panel=_JOBS)] = 5,
     measurements: Annotated[
-        int, typer.Option(min=1, help="of each ring, of which the best counts", rich_help_panel=_JOBS)
+        int, typer.Option(min=1, help="measurements of each ring, of which the best counts", rich_help_panel=_JOBS)
     ] = 2,
-    exchanges: Annotated[int, typer.Option(min=1, help="of which one is the mean", rich_help_panel=_JOBS)] = 1,
+    exchanges: Annotated[
+        int, typer.Option(min=1, help="exchanges per measurement, which is their mean", rich_help_panel=_JOBS)
+    ] = 1,
     shape: Annotated[str, typer.Option(help="mappers x reducers of a shuffle", rich_help_panel=_JOBS)] = "128x4",
     volume: Annotated[
         int | None,
-        typer.Option(min=1, help="bytes of a shuffle; 4 GB at 1 Gb/s, in proportion", rich_help_panel=_JOBS),
+        typer.Option(min=1, help="bytes of a shuffle; default: in proportion to 4 GB at 1 Gb/s", rich_help_panel=_JOBS),
     ] = None,
     copies: Annotated[int, typer.Option(min=1, help="parts a reducer fetches at a time", rich_help_panel=_JOBS)] = 5,
     blocks: Annotated[
-        int, typer.Option(min=1, help="of all strategies once, each on seeds of its own", rich_help_panel=EFFORT)
+        int, typer.Option(min=1, help="repetitions of all strategies, each with its own seeds", rich_help_panel=EFFORT)
     ] = 6,
     patience: Annotated[
-        float, typer.Option(help="seconds of silence after which a launch hangs", rich_help_panel=EFFORT)
+        float, typer.Option(help="seconds without output until a launch counts as hung", rich_help_panel=EFFORT)
     ] = 120,
     seed: Seed = None,
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure strategies on Open vSwitch, in blocks of shuffled order, beside a star that cannot block."""
-    # Loading all that measures takes half a second, which no other command of the group shall wait for.
+    """Measure strategies on Open vSwitch, in blocks of shuffled order, beside a non-blocking star."""
+    # Imported here: loading everything that measures takes half a second, which other commands need not wait for.
     from barewire.report.sdn import print_sdn
     from barewire.results import samples
     from barewire.results.sdn import summarised
@@ -105,7 +109,7 @@ def bench(
         topology=topology,
         network=with_rate(parse(topology), rate_bit_s),
         rate_bit_s=rate_bit_s,
-        policies=tuple(one.strip() for one in strategies.split(",") if one.strip()),
+        policies=tuple(strategy.strip() for strategy in strategies.split(",") if strategy.strip()),
         counts=tuple(dict.fromkeys(parse_counts(hosts))),
         blocks=blocks,
         seed=secrets.randbits(32) if seed is None else seed,
@@ -122,8 +126,8 @@ def bench(
     )
     campaign = prepared(plan, library)
     directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-sdn-{workload.value}"
-    with progress_bar(quiet=as_json) as shown, kept_if_broken_off(directory):
-        run = measure(campaign, directory, command=sys.argv, progress=shown)
+    with progress_bar(quiet=as_json) as progress, report_kept_samples(directory):
+        run = measure(campaign, directory, command=sys.argv, progress=progress)
     outcome = summarised(run, samples(directory))
     if as_json:
         typer.echo(json.dumps({"directory": str(directory), **run.to_json(), **outcome.to_json()}, allow_nan=False))

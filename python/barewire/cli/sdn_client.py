@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""How commands find a running controller: options, environment, the place where one listens by default."""
+"""How commands find a running controller: options, environment, default address."""
 
 import os
 from pathlib import Path
@@ -24,15 +24,15 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 def client_of(sdn: str | None, token: Path | None) -> Client:
-    """Return the client of the controller that is asked for."""
+    """Return a client of the selected controller."""
     url = sdn or os.environ.get(URL) or f"http://{DEFAULT_API}"
     return Client(url, token or Path(os.environ.get(TOKEN_FILE) or default_token_file()))
 
 
-def client_if_wanted(sdn: str | None, token: Path | None) -> Client | None:
-    """Return the client of the controller that an option or the environment names; None if none does."""
+def optional_client(sdn: str | None, token: Path | None) -> Client | None:
+    """Return a client of the controller in the option or the environment; None without either."""
     if sdn is None and not os.environ.get(URL):
         if token is not None:
-            raise WrongUse(f"--sdn-token is for a controller: give --sdn, too, or set {URL}")
+            raise WrongUse(f"--sdn-token needs a controller: add --sdn or set {URL}")
         return None
     return client_of(sdn, token)

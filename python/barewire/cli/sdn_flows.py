@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""`barewire sdn flows`: who goes where, and why."""
+"""`barewire sdn flows`: shows the paths of flows, and their reasons."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ from barewire.cli.sdn_client import Json, Sdn, SdnToken, client_of
 
 
 def flows(sdn: Sdn = None, sdn_token: SdnToken = None, as_json: Json = False) -> None:
-    """Show the flows that have a path: their profile, how that is known, their path and what they carry."""
+    """Show the flows with a path: profile and how it was determined, path, and rate."""
     document = client_of(sdn, sdn_token).get("flows")
     if as_json:
         typer.echo(json.dumps(document, indent=2))

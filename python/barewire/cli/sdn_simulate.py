@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""`barewire sdn simulate`: what strategies would reach on a network that nobody has built."""
+"""`barewire sdn simulate`: simulates strategies on networks that need not exist."""
 
 import json
 import re
@@ -20,12 +20,12 @@ from barewire.topology import parse, with_rate
 from barewire.topology.rate import check_rate, parse_rate
 
 ALL = "all"
-# A table's width where nobody looks: no column may be cut in a document.
+# Table width outside a terminal: no column of a document may be truncated.
 _DOCUMENT_COLUMNS = 200
 
 
 class WorkloadName(StrEnum):
-    """What is simulated."""
+    """The workload to simulate."""
 
     ring = "ring"
     shuffle = "shuffle"
@@ -34,7 +34,7 @@ class WorkloadName(StrEnum):
 
 
 class Transport(StrEnum):
-    """What carries the rings' messages."""
+    """The transport of the rings' messages."""
 
     tcp = "tcp"
     llc = "llc"
@@ -45,39 +45,37 @@ def simulate(
     strategy: Annotated[
         str,
         typer.Option(
-            help="Strategies with commas between, with parameters as in isolated:seconds=30; or all. "
+            help="Strategies, comma-separated, with parameters as in isolated:seconds=30; or all. "
             "mpi=planned+bigdata=ecmp gives each profile its own."
         ),
     ] = ALL,
-    workload: Annotated[
-        WorkloadName, typer.Option(help="What runs; both: rings beside a shuffle.")
-    ] = WorkloadName.ring,
+    workload: Annotated[WorkloadName, typer.Option(help="Workload; both: rings beside a shuffle.")] = WorkloadName.ring,
     hosts: Annotated[
-        str, typer.Option(help="How many hosts, with commas between; in the published placement.")
+        str, typer.Option(help="Numbers of hosts, comma-separated; in the published placement.")
     ] = "4,8,16",
-    seeds: Annotated[int, typer.Option(help="How many different rings, jobs or permutations.")] = 5,
-    rate: Annotated[str, typer.Option(help="Each link's rate where the topology has none.")] = "1gbit",
+    seeds: Annotated[int, typer.Option(help="Number of different rings, jobs or permutations.")] = 5,
+    rate: Annotated[str, typer.Option(help="Rate of links without one in the topology.")] = "1gbit",
     message: Annotated[int, typer.Option(help="Bytes of a ring's message.")] = 2_000_000,
     overhead_ms: Annotated[
-        float, typer.Option(help="What a message costs its sender besides; 10 ms fits the published stp.")
+        float, typer.Option(help="Additional time of a message at its sender; 10 ms fits the published stp.")
     ] = 10.0,
-    transport: Annotated[Transport, typer.Option(help="tcp: a connection for each two ranks.")] = Transport.tcp,
+    transport: Annotated[Transport, typer.Option(help="tcp: a connection per pair of ranks.")] = Transport.tcp,
     shape: Annotated[str, typer.Option(help="Mappers x reducers of a shuffle.")] = "128x4",
     volume: Annotated[int, typer.Option(help="Bytes of a shuffle.")] = 4_000_000_000,
     copies: Annotated[int, typer.Option(help="Parts that a reducer fetches at a time.")] = 5,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table for a document.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Simulate strategies on a network: max-min fair flows, the same plug-ins as the controller's."""
-    strategies = names() if strategy == ALL else [one.strip() for one in strategy.split(",") if one.strip()]
+    """Simulate strategies on a network: max-min fair flows, with the controller's own plug-ins."""
+    strategies = names() if strategy == ALL else [name.strip() for name in strategy.split(",") if name.strip()]
     if not strategies:
-        raise WrongUse(f"--strategy names none; there are: {', '.join(names())}")
+        raise WrongUse(f"--strategy is empty; there are: {', '.join(names())}")
     rate_bit_s = parse_rate(rate)
     check_rate(rate_bit_s)
     if rate_bit_s is None:
         raise WrongUse("--rate: a simulation needs a rate, such as 1gbit")
     if message < 1 or not 0 <= overhead_ms < float("inf"):
-        raise WrongUse("--message is 1 byte or more, and --overhead-ms 0 or more")
+        raise WrongUse("--message must be 1 byte or more, and --overhead-ms 0 or more")
     mappers, reducers = parse_shape(shape)
     setup = Setup(
         with_rate(parse(topology), rate_bit_s),
@@ -97,31 +95,31 @@ def simulate(
         series = experiment(setup, workload.value, strategies, counts, seeds, advance)
     if as_json:
         document = {"schema": "barewire-simulate/1", "topology": topology, "rate_bit_s": rate_bit_s, "seeds": seeds}
-        typer.echo(json.dumps({**document, "series": [one.to_json() for one in series]}, allow_nan=False))
+        typer.echo(json.dumps({**document, "series": [part.to_json() for part in series]}, allow_nan=False))
     else:
         _print(series, both=workload is WorkloadName.both, markdown=markdown)
 
 
 def parse_counts(text: str) -> list[int]:
-    """Read `4,8,16`."""
+    """Parse `4,8,16`."""
     words = [word.strip() for word in text.split(",")]
     if not all(re.fullmatch(r"[0-9]{1,6}", word) for word in words):
-        raise WrongUse(f"--hosts is numbers with commas between, as in 4,8,16, not '{text}'")
+        raise WrongUse(f"--hosts takes comma-separated numbers, as in 4,8,16, not '{text}'")
     return [int(word) for word in words]
 
 
 def parse_shape(text: str) -> tuple[int, int]:
-    """Read `128x4`: mappers and reducers."""
+    """Parse `128x4`: mappers and reducers."""
     match = re.fullmatch(r"([0-9]{1,6})[x×]([0-9]{1,6})", text)
     if match is None:
-        raise WrongUse(f"--shape is mappers x reducers, as in 128x4, not '{text}'")
+        raise WrongUse(f"--shape takes mappers x reducers, as in 128x4, not '{text}'")
     return int(match[1]), int(match[2])
 
 
 def _print(series: list[Series], *, both: bool, markdown: bool) -> None:
     console = Console(highlight=False, width=_DOCUMENT_COLUMNS if markdown else None)
-    for name, unit in dict.fromkeys((one.quantity, one.unit) for one in series):
-        rows = [_row(one) for one in series if one.quantity == name]
+    for name, unit in dict.fromkeys((each.quantity, each.unit) for each in series):
+        rows = [_row(each) for each in series if each.quantity == name]
         headings = [
             "strategy",
             "hosts",
@@ -142,17 +140,17 @@ def _print(series: list[Series], *, both: bool, markdown: bool) -> None:
         console.print(table)
     console.print(
         "[dim]Means over seeds; fractions are geometric means of pairs with equal seeds. The star has the same hosts "
-        "and cannot block; the bound is what no routing beats.[/]"
+        "and cannot block; the bound is an upper limit for any routing.[/]"
     )
 
 
-def _row(one: Series) -> list[str | None]:
-    fractions = [one.fraction_of(other) for other in (one.reference, one.bound)]
+def _row(series: Series) -> list[str | None]:
+    fractions = [series.fraction_of(base) for base in (series.reference, series.bound)]
     return [
-        one.strategy,
-        str(one.hosts),
-        f"{one.value:.2f}",
-        f"{one.interval[1] - one.value:.2f}" if one.interval else "",
+        series.strategy,
+        str(series.hosts),
+        f"{series.value:.2f}",
+        f"{series.interval[1] - series.value:.2f}" if series.interval else "",
         *("" if fraction is None else f"{fraction:.2f}" for fraction in fractions),
-        f"{one.published:.2f}" if one.published else "",
+        f"{series.published:.2f}" if series.published else "",
     ]

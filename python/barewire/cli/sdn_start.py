@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""`barewire sdn start`: runs a controller until it is told to end; the switches keep their rules then."""
+"""`barewire sdn start`: runs a controller until terminated; the switches keep their rules."""
 
 import json
 import time
@@ -19,10 +19,10 @@ _NETWORK, _FLOWS, _API = "The network", "Flows", "The API"
 def start(
     listen: Annotated[
         list[str] | None,
-        typer.Option(help=f"tcp:ADDRESS:PORT or unix:PATH; else {DEFAULT_LISTEN}", rich_help_panel=_NETWORK),
+        typer.Option(help=f"tcp:ADDRESS:PORT or unix:PATH; default: {DEFAULT_LISTEN}", rich_help_panel=_NETWORK),
     ] = None,
     lab: Annotated[
-        str | None, typer.Option(help="control this lab, whose hosts it knows", rich_help_panel=_NETWORK)
+        str | None, typer.Option(help="control this lab; its hosts are known", rich_help_panel=_NETWORK)
     ] = None,
     hosts: Annotated[
         Path | None, typer.Option(help="hosts file: lines name MAC interface", rich_help_panel=_NETWORK)
@@ -31,27 +31,29 @@ def start(
         Path | None, typer.Option(help="their IPv4 addresses: lines address name", rich_help_panel=_NETWORK)
     ] = None,
     rate: Annotated[
-        str | None, typer.Option(help="what links carry, if switches do not know: 25mbit", rich_help_panel=_NETWORK)
+        str | None, typer.Option(help="links' rate, if switches do not report it: 25mbit", rich_help_panel=_NETWORK)
     ] = None,
     policy: Annotated[Path | None, typer.Option(help="policy file, TOML", rich_help_panel=_FLOWS)] = None,
     strategy: Annotated[
-        list[str] | None, typer.Option(help="PROFILE=STRATEGY, before the policy file's", rich_help_panel=_FLOWS)
+        list[str] | None, typer.Option(help="PROFILE=STRATEGY, overrides the policy file", rich_help_panel=_FLOWS)
     ] = None,
     idle: Annotated[
-        int, typer.Option(help="seconds until an idle flow's rules end; 0: never", rich_help_panel=_FLOWS)
+        int, typer.Option(help="seconds until an idle flow's rules expire; 0: never", rich_help_panel=_FLOWS)
     ] = 20,
     hard: Annotated[
-        int, typer.Option(help="seconds until a flow is placed anew; 0: never", rich_help_panel=_FLOWS)
+        int, typer.Option(help="seconds until a flow is placed again; 0: never", rich_help_panel=_FLOWS)
     ] = 60,
-    statistics: Annotated[float, typer.Option(help="seconds between counts of ports", rich_help_panel=_FLOWS)] = 1.0,
+    statistics: Annotated[
+        float, typer.Option(help="seconds between polls of port counters", rich_help_panel=_FLOWS)
+    ] = 1.0,
     api: Annotated[
         str, typer.Option(help="ADDRESS:PORT of the management network, or unix:PATH", rich_help_panel=_API)
     ] = DEFAULT_API,
-    token: Annotated[Path | None, typer.Option(help="token file; made if there is none", rich_help_panel=_API)] = None,
+    token: Annotated[Path | None, typer.Option(help="token file; created if missing", rich_help_panel=_API)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print each event as one line of JSON.")] = False,
 ) -> None:
     """Control a network of OpenFlow 1.3 switches, until interrupted or terminated."""
-    # Loading the controller takes half a second, which no other command shall wait for.
+    # Imported here: loading the controller takes half a second, which other commands need not wait for.
     from barewire.sdn import daemon
     from barewire.sdn.controller.settings import Settings
 
@@ -62,13 +64,13 @@ def start(
         flow_statistics_s=2 * statistics,
         link_rate_bit_s=None if rate is None else parse_rate(rate),
     )
-    places = listen or ([] if lab is not None else [DEFAULT_LISTEN])
+    listeners = listen or ([] if lab is not None else [DEFAULT_LISTEN])
     secret = token or default_token_file()
-    wishes = daemon.Wishes(places, api, secret, settings, lab, hosts, addresses, policy, strategy or [])
-    daemon.run(wishes, lambda event: _tell(event.kind, event.text, as_json))
+    wishes = daemon.Wishes(listeners, api, secret, settings, lab, hosts, addresses, policy, strategy or [])
+    daemon.run(wishes, lambda event: _print_event(event.kind, event.text, as_json))
 
 
-def _tell(kind: str, text: str, as_json: bool) -> None:
+def _print_event(kind: str, text: str, as_json: bool) -> None:
     now = time.time()
     if as_json:
         typer.echo(json.dumps({"time_s": round(now, 6), "event": kind, "text": text}))

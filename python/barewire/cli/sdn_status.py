@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""`barewire sdn status`: whether the network stands, and who has announced what."""
+"""`barewire sdn status`: shows the state of the network and its announced jobs."""
 
 import json
 
@@ -30,5 +30,5 @@ def status(sdn: Sdn = None, sdn_token: SdnToken = None, as_json: Json = False) -
             hosts = ", ".join(job["hosts"][:8]) + (" …" if len(job["hosts"]) > 8 else "")
             table.add_row(job["id"], job["name"], job["profile"], hosts, pattern, f"{job['ends_in_s']:.0f} s")
         console.print(table)
-    for what, count in document["counts"].items():
-        console.print(f"{what}: {count}", markup=False)
+    for counter, count in document["counts"].items():
+        console.print(f"{counter}: {count}", markup=False)

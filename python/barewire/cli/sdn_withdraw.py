@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""`barewire sdn withdraw`: takes an announcement back."""
+"""`barewire sdn withdraw`: withdraws announcements."""
 
 import json
 from typing import Annotated

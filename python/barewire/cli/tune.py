@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""`barewire tune`: endpoint values that suit this machine, into the file that endpoints and the provider read."""
+"""`barewire tune`: finds endpoint values for this machine, and writes them to the tuning file."""
 
 import json
 import secrets
@@ -27,46 +27,48 @@ from barewire.results.tuning import tuning_path, write_tuning
 
 
 def tune(
-    lab: Annotated[str | None, typer.Option(help="two emulated hosts for this run alone [default: pair]")] = None,
+    lab: Annotated[str | None, typer.Option(help="two emulated hosts of this run [default: pair]")] = None,
     rate: Annotated[str, typer.Option(help="the lab's rate, such as 1gbit")] = "unshaped",
     mtu: Annotated[int, typer.Option(help="the lab's MTU in bytes")] = 1500,
     hosts: Annotated[
         str | None, typer.Option(help="two real hosts a,b with barewire-probe installed, instead of a lab")
     ] = None,
-    interface: Annotated[str | None, typer.Option(help="of both real hosts")] = None,
-    remote_shell: Annotated[str | None, typer.Option(help="to reach real hosts, instead of ssh")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="the two values that matter most: a minute, not six")] = False,
-    out: Annotated[Path | None, typer.Option(help="the file to write; this user's tuning file unless given")] = None,
-    seed: Annotated[int | None, typer.Option(help="of the order; drawn unless given")] = None,
+    interface: Annotated[str | None, typer.Option(help="interface of both real hosts")] = None,
+    remote_shell: Annotated[str | None, typer.Option(help="command that reaches real hosts, instead of ssh")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="only the two most important values: a minute, not six")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="the file to write; default: this user's tuning file")] = None,
+    seed: Annotated[int | None, typer.Option(help="seed of the order; random unless given")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
-    """Find values for this machine and link by measuring each beside its default, interleaved.
+    """Find values for this machine and link by comparing each with its default, interleaved.
 
-    Of endpoints over frames: window, acknowledgements, rings, slots, descriptors. Of messages: the eager limit, and
-    the ring to a process of the same host. A value is changed only where it is better outside the interval of the
-    measurement, worse in no test, and where a second run of the changes agrees. Values that this does not measure stay
-    in the file as they are. Nothing else should run meanwhile.
+    For endpoints over frames: window, acknowledgements, rings, slots, descriptors. For messages: the eager limit, and
+    the ring to a process of the same host. A value is changed only if it is better outside the measurement's interval,
+    worse in no test, and a second run of the changes agrees. Values that are not measured stay as they are in the file.
+    Nothing else should run meanwhile.
     """
     if hosts is None and interface is not None:
-        raise WrongUse("--interface is of two real hosts: give --hosts a,b too; a lab has interfaces of its own")
+        raise WrongUse("--interface applies to real hosts: add --hosts a,b; a lab has its own interfaces")
     if hosts is not None and (lab is not None or rate != "unshaped" or mtu != 1500):
-        raise WrongUse("--lab, --rate and --mtu are for emulated hosts: leave them out with --hosts")
+        raise WrongUse("--lab, --rate and --mtu apply to emulated hosts: omit them with --hosts")
     path = out or tuning_path()
     defaults, kept = read_tuning(path)
     plan = TunePlan(secrets.randbits(32) if seed is None else seed, defaults, kept, quick)
-    place: AbstractContextManager[Any]
+    site_context: AbstractContextManager[Any]
     if hosts is None:
-        place = _in_lab(lab or "pair", LinkSpec(parse_rate(rate), mtu))
+        site_context = _in_lab(lab or "pair", LinkSpec(parse_rate(rate), mtu))
     else:
-        place = nullcontext(RemoteSite.parse(hosts, interface, remote_shell))
-    with place as site, progress_bar(quiet=as_json) as progress:
-        found = measure_all(site, plan, progress)
+        site_context = nullcontext(RemoteSite.parse(hosts, interface, remote_shell))
+    with site_context as site, progress_bar(quiet=as_json) as progress:
+        tuned = measure_all(site, plan, progress)
     source = f"barewire tune, {datetime.now(UTC):%Y-%m-%d}, {hosts or 'lab'}, seed {plan.seed}"
-    write_tuning(found.values, measured=plan.names, source=source, path=path)
+    write_tuning(tuned.values, measured=plan.names, source=source, path=path)
     if as_json:
-        typer.echo(json.dumps({"file": str(path), "seed": plan.seed, **_document(found)}, allow_nan=False))
+        typer.echo(json.dumps({"file": str(path), "seed": plan.seed, **_document(tuned)}, allow_nan=False))
     else:
-        _print(Console(highlight=False), found, path)
+        _print(Console(highlight=False), tuned, path)
 
 
 @contextmanager
@@ -75,58 +77,58 @@ def _in_lab(topology: str, link: LinkSpec) -> Any:
         yield LabSite(lab)
 
 
-def _document(found: Tuned) -> dict[str, Any]:
-    def trial(one: Trial) -> dict[str, Any]:
+def _document(tuned: Tuned) -> dict[str, Any]:
+    def trial(candidate: Trial) -> dict[str, Any]:
         cells = [
             {"test": test, "bytes": size, "ratio": cell.ratio, "ci95": cell.ratio_ci95, "verdict": cell.verdict}
-            for (test, size), cell in one.cells.items()
+            for (test, size), cell in candidate.cells.items()
         ]
-        return {"values": dict(one.values), "is_better": one.is_better, "cells": cells}
+        return {"values": dict(candidate.values), "is_better": candidate.is_better, "cells": cells}
 
-    def finding(one: Findings) -> dict[str, Any]:
+    def finding(group: Findings) -> dict[str, Any]:
         return {
-            "group": one.group,
-            "values": dict(one.values),
-            "trials": [trial(tried) for tried in one.trials],
-            "confirmation": None if one.confirmation is None else trial(one.confirmation),
-            "crossovers": [asdict(crossing) for crossing in one.crossings],
+            "group": group.group,
+            "values": dict(group.values),
+            "trials": [trial(candidate) for candidate in group.trials],
+            "confirmation": None if group.confirmation is None else trial(group.confirmation),
+            "crossovers": [asdict(crossing) for crossing in group.crossings],
         }
 
     return {
-        "values": dict(found.values),
-        "defaults": dict(found.defaults),
-        "findings": [finding(one) for one in found.findings],
+        "values": dict(tuned.values),
+        "defaults": dict(tuned.defaults),
+        "findings": [finding(group) for group in tuned.findings],
     }
 
 
-def _print(console: Console, found: Tuned, path: Path) -> None:
-    for one in found.findings:
-        for crossing in one.crossings:
-            between = "" if crossing.ci95 is None else f" [{crossing.ci95[0]:.0f}, {crossing.ci95[1]:.0f}]"
-            console.print(f"{crossing.test}: eager costs less up to {crossing.bytes:.0f} B{escape(between)}")
-        if one.trials:
-            console.print(_table(one, found))
-    if found.values:
-        changed = ", ".join(f"{name} {found.defaults[name]} → {value}" for name, value in found.values.items())
-        console.print(f"changed: {changed}; endpoints that follow {path} take it from now on")
-    elif any(one.chosen for one in found.findings):
-        console.print(f"nothing changed: measured once more, what looked better was not; {path} says so")
+def _print(console: Console, tuned: Tuned, path: Path) -> None:
+    for group in tuned.findings:
+        for crossing in group.crossings:
+            interval = "" if crossing.ci95 is None else f" [{crossing.ci95[0]:.0f}, {crossing.ci95[1]:.0f}]"
+            console.print(f"{crossing.test}: eager is faster up to {crossing.bytes:.0f} B{escape(interval)}")
+        if group.trials:
+            console.print(_table(group, tuned))
+    if tuned.values:
+        changed = ", ".join(f"{name} {tuned.defaults[name]} → {value}" for name, value in tuned.values.items())
+        console.print(f"changed: {changed}; endpoints that read {path} now use it")
+    elif any(group.chosen for group in tuned.findings):
+        console.print(f"nothing changed: a second run did not confirm the better values; {path} records that")
     else:
-        console.print(f"nothing changed: no value is better than its default outside the interval; {path} says so")
+        console.print(f"nothing changed: no value is better than its default outside the interval; {path} records that")
 
 
-def _table(one: Findings, found: Tuned) -> Table:
-    title = f"{one.group}: time of each candidate over that of the default: below 1 is better; * outside the interval"
+def _table(group: Findings, tuned: Tuned) -> Table:
+    title = f"{group.group}: time of each candidate over that of the default: below 1 is better; * outside the interval"
     table = Table(title=title)
-    headings = (f"{test} {message_size(size)}" for test, size in one.trials[0].cells)
+    headings = (f"{test} {message_size(size)}" for test, size in group.trials[0].cells)
     for heading in ("value", "default", "tried", *headings, ""):
         table.add_column(heading, overflow="fold")
-    for trial in one.trials:
+    for trial in group.trials:
         ((name, value),) = trial.values.items()
-        table.add_row(name, str(found.defaults[name]), str(value), *_ratios(trial), "better" if trial.is_better else "")
-    if one.confirmation is not None:
-        agreed = "agrees" if one.confirmation.is_better else "does not agree"
-        table.add_row("all chosen", "", "again", *_ratios(one.confirmation), agreed)
+        table.add_row(name, str(tuned.defaults[name]), str(value), *_ratios(trial), "better" if trial.is_better else "")
+    if group.confirmation is not None:
+        agreed = "agrees" if group.confirmation.is_better else "does not agree"
+        table.add_row("all chosen", "", "again", *_ratios(group.confirmation), agreed)
     return table
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What this machine can do, tried rather than guessed, and how to fix what it cannot."""
+"""Tests what this machine supports, rather than guessing, and tells how to fix what it lacks."""
 
 from collections.abc import Iterable
 
@@ -15,6 +15,6 @@ __all__ = ["Finding", "Status", "collect", "exit_code", "is_ready", "to_document
 
 
 def collect(try_xdp: Iterable[str] = ()) -> list[Finding]:
-    """Examine this machine, and try AF_XDP on the interfaces named; takes some seconds."""
+    """Examine this machine, and try AF_XDP on the named interfaces; takes some seconds."""
     network = [*interface_findings(), *xdp_findings(try_xdp)]
     return [*machine_findings(), *feature_findings(), *network, *software_findings(), *mpi_findings()]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # mypy: disable-error-code="no-untyped-call"
-"""Tries kernel features for real, one by one. Run in a network namespace of its own, which ends with it; prints JSON.
+"""Tries kernel features one by one. Runs in a network namespace of its own, which ends with it; prints JSON.
 
-Nothing is concluded from a configuration file or a version: what works here works, whatever they say.
+Configuration files and versions are ignored: only the attempts count.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ _CHUNK_BYTES, _CHUNKS = 4096, 16
 
 
 def main() -> None:
-    """Try all; later attempts need the interfaces of earlier ones and fail with them."""
+    """Try all features; later attempts need the interfaces of earlier ones and fail without them."""
     attempts: list[tuple[str, Callable[[], None]]] = [
         ("veth", _veth),
         ("bridge", _bridge),
@@ -44,7 +44,7 @@ def main() -> None:
         try:
             attempt()
             results[name] = ""
-        except Exception as error:  # whatever a missing feature makes of itself is the answer
+        except Exception as error:  # any exception means that the feature is missing
             results[name] = str(error) or repr(error)
     json.dump(results, sys.stdout)
 
@@ -92,7 +92,7 @@ def _qdisc_bypass() -> None:
 
 
 def _xdp_socket() -> None:
-    """Bind an AF_XDP socket in copy mode, which every interface can do."""
+    """Bind an AF_XDP socket in copy mode, which every interface supports."""
     with socket.socket(AF_XDP, socket.SOCK_RAW) as xdp, mmap.mmap(-1, _CHUNKS * _CHUNK_BYTES) as memory:
         chunks = ctypes.c_char.from_buffer(memory)
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Kernel features, each tried in a namespace that ends with the attempt, and at last a whole lab with a frame in it."""
+"""Kernel features, each tried in a temporary namespace, and finally a frame sent through a whole lab."""
 
 import json
 import shutil
@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from barewire.doctor.finding import Finding, Status
 from barewire.errors import BarewireError
 from barewire.lab import Lab, LinkSpec, openvswitch
-from barewire.lab.birth import environment, namespace_fix, namespace_settings, needs_user_namespace
+from barewire.lab.startup import environment, namespace_fix, namespace_settings, needs_user_namespace
 from barewire.topology import Network, star
 
 _ATTEMPT_TIMEOUT_S = 20
 _KERNEL_FIX = "see the kernel's findings above"
 
-# name: what it is called, its fix, and whether the main job needs it
+# key: display name, fix, and whether it is essential
 _FEATURES = {
     "veth": ("veth", "modprobe veth (CONFIG_VETH)", True),
     "bridge": ("bridge", "modprobe bridge (CONFIG_BRIDGE)", False),
@@ -44,17 +44,17 @@ assert len(receiver.recv(2000)) == 60
 
 
 def feature_findings() -> list[Finding]:
-    """Try everything; takes about two seconds."""
+    """Try all features; takes about two seconds."""
     user_namespace = needs_user_namespace()
     fix = namespace_fix(user_namespace, namespace_settings())
-    around = ["--user", "--map-root-user"] if user_namespace else []
+    user_options = ["--user", "--map-root-user"] if user_namespace else []
     hosts = ["--net", "--mount", "--pid", "--uts", "--fork"]
     return [
-        _namespaces("namespaces (network, mount, process, UTS)", [*around, *hosts], fix, essential=True),
+        _namespaces("namespaces (network, mount, process, UTS)", [*user_options, *hosts], fix, essential=True),
         _namespaces(
             "user namespaces", ["--user", "--map-root-user"], namespace_fix(True, namespace_settings()), essential=False
         ),
-        *judge_attempts(*_attempt([*around, "--net", sys.executable, "-m", "barewire.doctor.attempts"])),
+        *judge_attempts(*_attempt([*user_options, "--net", sys.executable, "-m", "barewire.doctor.attempts"])),
         _lab("lab: pair, raw frames", "pair", LinkSpec(), _KERNEL_FIX, essential=True),
         _lab("lab: pair at 1 Gb/s", "pair", LinkSpec(rate_bit_s=10**9), _KERNEL_FIX),
         _lab("lab: a switch of Open vSwitch at 1 Gb/s", star(2), LinkSpec(rate_bit_s=10**9), openvswitch.FIX),
@@ -62,7 +62,7 @@ def feature_findings() -> list[Finding]:
 
 
 def judge_attempts(results: Mapping[str, str], failure: str = "") -> list[Finding]:
-    """Turn each attempt's error, empty where it worked, into a finding; `failure` is why there are none."""
+    """Turn each attempt's error, empty if it worked, into a finding; `failure` is why there are no results."""
     findings = []
     for name, (what, fix, essential) in _FEATURES.items():
         error = results.get(name, failure or "not tried")
@@ -87,19 +87,19 @@ def _attempt(arguments: list[str]) -> tuple[dict[str, str], str]:
 
 
 def _unshare(arguments: list[str]) -> tuple[str, str]:
-    """Run unshare(1); return what it printed and why it failed, which is empty if it did not."""
+    """Run unshare(1); return its output, and why it failed, which is empty on success."""
     program = shutil.which("unshare")
     if program is None:
         return "", "unshare(1) is missing: apt install util-linux"
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [program, *arguments], capture_output=True, text=True, env=environment(), timeout=_ATTEMPT_TIMEOUT_S
         )
     except subprocess.TimeoutExpired:
         return "", f"no answer within {_ATTEMPT_TIMEOUT_S} s"
-    if done.returncode != 0:
-        return "", (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-    return done.stdout, ""
+    if completed.returncode != 0:
+        return "", (completed.stderr.strip().splitlines() or [f"exit code {completed.returncode}"])[-1]
+    return completed.stdout, ""
 
 
 def _lab(what: str, topology: str | Network, link: LinkSpec, fix: str, essential: bool = False) -> Finding:
@@ -110,12 +110,12 @@ def _lab(what: str, topology: str | Network, link: LinkSpec, fix: str, essential
                 assert receiver.stdout is not None
                 receiver.stdout.readline()
                 lab.run("h1", [sys.executable, "-I", "-S", "-c", _SEND], capture_output=True)
-                complaint = receiver.communicate(timeout=_ATTEMPT_TIMEOUT_S)[1]
+                errors = receiver.communicate(timeout=_ATTEMPT_TIMEOUT_S)[1]
             notes = "; ".join(lab.notes)
             if receiver.returncode == 0:
                 detail = "a frame went from h1 to h2" + (f" (but {notes})" if notes else "")
                 return Finding("lab", what, Status.OK, detail, essential=essential)
-            detail = (complaint.strip().splitlines() or ["no reason given"])[-1]
+            detail = (errors.strip().splitlines() or ["no reason given"])[-1]
     except (BarewireError, subprocess.TimeoutExpired) as error:
         detail = str(error)
     return Finding("lab", what, Status.MISSING, detail, fix, essential)

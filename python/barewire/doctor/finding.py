@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What the doctor found, and what it means: pure values and their verdict."""
+"""Findings of the doctor and their verdict: pure values."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -11,7 +11,7 @@ EXIT_READY, EXIT_CANNOT = 0, 3
 
 
 class Status(StrEnum):
-    """How a finding is: as it should be, worse than it could be, or not there."""
+    """State of a finding: as it should be, worse than it could be, or missing."""
 
     OK = "ok"
     WARNING = "warning"
@@ -20,9 +20,9 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One fact about this machine; `fix` is a command or a sentence, and empty only if there is nothing to fix.
+    """One fact about this machine; `fix` is a command or a sentence, empty only if there is nothing to fix.
 
-    A machine on which anything `essential` is missing cannot do the main job: raw frames between two hosts of a lab.
+    Without anything `essential` a machine cannot exchange raw frames between two hosts of a lab, the main purpose.
     """
 
     area: str
@@ -33,13 +33,13 @@ class Finding:
     essential: bool = False
 
     def __post_init__(self) -> None:
-        """Hold every complaint to its promise of a fix."""
+        """Reject a problem without a fix."""
         if self.status is not Status.OK and not self.fix:
             raise ValueError(f"{self.area}: {self.what} is {self.status} without a fix")
 
 
 def is_ready(findings: Iterable[Finding]) -> bool:
-    """Tell whether the main job can run."""
+    """Return whether raw frames between two hosts of a lab are possible."""
     return not any(finding.essential and finding.status is Status.MISSING for finding in findings)
 
 
@@ -49,12 +49,12 @@ def exit_code(findings: Iterable[Finding]) -> int:
 
 
 def to_document(findings: list[Finding]) -> dict[str, Any]:
-    """Return what --json prints."""
+    """Return the document that --json prints."""
     return {"schema": SCHEMA, "ready": is_ready(findings), "findings": [asdict(finding) for finding in findings]}
 
 
 def verdict(findings: list[Finding]) -> str:
-    """Say in one sentence how this machine is."""
+    """Summarise the findings in one sentence."""
     missing = sum(finding.status is Status.MISSING for finding in findings)
     warnings = sum(finding.status is Status.WARNING for finding in findings)
     rest = f"{warnings} warning{'s' * (warnings != 1)}, {missing} missing"

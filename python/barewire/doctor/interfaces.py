@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # mypy: disable-error-code="no-untyped-call"
-"""Network interfaces: what drives them and what their settings cost a small message."""
+"""Network interfaces: their drivers, and settings that delay small messages."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from barewire.doctor.finding import Finding, Status
 from barewire.doctor.machine import read
 from barewire.lab.network import active_offloads
 
-# The kernel's own software interfaces have no device behind them; these drivers have one, but no wire.
+# Software interfaces of the kernel have no device; these drivers have one, but no wire.
 _VIRTUAL_DRIVERS = {"virtio_net", "vmxnet3", "xen-netfront", "vif", "hv_netvsc", "ena", "gve", "e1000"}
 _LOOPBACK = "lo"
-_Answer = TypeVar("_Answer")
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
 class Interface:
-    """One interface's state; None or an empty text where the driver does not say."""
+    """One interface's state; None or an empty string if the driver does not report it."""
 
     name: str
     driver: str
@@ -32,19 +32,19 @@ class Interface:
     offloads: tuple[str, ...]
     rx_coalesce_us: int | None
     adaptive_rx: bool | None
-    ring_rx: tuple[int, int] | None  # now, at most
+    ring_rx: tuple[int, int] | None  # current, maximum
 
     @property
     def virtual(self) -> bool:
-        """Whether no real wire is behind it."""
+        """Whether there is no real wire."""
         return not self.has_device or self.driver in _VIRTUAL_DRIVERS
 
 
 def interface_findings(root: Path = Path("/sys/class/net")) -> list[Finding]:
-    """Look at every interface but the loopback."""
+    """Examine every interface except the loopback."""
     entries = sorted(root.iterdir()) if root.is_dir() else []
     names = [entry.name for entry in entries if (entry / "ifindex").exists() and entry.name != _LOOPBACK]
-    interfaces = [look_at(name, root) for name in names]
+    interfaces = [read_interface(name, root) for name in names]
     findings = [judge(interface) for interface in interfaces]
     if not any(interface.has_device for interface in interfaces):
         fix = "nothing to do for a lab; for two machines, plug in a card and load its driver"
@@ -53,7 +53,7 @@ def interface_findings(root: Path = Path("/sys/class/net")) -> list[Finding]:
 
 
 def judge(interface: Interface) -> Finding:
-    """Say how an interface suits small messages."""
+    """Judge whether an interface suits small messages."""
     kind = "virtual" if interface.virtual else "card"
     facts = [f"{kind}, driver {interface.driver or 'none'}", interface.state, f"MTU {interface.mtu}"]
     facts.append(f"{interface.speed_mbit_s} Mbit/s" if interface.speed_mbit_s else "speed unknown")
@@ -72,7 +72,7 @@ def judge(interface: Interface) -> Finding:
 
 
 def summarise_offloads(features: Iterable[str]) -> list[str]:
-    """Name the kinds of offloads among the kernel's many features."""
+    """Return the kinds of offloads among the kernel's many features."""
     active = list(features)
     kinds = {
         "segmentation": ("segmentation", "-gso"),
@@ -83,15 +83,15 @@ def summarise_offloads(features: Iterable[str]) -> list[str]:
     return [kind for kind, words in kinds.items() if any(word in name for name in active for word in words)]
 
 
-def look_at(name: str, root: Path) -> Interface:
+def read_interface(name: str, root: Path) -> Interface:
     """Read an interface's state from /sys and by ethtool's ioctl."""
     folder = root / name
     driver = folder / "device" / "driver"
     speed = read(folder / "speed")
     ethtool = IoctlEthtool(name)
     try:
-        coalesce = _asked(lambda: ethtool.get_coalesce())
-        rings = _asked(lambda: ethtool.get_rings())
+        coalesce = _or_none(lambda: ethtool.get_coalesce())
+        rings = _or_none(lambda: ethtool.get_rings())
     finally:
         ethtool.close()
     return Interface(
@@ -108,8 +108,8 @@ def look_at(name: str, root: Path) -> Interface:
     )
 
 
-def _asked(question: Callable[[], _Answer]) -> _Answer | None:
+def _or_none(query: Callable[[], _Value]) -> _Value | None:
     try:
-        return question()
+        return query()
     except (EthtoolError, OSError):
-        return None  # most drivers answer only some questions
+        return None  # most drivers support only some queries

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The machine below the network, from /sys and /proc: cores, clocks, kernel, privilege. Tests give another root."""
+"""The machine below the network, from /sys and /proc: cores, clocks, kernel, privilege. Tests pass another root."""
 
 import os
 import platform
@@ -10,11 +10,11 @@ from pathlib import Path
 from barewire.doctor.finding import Finding, Status
 from barewire.lab.kernel import CAP_NET_ADMIN, CAP_NET_RAW, effective_capabilities
 
-# A busy-polled core needs company: one for each side of a pair, or latency measures the scheduler.
+# Busy polling needs a core for each side of a pair; with fewer, latency measures the scheduler.
 CORES_WANTED = 2
-# What one 64 KiB message per core of a small cluster takes; below, bursts are lost in the socket.
+# Room for one 64 KiB message per core of a small cluster; with less, sockets lose bursts.
 SOCKET_BUFFER_BYTES_WANTED = 4 << 20
-# Debian 12's, the oldest kernel that the tests run on; setns by pidfd needs 5.8.
+# Debian 12's kernel, the oldest that the tests run on; setns by pidfd needs 5.8.
 KERNEL_WANTED, KERNEL_NEEDED = (6, 1), (5, 8)
 NOT_EXPOSED = "not exposed (virtual machine)"
 
@@ -30,7 +30,7 @@ _CAPABILITIES_USED = ("NET_RAW", "NET_ADMIN", "SYS_ADMIN", "IPC_LOCK", "BPF", "S
 
 
 def machine_findings(root: Path = Path("/")) -> list[Finding]:
-    """Look at cores, clocks, kernel, privilege and limits."""
+    """Examine cores, clocks, kernel, privilege and limits."""
     cpu = root / "sys/devices/system/cpu"
     return [
         _cores(os.sched_getaffinity(0), read(cpu / "online")),
@@ -47,13 +47,13 @@ def machine_findings(root: Path = Path("/")) -> list[Finding]:
 
 
 def decode_capabilities(mask: int) -> list[str]:
-    """Return the names of the capabilities in a mask; a bit that is newer than this program is its number."""
+    """Return the names of the capabilities in a mask; a bit unknown here is returned as its number."""
     bits = [bit for bit in range(mask.bit_length()) if mask >> bit & 1]
     return [CAPABILITIES[bit] if bit < len(CAPABILITIES) else str(bit) for bit in bits]
 
 
 def decode_cpu_list(text: str) -> list[int]:
-    """Read the kernel's list of cores, such as `0-3,8`."""
+    """Parse the kernel's list of cores, such as `0-3,8`."""
     cpus: list[int] = []
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
@@ -62,13 +62,13 @@ def decode_cpu_list(text: str) -> list[int]:
 
 
 def decode_release(release: str) -> tuple[int, int]:
-    """Read major and minor number of a kernel's release."""
+    """Parse major and minor number of a kernel's release."""
     match = re.match(r"(\d+)\.(\d+)", release)
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def read(file: Path) -> str:
-    """Return a small file's text, or nothing where there is no such file."""
+    """Return a small file's text, or an empty string if it cannot be read."""
     try:
         return file.read_text().strip()
     except OSError:
@@ -86,7 +86,7 @@ def _cores(usable: set[int], online: str) -> Finding:
 def _isolation(isolated: str) -> Finding:
     if isolated:
         return Finding("cores", "isolation", Status.OK, f"cores {isolated} are kept free of other work")
-    fix = "for the quietest numbers boot with isolcpus=2,3 nohz_full=2,3 (cores of your choice)"
+    fix = "for the least noise boot with isolcpus=2,3 nohz_full=2,3 (cores of your choice)"
     return Finding("cores", "isolation", Status.WARNING, "no core is kept free of other work", fix)
 
 
@@ -145,7 +145,7 @@ def _kernel(release: str) -> Finding:
 
 def _privilege(mask: int) -> Finding:
     held = decode_capabilities(mask)
-    detail = ", ".join(name for name in _CAPABILITIES_USED if name in held) or "none of those that matter"
+    detail = ", ".join(name for name in _CAPABILITIES_USED if name in held) or "none of the relevant ones"
     if mask >> CAP_NET_RAW & 1 and mask >> CAP_NET_ADMIN & 1:
         return Finding("privilege", "capabilities", Status.OK, detail)
     fix = "in a lab nothing is needed; on real interfaces run as root, or: setcap cap_net_raw+ep PATH/barewire-probe"
@@ -156,8 +156,8 @@ def _locked_memory(limit_bytes: int) -> Finding:
     if limit_bytes == resource.RLIM_INFINITY or limit_bytes >= 64 << 20:
         detail = "unlimited" if limit_bytes == resource.RLIM_INFINITY else f"{limit_bytes} bytes"
         return Finding("privilege", "locked memory", Status.OK, detail)
-    fix = "ulimit -l unlimited (for good: memlock in /etc/security/limits.conf)"
-    return Finding("privilege", "locked memory", Status.WARNING, f"{limit_bytes} bytes: little for AF_XDP", fix)
+    fix = "ulimit -l unlimited (permanently: memlock in /etc/security/limits.conf)"
+    return Finding("privilege", "locked memory", Status.WARNING, f"{limit_bytes} bytes: too little for AF_XDP", fix)
 
 
 def _sysctls(core: Path) -> list[Finding]:
@@ -165,12 +165,14 @@ def _sysctls(core: Path) -> list[Finding]:
     for name in ("rmem_max", "wmem_max"):
         value = int(read(core / name) or 0)
         fix = f"sysctl -w net.core.{name}={SOCKET_BUFFER_BYTES_WANTED}"
-        enough = value >= SOCKET_BUFFER_BYTES_WANTED
+        is_enough = value >= SOCKET_BUFFER_BYTES_WANTED
         detail = f"{value} bytes" if value else "not visible here"
-        status = Status.OK if enough or not value else Status.WARNING
+        status = Status.OK if is_enough or not value else Status.WARNING
         findings.append(Finding("kernel", f"net.core.{name}", status, detail, "" if status is Status.OK else fix))
     for name in ("busy_poll", "busy_read"):
         value_us = read(core / name)
-        detail = f"{value_us} µs for all sockets" if value_us not in ("", "0") else "off; a program may ask by itself"
+        detail = (
+            f"{value_us} µs for all sockets" if value_us not in ("", "0") else "off; programs may enable it per socket"
+        )
         findings.append(Finding("kernel", f"net.core.{name}", Status.OK, detail))
     return findings

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The MPI libraries of this machine, and whether messages go over our provider under each: tried, in a lab."""
+"""The MPI libraries of this machine, and whether messages use our provider under each: tried in a lab."""
 
 from barewire.doctor.finding import Finding, Status
 from barewire.errors import BarewireError
 from barewire.lab import Lab, LinkSpec
-from barewire.mpi import Library, Wishes, explain, installed_libraries, start
+from barewire.mpi import FabricOptions, Library, explain, installed_libraries, start
 from barewire.mpi.prepare import prepare
 
 _AREA = "MPI"
@@ -12,7 +12,7 @@ _INSTALL = "make setup, or apt install openmpi-bin libopenmpi-dev"
 
 
 def mpi_findings() -> list[Finding]:
-    """Look for libraries, and let two ranks of each talk over barewire."""
+    """Find libraries, and exchange messages between two ranks of each over barewire."""
     libraries = installed_libraries()
     if not libraries:
         return [Finding(_AREA, "libraries", Status.WARNING, "none found; raw measuring works", _INSTALL)]
@@ -30,22 +30,22 @@ def _parts(library: Library) -> Finding:
 
 def _over_barewire(library: Library) -> Finding:
     what = f"{library.name} over barewire"
-    wishes = Wishes()
+    requested = FabricOptions()
     try:
         with Lab.up("pair", LinkSpec()) as lab:
-            job = prepare(library, wishes, [(host.name, 1) for host in lab.hosts], ["true"], lab)
+            job = prepare(library, requested, [(host.name, 1) for host in lab.hosts], ["true"], lab)
             evidence, output = start.witness(job, lab)
     except BarewireError as error:
         return Finding(_AREA, what, Status.WARNING, "not tried", str(error))
-    return judge(what, explain.rows(job, wishes, "", evidence), output)
+    return judge(what, explain.rows(job, requested, "", evidence), output)
 
 
 def judge(what: str, rows: list[explain.Row], output: str) -> Finding:
-    """One finding of a path: what two ranks took, or what was wrong with it."""
+    """Return a finding about a path: the path of two ranks, or what is wrong with it."""
     wrong = [f"{row.what}: {row.wrong}" for row in rows if row.wrong]
     if not wrong:
         taken = {row.what: row.taken for row in rows}
-        return Finding(_AREA, what, Status.OK, f"two ranks talked: {taken['layer']}, {taken['provider']}")
-    said = (output.strip().splitlines() or ["nothing"])[-1]
+        return Finding(_AREA, what, Status.OK, f"two ranks exchanged messages: {taken['layer']}, {taken['provider']}")
+    last_line = (output.strip().splitlines() or ["nothing"])[-1]
     fix = f"barewire run -n 2 --lab pair --library {what.split()[0]} --explain -- sh -c true"
-    return Finding(_AREA, what, Status.MISSING, f"{'; '.join(wrong)}; last said: {said}", fix)
+    return Finding(_AREA, what, Status.MISSING, f"{'; '.join(wrong)}; last output: {last_line}", fix)

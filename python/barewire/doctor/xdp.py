@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What AF_XDP an interface has, tried by binding a socket in each mode with a program that takes no frame.
+"""AF_XDP support of interfaces, tried by binding a socket in each mode with a program that takes no frames.
 
-Attaching a program resets the link of some cards for a moment, so it is tried on a veth of the doctor's own, and
-on other interfaces when they are named.
+Attaching a program briefly resets the link of some cards, so it is tried on a temporary veth, and on other interfaces
+only if they are named.
 """
 
 import json
@@ -30,10 +30,10 @@ def xdp_findings(interfaces: Iterable[str]) -> list[Finding]:
 
 
 def judge_modes(what: str, modes: Mapping[str, str]) -> Finding:
-    """One finding of what worked and what did not; `modes` has an empty text where it did."""
-    works = [mode for mode, complaint in modes.items() if not complaint]
+    """Return a finding about the modes that work; `modes` maps each mode to its error, empty if it works."""
+    works = [mode for mode, error in modes.items() if not error]
     detail = [f"tried: {', '.join(works) or 'nothing'} works"]
-    detail += [f"no {mode} ({complaint})" for mode, complaint in modes.items() if complaint]
+    detail += [f"no {mode} ({error})" for mode, error in modes.items() if error]
     if works:
         return Finding("network", f"AF_XDP on {what}", Status.OK, "; ".join(detail))
     return Finding("network", f"AF_XDP on {what}", Status.MISSING, "; ".join(detail), _FIX)
@@ -41,10 +41,10 @@ def judge_modes(what: str, modes: Mapping[str, str]) -> Finding:
 
 def _tried(what: str, command: list[str]) -> Finding:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+        completed = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
         return Finding("network", f"AF_XDP on {what}", Status.MISSING, f"no answer within {_TIMEOUT_S} s", _FIX)
-    if done.returncode == 0:
-        return judge_modes(what, json.loads(done.stdout)["modes"])
-    complaint = (done.stderr.strip().splitlines() or ["no reason given"])[-1].removeprefix(f"{PROBE}: ")
-    return Finding("network", f"AF_XDP on {what}", Status.MISSING, complaint, _FIX)
+    if completed.returncode == 0:
+        return judge_modes(what, json.loads(completed.stdout)["modes"])
+    error = (completed.stderr.strip().splitlines() or ["no reason given"])[-1].removeprefix(f"{PROBE}: ")
+    return Finding("network", f"AF_XDP on {what}", Status.MISSING, error, _FIX)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""An emulated cluster of network namespaces: hosts, links and switches on one machine, gone without a trace."""
+"""An emulated cluster of network namespaces on one machine: hosts, links and switches, removed without a trace."""
 
 from barewire.lab.cluster import Lab
 from barewire.lab.spec import LinkSpec, Topology, parse_loss, parse_topology

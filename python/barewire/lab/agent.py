@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Stands for ssh inside a lab: agent.py [OPTION…] HOST COMMAND…, started by a launcher that runs in one of the hosts.
+"""Replaces ssh inside a lab: agent.py [OPTION…] HOST COMMAND…, started by a launcher on one of the hosts.
 
-The command runs in the other host's namespaces, on its cores, by `sh -c` as a remote shell would. Which process stands
-for which host, and its cores, is in the environment. Options are ssh's, and mean nothing here.
+The command runs in the other host's namespaces, on its cores, by `sh -c` like a remote shell's. The environment has
+each host's process and cores. Options are ssh's and are ignored.
 """
 
 import ctypes
@@ -13,17 +13,17 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-VARIABLE = "BAREWIRE_LAB_HOSTS"  # {"h1": [process as the lab's own process namespace counts, [core, …]], …}
+VARIABLE = "BAREWIRE_LAB_HOSTS"  # {"h1": [process number in the lab's process namespace, [core, …]], …}
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWNET = 0x0002_0000, 0x0400_0000, 0x4000_0000
 EXIT_UNREACHABLE = 255  # ssh's own
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Enter the host and become the command."""
+    """Enter the host and execute the command."""
     while arguments and arguments[0].startswith("-"):
         arguments = arguments[1:]
     if len(arguments) < 2:
-        _fail("say which host and what to run there")
+        _fail("give a host and a command")
     host, command = arguments[0], " ".join(arguments[1:])
     hosts = json.loads(os.environ.get(VARIABLE, "{}"))
     if host not in hosts:

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Runs one command inside a host of a lab, on the host's cores. Started as a script, so that it stays small.
+"""Runs one command on a host of a lab, on the host's cores. A standalone script, to keep its start short.
 
-Usage: enter.py PID START_TICKS USER CPUS [NAME=VALUE…] -- COMMAND…, USER being 1 if the lab has a user namespace of its
-own. The NAME=VALUEs are added to the command's environment.
+Usage: enter.py PID START_TICKS USER CPUS [NAME=VALUE…] -- COMMAND…. USER is 1 if the lab has its own user namespace.
+NAME=VALUE pairs are added to the command's environment.
 
     this process ═══ socket ═══ supervisor ── command        the two on the right are in the lab's process namespace
 
-A process cannot change its own process namespace, so the command must be a child. nsenter(1) forks too, but does not
-pass signals on, and takes a process by its number alone. Here whoever holds this process holds the command: signals are
-passed on, its stop and its end (code or signal) become this process's own, and SIGKILL here is SIGKILL there.
+A process cannot change its own process namespace, so the command must be a child. nsenter(1) forks as well, but does
+not forward signals, and identifies a process by its number alone. Here this process represents the command: it
+forwards signals, adopts the command's stop and end (code or signal), and SIGKILL kills both.
 
-The supervisor's parent is process 1 of the lab. Were the command a child of this process, and this one killed, then
-process 1 of the machine would have to reap it before the lab can end; in many a container it does so late or never.
+The supervisor's parent is process 1 of the lab. If the command were a child of this process, and this one were killed,
+process 1 of the machine would have to reap it before the lab can end; in many containers it does so late or never.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ PR_SET_PDEATHSIG = 1
 SI_KERNEL = 0x80
 EXIT_GONE, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
 
-_PASSED_ON = {
+_FORWARDED = {
     signal.SIGTERM,
     signal.SIGINT,
     signal.SIGHUP,
@@ -45,59 +45,59 @@ _PASSED_ON = {
     signal.SIGCONT,
     signal.SIGTSTP,
 }
-_STATUS = struct.Struct("i")  # what waitpid returned; the other way, one byte is a signal's number
+_STATUS = struct.Struct("i")  # waitpid's status; in the other direction a signal number is one byte
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Enter, start, and stand for the command until its end."""
+    """Enter the host, start the command, and represent it until its end."""
     pid, start_ticks, has_user, cpus, added, command = _parse(arguments)
     os.environ.update(added)
-    waited_for = _PASSED_ON | {signal.SIGIO}
-    original_mask: set[int] = signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)
+    watched = _FORWARDED | {signal.SIGIO}
+    original_mask: set[int] = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     try:
         _enter(pid, start_ticks, has_user)
     except OSError as error:
-        _complain(f"the host is gone or cannot be entered: {error}", EXIT_GONE)
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    between = os.fork()
-    if between == 0:
+        _fail(f"the host is gone or cannot be entered: {error}", EXIT_GONE)
+    local, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    intermediate = os.fork()
+    if intermediate == 0:
         if os.fork() == 0:
-            ours.close()
-            _supervise(theirs, command, cpus, original_mask)
+            local.close()
+            _supervise(remote, command, cpus, original_mask)
         os._exit(0)  # makes the supervisor an orphan of the lab's process 1
-    os.waitpid(between, 0)
-    _keep_only(ours)
-    ours.setblocking(False)
-    fcntl.fcntl(ours, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(ours, fcntl.F_SETFL, fcntl.fcntl(ours, fcntl.F_GETFL) | os.O_ASYNC)  # SIGIO for every status
+    os.waitpid(intermediate, 0)
+    _keep_only(local)
+    local.setblocking(False)
+    fcntl.fcntl(local, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(local, fcntl.F_SETFL, fcntl.fcntl(local, fcntl.F_GETFL) | os.O_ASYNC)  # SIGIO for every status
     while True:
-        _follow(ours)
-        information = signal.sigwaitinfo(waited_for)
-        # What the terminal sends (SI_KERNEL) has reached the command already: it is in the same process group.
+        _follow(local)
+        information = signal.sigwaitinfo(watched)
+        # Signals of the terminal (SI_KERNEL) reach the command directly: it is in the same process group.
         if information.si_signo != signal.SIGIO and information.si_code != SI_KERNEL:
             with contextlib.suppress(OSError):
-                ours.send(bytes([information.si_signo]))
+                local.send(bytes([information.si_signo]))
 
 
 def _supervise(link: socket.socket, command: list[str], cpus: set[int], mask: set[int]) -> NoReturn:
-    """Start the command, pass signals to it and its status back; end it when the other end of `link` is gone."""
-    # A handler in Python would run after a blocking call that a signal came just before: a byte in a pipe is not late.
-    news, told = os.pipe()
-    os.set_blocking(news, False)
-    os.set_blocking(told, False)
+    """Start the command, forward signals to it and its status back; kill it when the other end of `link` is closed."""
+    # A Python handler would run only after a blocking call that the signal just precedes; a wake-up pipe is not late.
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_read, False)
+    os.set_blocking(wake_write, False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     parent_read, parent_write = os.pipe()
     child = os.fork()
     if child == 0:
         signal.set_wakeup_fd(-1)
         os.close(parent_write)
         _become(command, cpus, mask, parent_read)
-    _keep_only(link, parent_write, news, told)
+    _keep_only(link, parent_write, wake_read, wake_write)
     while True:
-        ready = select.select([link.fileno(), news], [], [])[0]
-        if news in ready:
-            os.read(news, select.PIPE_BUF)
+        ready = select.select([link.fileno(), wake_read], [], [])[0]
+        if wake_read in ready:
+            os.read(wake_read, select.PIPE_BUF)
             _report(link, child)
         if link.fileno() in ready:
             number = link.recv(1)
@@ -120,7 +120,7 @@ def _report(link: socket.socket, child: int) -> None:
 
 
 def _keep_only(*kept: socket.socket | int) -> None:
-    """Close everything else: whoever reads the command's output or writes its input must see it close them."""
+    """Close everything else: readers of the command's output and writers of its input must see it close them."""
     for descriptor in (0, 1, 2):
         os.dup2(_null(), descriptor)
     first = 3
@@ -162,13 +162,13 @@ def _enter(pid: int, start_ticks: int, has_user: bool) -> None:
 
 def _become(command: list[str], cpus: set[int], mask: set[int], parent_read: int) -> NoReturn:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    # The supervisor may have died before the line above; then its end of the pipe is closed.
+    # The supervisor may have died before prctl; then its end of the pipe is closed.
     if select.select([parent_read], [], [], 0)[0]:
         os._exit(EXIT_GONE)
     try:
         os.sched_setaffinity(0, cpus)
     except OSError as error:
-        _complain(f"cores {sorted(cpus)} of this host are not available to this process: {error}", EXIT_GONE)
+        _fail(f"cores {sorted(cpus)} of this host are not available to this process: {error}", EXIT_GONE)
     # Python ignores the first two; a program expects the default.
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
@@ -176,23 +176,23 @@ def _become(command: list[str], cpus: set[int], mask: set[int], parent_read: int
     try:
         os.execvp(command[0], command)
     except FileNotFoundError:
-        _complain(f"no such command: {command[0]}", EXIT_NOT_FOUND)
+        _fail(f"no such command: {command[0]}", EXIT_NOT_FOUND)
     except OSError as error:
-        _complain(f"{command[0]}: {error.strerror}", EXIT_NOT_EXECUTABLE)
+        _fail(f"{command[0]}: {error.strerror}", EXIT_NOT_EXECUTABLE)
 
 
 def _follow(link: socket.socket) -> None:
-    """Do as the command did: stop, end with its code, or die of its signal. Returns when there is no more news."""
+    """Adopt the command's state: stop, exit with its code, or die of its signal. Returns when no status is pending."""
     while True:
         try:
-            news = link.recv(_STATUS.size)
+            data = link.recv(_STATUS.size)
         except BlockingIOError:
             return
         except ConnectionError:
-            news = b""
-        if not news:
+            data = b""
+        if not data:
             _die_of(signal.SIGKILL)  # the supervisor was killed, so the lab ended
-        status = _STATUS.unpack(news)[0]
+        status = _STATUS.unpack(data)[0]
         if os.WIFSTOPPED(status):
             os.kill(os.getpid(), signal.SIGSTOP)
         elif os.WIFEXITED(status):
@@ -202,7 +202,7 @@ def _follow(link: socket.socket) -> None:
 
 
 def _die_of(number: int) -> NoReturn:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the core worth keeping is the command's
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the useful core dump is the command's
     if number not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
@@ -210,7 +210,7 @@ def _die_of(number: int) -> NoReturn:
     os._exit(128 + number)
 
 
-def _complain(message: str, code: int) -> NoReturn:
+def _fail(message: str, code: int) -> NoReturn:
     os.write(2, f"barewire: {message}\n".encode())
     os._exit(code)
 

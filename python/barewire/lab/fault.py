@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Breaks a running lab's network, and mends it:
+"""Injects faults into a running lab's network, and repairs them:
 
-python -m barewire.lab.fault LAB_DIRECTORY interfaces up|down NAME…    run in the namespace that has them
+python -m barewire.lab.fault LAB_DIRECTORY interfaces up|down NAME…    run in the namespace of the interfaces
 python -m barewire.lab.fault LAB_DIRECTORY switch up|down NAME
 """
 
@@ -16,7 +16,7 @@ from barewire.lab.plan import plan_from_json
 
 
 def main(arguments: list[str]) -> None:
-    """Do what the command line says."""
+    """Execute the command line."""
     directory, kind, state, *names = arguments
     scratch = Path(directory)
     if kind == "interfaces":

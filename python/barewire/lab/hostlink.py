@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Takes one host's link down or up; run inside that host: python -m barewire.lab.hostlink PLAN HOST up|down."""
+"""Sets one host's link down or up; run on that host: python -m barewire.lab.hostlink PLAN HOST up|down."""
 
 import json
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Process 1 of a lab while the lab is made. Started by `Lab.up` in new mount, process, network and UTS namespaces.
+"""Process 1 of a lab during its creation, started by `Lab.up` in new mount, process, network and UTS namespaces.
 
     unshare ── keeper (pid 1, the bridges' network) ─┬─ h1   own network, UTS and mount namespace
                                                      ├─ h2
@@ -7,10 +7,9 @@
                                                      ├─ ovs-vswitchd s1   the same
                                                      └─ …
 
-It makes the hosts, then the wires between them and, if the plan has any, Open vSwitch's switches; lets the hosts
-configure themselves, and becomes `hold.py`; hosts become `sleep`. Every process reports on one socket, whose
-credentials give the creator the process's number in its own namespace. Nothing here cleans up: when process 1 ends, the
-kernel does.
+It creates the hosts, the wires between them and, if the plan has any, Open vSwitch's switches; lets the hosts configure
+themselves, and executes `init.py`; hosts execute `sleep`. Every process reports on one socket, whose credentials give
+the creator the process's number in its own namespace. No code here cleans up: when process 1 ends, the kernel does.
 """
 
 import contextlib
@@ -29,7 +28,7 @@ from typing import Any, NoReturn
 from pyroute2.netlink.exceptions import NetlinkError
 
 from barewire.errors import BarewireError, MachineCannot
-from barewire.lab import hold, openvswitch
+from barewire.lab import init, openvswitch
 from barewire.lab.kernel import (
     CLONE_NEWNET,
     CLONE_NEWNS,
@@ -58,36 +57,36 @@ _HOST_ENDED = "a host of the lab ended before it was ready"
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Make the lab that LAB_DIRECTORY/plan.json describes; REPORT and LIFELINE are inherited descriptors."""
+    """Create the lab of LAB_DIRECTORY/plan.json; REPORT and LIFELINE are inherited descriptors."""
     directory, report_fd, lifeline = Path(arguments[0]), int(arguments[1]), int(arguments[2])
     report = socket.socket(fileno=report_fd)
     plan = plan_from_json(json.loads((directory / "plan.json").read_text()))
-    _or_report(report, partial(_make_lab, plan, directory, report))
+    _or_report(report, partial(_create_lab, plan, directory, report))
     report.close()
     os.set_inheritable(lifeline, True)
-    os.execv(sys.executable, [sys.executable, "-I", "-S", hold.__file__, str(lifeline), f"barewire-lab-{plan.id}"])
+    os.execv(sys.executable, [sys.executable, "-I", "-S", init.__file__, str(lifeline), f"barewire-lab-{plan.id}"])
 
 
-def _make_lab(plan: Plan, directory: Path, report: socket.socket) -> None:
+def _create_lab(plan: Plan, directory: Path, report: socket.socket) -> None:
     socket.sethostname(f"barewire-{plan.id}")
     notes = []
     if not _mount_fresh("proc", "/proc"):
-        notes.append("/proc shows the machine's processes: a mount over it is not allowed here (a container?)")
+        notes.append("/proc shows the machine's processes: mounting over it is not allowed here (a container?)")
     if not silence_ipv6():
-        notes.append("hosts send IPv6 frames of their own: /proc/sys/net is read-only here")
+        notes.append("hosts send IPv6 frames: /proc/sys/net is read-only here")
     if plan.switched is not None:
         bypass_netfilter()
     _write_name_files(plan, directory)
     ready_read, ready_write = os.pipe()
     go_read, go_write = os.pipe()
-    # A host that fails says why and ends; this one must then not wait for it.
+    # A host that fails reports why and ends; this process must not wait for it.
     signal.signal(signal.SIGCHLD, _host_ended)
     pids = {}
     for host in plan.hosts:
         pid = os.fork()
         if pid == 0:
             os.close(go_write)
-            _or_report(report, partial(_make_host, plan, host, directory, report, ready_write, go_read))
+            _or_report(report, partial(_create_host, plan, host, directory, report, ready_write, go_read))
             _execute_sleep(plan, host)
         pids[host.name] = pid
     os.close(ready_write)
@@ -106,7 +105,7 @@ def _make_lab(plan: Plan, directory: Path, report: socket.socket) -> None:
     _send(report, {"role": "keeper", "notes": notes})
 
 
-def _make_host(
+def _create_host(
     plan: Plan, host: HostPlan, directory: Path, report: socket.socket, ready_write: int, go_read: int
 ) -> None:
     with needs(
@@ -115,13 +114,13 @@ def _make_host(
         unshare(CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWUTS)
     socket.sethostname(host.name)
     silence_ipv6()
-    _mount_fresh("sysfs", "/sys")  # /sys/class/net of this namespace; without it, the machine's is seen
-    _mount_fresh("tmpfs", "/dev/shm")  # what a killed program leaves there ends with the host
+    _mount_fresh("sysfs", "/sys")  # shows /sys/class/net of this namespace instead of the machine's
+    _mount_fresh("tmpfs", "/dev/shm")  # files of killed programs are removed with the host
     _bind(etc_directory(directory) / "hosts", "/etc/hosts")
     _bind(etc_directory(directory) / f"hostname-{host.name}", "/etc/hostname")
     os.write(ready_write, b"1")
     os.close(ready_write)
-    os.read(go_read, 1)  # ends when the keeper has made the wires
+    os.read(go_read, 1)  # returns when the keeper has created the wires
     os.close(go_read)
     configure_host(plan, host)
     _send(report, {"role": "host", "name": host.name, "inner_pid": os.getpid()})
@@ -135,10 +134,10 @@ def _spawn(
     environment: dict[str, str],
     switch: tuple[str, int] | None,
 ) -> int:
-    """Start a program that stays as long as the lab, as `openvswitch.Spawn` says."""
+    """Start a program that runs as long as the lab, as `openvswitch.Spawn` defines."""
     pid = os.fork()
     if pid == 0:
-        # The child must end here, whatever happens: it is a copy of the first process.
+        # The child must end here in any case: it is a copy of process 1.
         try:
             _or_report(report, partial(_enter_switch, plan, switch))
             _send(report, {"role": "server", "name": name})
@@ -185,7 +184,7 @@ def _write_name_files(plan: Plan, directory: Path) -> None:
 
 
 def _mount_fresh(kind: str, target: str) -> bool:
-    """Mount this namespace's own proc or sysfs; read-only where the machine's own is, as the kernel demands."""
+    """Mount this namespace's own file system; read-only where the machine's own is, as the kernel demands."""
     for extra in (0, MS_RDONLY):
         with contextlib.suppress(OSError):
             mount(kind, target, kind, MS_NOSUID | MS_NODEV | MS_NOEXEC | extra)
@@ -194,7 +193,7 @@ def _mount_fresh(kind: str, target: str) -> bool:
 
 
 def _bind(source: Path, target: str) -> None:
-    # A machine without /etc/hostname has nothing to hide; one is never made, for it would outlive the lab.
+    # Without /etc/hostname on the machine there is nothing to cover; creating it would outlive the lab.
     if Path(target).exists():
         with needs(
             "bind mounts", "allow mount(2) to this process (a container's seccomp or AppArmor profile forbids it)"
@@ -203,20 +202,20 @@ def _bind(source: Path, target: str) -> None:
 
 
 def _or_report(report: socket.socket, work: Callable[[], None]) -> None:
-    """Run `work`; on failure tell the creator why and end."""
+    """Run `work`; on failure report why to the creator and end."""
     try:
         work()
     except BarewireError as error:
         _fail(report, str(error))
     except (NetlinkError, OSError) as error:
         _fail(report, f"the kernel refused: {error}")
-    except Exception as error:  # our own mistake: it must not be taken for the machine's
+    except Exception as error:  # a bug here must not be taken for a limit of the machine
         traceback.print_exc()
-        _fail(report, f"mistake in barewire itself, please report it: {error!r}")
+        _fail(report, f"bug in barewire, please report it: {error!r}")
 
 
 def _fail(report: socket.socket, message: str) -> NoReturn:
-    # The creator may be gone already, which is then why this failed.
+    # The creator may have ended already, which is then the reason of this failure.
     with contextlib.suppress(OSError):
         _send(report, {"role": "error", "message": message})
     os._exit(1)
@@ -227,9 +226,9 @@ def _send(report: socket.socket, message: dict[str, Any]) -> None:
 
 
 def _execute_sleep(plan: Plan, host: HostPlan) -> NoReturn:
-    """Stand for the host at the least cost: what counts are the namespaces."""
+    """Keep the host's namespaces alive at the least cost."""
     program = shutil.which("sleep") or "/bin/sleep"
-    # A program that serves many commands under one file decides by its zeroth argument, which must then stay.
+    # A multi-call binary selects its command by argument zero, which must then stay.
     label = f"barewire-lab-{plan.id}-{host.name}" if Path(program).resolve().name == "sleep" else "sleep"
     os.execv(program, [label, "infinity"])
 

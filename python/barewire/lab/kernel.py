@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The system calls a lab needs and Python 3.11 does not have, and processes known by more than their number."""
+"""System calls that Python 3.11 lacks, and processes identified by more than their number."""
 
 import ctypes
 import os
@@ -19,7 +19,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Process:
-    """A process by number and start time (clock ticks since boot): the number alone may be somebody else's by now."""
+    """A process by number and start time (clock ticks since boot); the number alone may have been reused."""
 
     pid: int
     start_ticks: int
@@ -34,7 +34,7 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Tell whether this very process still runs (a zombie does not)."""
+        """Whether this very process still runs (a zombie does not)."""
         return _start_ticks(self.pid) == self.start_ticks
 
     def kill(self, timeout_s: float) -> bool:
@@ -44,7 +44,7 @@ class Process:
         except ProcessLookupError:
             return True
         try:
-            # The handle pins whoever has the number now; only then is comparing start times free of races.
+            # The handle pins the process that has the number now; only then is comparing start times free of races.
             if not self.alive:
                 return True
             signal.pidfd_send_signal(handle, signal.SIGKILL)
@@ -62,7 +62,7 @@ def unshare(flags: int) -> None:
 
 
 def enter_network(pid: int) -> None:
-    """Join the network namespace of a process whose number cannot be somebody else's by now."""
+    """Join the network namespace of a process whose number cannot have been reused."""
     handle = os.pidfd_open(pid)
     try:
         _check(_libc.setns(handle, CLONE_NEWNET), "setns")

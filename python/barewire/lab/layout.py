@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""From a topology, a link and the cores at hand to everything the kernel must be told; no system call here.
+"""Makes a plan of all kernel objects from a topology, a link and the available cores; no system call here.
 
     direct     h1:eth0 ───────────── h2:eth0
 
@@ -7,11 +7,11 @@
 
     nic        h1:eth0 ── to-h1 [nic-h1] up-h1 ── port-h1 [switch] port-h2 ── up-h2 [nic-h2] to-h2 ── h2:eth0
 
-A queueing discipline on a host's own interface is bypassed by AF_PACKET's PACKET_QDISC_BYPASS, so a link is shaped one
-hop further, where a bridge port sends: `to-*` limits what a host receives, `up-*` what it sends. A pair needs no
-`up-*`: what one host sends is what the other receives. All these are in the switch's namespace, out of hosts' reach.
-Frames are lost there, too, where `to-*` receives what a host sent: at the host itself a packet socket would still see
-them. So a link that loses frames is switched.
+AF_PACKET's PACKET_QDISC_BYPASS bypasses a queueing discipline on a host's own interface, so links are shaped one hop
+further, where a bridge port sends: `to-*` limits what a host receives, `up-*` what it sends. A pair needs no `up-*`:
+one host's output is the other's input. All these are in the switch's namespace, inaccessible to hosts. Frames are
+also dropped there, where `to-*` receives from the host: at the host itself a packet socket would still see them.
+So a link with loss is switched.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ from barewire.lab.spec import LinkSpec, Topology
 
 
 def make_plan(lab_id: str, topology: Topology, link: LinkSpec, cpus: Iterable[int]) -> Plan:
-    """Lay out a lab whose hosts are joined by one link or one of the kernel's bridges."""
+    """Plan a lab whose hosts are joined by one link or a kernel bridge."""
     shares = share_cpus(len(topology.hosts), sorted(cpus))
     hosts = tuple(
         HostPlan(name, str(NETWORK[number]), mac(0, number), shares[number - 1])
@@ -36,7 +36,7 @@ def make_plan(lab_id: str, topology: Topology, link: LinkSpec, cpus: Iterable[in
 
 
 def share_cpus(host_count: int, cpus: Sequence[int]) -> list[tuple[int, ...]]:
-    """Give every host equally many cores; what is left over stays free, with too few cores hosts share them in turn."""
+    """Give every host equally many cores, with the rest unused; if there are too few, hosts share them round-robin."""
     each = len(cpus) // host_count
     if each == 0:
         return [(cpus[index % len(cpus)],) for index in range(host_count)]
@@ -44,14 +44,14 @@ def share_cpus(host_count: int, cpus: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def is_oversubscribed(shares: Iterable[Sequence[int]]) -> bool:
-    """Tell whether any core serves more than one host."""
+    """Return whether any core serves more than one host."""
     used = [cpu for share in shares for cpu in share]
     return len(used) != len(set(used))
 
 
 def mac(role: int, number: int) -> str:
-    """Return the address that an interface has by its role in the lab and its number in that role."""
-    # 02: locally administered, unicast. The same lab has the same addresses in every run, so captures compare.
+    """Return the MAC address of an interface by its role in the lab and its number in that role."""
+    # 02: locally administered, unicast. The same lab has the same addresses in every run, so that captures compare.
     return f"02:ba:7e:{role:02x}:{number >> 8:02x}:{number & 0xFF:02x}"
 
 

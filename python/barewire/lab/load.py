@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""How busy the machine and a lab's switches are between two moments: on a saturated machine all networks look alike."""
+"""Load of the machine and of a lab's switches between two moments: a saturated machine hides network differences."""
 
 import os
 import time
@@ -10,16 +10,16 @@ from pathlib import Path
 from barewire.errors import MeasurementFailed
 from barewire.lab.kernel import Process
 
-# Above, what limits a run is the machine and not its network.
+# Above this share the machine limits a run, not its network.
 SATURATED_SHARE = 0.85
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# Places of /proc/stat's times: nothing to do, waiting for a disk, and after the last that is counted once, guests'.
+# Columns of /proc/stat: idle, waiting for I/O, and the first of guests' time, which user time includes.
 _IDLE, _WAITING, _GUEST = 3, 4, 8
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Clocks at one moment: monotonic seconds, the cores' ticks busy and in all, the switches' CPU ticks."""
+    """Clock readings: monotonic seconds, busy and total ticks of all cores, CPU ticks of the switches."""
 
     at_s: float
     busy_ticks: int
@@ -29,9 +29,9 @@ class Moment:
 
 @dataclass(frozen=True)
 class Load:
-    """What was used between two moments: the share of all cores, and how many cores' worth the switches took.
+    """Load between two moments: the busy share of all cores, and the number of cores that the switches used.
 
-    What a hypervisor gave to others (stolen) counts as busy: this machine could not use it.
+    Time that a hypervisor gave to others (stolen) counts as busy: this machine could not use it.
     """
 
     seconds: float
@@ -40,14 +40,14 @@ class Load:
 
     @property
     def saturated(self) -> bool:
-        """Whether the machine was so busy that a network's results say little about the network."""
+        """Whether the machine was too busy for results about the network."""
         return self.busy_share > SATURATED_SHARE
 
 
 def moment(servers: Iterable[Process] = (), root: Path = Path("/proc")) -> Moment:
-    """Read the clocks; `servers` are a lab's (`Lab.servers`). MeasurementFailed if one of these has ended."""
+    """Read the clocks; `servers` are a lab's (`Lab.servers`). MeasurementFailed if one of them has ended."""
     line = (root / "stat").read_text().splitlines()[0]
-    # Time of guests is counted in the user's time already.
+    # User time includes guests' time.
     ticks = [int(field) for field in line.split()[1:]][:_GUEST]
     unused = ticks[_IDLE] + ticks[_WAITING]
     switches = sum(_ticks_of(server, root) for server in servers)
@@ -57,15 +57,15 @@ def moment(servers: Iterable[Process] = (), root: Path = Path("/proc")) -> Momen
 def between(first: Moment, last: Moment) -> Load:
     """Return the load from one moment to a later one."""
     seconds = last.at_s - first.at_s
-    passed = last.all_ticks - first.all_ticks
-    if seconds <= 0 or passed <= 0:
-        raise ValueError("the moments must be some clock ticks (10 ms each) apart, the earlier one first")
+    elapsed_ticks = last.all_ticks - first.all_ticks
+    if seconds <= 0 or elapsed_ticks <= 0:
+        raise ValueError("the moments must be several clock ticks (10 ms each) apart, the earlier one first")
     switches_s = (last.switches_ticks - first.switches_ticks) / _TICKS_PER_S
-    return Load(seconds, (last.busy_ticks - first.busy_ticks) / passed, switches_s / seconds)
+    return Load(seconds, (last.busy_ticks - first.busy_ticks) / elapsed_ticks, switches_s / seconds)
 
 
 def _ticks_of(server: Process, root: Path) -> int:
-    """User and system time of all threads of a process, dead ones included."""
+    """Return user and system time of all threads of a process, including ended ones."""
     try:
         stat = (root / str(server.pid) / "stat").read_text(errors="replace")
     except OSError as error:

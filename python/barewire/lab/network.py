@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # mypy: disable-error-code="no-untyped-call"
-"""A plan's interfaces, told to the kernel by netlink; everything happens in the caller's own network namespace."""
+"""Creates a plan's interfaces by netlink, in the caller's network namespace."""
 
 import errno
 import struct
@@ -40,7 +40,7 @@ from barewire.lab.plan import (
 _LOOPBACK_INDEX = 1
 _CREATE = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL
 _NEIGHBOUR_PERMANENT = 0x80  # NUD_PERMANENT
-_STATION_STATIC = 0x40  # NUD_NOARP; to a bridge, permanent means an address of its own
+_STATION_STATIC = 0x40  # NUD_NOARP; for a bridge, permanent would mean its own address
 _AF_INET = 2
 _LINKLAYER_ETHERNET = 1
 _RATE32_MAX = 0xFFFF_FFFF
@@ -49,19 +49,19 @@ _BPF_LOAD_WORD, _BPF_JUMP_IF_AT_LEAST, _BPF_RETURN = 0x20, 0x35, 0x06
 _BPF_RANDOM = 0xFFFF_F000 + 56
 _TC_OK, _TC_SHOT = 0, 2
 _CLSACT_INGRESS = 0xFFF2
-# Bridges keep 01:80:c2:00:00:00 to 0f to themselves (IEEE 802.1D clause 7.12.6), LLDP's 0e among them, unless told;
-# the first three the kernel never forwards.
+# By default bridges do not forward 01:80:c2:00:00:00 to 0f (IEEE 802.1D clause 7.12.6), among them LLDP's 0e;
+# the first three are never forwarded by the kernel.
 _FORWARD_ALL = 0xFFF8
-# The kernel looks at links' states at most once a second.
+# The kernel checks links' states at most once a second.
 _OPERATIONAL_TIMEOUT_S = 10.0
-# What moves work between frames and the CPU; VLAN tags stay where the kernel puts them.
+# Offloads that move work between frames and the CPU; VLAN tag handling stays unchanged.
 _OFFLOAD_WORDS = ("segmentation", "checksum", "scatter-gather", "-gro", "-lro", "-gso")
 
 
 def build_wires(plan: Plan, pids: Mapping[str, int]) -> None:
-    """Make all links and bridges; call in the namespace of the lab's first process.
+    """Create all links and bridges; call in the namespace of the lab's first process.
 
-    `pids` are of processes in the namespaces of hosts and switches, which configure their own ends afterwards.
+    `pids` are processes in the namespaces of hosts and switches, which configure their own ends afterwards.
     """
     with IPRoute() as netlink:
         set_loopback_up(netlink)
@@ -71,9 +71,9 @@ def build_wires(plan: Plan, pids: Mapping[str, int]) -> None:
         for bridge in plan.bridges:
             index = _add_bridge(netlink, bridge, bridge.ports)
             for port, mac in bridge.stations:
-                where = {"ifindex": _index(netlink, port), "lladdr": mac}
-                # Sticky: who sends in a host's name does not get its frames.
-                netlink.fdb("add", **where, state=_STATION_STATIC, flags=NTF_MASTER | NTF_STICKY)
+                station = {"ifindex": _index(netlink, port), "lladdr": mac}
+                # Sticky: a host that sends from another host's address does not receive its frames.
+                netlink.fdb("add", **station, state=_STATION_STATIC, flags=NTF_MASTER | NTF_STICKY)
             if bridge.address is not None:
                 netlink.addr("add", index=index, address=bridge.address, prefixlen=MANAGEMENT_NETWORK.prefixlen)
             _finish(netlink, plan, bridge.name, "switch")
@@ -88,7 +88,7 @@ def build_wires(plan: Plan, pids: Mapping[str, int]) -> None:
 
 
 def configure_host(plan: Plan, host: HostPlan) -> None:
-    """Give a host's interfaces their addresses and neighbours and bring them up; call in the host's namespace."""
+    """Configure a host's addresses and neighbours and set its interfaces up; call in the host's namespace."""
     with IPRoute() as netlink:
         set_loopback_up(netlink)
         addresses = {HOST_INTERFACE: (host.address, NETWORK)}
@@ -108,7 +108,7 @@ def configure_host(plan: Plan, host: HostPlan) -> None:
 
 
 def configure_switch(plan: Plan, switch: str) -> None:
-    """Bring up a switch's ports; call in its namespace."""
+    """Set a switch's ports up; call in its namespace."""
     with IPRoute() as netlink:
         set_loopback_up(netlink)
         for interface in [end.interface for wire in plan.wires for end in wire if end.node == switch]:
@@ -116,42 +116,42 @@ def configure_switch(plan: Plan, switch: str) -> None:
 
 
 def set_host_link(plan: Plan, host: HostPlan, up: bool) -> None:
-    """Take a host's interface down or up again; call in the host's namespace."""
+    """Set a host's interface down or up; call in the host's namespace."""
     with IPRoute() as netlink:
         index = _index(netlink, HOST_INTERFACE)
         netlink.link("set", index=index, state="up" if up else "down")
         if up and plan.static_neighbours:
-            # An interface that goes down forgets even its permanent neighbours.
+            # An interface that goes down loses even its permanent neighbour entries.
             _add_neighbours(netlink, index, plan, host)
 
 
 def set_interfaces(interfaces: Iterable[str], up: bool) -> None:
-    """Take interfaces of this namespace down or up again."""
+    """Set interfaces of this namespace down or up."""
     with IPRoute() as netlink:
         for interface in interfaces:
             netlink.link("set", index=_index(netlink, interface), state="up" if up else "down")
 
 
 def bypass_netfilter() -> None:
-    """Keep IP frames on this namespace's bridges away from packet filters, where the kernel has that (br_netfilter).
+    """Exempt IP frames on this namespace's bridges from packet filters, if the kernel has these (br_netfilter).
 
-    They would take longer than others, and lose the mark of the socket that counts them.
+    Filtered frames would take longer than others, and lose the reference to the socket that accounts for them.
     """
     for setting in Path("/proc/sys/net/bridge").glob("bridge-nf-call-*"):
-        with suppress(OSError):  # read-only for an ordinary user; it costs time only
+        with suppress(OSError):  # read-only for an ordinary user; costs only time
             setting.write_text("0")
 
 
 def set_loopback_up(netlink: IPRoute) -> None:
-    """Make localhost work."""
+    """Set the loopback interface up."""
     netlink.link("set", index=_LOOPBACK_INDEX, state="up")
 
 
 def silence_ipv6() -> bool:
-    """Keep IPv6's own frames (router solicitations and such) off this namespace's interfaces; False if impossible."""
+    """Disable IPv6's own frames (such as router solicitations) on this namespace's interfaces; False if impossible."""
     settings = Path("/proc/sys/net/ipv6/conf")
     if not settings.is_dir():
-        return True  # a kernel without IPv6 is silent
+        return True  # a kernel without IPv6 sends none
     try:
         for name in ("default", "all"):
             (settings / name / "disable_ipv6").write_text("1")
@@ -161,11 +161,11 @@ def silence_ipv6() -> bool:
 
 
 def disable_offloads(interface: str) -> None:
-    """Switch off all segmentation, checksum, scatter-gather and receive offloads that can be switched off."""
+    """Switch off all segmentation, checksum, scatter-gather and receive offloads that can be changed."""
     ethtool = IoctlEthtool(interface)
     try:
         features = ethtool.get_features()
-        for name in features.keys():  # noqa: SIM118 - not a mapping: its iterator yields other things
+        for name in features.keys():  # noqa: SIM118 - not a mapping: its iterator yields other items
             if is_offload(name) and features.is_active(name) and features.is_available(name):
                 features[name] = False
         ethtool.set_features(features)
@@ -174,7 +174,7 @@ def disable_offloads(interface: str) -> None:
 
 
 def active_offloads(interface: str) -> list[str]:
-    """Return the names of the offloads that an interface now has on; empty where it cannot be asked."""
+    """Return the active offloads of an interface; empty if they cannot be read."""
     ethtool = IoctlEthtool(interface)
     try:
         features = ethtool.get_features()
@@ -186,26 +186,26 @@ def active_offloads(interface: str) -> list[str]:
 
 
 def is_offload(feature: str) -> bool:
-    """Tell whether a kernel feature name is an offload in the sense of a link's `offloads`."""
+    """Return whether a kernel feature is an offload in the sense of a link's `offloads`."""
     return any(word in feature for word in _OFFLOAD_WORDS)
 
 
 def receive_on(host: HostPlan) -> None:
-    """Let a host's own cores do the kernel's work for each frame it receives; call in the host's namespace."""
+    """Run the kernel's receive processing on the host's own cores; call in the host's namespace."""
     interface = Path("/sys/class/net", HOST_INTERFACE)
     mask = sum(1 << cpu for cpu in host.cpus)
     words = [f"{mask >> 32 * number & 0xFFFF_FFFF:08x}" for number in reversed(range(mask.bit_length() // 32 + 1))]
     with needs("receive packet steering for a lab's hosts", "run as root, on a kernel with CONFIG_RPS"):
         if (interface / "address").read_text().strip() != host.mac:
-            raise FileNotFoundError(errno.ENOENT, "/sys is not the host's own")
+            raise FileNotFoundError(errno.ENOENT, "/sys does not show the host's interfaces")
         for queue in interface.glob("queues/rx-*"):
             (queue / "rps_cpus").write_text(",".join(words))
 
 
 def add_shaper(netlink: IPRoute, index: int, shaper: Shaper) -> None:
-    """Limit what an interface sends to a wire's rate.
+    """Limit an interface's transmission to a wire's rate.
 
-    pyroute2's own tbf request has neither an exact burst nor rates above 32 bit, so the message is made here.
+    pyroute2's tbf request supports neither an exact burst nor rates above 32 bit, so the message is built here.
     """
     message = _TbfRequest()
     message["index"] = index
@@ -230,10 +230,10 @@ def add_shaper(netlink: IPRoute, index: int, shaper: Shaper) -> None:
 
 
 def add_loss(netlink: IPRoute, index: int, loss: float) -> None:
-    """Drop a share of the frames that an interface receives, each by its own draw.
+    """Drop a share of the frames that an interface receives, independently at random.
 
-    A classic BPF program as classifier, because netem is a module that many kernels lack, and an ordinary user may
-    load no other kind of program.
+    Uses a classic BPF program as a classifier: many kernels lack the module netem, and an ordinary user may load no
+    other kind of program.
     """
     with needs("ingress filters (clsact)", "modprobe sch_ingress (CONFIG_NET_SCH_INGRESS)"):
         netlink.tc("add", "clsact", index)
@@ -255,23 +255,23 @@ def add_loss(netlink: IPRoute, index: int, loss: float) -> None:
     message["header"]["type"] = RTM_NEWTFILTER
     message["header"]["flags"] = _CREATE
     message["attrs"] = [["TCA_KIND", "bpf"], ["TCA_OPTIONS", {"attrs": options}]]
-    with needs("BPF classifier, which loses frames", "modprobe cls_bpf (CONFIG_NET_CLS_BPF)"):
+    with needs("BPF classifier, which drops frames", "modprobe cls_bpf (CONFIG_NET_CLS_BPF)"):
         netlink.nlm_request_batch([message])
 
 
 @contextmanager
 def needs(what: str, fix: str) -> Iterator[None]:
-    """Turn a refusal of the kernel into an error that says what is missing."""
+    """Convert a refusal of the kernel into an error that says what is missing."""
     try:
         yield
     except (NetlinkError, OSError) as error:
-        raise MachineCannot(f"this kernel gives no {what}: {error}. Fix: {fix}") from error
+        raise MachineCannot(f"this kernel does not provide {what}: {error}. Fix: {fix}") from error
 
 
 def _wait_until_operational(netlink: IPRoute, index: int) -> None:
-    """Wait until the kernel calls an interface up, which it may do long after both ends are.
+    """Wait until the kernel reports an interface as up, which may be long after both ends are up.
 
-    Frames pass before; but MPI libraries look, and take the loopback interface instead of one that is not.
+    Frames pass before; but MPI libraries check the state, and would use the loopback interface instead.
     """
     deadline = time.monotonic() + _OPERATIONAL_TIMEOUT_S
     while netlink.get_links(index)[0].get_attr("IFLA_OPERSTATE") != "UP":
@@ -280,9 +280,9 @@ def _wait_until_operational(netlink: IPRoute, index: int) -> None:
         time.sleep(0.003)
 
 
-def _add_bridge(netlink: IPRoute, bridge: Bridge | Cable, ports: Iterable[str], **more: int) -> int:
+def _add_bridge(netlink: IPRoute, bridge: Bridge | Cable, ports: Iterable[str], **attributes: int) -> int:
     with needs("bridges", "modprobe bridge (CONFIG_BRIDGE)"):
-        # No spanning tree and no delay: a port forwards at once. No snooping: it would send and filter frames.
+        # No spanning tree and no delay: ports forward at once. No snooping, which would send and filter frames.
         netlink.link(
             "add",
             kind="bridge",
@@ -291,7 +291,7 @@ def _add_bridge(netlink: IPRoute, bridge: Bridge | Cable, ports: Iterable[str], 
             br_stp_state=0,
             br_forward_delay=0,
             br_mcast_snooping=0,
-            **more,
+            **attributes,
         )
     index = _index(netlink, bridge.name)
     for port in ports:
@@ -301,7 +301,7 @@ def _add_bridge(netlink: IPRoute, bridge: Bridge | Cable, ports: Iterable[str], 
 
 
 def _add_cable(netlink: IPRoute, plan: Plan, cable: Cable) -> None:
-    # A bridge gives copies to its ports from the newest to the oldest, and the frame itself to the last.
+    # A bridge sends copies to its ports from the newest to the oldest, and the frame itself to the last.
     _add_bridge(netlink, cable, (cable.drain, *cable.ports), br_group_fwd_mask=_FORWARD_ALL)
     for port in (cable.drain, *cable.ports):
         isolated = int(port == cable.drain or port in cable.hosts)
@@ -318,14 +318,14 @@ def _end(end: End, pids: Mapping[str, int]) -> dict[str, object]:
 
 
 def _finish(netlink: IPRoute, plan: Plan, interface: str, owner: str) -> None:
-    """Offloads before the first frame, a name for people, then up."""
+    """Set offloads before the first frame, an alias for readers, then the interface up."""
     if not plan.link.offloads:
         disable_offloads(interface)
     netlink.link("set", index=_index(netlink, interface), ifalias=f"barewire {plan.id} {owner}", state="up")
 
 
 def _add_neighbours(netlink: IPRoute, index: int, plan: Plan, host: HostPlan) -> None:
-    """Enter all other hosts' MAC addresses for ever, so that no ARP frame disturbs a measurement."""
+    """Add permanent entries of all other hosts' MAC addresses, so that no ARP frame disturbs a measurement."""
     messages = []
     for other in plan.hosts:
         if other.name != host.name:
@@ -341,16 +341,16 @@ def _add_neighbours(netlink: IPRoute, index: int, plan: Plan, host: HostPlan) ->
 
 
 def _index(netlink: IPRoute, interface: str) -> int:
-    found = netlink.link_lookup(ifname=interface)
-    if not found:
+    indices = netlink.link_lookup(ifname=interface)
+    if not indices:
         raise MachineCannot(f"the lab has no interface {interface}: something else removed it")
-    return int(found[0])
+    return int(indices[0])
 
 
 class _TbfRequest(nlmsg):
-    """RTM_NEWQDISC for tbf with every attribute of linux/pkt_sched.h that the lab uses."""
+    """RTM_NEWQDISC for tbf with all attributes of linux/pkt_sched.h that the lab uses."""
 
-    # Not of tcmsg: once that was used, its classes inherit its map. The base class is typed by its own contents.
+    # Not derived from tcmsg: once used, its classes inherit its map. The base class is typed by its own contents.
     fields = tcmsg.fields  # type: ignore[assignment]
     nla_map = (("TCA_UNSPEC", "none"), ("TCA_KIND", "asciiz"), ("TCA_OPTIONS", "tbf_options"))  # type: ignore[assignment]
 
@@ -387,7 +387,7 @@ class _TbfRequest(nlmsg):
 
 
 class _BpfRequest(nlmsg):
-    """RTM_NEWTFILTER for a classic BPF program; pyroute2's own request has only loaded ones."""
+    """RTM_NEWTFILTER for a classic BPF program; pyroute2's request supports loaded programs only."""
 
     fields = tcmsg.fields  # type: ignore[assignment]
     nla_map = (("TCA_UNSPEC", "none"), ("TCA_KIND", "asciiz"), ("TCA_OPTIONS", "classic_bpf"))  # type: ignore[assignment]

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """A lab's own Open vSwitch: databases, sockets and logs in the lab's directory, servers in its process namespace.
 
-A system's Open vSwitch is never touched: every command names the lab's database, and OVS_RUNDIR and its like lead the
-servers to the lab's directory for all else. Each switch has servers of its own, in a network namespace of its own with
-its ports: in ovs-vswitchd one thread forwards for all switches, asking all of their ports in turn, so a fat-tree would
-be limited by one core; and each looks at its ports again whenever any interface that it sees changes
-(docs/performance.md).
-Switches forward in the userspace datapath, which needs no kernel module, under its name `dummy`: that is the same
-datapath without tap interfaces, of which one has a fixed name that only one server could have.
+The system's Open vSwitch is never touched: every command names the lab's database, and OVS_RUNDIR and similar variables
+direct the servers to the lab's directory. Each switch has its own servers, in its own network namespace with its ports.
+One ovs-vswitchd for all switches would forward in one thread that polls all of their ports, so that one core would
+limit a fat-tree; and each server scans its ports again whenever any interface in its namespace changes
+(docs/performance.md). Switches use the userspace datapath, which needs no kernel module, under its name `dummy`: the
+same datapath without tap interfaces, one of which has a fixed name and could exist only once.
 """
 
 import json
@@ -27,38 +26,38 @@ SERVERS = DATABASE, FORWARDER = ("ovsdb-server", "ovs-vswitchd")
 FIX = "apt install openvswitch-switch"
 _PROGRAMS = (*SERVERS, "ovsdb-tool", "ovs-vsctl")
 _SERVER_FOLDERS = ("/usr/sbin", "/sbin", "/usr/local/sbin")
-# The servers start in some 50 ms, a fat-tree of 20 switches stands in a second: whoever needs longer hangs.
+# The servers start in some 50 ms, a fat-tree of 20 switches in a second; a longer start hangs.
 _DEADLINE_S = 20.0
-# How long a controller may be silent. One that is gone is looked for after 1, 2, 4 and then every 8 s: Open vSwitch 3.1
-# does not heed the setting (max_backoff) that would make it less.
+# How long a controller may be silent. Reconnection is tried after 1, 2, 4 and then every 8 s: Open vSwitch 3.1 ignores
+# the setting that would shorten this (max_backoff).
 _PROBE_MS = 5000
 
-# Starts a program as a child of the lab's first process, by a name under which it is reported to the creator: in a
-# network namespace of its own or, with a switch and a process, in that one's, with the switch's ports up.
+# Starts a program as a child of the lab's first process, under a name that is reported to the creator: in a new
+# network namespace or, given a switch and a process, in that process's namespace with the switch's ports up.
 Spawn = Callable[[str, list[str], dict[str, str], "tuple[str, int] | None"], int]
 
 
 def directory_of(scratch: Path) -> Path:
-    """Return the folder of the lab's Open vSwitch in the lab's directory."""
+    """Return the lab's Open vSwitch folder in the lab's directory."""
     return scratch / "ovs"
 
 
 def controller_socket(scratch: Path) -> Path:
-    """Return where the switches look for their controller; Open vSwitch confines such sockets to its folder."""
+    """Return the socket of the switches' controller; Open vSwitch restricts such sockets to its folder."""
     return directory_of(scratch) / "controller.sock"
 
 
 def which(name: str) -> str | None:
-    """Return where a program is, also one for administrators, which is not on the PATH of an ordinary user."""
+    """Return the path of a program, also in administrators' folders, which are not on an ordinary user's PATH."""
     return shutil.which(name, path=os.pathsep.join((os.environ.get("PATH", os.defpath), *_SERVER_FOLDERS)))
 
 
 def find_program(name: str) -> str:
-    """Return a program of Open vSwitch's; MachineCannot says how to get it."""
-    found = which(name)
-    if found is None:
-        raise MachineCannot(f"a network of switches needs Open vSwitch, and there is no {name}. Fix: {FIX}")
-    return found
+    """Return the path of an Open vSwitch program; MachineCannot if it is missing."""
+    path = which(name)
+    if path is None:
+        raise MachineCannot(f"a network of switches needs Open vSwitch, but {name} is missing. Fix: {FIX}")
+    return path
 
 
 def require() -> None:
@@ -68,7 +67,7 @@ def require() -> None:
 
 
 def start_databases(plan: Plan, scratch: Path, spawn: Spawn) -> dict[str, int]:
-    """Start the switches' databases; return their processes, which have the switches' namespaces."""
+    """Start the switches' databases; return their processes, which are in the switches' namespaces."""
     assert plan.switched is not None
     folder = directory_of(scratch)
     folder.mkdir(mode=0o700)
@@ -80,23 +79,23 @@ def start_databases(plan: Plan, scratch: Path, spawn: Spawn) -> dict[str, int]:
 
 
 def start_switches(plan: Plan, scratch: Path, spawn: Spawn, databases: Mapping[str, int]) -> None:
-    """Start the switches themselves; `databases` are their processes. Their ports must be there."""
+    """Start the switches themselves; `databases` are their processes. Their ports must exist."""
     assert plan.switched is not None
     folder = directory_of(scratch)
     _start_servers(FORWARDER, folder, spawn, {switch: (switch, pid) for switch, pid in databases.items()})
     switches = plan.switched.network.switches
-    _run_all([[*_control(folder, switch), *_made(plan, scratch, switch)] for switch in switches], folder)
+    _run_all([[*_control(folder, switch), *_creation_words(plan, scratch, switch)] for switch in switches], folder)
     _check_ports(plan, folder)
 
 
 def add_switch(plan: Plan, scratch: Path, switch: str) -> None:
-    """Make one switch again, as it was when the lab was made: no flow, no group."""
+    """Create one switch again in its initial state, without flows and groups."""
     folder = directory_of(scratch)
-    _run([*_control(folder, switch), *_made(plan, scratch, switch)], folder)
+    _run([*_control(folder, switch), *_creation_words(plan, scratch, switch)], folder)
 
 
 def remove_switch(scratch: Path, switch: str) -> None:
-    """End one switch, with its flows and its connection to the controller."""
+    """Remove one switch, with its flows and its connection to the controller."""
     folder = directory_of(scratch)
     _run([*_control(folder, switch), "del-br", switch], folder)
 
@@ -107,16 +106,16 @@ def database_of(scratch: Path, switch: str) -> Path:
 
 
 def openflow_socket(scratch: Path, switch: str) -> Path:
-    """Return where a switch answers OpenFlow itself, as ovs-ofctl speaks it."""
+    """Return the socket on which a switch accepts OpenFlow, as for ovs-ofctl."""
     return directory_of(scratch) / f"{switch}.mgmt"
 
 
 def _start_servers(
-    name: str, folder: Path, spawn: Spawn, places: "Mapping[str, tuple[str, int] | None]"
+    name: str, folder: Path, spawn: Spawn, namespaces: "Mapping[str, tuple[str, int] | None]"
 ) -> dict[str, int]:
     pids = {
-        switch: spawn(f"{name} {switch}", _server(name, folder, switch), _environment(folder), place)
-        for switch, place in places.items()
+        switch: spawn(f"{name} {switch}", _server(name, folder, switch), _environment(folder), namespace)
+        for switch, namespace in namespaces.items()
     }
     for switch, pid in pids.items():
         _wait_for(folder / f"{switch}-{name}.ctl", f"{name} {switch}", pid)
@@ -125,17 +124,17 @@ def _start_servers(
 
 def _server(name: str, folder: Path, switch: str) -> list[str]:
     database = f"unix:{folder / f'{switch}.sock'}"
-    of_database = [str(folder / f"{switch}.db"), f"--remote=p{database}"]
-    own = of_database if name == DATABASE else [database, "--enable-dummy"]
+    database_options = [str(folder / f"{switch}.db"), f"--remote=p{database}"]
+    specific = database_options if name == DATABASE else [database, "--enable-dummy"]
     log = folder / f"{switch}-{name}.log"
     logs = [f"--log-file={log}", "-vconsole:off", "-vsyslog:off", "-vfile:warn"]
-    return [find_program(name), *own, f"--unixctl={log.with_suffix('.ctl')}", "--no-chdir", *logs]
+    return [find_program(name), *specific, f"--unixctl={log.with_suffix('.ctl')}", "--no-chdir", *logs]
 
 
-def _made(plan: Plan, scratch: Path, switch: str) -> list[str]:
-    """Return the commands that make a switch, with its ports under their numbers."""
+def _creation_words(plan: Plan, scratch: Path, switch: str) -> list[str]:
+    """Return the ovs-vsctl words that create a switch, with its ports under their numbers."""
     assert plan.switched is not None
-    # Threads that set flows up, of which one is enough for a switch; else there are as many as cores.
+    # Handler threads set up flows; one is enough for a switch, the default is one per core.
     words = ["set", "open_vswitch", ".", "other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1"]
     words += ["--", "add-br", switch, "--", "set", "bridge", switch, "datapath_type=dummy"]
     words += ["protocols=OpenFlow13", f"other_config:datapath-id={switch_number(switch):016x}"]
@@ -156,18 +155,18 @@ def _control(folder: Path, switch: str) -> list[str]:
 
 
 def _check_ports(plan: Plan, folder: Path) -> None:
-    """See that every port has its number: ovs-vsctl does not fail without."""
+    """Check that every port has its number: ovs-vsctl does not fail otherwise."""
     assert plan.switched is not None
     network = plan.switched.network
     columns = ["--format=json", "--columns=name,ofport,error", "list", "interface"]
     seen: dict[str, tuple[object, object]] = {}
-    for told in _run_all([[*_control(folder, switch), *columns] for switch in network.switches], folder):
-        seen |= {name: (number, error) for name, number, error in json.loads(told)["data"]}
+    for listing in _run_all([[*_control(folder, switch), *columns] for switch in network.switches], folder):
+        seen |= {name: (number, error) for name, number, error in json.loads(listing)["data"]}
     for port in (port for switch in network.switches for port in network.ports[switch]):
         number, error = seen.get(interface_of(port), (None, "was not added"))
         if number != port.number:
-            why = error if isinstance(error, str) else f"its number is {number}"
-            raise MachineCannot(f"Open vSwitch does not take port {port}: {why}")
+            reason = error if isinstance(error, str) else f"its number is {number}"
+            raise MachineCannot(f"Open vSwitch does not accept port {port}: {reason}")
 
 
 def _wait_for(socket: Path, name: str, pid: int) -> None:
@@ -175,9 +174,11 @@ def _wait_for(socket: Path, name: str, pid: int) -> None:
     while not socket.exists():
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended or time.monotonic() > deadline:
-            why = f"ended with {os.waitstatus_to_exitcode(status)}" if ended else "did not start in time"
-            said = "; ".join(_last_lines(socket.with_suffix(".log")))
-            raise MachineCannot(f"{name} {why}; it said: {said or 'nothing'}. Fix: {FIX}, version 2.17 or later")
+            outcome = f"ended with {os.waitstatus_to_exitcode(status)}" if ended else "did not start in time"
+            last_lines = "; ".join(_last_lines(socket.with_suffix(".log")))
+            raise MachineCannot(
+                f"{name} {outcome}; its output: {last_lines or 'none'}. Fix: {FIX}, version 2.17 or later"
+            )
         time.sleep(0.005)
 
 
@@ -191,22 +192,22 @@ def _run(command: list[str], folder: Path) -> str:
 
 
 def _run_all(commands: list[list[str]], folder: Path) -> list[str]:
-    """Run commands at the same time; return what each printed."""
+    """Run commands concurrently; return their outputs."""
     environment = _environment(folder)
     started = [
         subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for command in commands
     ]
-    printed = []
+    outputs = []
     for command, process in zip(commands, started, strict=True):
-        output, complaint = process.communicate()
+        output, errors = process.communicate()
         if process.returncode != 0:
-            why = complaint.strip() or f"code {process.returncode}"
-            raise MeasurementFailed(f"{Path(command[0]).name} failed: {why}")
-        printed.append(output)
-    return printed
+            reason = errors.strip() or f"code {process.returncode}"
+            raise MeasurementFailed(f"{Path(command[0]).name} failed: {reason}")
+        outputs.append(output)
+    return outputs
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    own = dict.fromkeys(("OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"), str(folder))
-    return dict(os.environ) | own
+    folders = dict.fromkeys(("OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"), str(folder))
+    return dict(os.environ) | folders

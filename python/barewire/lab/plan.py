@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Everything the kernel must be told to make a lab, as values; no system call here. `layout.py` makes them."""
+"""A lab's plan: all kernel objects as values; no system call here. `layout.py` creates plans."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -11,16 +11,16 @@ from barewire.topology import Network, from_json, to_json
 
 NETWORK = ipaddress.IPv4Network("10.77.0.0/24")  # 254 hosts: enough for STAR_HOSTS_MAX
 HOST_INTERFACE = "eth0"
-# Beside a switched network: for launchers, whose traffic is none of what is measured.
+# For launchers of a switched network: their traffic must not disturb what is measured.
 MANAGEMENT_NETWORK = ipaddress.IPv4Network("10.78.0.0/24")
 MANAGEMENT_INTERFACE = "mgmt0"
-# The switches' namespace there, where a controller may listen.
+# Address of the switches' namespace on it, where a controller may listen.
 MANAGEMENT_ADDRESS = str(MANAGEMENT_NETWORK[254])
 SWITCH = "switch"
 
 _NOTHING = Network((), (), {})
 
-# On a wire, each frame also takes preamble and start delimiter 8, FCS 4 and gap 12 (IEEE 802.3 clause 4.4.2).
+# On a wire, a frame also takes preamble and start delimiter 8, FCS 4 and gap 12 (IEEE 802.3 clause 4.4.2).
 WIRE_OVERHEAD_BYTES = 24
 WIRE_FRAME_BYTES_MIN = 84  # 64 with FCS, plus preamble and gap
 ETHERNET_HEADER_BYTES = 14
@@ -28,17 +28,17 @@ VLAN_TAG_BYTES = 4
 # Long enough that a late timer interrupt (some 50 µs on a busy virtual machine) loses no wire time, short enough that
 # a burst is far below any measurement and that a 64 KiB super-frame is segmented up to 1 Gb/s.
 BURST_S = 500e-6
-# More than a default socket send buffer (212992 bytes of memory, some 140 KB of frames): its owner blocks before the
-# queue drops. 10 ms is what a switch port with a few MB of buffer holds at 1 to 10 Gb/s.
+# More than a default socket send buffer (212992 bytes of memory, some 140 KB of frames): the sender blocks before the
+# queue drops. 10 ms is the buffer of a switch port with a few MB at 1 to 10 Gb/s.
 QUEUE_BYTES_MIN = 256 * 1024
 QUEUE_S = 10e-3
 
 
 @dataclass(frozen=True)
 class HostPlan:
-    """One host: its name, IPv4 address, MAC address and the cores its programs run on.
+    """One host: its name, IPv4 address, MAC address, and the cores of its programs.
 
-    `management` is its address on the management network; None where there is none.
+    `management` is its address on the management network; None without one.
     """
 
     name: str
@@ -50,9 +50,9 @@ class HostPlan:
 
 @dataclass(frozen=True)
 class End:
-    """One end of a link: the interface's name in the namespace of a host, or of a switch of Open vSwitch's.
+    """One end of a link: an interface in the namespace of a host, or of an Open vSwitch switch.
 
-    Or, without a node, in that of the lab's first process, where its bridges are.
+    Without a node it is in the namespace of the lab's first process, with its bridges.
     """
 
     node: str | None
@@ -63,10 +63,10 @@ class End:
 
 @dataclass(frozen=True)
 class Bridge:
-    """A bridge in the switch's namespace; `stations` are the (port, host's MAC address) it knows from the start.
+    """A bridge in the switch's namespace; `stations` are its static entries (port, host's MAC address).
 
-    Left to learn, it would flood every frame to a host that has not sent yet, over all others' links. `address` is its
-    own, on the management network.
+    With learning it would flood every frame for a host that has not sent yet over all links. `address` is the bridge's
+    own on the management network.
     """
 
     name: str
@@ -79,11 +79,11 @@ class Bridge:
 
 @dataclass(frozen=True)
 class Cable:
-    """A bridge that stands for a link: it passes everything between its two ports, whatever addresses it has seen.
+    """A bridge that represents a link: it forwards everything between its two ports, without learning.
 
-    `drain` is a third port that loses everything; so what a switch sent goes on as a copy, and the frame itself, which
-    the switch's socket counts, is gone at once. What comes in at ports of `hosts` does not go there: a host's socket
-    shall count its frames until they leave, as with a network card.
+    `drain` is a third port that discards everything. So a frame from a switch continues as a copy, while the original,
+    which the switch's socket accounts for, is freed at once. Frames from ports of `hosts` do not go to the drain: a
+    host's socket accounts for its frames until they leave, as with a network card.
     """
 
     name: str
@@ -96,10 +96,10 @@ class Cable:
 
 @dataclass(frozen=True)
 class Switched:
-    """The switches of a lab that are Open vSwitch's.
+    """The Open vSwitch switches of a lab.
 
-    They wait for a controller, or forward by themselves (`standalone`). With `neighbours` the hosts know each other's
-    MAC addresses from the start; else they ask (ARP).
+    They wait for a controller, or learn addresses (`standalone`). With `neighbours` the hosts have static entries of
+    all MAC addresses; otherwise they use ARP.
     """
 
     network: Network
@@ -110,7 +110,7 @@ class Switched:
 
 @dataclass(frozen=True)
 class Plan:
-    """A whole lab before it exists. `shaped` are interfaces and the bit/s of wire time that they send at most."""
+    """A whole lab before it exists. `shaped` maps interfaces to the bit/s of wire time to which they are limited."""
 
     id: str
     link: LinkSpec
@@ -122,12 +122,12 @@ class Plan:
 
     @property
     def lossy(self) -> tuple[str, ...]:
-        """The interfaces that lose what they receive."""
+        """The interfaces that drop received frames."""
         return tuple(f"to-{host.name}" for host in self.hosts) if self.link.loss else ()
 
     @property
     def static_neighbours(self) -> bool:
-        """Whether hosts know each other's MAC addresses from the start."""
+        """Whether hosts have static entries of all MAC addresses."""
         return self.switched is None or self.switched.neighbours
 
     def host(self, name: str) -> HostPlan:
@@ -135,7 +135,7 @@ class Plan:
         return {host.name: host for host in self.hosts}[name]
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `plan_from_json` reads."""
+        """Return the document that `plan_from_json` reads."""
         document = asdict(replace(self, switched=None))
         if self.switched is not None:
             document["switched"] = asdict(replace(self.switched, network=_NOTHING))
@@ -147,7 +147,7 @@ class Plan:
 class Shaper:
     """Parameters of a token bucket (tbf) that passes frames at a wire's rate.
 
-    It limits the rate only: a lone frame passes at once, without waiting for its own serialisation.
+    It limits the rate only: a single frame passes at once, without its serialisation delay.
     """
 
     rate_byte_s: int
@@ -156,7 +156,7 @@ class Shaper:
 
 
 def plan_from_json(document: dict[str, Any]) -> Plan:
-    """Read what `Plan.to_json` wrote."""
+    """Read the document of `Plan.to_json`."""
     switched = document["switched"]
     return Plan(
         id=document["id"],
@@ -183,7 +183,7 @@ def _bridge_from_json(document: dict[str, Any]) -> Bridge:
 
 
 def make_shaper(rate_bit_s: int, mtu_bytes: int) -> Shaper:
-    """Choose a token bucket's burst and queue for a rate and an MTU."""
+    """Return a token bucket's parameters for a rate and an MTU."""
     rate_byte_s = rate_bit_s // 8
     frame_bytes = mtu_bytes + ETHERNET_HEADER_BYTES + VLAN_TAG_BYTES
     return Shaper(
@@ -195,7 +195,7 @@ def make_shaper(rate_bit_s: int, mtu_bytes: int) -> Shaper:
 
 
 def hosts_file(hosts: Iterable[HostPlan]) -> str:
-    """Return the /etc/hosts of every host of the lab; h1-mgmt is h1 on the management network, mgmt the lab itself."""
+    """Return the /etc/hosts of all hosts; h1-mgmt is h1 on the management network, mgmt the lab itself."""
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"]
     lines += [f"{host.address} {host.name}" for host in hosts]
     managed = [f"{host.management} {host.name}-mgmt" for host in hosts if host.management is not None]
@@ -203,5 +203,5 @@ def hosts_file(hosts: Iterable[HostPlan]) -> str:
 
 
 def barewire_hosts_file(hosts: Iterable[HostPlan]) -> str:
-    """Return what barewire's own programs in every host of the lab know of names: lines `name MAC interface`."""
+    """Return the hosts file of barewire's own programs: lines `name MAC interface`."""
     return "".join(f"{host.name} {host.mac} {HOST_INTERFACE}\n" for host in hosts)

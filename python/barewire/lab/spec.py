@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What a caller asks of a lab, as checked values: its topology and its links."""
+"""Specification of a lab as validated values: its topology and its links."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from barewire.topology import Network, parse
 from barewire.topology.checks import is_server
 from barewire.topology.rate import check_rate
 
-# A host is one /24 address and one bridge port; beyond this the emulation measures the scheduler, not a network.
+# Limited by /24 addresses and bridge ports; larger emulations would measure the scheduler, not a network.
 STAR_HOSTS_MIN, STAR_HOSTS_MAX = 2, 250
 # IPv4 needs 68 (RFC 791); a veth and a bridge carry at most 65535.
 MTU_BYTES_MIN, MTU_BYTES_MAX = 68, 65535
@@ -24,9 +24,8 @@ _LOSS = re.compile(r"(\d+(?:\.\d+)?)\s*%|0")
 class LinkSpec:
     """Every link of a lab: rate in bit/s of wire time (None is unshaped), MTU in bytes, offloads on or off.
 
-    `loss` is the share, 0 to 1, of the frames that a host sends which the kernel drops at random on their way.
-    `receive_on` says whose core does the kernel's receiving work: `sender`, as veth does it by itself, or `receiver`,
-    as between real hosts.
+    `loss` is the share, 0 to 1, of a host's frames that the kernel drops at random. `receive_on` selects the side whose
+    core runs the kernel's receive processing: `sender`, veth's default, or `receiver`, as between real hosts.
     """
 
     rate_bit_s: int | None = None
@@ -36,7 +35,7 @@ class LinkSpec:
     receive_on: str = RECEIVE_ON[0]
 
     def __post_init__(self) -> None:
-        """Refuse what no link can be."""
+        """Reject invalid values."""
         check_rate(self.rate_bit_s)
         if not MTU_BYTES_MIN <= self.mtu <= MTU_BYTES_MAX:
             raise WrongUse(f"MTU {self.mtu} is outside {MTU_BYTES_MIN} to {MTU_BYTES_MAX} bytes")
@@ -58,7 +57,7 @@ class Topology:
 
     @property
     def workers(self) -> tuple[str, ...]:
-        """The hosts that ranks go to unless told: all but servers."""
+        """The hosts for ranks by default: all but servers."""
         return tuple(host for host in self.hosts if not is_server(host))
 
     def __str__(self) -> str:
@@ -79,12 +78,12 @@ def parse_topology(text: str) -> Topology:
 
 
 def topology_of(network: Network, name: str = "custom") -> Topology:
-    """Return the topology of a lab with these switches; `name` is what people call it."""
+    """Return the topology of a lab with these switches under a name for display."""
     return Topology(name, network.hosts, network)
 
 
 def parse_loss(text: str) -> float:
-    """Read `1%`, `0.1 %` or `0` as a share; range is checked by LinkSpec."""
+    """Parse `1%`, `0.1 %` or `0` as a share; LinkSpec checks its range."""
     match = _LOSS.fullmatch(text.strip())
     if match is None:
         # A bare 0.1 could be a share or percent.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What is known about a lab outside of it: one JSON file and one scratch directory, in a directory private to the user.
+"""Record of a lab outside of it: a JSON file and a scratch directory, in a directory private to the user.
 
-<base>/labs/<id>.json     written whole or not at all
-<base>/labs/<id>/         scratch, reachable from inside all hosts
+<base>/labs/<id>.json     written atomically
+<base>/labs/<id>/         scratch, accessible on all hosts
 """
 
 import json
@@ -19,16 +19,16 @@ from barewire.lab.kernel import Process
 from barewire.lab.spec import LinkSpec
 
 SCHEMA = 4
-# Where barewire's own programs look for names; crates/probe reads it.
+# Hosts file of barewire's own programs; crates/probe reads it.
 NAMES_VARIABLE = "BAREWIRE_HOSTS"
 
 
 @dataclass(frozen=True)
 class Host:
-    """A host of a running lab; `pid` is the process that stands for it, as the lab's creator sees it.
+    """A host of a running lab; `pid` is the process that keeps its namespaces, in the creator's numbering.
 
-    `inner_pid` is the same process as the lab's own process namespace counts it. `management` is its address on the
-    management network of a lab with switches.
+    `inner_pid` is the same process in the lab's process namespace. `management` is its address on the management
+    network of a lab with switches.
     """
 
     name: str
@@ -44,9 +44,9 @@ class Host:
 
 @dataclass(frozen=True)
 class LabState:
-    """All that must be known to enter or end a lab; `keeper` is None while the lab is being made.
+    """Everything needed to enter or end a lab; `keeper` is None while the lab is being created.
 
-    `servers` are Open vSwitch's by name, in a lab with switches.
+    `servers` are Open vSwitch's processes by name, in a lab with switches.
     """
 
     id: str
@@ -74,7 +74,7 @@ class LabState:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "LabState":
-        """Read a state; KeyError, TypeError or ValueError if it is none of this version."""
+        """Read a state; KeyError, TypeError or ValueError if it is invalid or of another version."""
         if document["schema"] != SCHEMA:
             raise ValueError(f"schema {document['schema']}, not {SCHEMA}")
         return cls(
@@ -93,7 +93,7 @@ class LabState:
 
 
 def labs_directory() -> Path:
-    """Return this user's directory of labs, made if needed."""
+    """Return this user's directory of labs, created if needed."""
     refusals = []
     for base in _candidates():
         try:
@@ -104,12 +104,12 @@ def labs_directory() -> Path:
 
 
 def scratch_directory(lab_id: str) -> Path:
-    """Return where a lab's own files are."""
+    """Return the directory of a lab's own files."""
     return labs_directory() / lab_id
 
 
 def etc_directory(scratch: Path) -> Path:
-    """Return where, in a lab's scratch directory, the files are that hosts see or are told of."""
+    """Return the folder in a lab's scratch directory for the hosts' files of names."""
     return scratch / "etc"
 
 
@@ -119,7 +119,7 @@ def names_file(scratch: Path) -> Path:
 
 
 def save(state: LabState) -> None:
-    """Write a lab's state; a reader sees the old or the new one, never half of one."""
+    """Write a lab's state atomically."""
     file = _state_file(state.id)
     draft = file.with_suffix(".draft")
     draft.write_text(json.dumps(state.to_json(), indent=2) + "\n")
@@ -153,8 +153,8 @@ def forget(lab_id: str) -> None:
 
 
 def _state_file(lab_id: str) -> Path:
-    if not lab_id.isalnum():  # it becomes a file's name
-        raise WrongUse(f"'{lab_id}' is no lab id; `barewire lab list` shows them")
+    if not lab_id.isalnum():  # it becomes a file name
+        raise WrongUse(f"'{lab_id}' is not a lab id; `barewire lab list` shows them")
     return labs_directory() / f"{lab_id}.json"
 
 
@@ -170,9 +170,9 @@ def _candidates() -> list[Path]:
 
 
 def _private_directory(path: Path) -> Path:
-    """Make a directory that only this user can enter, or check the one that is there: /tmp belongs to everybody."""
+    """Create a directory that only this user can enter, or check an existing one: /tmp is shared by all users."""
     path.mkdir(mode=0o700, exist_ok=True)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise PermissionError(f"{path} is not a directory of this user alone")
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise PermissionError(f"{path} is not a private directory of this user")
     return path

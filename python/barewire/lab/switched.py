@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""From a network with switches to everything the kernel and Open vSwitch must be told; no system call here.
+"""Makes a plan of all kernel and Open vSwitch objects from a network with switches; no system call here.
 
     unshaped   h1:eth0 ── s13-1 (s13) s13-3 ── s5-1 (s5)
 
@@ -7,11 +7,11 @@
 
     launchers  h1:mgmt0 ── mgmt-h1 [mgmt] mgmt-h2 ── h2:mgmt0
 
-(s13) is a bridge of Open vSwitch, s13-3 its port 3, in a namespace of the switch's own. [link-9] is a bridge of the
-kernel that stands for the cable, and `to-X` limits what X receives. Open vSwitch sends for all of its ports through one
-packet socket: frames that wait in one port's queue would fill that socket's send buffer, and frames for ports that are
-idle would be dropped (measured: over half of them, with one port congested). So a cable has a drain, which `Cable`
-explains. Hosts' own frames are limited out of their reach for the reason that `layout.py` gives.
+(s13) is an Open vSwitch bridge, s13-3 its port 3, in the switch's own namespace. [link-9] is a kernel bridge that
+represents the cable, and `to-X` limits what X receives. Open vSwitch sends for all of its ports through one packet
+socket: frames queued at one port would fill that socket's send buffer, and frames for idle ports would be dropped
+(measured: over half of them, with one port congested). So a cable has a drain, see `Cable`. Hosts' frames are limited
+outside the hosts for the reason given in `layout.py`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,11 +35,11 @@ from barewire.lab.spec import LinkSpec
 from barewire.topology import Network, Port, with_rate
 from barewire.topology.checks import check, find_loop, switch_number
 
-# One /24 address each, and the last is the lab's own on the management network.
+# One /24 address each; the last one is the lab's own on the management network.
 HOSTS_MAX = 253
 MANAGEMENT_BRIDGE = "mgmt"
 _MANAGEMENT_MTU = 1500
-# Beyond 65511, Open vSwitch's userspace datapath loses full frames; VLAN tags and round numbers need some room.
+# Above 65511, Open vSwitch's userspace datapath loses full frames; the bound leaves room for VLAN tags.
 _MTU_BYTES_MAX = 65500
 _HOST, _PORT, _OUTER, _CABLE, _MANAGED, _MANAGEMENT_PORT = 0, 5, 6, 7, 8, 9
 _SWITCH_ROLE, _MANAGEMENT_ROLE, _DRAIN = 10, 11, 12
@@ -54,7 +54,7 @@ def switched_plan(
     standalone: bool = False,
     neighbours: bool = False,
 ) -> Plan:
-    """Lay out a lab with switches; links without a rate of their own have the lab's."""
+    """Plan a lab with switches; links without their own rate have the lab's."""
     _check(network, link, standalone)
     rated = with_rate(network, link.rate_bit_s)
     shares = share_cpus(len(network.hosts), sorted(cpus))
@@ -84,29 +84,29 @@ def switched_plan(
 
 
 def interface_of(port: Port) -> str:
-    """Return the interface, in the switch's namespace, that is its port."""
+    """Return the name of the port's interface in the switch's namespace."""
     return f"{port.node}-{port.number}"
 
 
-def interfaces_of_link(plan: Plan, one: str, other: str) -> list[End]:
-    """Return the interfaces that carry the link between two nodes, each s5 or, where links are parallel, s5:3.
+def interfaces_of_link(plan: Plan, first: str, second: str) -> list[End]:
+    """Return the interfaces that carry the link between two nodes, each s5 or, for parallel links, s5:3.
 
-    With these down, both ends have no carrier, as with a cable that is pulled. None is a host's.
+    With these down, both ends lack a carrier, like a disconnected cable. None is a host's.
     """
     assert plan.switched is not None
     network = plan.switched.network
-    found = [
+    links = [
         (port, peer)
         for port, peer in network.peers.items()
-        if one in (port.node, str(port)) and other in (peer.node, str(peer))
+        if first in (port.node, str(port)) and second in (peer.node, str(peer))
     ]
-    if not found:
-        raise WrongUse(f"the network has no link from {one} to {other}; `barewire lab show` has them all")
-    if len(found) > 1:
-        ports = ", ".join(str(port) for port, _ in found)
-        raise WrongUse(f"{len(found)} links join {one} to {other}: give the port, one of {ports}")
+    if not links:
+        raise WrongUse(f"the network has no link from {first} to {second}; `barewire lab show` lists all links")
+    if len(links) > 1:
+        ports = ", ".join(str(port) for port, _ in links)
+        raise WrongUse(f"{len(links)} links join {first} to {second}: give the port, one of {ports}")
     outside = {end.interface: end for wire in plan.wires for end in wire if end.node not in network.hosts}
-    ends = found[0]
+    ends = links[0]
     cable = [outside[name] for port in ends if (name := _outer_interface_of(network, port)) in outside]
     return cable or [outside[name] for port in ends if (name := interface_of(port)) in outside]
 
@@ -139,38 +139,45 @@ def _links(network: Network, link: LinkSpec) -> tuple[list[tuple[End, End]], lis
             wires.append((inner(port), outer))
             if peer in network.rates_bit_s:
                 shaped[outer.interface] = network.rates_bit_s[peer]
-        one, other = (_outer_interface_of(network, port) for port in ends)
+        first_port, second_port = (_outer_interface_of(network, port) for port in ends)
         from_hosts = tuple(_outer_interface_of(network, port) for port in ends if port.node in hosts)
         cables.append(
-            Cable(f"link-{number}", mac(_CABLE, number), link.mtu, (one, other), f"drain-{number}", from_hosts)
+            Cable(
+                f"link-{number}",
+                mac(_CABLE, number),
+                link.mtu,
+                (first_port, second_port),
+                f"drain-{number}",
+                from_hosts,
+            )
         )
     return wires, cables, shaped
 
 
 def _drains(cables: Sequence[Cable], link: LinkSpec) -> list[tuple[End, End]]:
-    """Return the wires whose ends are drains, each of two cables; with an odd number, one end belongs to none."""
+    """Return the wires whose ends are drains of two cables each; with an odd number, one end is unused."""
     names = [cable.drain for cable in cables] + ["drain"] * (len(cables) % 2)
     ends = [End(None, name, mac(_DRAIN, number), link.mtu) for number, name in enumerate(names, start=1)]
     return list(zip(ends[::2], ends[1::2], strict=True))
 
 
 def _outer_interface_of(network: Network, port: Port) -> str:
-    """Return the far end of what leaves a port, where the link is a bridge of its own."""
+    """Return the far end of a port's interface, where the link is a bridge."""
     return f"to-{port.node}" if port.node in network.hosts else f"to-{interface_of(port)}"
 
 
 def _check(network: Network, link: LinkSpec, standalone: bool) -> None:
     check(network)
     if not 1 <= len(network.hosts) <= HOSTS_MAX:
-        raise WrongUse(f"a lab has 1 to {HOSTS_MAX} hosts, and this network {len(network.hosts)}")
+        raise WrongUse(f"a lab has 1 to {HOSTS_MAX} hosts, but this network has {len(network.hosts)}")
     if link.offloads:
         raise WrongUse(
-            "a network of switches goes without offloads: Open vSwitch hands frames on as they are, without checksums"
+            "a network of switches has no offloads: Open vSwitch forwards frames unchanged, without checksums"
         )
     if link.mtu > _MTU_BYTES_MAX:
-        raise WrongUse(f"Open vSwitch carries frames of an MTU up to {_MTU_BYTES_MAX} bytes, not {link.mtu}")
+        raise WrongUse(f"Open vSwitch supports an MTU up to {_MTU_BYTES_MAX} bytes, not {link.mtu}")
     if standalone and (loop := find_loop(network)):
         raise WrongUse(
-            f"the network has a loop ({' – '.join(loop)}), in which switches without a controller would send frames "
-            "round for ever; give them a controller, or use a network without loops"
+            f"the network has a loop ({' – '.join(loop)}), in which switches without a controller would forward "
+            "frames forever; use a controller, or a network without loops"
         )

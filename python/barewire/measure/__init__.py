@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Runs of native programs: which launches, in which order, where, and what came of them."""
+"""Runs of native programs: their launches, order, hosts and results."""
 
 from barewire.measure.recover import recover_run
 from barewire.measure.runner import Plan, measure

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A broker in each of a lab's hosts, so that what is measured gets its sockets as ordinary users' programs do."""
+"""A broker on each host of a lab, so that measured programs get their sockets as ordinary users' programs do."""
 
 import contextlib
 import subprocess
@@ -14,7 +14,7 @@ from barewire.measure.launch import end_process
 from barewire.measure.programs import find_program
 
 BROKER = "barewire-broker"
-# The lab's programs are root there; all service access points, as many as there are.
+# Programs in a lab run as root; allow all service access points.
 _POLICY = """
 [[allow]]
 users = [0]
@@ -26,7 +26,7 @@ at_most = 127
 
 @contextlib.contextmanager
 def brokers_in(lab: Lab, hosts: Sequence[Host]) -> Iterator[dict[str, str]]:
-    """Where each host's broker listens, by the host's name; they end with the block."""
+    """Yield each host's broker socket by the host's name; the brokers end with the block."""
     with contextlib.ExitStack() as running:
         yield {host.name: running.enter_context(_broker(lab, host)) for host in hosts}
 
@@ -47,7 +47,7 @@ def _broker(lab: Lab, host: Host) -> Iterator[str]:
         finally:
             process.terminate()
             end_process(process)
-    _refuse_what_was_not_shared(audit)
+    _check_shared_hook(audit)
 
 
 def _wait_until_ready(process: "subprocess.Popen[str]", errors: IO[str]) -> None:
@@ -55,11 +55,11 @@ def _wait_until_ready(process: "subprocess.Popen[str]", errors: IO[str]) -> None
     if '"ready"' not in process.stdout.readline():
         process.wait()
         errors.seek(0)
-        raise MachineCannot(errors.read().strip() or f"{BROKER} ended before it served")
+        raise MachineCannot(errors.read().strip() or f"{BROKER} ended before it was ready")
 
 
-def _refuse_what_was_not_shared(audit: Path) -> None:
-    """Sockets that each saw every frame are not what was asked for."""
-    alone = [line for line in audit.read_text().splitlines() if '"not in a group"' in line]
-    if alone:
-        raise MachineCannot(f"the broker could not put sockets behind one hook: {alone[0]}")
+def _check_shared_hook(audit: Path) -> None:
+    """Raise MachineCannot if a socket is not in a group: each such socket would receive every frame."""
+    unshared = [line for line in audit.read_text().splitlines() if '"not in a group"' in line]
+    if unshared:
+        raise MachineCannot(f"the broker could not put its sockets into one fanout group: {unshared[0]}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Runs of the latency budget: the probe's layers and MPI libraries, one ping-pong each in every round."""
+"""Runs of the latency budget: in each round one ping-pong of each layer of the probe and of each MPI library."""
 
 import itertools
 import random
@@ -17,7 +17,7 @@ from barewire.measure.launch import Effort, Order, launch
 from barewire.measure.mpi import MpiCampaign, MpiOrder
 from barewire.measure.records import LaunchRecords
 from barewire.measure.runner import ProbeCampaign
-from barewire.measure.session import Enough, Progress, new_run, run_campaign
+from barewire.measure.session import Progress, StoppingRule, new_run, run_campaign
 from barewire.measure.sites import Site
 from barewire.measure.subjects import Subject
 from barewire.models.budget import PATH, YARDSTICKS
@@ -26,7 +26,7 @@ from barewire.results import Run, Series, series_from_samples
 from barewire.results.budget import KIND
 
 TEST = "pingpong"
-# The floor is added where the link has no rate.
+# The floor is added on links without a rate.
 SUBJECTS = tuple(Subject(name) for name in (*PATH, *YARDSTICKS) if name != FLOOR)
 _TRIAL = Effort(samples=1, seconds=0.001, warmup=1, blocks=1)
 _TRIAL_BYTES = 8
@@ -34,42 +34,42 @@ _TRIAL_BYTES = 8
 
 @dataclass(frozen=True)
 class BudgetCampaign:
-    """Launches of both kinds in one order, each subject once in a round; `mpi` is None where there is no library."""
+    """Launches of the probe and of MPI in one order, each subject once per round; `mpi` is None without a library."""
 
     probe: ProbeCampaign
     mpi: MpiCampaign | None
 
     @property
-    def enough(self) -> Enough:
-        """As planned; both plans say the same."""
-        return self.probe.plan.enough
+    def stopping_rule(self) -> StoppingRule:
+        """The stopping rule, which both plans share."""
+        return self.probe.plan.stopping_rule
 
     def rounds(self) -> Iterator[list[Order | MpiOrder]]:
-        """The rounds of both, each shuffled anew as one."""
+        """Rounds of both campaigns, each shuffled as a whole."""
         generator, numbers = random.Random(self.probe.plan.seed), itertools.count()
-        beside: Iterator[list[MpiOrder]] = itertools.repeat([]) if self.mpi is None else self.mpi.rounds()
-        for own, others in zip(self.probe.rounds(), beside, strict=False):
-            orders: list[Order | MpiOrder] = [*own, *others]
+        mpi_rounds: Iterator[list[MpiOrder]] = itertools.repeat([]) if self.mpi is None else self.mpi.rounds()
+        for probe_orders, mpi_orders in zip(self.probe.rounds(), mpi_rounds, strict=False):
+            orders: list[Order | MpiOrder] = [*probe_orders, *mpi_orders]
             generator.shuffle(orders)
             yield [replace(order, number=next(numbers)) for order in orders]
 
     def launch(self, order: Order | MpiOrder, records: Path) -> None:
-        """Whichever it is."""
+        """Start the order's program."""
         if isinstance(order, Order):
             self.probe.launch(order, records)
         else:
             self._library.launch(order, records)
 
     def read(self, order: Order | MpiOrder, records: Path) -> LaunchRecords:
-        """Likewise."""
+        """Read the records of the order's program."""
         return self.probe.read(order, records) if isinstance(order, Order) else self._library.read(order, records)
 
     def series(self, frame: pl.DataFrame) -> list[Series]:
-        """Judged by the site's link: the two ranks have a host each, as the two probes."""
+        """Make series with the site's link as the limit: the two ranks have a host each, like the two probes."""
         return series_from_samples(frame, self.probe.site.link, hosts=2)
 
     def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
-        """The budget follows from the series."""
+        """Return the run unchanged: the budget is derived from its series."""
         return run
 
     @property
@@ -78,10 +78,10 @@ class BudgetCampaign:
         return self.mpi
 
 
-def possible(site: Site, subjects: Sequence[Subject]) -> tuple[tuple[Subject, ...], tuple[str, ...]]:
-    """Those that this site can run, and why it cannot the others: each that needs libfabric is tried once."""
-    left, reasons = [], []
-    # Numbers that no launch of a run has: each listens at an address of its own.
+def available_subjects(site: Site, subjects: Sequence[Subject]) -> tuple[tuple[Subject, ...], tuple[str, ...]]:
+    """Return the subjects that this site can run, and the reasons for the rest; each over libfabric is tried once."""
+    available, reasons = [], []
+    # Numbers that no launch of a run has: each launch listens at its own address.
     numbers = itertools.count(1_000_000)
     with tempfile.TemporaryDirectory(prefix="barewire-budget-") as folder:
         for subject in subjects:
@@ -92,8 +92,8 @@ def possible(site: Site, subjects: Sequence[Subject]) -> tuple[tuple[Subject, ..
                 except MachineCannot as error:
                     reasons.append(f"{subject.name} is left out: {error}")
                     continue
-            left.append(subject)
-    return tuple(left), tuple(reasons)
+            available.append(subject)
+    return tuple(available), tuple(reasons)
 
 
 def measure_budget(
@@ -103,12 +103,12 @@ def measure_budget(
     command: list[str],
     lab: dict[str, Any] | None = None,
     warnings: Sequence[str] = (),
-    progress: Progress = lambda done, total, doing: None,
+    progress: Progress = lambda done, total, label: None,
 ) -> Run:
-    """Measure into `directory`, which must not hold a run yet; the run, which is also on disk."""
+    """Measure into `directory`, which must not contain a run; return the run, which is also on disk."""
     site = campaign.probe.site
-    if site.give_way:
-        warnings = [*warnings, "both sides share a core: every time here includes the scheduler's"]
+    if site.shares_core:
+        warnings = [*warnings, "both sides share a core: all times include scheduling delays"]
     run = new_run(
         command=command,
         seed=campaign.probe.plan.seed,

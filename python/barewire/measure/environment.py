@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What a reader must know of the machine to judge a number measured on it."""
+"""The facts about the machine that a measurement depends on."""
 
 import hashlib
 import json
@@ -15,15 +15,15 @@ from barewire.measure.sites import Station
 from barewire.models.wire import Link
 
 _PACKAGES = ("numpy", "polars", "pyroute2", "scipy")
-# What must be equal for two runs to be comparable.
+# Two runs are comparable if these are equal.
 _FINGERPRINT = ("kernel", "cpu", "cores", "governor", "clock_source", "hypervisor", "lab", "link")
 
 
 def describe_environment(stations: Mapping[str, Station], link: Link, lab: dict[str, Any] | None) -> dict[str, Any]:
-    """The machine, the link and the versions, as plain JSON; `fingerprint` hashes what makes runs comparable.
+    """Return the machine, the link and the versions as plain JSON; `fingerprint` hashes the facts of `_FINGERPRINT`.
 
-    `stations` are those that take part, by what they do; the interface is the first one's. What the system does not
-    tell is None. Facts of a remote machine are in its launches' start records.
+    `stations` are the participants by role; the interface is the first one's. Facts that the system does not report
+    are None. Facts of a remote machine are in its launches' start records.
     """
     facts: dict[str, Any] = {
         **_machine(),
@@ -36,7 +36,7 @@ def describe_environment(stations: Mapping[str, Station], link: Link, lab: dict[
 
 
 def describe_machine() -> dict[str, Any]:
-    """The same of this machine alone."""
+    """Return the same facts for this machine alone."""
     facts = _machine()
     return {**facts, "versions": _versions(), "fingerprint": _fingerprint(facts, _FINGERPRINT)}
 
@@ -56,8 +56,8 @@ def _machine() -> dict[str, Any]:
     }
 
 
-def _fingerprint(facts: dict[str, Any], of: Sequence[str]) -> str:
-    compared = json.dumps({key: facts[key] for key in of if key in facts}, sort_keys=True)
+def _fingerprint(facts: dict[str, Any], keys: Sequence[str]) -> str:
+    compared = json.dumps({key: facts[key] for key in keys if key in facts}, sort_keys=True)
     return hashlib.sha256(compared.encode()).hexdigest()[:16]
 
 
@@ -66,7 +66,7 @@ def _describe_station(station: Station) -> dict[str, Any]:
 
 
 def _describe_interface(name: str | None, lab: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Driver, MTU and offloads of an interface; a lab's are known, a real one's are looked up."""
+    """Return driver, MTU and offloads of an interface; a lab's are known, a real one's are read from the system."""
     if lab is not None:
         return {"driver": "veth", "mtu": lab["mtu"], "offloads": lab["offloads"], "speed_mbit_s": None}
     if name is None or not Path(f"/sys/class/net/{name}").exists():
@@ -82,13 +82,13 @@ def _describe_interface(name: str | None, lab: dict[str, Any] | None) -> dict[st
 
 
 def _versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {"barewire": __version__, "python": platform.python_version()}
+    versions: dict[str, str | None] = {"barewire": __version__, "python": platform.python_version()}
     for name in _PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = None
-    return found
+            versions[name] = None
+    return versions
 
 
 def _read(path: str) -> str | None:

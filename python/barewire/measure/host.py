@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A run that characterises this machine: launches of `barewire-host`, one test each, shuffled by seed in rounds."""
+"""A run that characterises this machine: launches of `barewire-host`, one per test, shuffled by seed in rounds."""
 
 import os
 import random
@@ -19,7 +19,7 @@ from barewire.measure.host_records import SUBJECT, read_host_records
 from barewire.measure.launch import end_process, raise_failure
 from barewire.measure.programs import HOST, find_program
 from barewire.measure.records import LaunchRecords
-from barewire.measure.session import Enough, new_run, run_campaign
+from barewire.measure.session import StoppingRule, new_run, run_campaign
 from barewire.results import Run, Series, series_from_samples
 
 HOST_TESTS = ("memory", "syscall", "wakeup", "file", "send")
@@ -28,7 +28,7 @@ LAUNCHES_MAX = 1000
 
 @dataclass(frozen=True)
 class HostPlan:
-    """What to launch how often; `seconds` is for each subject at each size of one launch."""
+    """Tests and number of launches; `seconds` applies to each subject at each size of one launch."""
 
     tests: tuple[str, ...]
     launches: int
@@ -37,14 +37,14 @@ class HostPlan:
     largest_block_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be measured."""
+        """Reject invalid values."""
         unknown = [test for test in self.tests if test not in HOST_TESTS]
         if unknown or not self.tests:
-            raise WrongUse(f"'{','.join(unknown)}' is no test of a host; choose from {', '.join(HOST_TESTS)}")
+            raise WrongUse(f"'{','.join(unknown)}' is not a host test; choose from {', '.join(HOST_TESTS)}")
         if not 1 <= self.launches <= LAUNCHES_MAX:
-            raise WrongUse(f"--launches is 1 to {LAUNCHES_MAX}, not {self.launches}")
+            raise WrongUse(f"--launches must be 1 to {LAUNCHES_MAX}, not {self.launches}")
         if not 0 < self.seconds <= 60:
-            raise WrongUse(f"--seconds is above 0 and at most 60, not {self.seconds}")
+            raise WrongUse(f"--seconds must be above 0 and at most 60, not {self.seconds}")
 
 
 def measure_host(
@@ -54,16 +54,16 @@ def measure_host(
     command: list[str],
     lab: Lab | None,
     warnings: tuple[str, ...] = (),
-    progress: Callable[[int, int, str], None] = lambda done, total, doing: None,
+    progress: Callable[[int, int, str], None] = lambda done, total, label: None,
 ) -> Run:
-    """Measure `plan` into `directory`, which must not hold a run yet; the run, which is also on disk.
+    """Measure `plan` into `directory`, which must not contain a run; return the run, which is also on disk.
 
-    `send` is measured from the first host of `lab`, and left out without one. Whatever ends the measurement early,
-    the samples so far are kept and the run is marked incomplete: then the error is raised once that is on disk.
+    `send` is measured from the first host of `lab`, and omitted without a lab. If the measurement ends early, the
+    samples so far are kept, the run is marked incomplete, and then the error is raised.
     """
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
-        warnings = (*warnings, "there is one core: waking across cores was not measured")
+        warnings = (*warnings, "only one core: wake-ups across cores were not measured")
     parameters = {
         "kind": "host",
         "tests": list(plan.tests),
@@ -86,14 +86,14 @@ class HostOrder:
     subject_name: str = SUBJECT
 
     @property
-    def doing(self) -> str:
-        """The test says it all."""
+    def label(self) -> str:
+        """The test."""
         return self.test
 
 
 @dataclass(frozen=True)
 class HostCampaign:
-    """Launches of `barewire-host`; files that it reads and maps lie in `directory`."""
+    """Launches of `barewire-host`; its files are in `directory`."""
 
     plan: HostPlan
     directory: Path
@@ -101,34 +101,34 @@ class HostCampaign:
     cpus: tuple[int, ...]
 
     @property
-    def enough(self) -> Enough:
-        """As many rounds as planned, however precise they are."""
-        return Enough(self.plan.launches, self.plan.launches)
+    def stopping_rule(self) -> StoppingRule:
+        """A fixed number of rounds."""
+        return StoppingRule(self.plan.launches, self.plan.launches)
 
     def rounds(self) -> Iterator[list[HostOrder]]:
-        """Rounds of all tests, each in an order of its own."""
+        """Rounds of all tests, each shuffled."""
         generator = random.Random(self.plan.seed)
         number = 0
         for _ in range(self.plan.launches):
             tests = [test for test in self.plan.tests if self.lab is not None or test != "send"]
             generator.shuffle(tests)
-            yield [HostOrder(number + place, test, generator.getrandbits(32)) for place, test in enumerate(tests)]
+            yield [HostOrder(number + offset, test, generator.getrandbits(32)) for offset, test in enumerate(tests)]
             number += len(tests)
 
     def launch(self, order: HostOrder, records: Path) -> None:
-        """One test."""
+        """Run one test."""
         _launch(self.plan, order.test, order.seed, self.cpus, self.directory, self.lab, records)
 
     def read(self, order: HostOrder, records: Path) -> LaunchRecords:
-        """Its records."""
+        """Read its records."""
         return read_host_records(records, order.number)
 
     def series(self, frame: pl.DataFrame) -> list[Series]:
-        """No link bounds a host."""
+        """Make series; no link limits a host."""
         return series_from_samples(frame)
 
     def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
-        """Nothing follows that is not made anew for each reader."""
+        """Return the run unchanged: all derived values are computed by readers."""
         return run
 
 
@@ -154,8 +154,8 @@ def _run(command: list[str], test: str, cpus: Sequence[int], lab: Lab | None, fi
             host = lab.hosts[0]
             process = lab.popen(host.name, [*command, "--interface", host.interface], **streams)
         else:
-            other = ["--other-cpu", str(cpus[1])] if len(cpus) > 1 else []
-            process = subprocess.Popen([*command, "--cpu", str(cpus[0]), *other], **streams)
+            options = ["--other-cpu", str(cpus[1])] if len(cpus) > 1 else []
+            process = subprocess.Popen([*command, "--cpu", str(cpus[0]), *options], **streams)
         try:
             process.wait()
         finally:

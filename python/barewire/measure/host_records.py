@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The JSON Lines of `barewire-host`, read: samples in the units that people compare."""
+"""Reads the JSON Lines of `barewire-host` into samples in the units of results."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ _COLUMNS = ("test", "subject", "message_bytes", "phase", "block", "value", "unit
 
 
 def read_host_records(path: Path, launch: int) -> LaunchRecords:
-    """Read one launch's file; MeasurementFailed for a file of another schema.
+    """Read one launch's file; MeasurementFailed if its schema is another.
 
     A sample is one stretch: MB/s (10^6), or ns for one operation. `block` counts the stretches of a phase.
     """
@@ -50,12 +50,12 @@ def _append(columns: dict[str, list[Any]], test: str, record: dict[str, Any]) ->
 
 
 def _append_switches(columns: dict[str, list[Any]], measured: dict[str, list[float]]) -> None:
-    """A context switch: a hop between two processes on one core, less writing and reading the same byte alone.
+    """Append context switches: a hop between two processes on one core, less the same operations in one process.
 
-    The two were measured in turn, so those of one turn belong together.
+    Both were measured alternately, so values with the same index belong together.
     """
     pairs = zip(measured["pipe/same"], measured["pipe/self"], strict=False)
-    _extend(columns, "switch", "process", 0, "measure", "ns", [hop - alone for hop, alone in pairs])
+    _extend(columns, "switch", "process", 0, "measure", "ns", [hop - single for hop, single in pairs])
 
 
 def _extend(
@@ -63,6 +63,6 @@ def _extend(
 ) -> None:
     columns["value"] += values
     columns["block"] += range(len(values))
-    same = {"test": test, "subject": subject, "message_bytes": size, "phase": phase, "unit": unit}
-    for name, value in same.items():
+    constants = {"test": test, "subject": subject, "message_bytes": size, "phase": phase, "unit": unit}
+    for name, value in constants.items():
         columns[name] += [value] * len(values)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""One launch: both sides of one subject started, run to their end, their samples left in a file."""
+"""One launch: starts both sides of one subject, waits for their end, and leaves their samples in a file."""
 
 import contextlib
 import subprocess
@@ -17,7 +17,7 @@ from barewire.measure.subjects import BROKERED, Subject
 from barewire.models.naming import LIBFABRIC, PACKET
 
 READY_TIMEOUT_S = 20.0
-# A side that has done its part ends by itself; waiting longer would only hide that it does not.
+# A side that has finished ends by itself; a longer wait would only hide that it does not.
 END_TIMEOUT_S = 10.0
 _PASSIVE_SESSION = f"{PROBE}: a session ended early"
 _ERRORS: dict[int, type[BarewireError]] = {2: WrongUse, 3: MachineCannot}
@@ -25,7 +25,7 @@ _ERRORS: dict[int, type[BarewireError]] = {2: WrongUse, 3: MachineCannot}
 
 @dataclass(frozen=True)
 class Effort:
-    """How much one launch measures per size."""
+    """Amount of measurement per size in one launch."""
 
     samples: int = 3000
     seconds: float = 0.2
@@ -35,7 +35,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class Order:
-    """What one launch shall measure."""
+    """One planned launch."""
 
     number: int
     test: str
@@ -44,7 +44,7 @@ class Order:
     seed: int
     pairs: int = 1
     processes: int | None = None
-    # Of endpoints and messages: what goes before both sides' tuning files.
+    # Tuning of endpoints and messages that overrides both sides' tuning files.
     tuned: tuple[tuple[str, int], ...] = ()
     cache: bool = True
     walk_bytes: int | None = None
@@ -52,21 +52,21 @@ class Order:
 
     @property
     def subject_name(self) -> str:
-        """Of what."""
+        """The subject's name."""
         return self.subject.name
 
     @property
-    def doing(self) -> str:
-        """The launch in words."""
-        at_once = "" if self.processes is None else f" × {self.processes}"
-        return f"{self.test} {self.subject.name}{at_once}"
+    def label(self) -> str:
+        """A description of the launch."""
+        processes = "" if self.processes is None else f" × {self.processes}"
+        return f"{self.test} {self.subject.name}{processes}"
 
 
 def launch(site: Site, order: Order, samples_file: Path) -> None:
-    """Run `order` and leave the JSON Lines of the side that keeps the samples in `samples_file`.
+    """Run `order` and leave the JSON Lines of the side that records the samples in `samples_file`.
 
-    Raises what the programs ended with: MeasurementFailed, WrongUse or MachineCannot, with their own message.
-    Whatever ends this, both programs are ended and the samples so far stay.
+    Raises the programs' failure with its message: MeasurementFailed, WrongUse or MachineCannot. In any case both
+    programs are ended, and the samples so far are kept.
     """
     run = _run_floor if order.subject.is_floor else _run_probe
     with tempfile.TemporaryFile("w+") as errors:
@@ -79,11 +79,19 @@ def launch(site: Site, order: Order, samples_file: Path) -> None:
 def _run_probe(site: Site, order: Order, samples_file: Path, errors: IO[str]) -> None:
     listen, connect = site.listen(order.number)
     probe = find_program(PROBE)
-    # Not announced: the link carries the measurement alone.
-    serve = [probe, "serve", "--until-eof", "--no-announce", "--listen", listen, *_place(site.passive, order)]
+    # Not announced, so that the link carries the measurement only.
+    serve = [
+        probe,
+        "serve",
+        "--until-eof",
+        "--no-announce",
+        "--listen",
+        listen,
+        *_placement_arguments(site.passive, order),
+    ]
     if order.processes is not None:
         serve.append("--processes")
-    drive = [probe, *_probe_arguments(site, order, connect), *_place(site.active, order)]
+    drive = [probe, *_probe_arguments(site, order, connect), *_placement_arguments(site.active, order)]
     with (
         tempfile.NamedTemporaryFile("w") as ready,
         samples_file.open("w") as samples,
@@ -101,14 +109,14 @@ def _run_floor(site: Site, order: Order, samples_file: Path, errors: IO[str]) ->
     effort = order.effort
     common = ["-s", ",".join(map(str, order.sizes)), "-w", str(effort.warmup), "-b", str(effort.blocks)]
 
-    def command(role: str, own: Station, peer: Station) -> list[str]:
-        place = ["-i", str(own.interface), "-p", str(peer.mac), "-c", str(own.cpus[0])]
+    def command(role: str, station: Station, peer: Station) -> list[str]:
+        placement = ["-i", str(station.interface), "-p", str(peer.mac), "-c", str(station.cpus[0])]
         amount = ["-n", str(effort.samples), "-t", str(effort.seconds)]
-        return [*program, *place, *common, *amount, role, order.test]
+        return [*program, *placement, *common, *amount, role, order.test]
 
-    # The side that holds the clock: the receiver of a stream, else the one that waits for the answer.
-    with tempfile.NamedTemporaryFile("w") as other, samples_file.open("w") as samples:
-        outputs = (samples, other) if order.test == "stream" else (other, samples)
+    # The side that measures time records the samples: a stream's receiver, else the one that awaits replies.
+    with tempfile.NamedTemporaryFile("w") as discarded, samples_file.open("w") as samples:
+        outputs = (samples, discarded) if order.test == "stream" else (discarded, samples)
         passive_command = command("passive", site.passive, site.active)
         with _running(site, site.passive, passive_command, outputs[0], errors) as passive:
             _wait_until_ready(passive, Path(outputs[0].name), errors)
@@ -119,7 +127,7 @@ def _run_floor(site: Site, order: Order, samples_file: Path, errors: IO[str]) ->
             _wait_for_end(passive)
 
 
-def _place(station: Station, order: Order) -> list[str]:
+def _placement_arguments(station: Station, order: Order) -> list[str]:
     options: list[str] = []
     if station.interface is not None:
         options += ["--interface", station.interface]
@@ -157,14 +165,14 @@ def _probe_arguments(site: Site, order: Order, peer: str) -> list[str]:
             arguments += [name, str(value)]
     for name, number in order.tuned:
         arguments += ["--tuned", f"{name}={number}"]
-    return [*arguments, "--give-way"] if site.give_way else arguments
+    return [*arguments, "--give-way"] if site.shares_core else arguments
 
 
 @contextlib.contextmanager
 def _running(
     site: Site, station: Station, command: Sequence[str], output: IO[str], errors: IO[str]
 ) -> Iterator["subprocess.Popen[Any]"]:
-    """A program that does not outlive this block: first its input ends, then it is asked, then it is killed."""
+    """Run a program during the block; at its end close its input, then terminate it, then kill it."""
     process = site.popen(station, command, stdin=subprocess.PIPE, stdout=output, stderr=errors)
     try:
         yield process
@@ -176,7 +184,7 @@ def _running(
 
 
 def end_process(process: "subprocess.Popen[Any]") -> None:
-    """Wait for a program's end, ask for it, force it: a second each."""
+    """Wait for a program's end, terminate it, kill it: a second each."""
     for stop in (None, process.terminate, process.kill):
         if stop is not None:
             stop()
@@ -189,11 +197,11 @@ def end_process(process: "subprocess.Popen[Any]") -> None:
 
 
 def _wait_for_end(passive: "subprocess.Popen[Any]") -> None:
-    """Let the passive floor hear from the active one that all is over."""
+    """Let the active floor's end marker reach the passive one."""
     try:
         passive.wait(timeout=END_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        raise MeasurementFailed("the floor's passive side did not hear of the end: too many frames were lost") from None
+        raise MeasurementFailed("the floor's passive side received no end marker: too many frames were lost") from None
 
 
 def _wait_until_ready(process: "subprocess.Popen[Any]", output: Path, errors: IO[str]) -> None:
@@ -207,14 +215,14 @@ def _wait_until_ready(process: "subprocess.Popen[Any]", output: Path, errors: IO
 
 
 def raise_failure(code: int, errors: IO[str]) -> None:
-    """Raise what a program ended with, by its exit code and the last line of `errors`; nothing for 0."""
+    """Raise the failure of a program, from its exit code and the last line of `errors`; return for 0."""
     if code == 0:
         return
     if code == 130:
         raise KeyboardInterrupt
     errors.seek(0)
     lines = [line.strip() for line in errors.read().splitlines() if line.strip()]
-    # The active side's message includes what the passive one told it, and speaks last unless processes end with it.
+    # The active side's message includes that of the passive side, and is the last unless processes end with it.
     lines = [line for line in lines if not line.startswith(_PASSIVE_SESSION)] or lines
     message = lines[-1] if lines else f"the program ended with code {code} and no message"
     for prefix in (f"{PROBE}: ", f"{FLOOR}: ", f"{XDP_FLOOR}: ", f"{HOST}: "):

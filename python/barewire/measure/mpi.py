@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Runs of the C suite: launches of mpirun, every library and fabric once per test, number of ranks and round."""
+"""Runs of the C suite: launches of mpirun; each round has every subject once per test and number of ranks."""
 
 import itertools
 import random
@@ -17,48 +17,48 @@ from barewire.measure.environment import describe_environment
 from barewire.measure.mpi_records import read_mpi_records
 from barewire.measure.mpi_subjects import MpiSubject
 from barewire.measure.records import LaunchRecords
-from barewire.measure.session import Enough, Progress, new_run, run_campaign
+from barewire.measure.session import Progress, StoppingRule, new_run, run_campaign
 from barewire.measure.sites import Station
 from barewire.models.wire import Link
-from barewire.mpi import Place, spread, start
+from barewire.mpi import HostSlots, spread, start
 from barewire.mpi.prepare import is_crowded, prepare
 from barewire.results import Run, Series, series_from_samples
 from barewire.results.derived import derived_samples
 
-# A program's own message is one line; what a launcher adds is many.
+# A program's own message is one line; a launcher adds many.
 _LINES_SHOWN = 12
 _ERRORS: dict[int, type[BarewireError]] = {2: WrongUse, 3: MachineCannot}
 
 
 @dataclass(frozen=True)
 class MpiSite:
-    """Where ranks are: in a lab or on real hosts, and the link that joins them."""
+    """Hosts of the ranks, in a lab or real, and the link between them."""
 
-    places: tuple[Place, ...]
+    host_slots: tuple[HostSlots, ...]
     link: Link
     lab: Lab | None = None
-    # Hosts that there are, if a launcher of its own knows them and `places` does not (Slurm).
+    # Number of hosts where the launcher knows them and `host_slots` does not (Slurm).
     allocated: int | None = None
 
     @property
     def hosts(self) -> int:
-        """How many hosts."""
-        return self.allocated or len(self.places)
+        """Number of hosts."""
+        return self.allocated or len(self.host_slots)
 
     def shares(self, ranks: int) -> list[tuple[str, int]]:
-        """How many ranks each host gets; WrongUse if there are more than places."""
-        return spread(ranks, self.places)
+        """Return each host's number of ranks; WrongUse if there are more than slots."""
+        return spread(ranks, self.host_slots)
 
     def stations(self) -> dict[str, Station]:
-        """What a run's environment says of the hosts."""
+        """Return the stations for the description of a run's environment."""
         if self.lab is None:
-            return {f"host_{number}": Station(place.host, None) for number, place in enumerate(self.places, 1)}
+            return {f"host_{number}": Station(entry.host, None) for number, entry in enumerate(self.host_slots, 1)}
         return {host.name: Station(host.name, host.interface, cpus=host.cpus) for host in self.lab.hosts}
 
 
 @dataclass(frozen=True)
 class MpiPlan:
-    """What a run measures and when it has measured enough; what is None is left to the programs."""
+    """What a run measures, and its stopping rule; None leaves a value to the programs."""
 
     tests: tuple[str, ...]
     subjects: tuple[MpiSubject, ...]
@@ -71,21 +71,21 @@ class MpiPlan:
     samples: int | None = None
     seconds: float | None = None
     warmup: int | None = None
-    # Options of the tests' own.
+    # Further options of the tests.
     options: tuple[str, ...] = ()
-    enough: Enough = field(default_factory=Enough)
-    # A launch without a new record for so long hangs.
+    stopping_rule: StoppingRule = field(default_factory=StoppingRule)
+    # A launch hangs if it writes no record for this long.
     patience_s: float = 120.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be measured."""
+        """Reject invalid values."""
         if not self.patience_s > 0:
-            raise WrongUse(f"--patience is a number of seconds above 0, not {self.patience_s}")
+            raise WrongUse(f"--patience must be a number of seconds above 0, not {self.patience_s}")
 
 
 @dataclass(frozen=True)
 class MpiOrder:
-    """What one launch shall measure."""
+    """One planned launch."""
 
     number: int
     test: str
@@ -96,14 +96,14 @@ class MpiOrder:
 
     @property
     def subject_name(self) -> str:
-        """Of what."""
+        """The subject's name."""
         return self.subject.name
 
     @property
-    def doing(self) -> str:
-        """The launch in words."""
-        at_once = "" if self.pairs is None else f", pairs {self.pairs}"
-        return f"{self.test} {self.subject.name} × {self.ranks}{at_once}"
+    def label(self) -> str:
+        """A description of the launch."""
+        pairs = "" if self.pairs is None else f", pairs {self.pairs}"
+        return f"{self.test} {self.subject.name} × {self.ranks}{pairs}"
 
 
 @dataclass(frozen=True)
@@ -115,39 +115,39 @@ class MpiCampaign:
     programs: Mapping[tuple[str, str], str]
 
     @property
-    def enough(self) -> Enough:
-        """As planned."""
-        return self.plan.enough
+    def stopping_rule(self) -> StoppingRule:
+        """The plan's stopping rule."""
+        return self.plan.stopping_rule
 
     def rounds(self) -> Iterator[list[MpiOrder]]:
-        """Rounds of launches in an order drawn from the seed; each launch has contents of its own."""
+        """Rounds of launches in an order drawn from the seed; each launch has its own message contents."""
         plan, generator = self.plan, random.Random(self.plan.seed)
         numbers = itertools.count()
-        for _ in range(plan.enough.launches_max):
+        for _ in range(plan.stopping_rule.launches_max):
             cells = list(itertools.product(plan.tests, plan.subjects, plan.ranks, plan.pairs))
             generator.shuffle(cells)
             yield [MpiOrder(next(numbers), *cell, seed=generator.getrandbits(31)) for cell in cells]
 
     def launch(self, order: MpiOrder, records: Path) -> None:
-        """One start of mpirun; raises what it ended with, with the last of what it said."""
+        """Start mpirun once; raise its failure with the end of its output."""
         program = [self.programs[order.subject.library.name, order.test], *self._arguments(order, records)]
         shares = self.site.shares(order.ranks)
-        job = prepare(order.subject.library, order.subject.wishes, shares, program, self.site.lab, pinned=True)
-        with tempfile.TemporaryFile("w+") as said:
-            code = start.run_watched(job, self.site.lab, said, records, self.plan.patience_s)
-            launch = f"launch {order.number} ({order.doing})"
-            raise_failure(code, order.test, launch, said, self.plan.patience_s)
+        job = prepare(order.subject.library, order.subject.requested, shares, program, self.site.lab, pinned=True)
+        with tempfile.TemporaryFile("w+") as output:
+            code = start.run_watched(job, self.site.lab, output, records, self.plan.patience_s)
+            launch = f"launch {order.number} ({order.label})"
+            raise_failure(code, order.test, launch, output, self.plan.patience_s)
 
     def read(self, order: MpiOrder, records: Path) -> LaunchRecords:
-        """Its records, all written by the first rank."""
+        """Read its records, all written by the first rank."""
         return read_mpi_records(records, order.number, order.subject.name)
 
     def series(self, frame: pl.DataFrame) -> list[Series]:
-        """Judged by the link where each rank has a host of its own."""
+        """Make series; the link is their limit if each rank has its own host."""
         return series_from_samples(frame, self.site.link, hosts=self.site.hosts)
 
     def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
-        """What the programs left out, and what could not be derived from a launch's curves."""
+        """Add warnings: what the programs omitted, and what could not be derived from a launch's curves."""
         return replace(run, warnings=(*run.warnings, *left_out(run), *derived_samples(frame)[1]))
 
     def _arguments(self, order: MpiOrder, records: Path) -> list[str]:
@@ -163,8 +163,8 @@ class MpiCampaign:
             "--seconds": plan.seconds,
             "--warmup": plan.warmup,
         }
-        given = [text for name, value in options.items() if value is not None for text in (name, str(value))]
-        return [*given, *plan.options]
+        arguments = [text for name, value in options.items() if value is not None for text in (name, str(value))]
+        return [*arguments, *plan.options]
 
 
 def measure_mpi(
@@ -174,15 +174,15 @@ def measure_mpi(
     command: list[str],
     lab: dict[str, Any] | None = None,
     warnings: Sequence[str] = (),
-    progress: Progress = lambda done, total, doing: None,
+    progress: Progress = lambda done, total, label: None,
 ) -> Run:
-    """Measure into `directory`, which must not hold a run yet; the run, which is also on disk."""
+    """Measure into `directory`, which must not contain a run; return the run, which is also on disk."""
     site, plan = campaign.site, campaign.plan
-    # Wrong numbers of ranks are wrong use before anything is measured.
+    # Too many ranks are wrong use, reported before anything is measured.
     crowded = [ranks for ranks in plan.ranks if is_crowded(site.shares(ranks), site.lab)]
     if crowded:
-        few = ", ".join(map(str, crowded))
-        warnings = [*warnings, f"more ranks than cores ({few}): every time there includes the scheduler's"]
+        numbers = ", ".join(map(str, crowded))
+        warnings = [*warnings, f"more ranks than cores ({numbers}): their times include scheduling delays"]
     run = new_run(
         command=command,
         seed=plan.seed,
@@ -195,17 +195,18 @@ def measure_mpi(
 
 
 def left_out(run: Run) -> tuple[str, ...]:
-    """One sentence for each point that a program did not measure, the same for all launches."""
-    told = [
-        f"{launch.test} {launch.subject}: {_point(one['variant'], one['message_bytes'])} is left out: {one['reason']}"
+    """Return a sentence for each point that a program did not measure, without repetitions across launches."""
+    sentences = [
+        f"{launch.test} {launch.subject}: {_described(point)} is left out: {point['reason']}"
         for launch in run.launches
-        for one in launch.details.get("left_out", ())
+        for point in launch.details.get("left_out", ())
     ]
-    return tuple(dict.fromkeys(told))
+    return tuple(dict.fromkeys(sentences))
 
 
-def _point(variant: str, message_bytes: int) -> str:
-    """A variant and, where it has one, its size."""
+def _described(point: Mapping[str, Any]) -> str:
+    """Return a variant and its size, if it has one."""
+    variant, message_bytes = point["variant"], point["message_bytes"]
     return f"{variant}, {message_bytes} bytes" if message_bytes else variant
 
 
@@ -226,27 +227,31 @@ def _parameters(site: MpiSite, plan: MpiPlan) -> dict[str, Any]:
         "seconds_per_point": plan.seconds,
         "warmup": plan.warmup,
         "options": list(plan.options),
-        **asdict(plan.enough),
+        **asdict(plan.stopping_rule),
         "patience_s": plan.patience_s,
         "rate_bit_s": site.link.rate_bit_s,
         "mtu": site.link.mtu,
     }
 
 
-def raise_failure(code: int | None, test: str, launch: str, said: IO[str], patience_s: float) -> None:
-    """Raise what a program of the suite ended with, if that is a failure; `code` is None for one that hung.
+def raise_failure(code: int | None, test: str, launch: str, output: IO[str], patience_s: float) -> None:
+    """Raise the failure of a program of the suite; `code` is None if it hung.
 
-    `launch` names it, `said` is what it and its launcher printed.
+    `launch` names the launch, `output` is what the program and its launcher printed.
     """
     if code == 0:
         return
-    said.seek(0)
-    lines = [line.rstrip() for line in said.read().splitlines() if line.strip()]
-    own = [line for line in lines if line.startswith(f"{test}: ")]
-    if code in _ERRORS and own:
-        raise _ERRORS[code](f"{launch}: {own[-1]}")
-    what = f"hangs: no new record for {patience_s:g} s" if code is None else f"ended with code {code}"
-    # A rank that found a result wrong says so; a launcher's report of it follows and says less.
-    last = own[-1:] + lines[-_LINES_SHOWN:] if own and own[-1] not in lines[-_LINES_SHOWN:] else lines[-_LINES_SHOWN:]
-    told = "\n".join(f"  {line}" for line in last) or "  nothing"
-    raise MeasurementFailed(f"{launch} {what}. What was said last:\n{told}")
+    output.seek(0)
+    lines = [line.rstrip() for line in output.read().splitlines() if line.strip()]
+    messages = [line for line in lines if line.startswith(f"{test}: ")]
+    if code in _ERRORS and messages:
+        raise _ERRORS[code](f"{launch}: {messages[-1]}")
+    outcome = f"hangs: no new record for {patience_s:g} s" if code is None else f"ended with code {code}"
+    # A rank that found a wrong result reports it; a launcher's message about it follows and is less specific.
+    last = (
+        messages[-1:] + lines[-_LINES_SHOWN:]
+        if messages and messages[-1] not in lines[-_LINES_SHOWN:]
+        else lines[-_LINES_SHOWN:]
+    )
+    excerpt = "\n".join(f"  {line}" for line in last) or "  nothing"
+    raise MeasurementFailed(f"{launch} {outcome}. Last output:\n{excerpt}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The JSON Lines of the C suite in mpi/, read: samples in the units that people compare."""
+"""Reads the JSON Lines of the C suite in mpi/ into samples in the units of results."""
 
 from pathlib import Path
 from typing import Any
@@ -30,17 +30,17 @@ _KNOWN = {"record", "variant", "quantity", "unit", "message_bytes", "pairs", "ra
 
 
 def read_mpi_records(path: Path, launch: int, subject: str) -> LaunchRecords:
-    """Read one launch's file; MeasurementFailed for a file of another schema.
+    """Read one launch's file; MeasurementFailed if its schema is another.
 
-    Of several measurements in one launch, `start` is the first one's and `end` the last one's, if all have theirs; a
-    job that is no measurement of MPI has an end alone.
-    `block` counts a rank's values of one point and phase: what ranks did at once has the same number.
+    With several measurements in one launch, `start` is the first one's and `end` the last one's, provided that each has
+    an end. A job that is not an MPI measurement has only an end. `block` counts a rank's values of one point and phase:
+    values measured by several ranks at once have the same number.
     """
     starts: list[dict[str, Any]] = []
     ends: list[dict[str, Any]] = []
     columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
     counts: dict[tuple[Any, ...], int] = {}
-    told: dict[str, list[dict[str, Any]]] = {"choice": [], "left_out": []}
+    notes: dict[str, list[dict[str, Any]]] = {"choice": [], "left_out": []}
     for record in records_in(path):
         match record.get("record"):
             case "start":
@@ -50,13 +50,13 @@ def read_mpi_records(path: Path, launch: int, subject: str) -> LaunchRecords:
             case "samples":
                 _append(columns, counts, starts[-1], record)
             case "choice" | "left_out" as kind:
-                told[kind].append({name: value for name, value in record.items() if name != "record"})
+                notes[kind].append({name: value for name, value in record.items() if name != "record"})
             case "end":
                 ends.append(record)
     start = starts[0] if starts else {}
     end = ends[-1] if ends and len(ends) >= len(starts) else {}
     samples = sample_frame(columns, launch=launch, subject=subject)
-    return LaunchRecords(samples, start, end, choices=tuple(told["choice"]), left_out=tuple(told["left_out"]))
+    return LaunchRecords(samples, start, end, choices=tuple(notes["choice"]), left_out=tuple(notes["left_out"]))
 
 
 def _append(
@@ -64,14 +64,14 @@ def _append(
 ) -> None:
     parameter, value = next(((name, value) for name, value in record.items() if name not in _KNOWN), ("", None))
     test = start["test"]
-    same = {"test": test, "ranks": start.get("ranks", 0)}
-    same |= {name: record[name] for name in ("variant", "quantity", "message_bytes", "pairs", "rank", "phase")}
-    same |= {"parameter": parameter, "parameter_value": value}
+    constants = {"test": test, "ranks": start.get("ranks", 0)}
+    constants |= {name: record[name] for name in ("variant", "quantity", "message_bytes", "pairs", "rank", "phase")}
+    constants |= {"parameter": parameter, "parameter_value": value}
     values, unit = converted(test, record["quantity"], record["unit"], record["message_bytes"], record["values"])
-    point = tuple(same.values())
+    point = tuple(constants.values())
     first = counts.get(point, 0)
     counts[point] = first + len(values)
     columns["value"] += values
     columns["block"] += range(first, first + len(values))
-    for name, known in (same | {"unit": unit, "inner": record["inner"]}).items():
-        columns[name] += [known] * len(values)
+    for name, constant in (constants | {"unit": unit, "inner": record["inner"]}).items():
+        columns[name] += [constant] * len(values)

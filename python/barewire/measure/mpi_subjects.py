@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What is measured of MPI: libraries over fabrics, with eager limits and ways of progress; those that there are."""
+"""MPI subjects: the possible combinations of libraries, fabrics, eager limits and progress modes."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from barewire.errors import MachineCannot, WrongUse
 from barewire.models.naming import MpiName, read_mpi_subject
-from barewire.mpi import Library, Wishes, find_library, installed_libraries
+from barewire.mpi import FabricOptions, Library, find_library, installed_libraries
 from barewire.mpi.fabrics import PROGRESSES, PROVIDER, THREAD, fabric_settings, provider_folder
 from barewire.mpi.prepare import BUILT_PROVIDER
 
@@ -17,27 +17,27 @@ FABRICS_UNLESS_NAMED = ("barewire", "tcp")
 
 @dataclass(frozen=True)
 class MpiSubject:
-    """An MPI library over a fabric, and what it is told beyond that."""
+    """An MPI library over a fabric, with further settings."""
 
     library: Library
-    wishes: Wishes
+    requested: FabricOptions
 
     @property
     def name(self) -> str:
-        """As `models.naming` reads it: `mpich-5/tcp+eager=65536`."""
-        told = {
-            "eager": self.wishes.eager,
-            "progress": self.wishes.progress,
-            "wait": self.wishes.wait,
-            "link": self.wishes.link,
+        """The subject's name, as `models.naming` reads it: `mpich-5/tcp+eager=65536`."""
+        options = {
+            "eager": self.requested.eager,
+            "progress": self.requested.progress,
+            "wait": self.requested.wait,
+            "link": self.requested.link,
         }
-        settings = tuple((name, str(value)) for name, value in told.items() if value is not None)
-        return str(MpiName(self.library.name, self.wishes.fabric, settings))
+        settings = tuple((name, str(value)) for name, value in options.items() if value is not None)
+        return str(MpiName(self.library.name, self.requested.fabric, settings))
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What the command line says of subjects; None for libraries and fabrics that nobody named."""
+    """Subjects from the command line; None stands for the default libraries and fabrics."""
 
     libraries: tuple[Library, ...] | None = None
     fabrics: tuple[str, ...] | None = None
@@ -49,28 +49,30 @@ class Choice:
 
 
 def parse_libraries(text: str | None) -> tuple[Library, ...] | None:
-    """Read names, or folders, of libraries; a folder's library is called as its folder."""
+    """Read names or folders of libraries; a folder's library is named after the folder."""
     if text is None:
         return None
-    found = []
-    for part in dict.fromkeys(one.strip() for one in text.split(",")):
-        library = find_library(part)
-        if Path(part).exists():
+    libraries = []
+    for name in dict.fromkeys(name.strip() for name in text.split(",")):
+        library = find_library(name)
+        if Path(name).exists():
             library = replace(library, name=library.prefix.name)
         if read_mpi_subject(str(MpiName(library.name, PROVIDER))) is None:
-            raise WrongUse(f"the folder of {library} is called '{library.name}', which no subject can be: link to it")
-        found.append(library)
-    names = [library.name for library in found]
+            raise WrongUse(
+                f"the folder name '{library.name}' of {library} is invalid in a subject: link to it by another name"
+            )
+        libraries.append(library)
+    names = [library.name for library in libraries]
     if len({*names}) < len(names):
-        raise WrongUse(f"two libraries would be called alike: {', '.join(names)}; link to one by another name")
-    return tuple(found)
+        raise WrongUse(f"two libraries have the same name: {', '.join(names)}; link to one of them by another name")
+    return tuple(libraries)
 
 
 def subjects_of(choice: Choice, *, one_host: bool, lab: bool) -> tuple[tuple[MpiSubject, ...], tuple[str, ...]]:
-    """Combine all; return the subjects that are possible, and why others are not.
+    """Return the possible combinations, and the reasons for the others.
 
-    What cannot be is refused if it was asked for by name, library and fabric; else it is left out. MachineCannot if
-    nothing is left.
+    An impossible combination raises MachineCannot if its library and fabric were named, and is omitted otherwise.
+    MachineCannot also if no combination remains.
     """
     libraries = installed_libraries() if choice.libraries is None else choice.libraries
     if not libraries:
@@ -79,8 +81,8 @@ def subjects_of(choice: Choice, *, one_host: bool, lab: bool) -> tuple[tuple[Mpi
     subjects: list[MpiSubject] = []
     reasons: list[str] = []
     for library in libraries:
-        for wishes in _wishes(choice):
-            subject = MpiSubject(library, wishes)
+        for requested in _requests(choice):
+            subject = MpiSubject(library, requested)
             try:
                 _check(subject, one_host=one_host, lab=lab)
             except MachineCannot as error:
@@ -94,10 +96,10 @@ def subjects_of(choice: Choice, *, one_host: bool, lab: bool) -> tuple[tuple[Mpi
     return tuple(dict.fromkeys(subjects)), tuple(dict.fromkeys(reasons))
 
 
-def without(
+def exclude_failing(
     subjects: Sequence[MpiSubject], attempt: Callable[[Library], object], *, named: bool
 ) -> tuple[tuple[MpiSubject, ...], tuple[str, ...]]:
-    """Leave out the subjects of libraries for which `attempt` says MachineCannot, as `subjects_of` does."""
+    """Omit the subjects of libraries for which `attempt` raises MachineCannot, like `subjects_of`."""
     reasons: dict[str, str] = {}
     for library in dict.fromkeys(subject.library for subject in subjects):
         try:
@@ -106,42 +108,44 @@ def without(
             if named:
                 raise
             reasons[library.name] = f"{library.name} is left out: {error}"
-    left = tuple(subject for subject in subjects if subject.library.name not in reasons)
-    if not left:
+    remaining = tuple(subject for subject in subjects if subject.library.name not in reasons)
+    if not remaining:
         raise MachineCannot("nothing is left to measure: " + "; ".join(reasons.values()))
-    return left, tuple(reasons.values())
+    return remaining, tuple(reasons.values())
 
 
-def _wishes(choice: Choice) -> list[Wishes]:
+def _requests(choice: Choice) -> list[FabricOptions]:
     fabrics = FABRICS_UNLESS_NAMED if choice.fabrics is None else choice.fabrics
-    own = {"--progress": choice.progresses, "--wait": choice.waits, "--link": choice.links}
-    for option, values in own.items():
+    options = {"--progress": choice.progresses, "--wait": choice.waits, "--link": choice.links}
+    for option, values in options.items():
         if PROVIDER not in fabrics and any(value not in (None, THREAD) for value in values):
-            raise WrongUse(f"{option} {','.join(map(str, values))} is for the fabric {PROVIDER}, which is not measured")
-    wishes = []
+            raise WrongUse(
+                f"{option} {','.join(map(str, values))} applies to the fabric {PROVIDER}, which is not measured"
+            )
+    combinations = []
     for fabric in fabrics:
-        # Other fabrics do that in their own way: they are measured once, as they are.
-        progresses = choice.progresses if fabric == PROVIDER else _unlike(choice.progresses, PROGRESSES)
+        # Other fabrics have no such settings: they are measured once.
+        progresses = choice.progresses if fabric == PROVIDER else _without(choice.progresses, PROGRESSES)
         waits = choice.waits if fabric == PROVIDER else (None,)
         links = choice.links if fabric == PROVIDER else (None,)
-        wishes += [
-            Wishes(fabric, choice.interface, link, wait, progress, eager)
+        combinations += [
+            FabricOptions(fabric, choice.interface, link, wait, progress, eager)
             for eager in choice.eagers
             for progress in progresses
             for wait in waits
             for link in links
         ]
-    return wishes
+    return combinations
 
 
-def _unlike(values: tuple[str | None, ...], own: tuple[str, ...]) -> tuple[str | None, ...]:
-    return tuple(dict.fromkeys(None if value in own else value for value in values))
+def _without(values: tuple[str | None, ...], excluded: tuple[str, ...]) -> tuple[str | None, ...]:
+    return tuple(dict.fromkeys(None if value in excluded else value for value in values))
 
 
 def _check(subject: MpiSubject, *, one_host: bool, lab: bool) -> None:
-    """MachineCannot for a library that lacks the fabric, its launcher or its compiler; or if there is no provider."""
-    if subject.wishes.fabric == PROVIDER:
+    """Raise MachineCannot if the library lacks the fabric, its launcher or its compiler, or if there is no provider."""
+    if subject.requested.fabric == PROVIDER:
         provider_folder(os.environ, BUILT_PROVIDER)
     for program in ("mpirun", "mpicc"):
         subject.library.program(program)
-    fabric_settings(subject.library, subject.wishes, one_host=one_host, lab=lab)
+    fabric_settings(subject.library, subject.requested, one_host=one_host, lab=lab)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What the scoreboard measures: patterns of the C suite, a line each; and the testbeds that it measures them on."""
+"""The scoreboard's patterns, tests of the C suite, and the testbeds that it measures them on."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -18,12 +18,12 @@ Ranks = Literal["two", "many", "any"]
 
 @dataclass(frozen=True)
 class Pattern:
-    """A test of the C suite on the scoreboard. A pattern measured with its own options twice is two lines.
+    """A test of the C suite on the scoreboard; the same test with other options is another pattern.
 
-    `variants` are measured in the full form, all of the test's if there is none named, `quick` in the quick one; `on`
-    says for which number of ranks, `quick_on` for which in the quick form. Sizes end at `largest`, with more than two
-    ranks at `largest_many`. Whether more or less is better, the test's unit says. Only what is `alone` has launches of
-    its own: a measurement of starting, or one that has no sizes (kernels).
+    The full form measures `variants`, or all of the test's if none are listed; the quick form measures `quick`. `on`
+    and `quick_on` restrict the pattern to numbers of ranks, in both forms and in the quick form. Sizes end at
+    `largest`, with more than two ranks at `largest_many`. The test's unit determines whether lower is better. Patterns
+    that are `alone` have their own launches: those that measure start-up, or have no sizes (kernels).
     """
 
     test: str
@@ -38,15 +38,15 @@ class Pattern:
     has_sizes: bool = True
 
     def is_for(self, ranks: int, *, quick: bool) -> bool:
-        """Whether so many ranks measure it in this form."""
+        """Return whether this form measures the pattern with `ranks` ranks."""
         allowed = (self.on, self.quick_on) if quick else (self.on,)
         return (bool(self.quick) or not quick) and {*allowed} <= {"any", "two" if ranks == 2 else "many"}
 
     def sizes(self, ranks: int, *, quick: bool) -> tuple[int, ...]:
-        """Its message sizes in bytes."""
+        """Return the message sizes in bytes."""
         largest = self.largest if ranks == 2 else self.largest_many
-        of_quick = SIZES_QUICK if ranks == 2 else SIZES_QUICK_MANY
-        return tuple(size for size in (of_quick if quick else SIZES_FULL) if size <= largest)
+        quick_sizes = SIZES_QUICK if ranks == 2 else SIZES_QUICK_MANY
+        return tuple(size for size in (quick_sizes if quick else SIZES_FULL) if size <= largest)
 
 
 PATTERNS = (
@@ -58,7 +58,7 @@ PATTERNS = (
     ),
     Pattern("exchange", quick=("nonblocking-receive-standard", "sendrecv"), on="two"),
     Pattern("exchange", ("sendrecv",), on="many", options=("--pairs", "0")),
-    # Timed where it arrives: on a busy machine one stretch is a burst and the next a wait. Not for the quick form.
+    # Timed at the receiver: on a busy machine stretches are bursts and pauses. Not for the quick form.
     Pattern("stream", on="two"),
     Pattern("bidirectional", quick=("nonblocking-send",), on="two"),
     Pattern("bandwidth", ("blocking", "queue-2", "queue-4", "queue-8"), quick=("queue-4",), on="two"),
@@ -80,7 +80,7 @@ PATTERNS = (
     Pattern("datatype", on="two", largest=_MIB),
     Pattern("burst", on="two", largest=256 * _KIB),
     Pattern("partitioned", on="two", largest=_MIB),
-    # A library may lack a synchronisation over a fabric, which ends its launch.
+    # A library may lack a synchronisation mode over a fabric, which ends its launch.
     Pattern("onesided", on="two", largest=_MIB, alone=True),
     Pattern("startup", alone=True, has_sizes=False),
     # The original variant hangs under MPICH 5 over UCX.
@@ -90,7 +90,7 @@ PATTERNS = (
 
 @dataclass(frozen=True)
 class Testbed:
-    """Hosts, links and ranks. `topology` is a lab's; None is this machine by itself, where all ranks share memory.
+    """Hosts, links and ranks. `topology` is a lab's; None is this machine, where all ranks share memory.
 
     A budget is divided among testbeds by their `weight`.
     """
@@ -117,24 +117,24 @@ TESTBEDS = (
 
 
 def parse_testbeds(text: str | None, *, quick: bool) -> tuple[Testbed, ...]:
-    """Read `pair,host`; those of the form where None is given. WrongUse names those there are."""
+    """Read `pair,host`; None selects the testbeds of the form. WrongUse lists the known testbeds."""
     if text is None:
-        return tuple(one for one in TESTBEDS if one.quick or not quick)
-    known = {one.name: one for one in TESTBEDS}
-    return tuple(known[name] for name in _known(text, known, "testbed"))
+        return tuple(testbed for testbed in TESTBEDS if testbed.quick or not quick)
+    testbeds = {testbed.name: testbed for testbed in TESTBEDS}
+    return tuple(testbeds[name] for name in _known_names(text, testbeds, "testbed"))
 
 
 def parse_patterns(text: str | None) -> tuple[Pattern, ...]:
-    """Read `pingpong,alltoall`, names of tests; all where None is given. WrongUse names those there are."""
+    """Read test names, `pingpong,alltoall`; None selects all patterns. WrongUse lists the known ones."""
     if text is None:
         return PATTERNS
-    chosen = _known(text, [one.test for one in PATTERNS], "pattern")
-    return tuple(one for one in PATTERNS if one.test in chosen)
+    chosen = _known_names(text, [pattern.test for pattern in PATTERNS], "pattern")
+    return tuple(pattern for pattern in PATTERNS if pattern.test in chosen)
 
 
-def _known(text: str, known: "dict[str, Testbed] | list[str]", what: str) -> tuple[str, ...]:
+def _known_names(text: str, known_names: "dict[str, Testbed] | list[str]", kind: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in known_names]
     if unknown:
-        raise WrongUse(f"unknown {what} '{unknown[0]}'; there are: {', '.join(dict.fromkeys(known))}")
+        raise WrongUse(f"unknown {kind} '{unknown[0]}'; there are: {', '.join(dict.fromkeys(known_names))}")
     return names

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Where the native programs are."""
+"""Finds and queries the native programs."""
 
 import json
 import os
@@ -17,37 +17,37 @@ HOST = "barewire-host"
 
 
 def find_program(name: str) -> str:
-    """The path of a native program: in $BAREWIRE_BIN, in this checkout, or on the PATH; MachineCannot if nowhere."""
+    """Return the path of a native program: in $BAREWIRE_BIN, this checkout or the PATH; MachineCannot if missing."""
     checkout = Path(__file__).resolve().parents[3] / "target" / "release"
     for directory in filter(None, (os.environ.get("BAREWIRE_BIN"), str(checkout))):
         path = Path(directory) / name
         if os.access(path, os.X_OK):
             return str(path)
-    found = shutil.which(name)
-    if found is None:
+    on_path = shutil.which(name)
+    if on_path is None:
         raise MachineCannot(f"{name} is not built: run `make build`, or name its directory in BAREWIRE_BIN")
-    return found
+    return on_path
 
 
 def read_tuning(file: Path) -> tuple[dict[str, int], dict[str, int]]:
-    """The defaults of all values that endpoints follow, and what a tuning file makes of them, if it is there.
+    """Return the defaults of all tuning values of endpoints, and the values with a tuning file, if it exists.
 
-    The probe itself says both. WrongUse for a file that is none.
+    The probe reports both. WrongUse if the file is invalid.
     """
     environment = {**os.environ, TUNING_VARIABLE: str(file)} if file.exists() else None
     command = [find_program(PROBE), "tuning"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    if done.returncode != 0:
-        raise WrongUse(done.stderr.strip().removeprefix(f"{PROBE}: "))
-    values = json.loads(done.stdout)
-    defaults = {name: one["default"] for name, one in values.items()}
-    return defaults, defaults if environment is None else {name: one["tuned"] for name, one in values.items()}
+    completed = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if completed.returncode != 0:
+        raise WrongUse(completed.stderr.strip().removeprefix(f"{PROBE}: "))
+    values = json.loads(completed.stdout)
+    defaults = {name: entry["default"] for name, entry in values.items()}
+    return defaults, defaults if environment is None else {name: entry["tuned"] for name, entry in values.items()}
 
 
 def expand_sizes(sizes: str, perturbation: int) -> tuple[int, ...]:
-    """The message sizes in bytes that `64,1400` or `1..64KiB` mean; the probe itself decides. WrongUse if none."""
+    """Return the message sizes in bytes of `64,1400` or `1..64KiB`, expanded by the probe. WrongUse if invalid."""
     command = [find_program(PROBE), "sizes", "--sizes", sizes, "--perturbation", str(perturbation)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise WrongUse(done.stderr.strip().removeprefix(f"{PROBE}: "))
-    return tuple(int(size) for size in done.stdout.strip().split(","))
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if completed.returncode != 0:
+        raise WrongUse(completed.stderr.strip().removeprefix(f"{PROBE}: "))
+    return tuple(int(size) for size in completed.stdout.strip().split(","))

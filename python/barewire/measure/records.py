@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The probe's JSON Lines, read: samples in the units that people compare."""
+"""Reads the probe's JSON Lines into samples in the units of results."""
 
 import json
 from collections.abc import Iterator
@@ -17,23 +17,21 @@ PROBE_SCHEMA = "barewire-probe/1"
 
 @dataclass(frozen=True)
 class LaunchRecords:
-    """What one launch left: `samples` has the columns of `SAMPLE_SCHEMA`; all else is as the program wrote it."""
+    """The records of one launch: `samples` has the columns of `SAMPLE_SCHEMA`; the rest is as the program wrote it."""
 
     samples: pl.DataFrame
     start: dict[str, Any] = field(default_factory=dict)
     end: dict[str, Any] = field(default_factory=dict)
     corrupt_messages: int = 0
-    # What a program says of its own decisions.
+    # Decisions that a program reports.
     choices: tuple[dict[str, Any], ...] = ()
-    # What a program did not measure, and why.
+    # Points that a program did not measure, with reasons.
     left_out: tuple[dict[str, Any], ...] = ()
 
 
 def read_records(path: Path, launch: int, test: str, subject: str, pairs: int) -> LaunchRecords:
-    """Read one launch's file; a last line that a crash cut short is left out.
+    """Read one launch's file without a truncated last line; MeasurementFailed if its schema is another."""
 
-    MeasurementFailed for a file of another schema.
-    """
     start: dict[str, Any] = {}
     end: dict[str, Any] = {}
     corrupt = 0
@@ -49,10 +47,10 @@ def read_records(path: Path, launch: int, test: str, subject: str, pairs: int) -
                 _append(columns, record)
             case "end":
                 end = record
-    # Processes have one pair each, and their number in its place.
-    place = {"process": columns.pop("pair")} if pairs == 1 else {}
+    # With processes there is one pair each; the column holds the process number.
+    process_column = {"process": columns.pop("pair")} if pairs == 1 else {}
     frame = sample_frame(
-        columns | place,
+        columns | process_column,
         launch=launch,
         test=test,
         subject=subject,
@@ -66,10 +64,10 @@ _COLUMNS = ("pair", "message_bytes", "phase", "block", "value", "unit", "lost")
 
 
 def _append(columns: dict[str, list[Any]], record: dict[str, Any]) -> None:
-    """Append the samples of one block, in the units that people compare.
+    """Append the samples of one block, in the units of results.
 
-    Messages lost in round trips have no time: one sample without a value counts them. A stream's block is one sample;
-    what was lost in it makes it no rate, but stays on record.
+    Lost round trips have no time: one sample without a value counts them. A stream's block is one sample; its losses
+    are recorded, and exclude it from rates.
     """
     quantity, lost, size = record["quantity"], record["lost"], record["message_bytes"]
     values: list[float | None]
@@ -91,7 +89,7 @@ def _append(columns: dict[str, list[Any]], record: dict[str, Any]) -> None:
 
 
 def records_in(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file, one a line; a last line that a crash cut short is left out."""
+    """Return the JSON objects of a file, one per line; a truncated last line is omitted."""
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     for number, line in enumerate(lines, 1):
         try:

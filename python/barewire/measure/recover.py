@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A run that was killed before it could finish: its launches' own files made into samples and series."""
+"""Recovers a run that was killed: makes samples and series from its launches' files."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +17,9 @@ from barewire.results import SAMPLE_SCHEMA, Launch, Run, read_run, series_from_s
 
 
 def recover_run(directory: Path) -> Run:
-    """The run in `directory`; one that broke off is completed from `launches/*.jsonl` and stays marked incomplete.
+    """Return the run in `directory`, an interrupted one completed from `launches/*.jsonl` and still marked incomplete.
 
-    The launches' files stay where they are. Errors as of `read_run`.
+    The launches' files are kept. Raises the errors of `read_run`.
     """
     run = read_run(directory)
     files = sorted((directory / LAUNCHES_DIRECTORY).glob("*.jsonl"))
@@ -27,10 +27,10 @@ def recover_run(directory: Path) -> Run:
         return run
     launches, frames = [], [pl.DataFrame(schema=SAMPLE_SCHEMA)]
     for file in files:
-        named = parse_launch_file_name(file.name)
-        if named is None:
+        parsed = parse_launch_file_name(file.name)
+        if parsed is None:
             continue
-        number, test, subject = named
+        number, test, subject = parsed
         records = _read(run, file, number, test, subject)
         complete = bool(records.end.get("complete"))
         error = None if complete else "the run was killed"
@@ -43,7 +43,7 @@ def recover_run(directory: Path) -> Run:
         run,
         stopped_by="the run was killed",
         launches=tuple(launches),
-        series=tuple(replace(one, stop="incomplete") for one in series),
+        series=tuple(replace(entry, stop="incomplete") for entry in series),
         shared=shared_from_samples(frame, series) if run.parameters.get("processes") else (),
     )
     write_run(directory, recovered, frame)

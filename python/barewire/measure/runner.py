@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Runs of the probe: every transport once per test and round, the floor beside them where the link has no rate."""
+"""Runs of the probe: every subject once per test and round, and the floor where the link has no rate."""
 
 import random
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from barewire.errors import WrongUse
 from barewire.measure.environment import describe_environment
 from barewire.measure.launch import Effort, Order, launch
 from barewire.measure.records import LaunchRecords, read_records
-from barewire.measure.session import Enough, Progress, new_run, run_campaign
+from barewire.measure.session import Progress, StoppingRule, new_run, run_campaign
 from barewire.measure.sites import Site
 from barewire.measure.subjects import TUNED, Subject, floors_of
 from barewire.models.naming import PACKET
@@ -22,34 +22,36 @@ from barewire.results import Run, Series, series_from_samples, shared_from_sampl
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run measures and when it has measured enough; every round launches each subject once per test."""
+    """What a run measures, and its stopping rule; every round launches each subject once per test."""
 
     tests: tuple[str, ...]
     subjects: tuple[Subject, ...]
     sizes: tuple[int, ...]
     seed: int
     pairs: int = 1
-    # Numbers of processes that measure at once, each a series of its own; None leaves all pairs in one process.
+    # Numbers of concurrent processes, a series for each; None runs all pairs in one process.
     processes: tuple[int, ...] | None = None
     cache: bool = True
     walk_bytes: int | None = None
-    # Of endpoints and messages: what goes before both sides' tuning files.
+    # Tuning of endpoints and messages that overrides both sides' tuning files.
     tuned: tuple[tuple[str, int], ...] = ()
     effort: Effort = field(default_factory=Effort)
-    enough: Enough = field(default_factory=Enough)
+    stopping_rule: StoppingRule = field(default_factory=StoppingRule)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be measured."""
+        """Reject invalid combinations."""
         if self.processes is not None:
             self._check_processes(self.processes)
         if self.tuned and not any(subject.transport in TUNED for subject in self.subjects):
-            raise WrongUse(f"--tuned is for {' and '.join(TUNED)}: add one of them to --transport")
+            raise WrongUse(f"--tuned applies to {' and '.join(TUNED)}: add one of them to --transport")
 
     def _check_processes(self, processes: tuple[int, ...]) -> None:
         if self.pairs > 1:
-            raise WrongUse("--pairs are threads of one process: choose --pairs or --processes")
+            raise WrongUse("--pairs starts threads of one process: choose --pairs or --processes")
         if "bidirectional" in self.tests:
-            raise WrongUse("--processes measure pingpong and stream, where one side alone says when a block ends")
+            raise WrongUse(
+                "--processes supports pingpong and stream only, where one side determines the end of a block"
+            )
         if max(processes) > 1 and any(subject.link != PACKET for subject in self.subjects):
             raise WrongUse("AF_XDP takes an interface's queue for one process: use --link packet, or --processes 1")
 
@@ -61,10 +63,10 @@ def measure(
     *,
     command: list[str],
     lab: dict[str, Any] | None = None,
-    progress: Progress = lambda done, total, doing: None,
+    progress: Progress = lambda done, total, label: None,
 ) -> Run:
-    """Measure `plan` on `site` into `directory`, which must not hold a run yet; the run, which is also on disk."""
-    warnings = ("both sides share a core: every time here includes the scheduler's",) if site.give_way else ()
+    """Measure `plan` on `site` into `directory`, which must not contain a run; return the run, also on disk."""
+    warnings = ("both sides share a core: all times include scheduling delays",) if site.shares_core else ()
     stations = {"active": site.active, "passive": site.passive}
     run = new_run(
         command=command,
@@ -79,34 +81,34 @@ def measure(
 
 @dataclass(frozen=True)
 class ProbeCampaign:
-    """Launches of the probe, and of the floor where that limits it."""
+    """Launches of the probe, and of the floor where it is the limit."""
 
     site: Site
     plan: Plan
 
     @property
-    def enough(self) -> Enough:
-        """As planned."""
-        return self.plan.enough
+    def stopping_rule(self) -> StoppingRule:
+        """The plan's stopping rule."""
+        return self.plan.stopping_rule
 
     def rounds(self) -> Iterator[list[Order]]:
-        """Rounds of launches in an order drawn from the seed; each launch has payloads of its own."""
+        """Rounds of launches in an order drawn from the seed; each launch has its own payloads."""
         return _rounds(self.site, self.plan)
 
     def launch(self, order: Order, records: Path) -> None:
-        """Both sides of one subject."""
+        """Run both sides of one subject."""
         launch(self.site, order, records)
 
     def read(self, order: Order, records: Path) -> LaunchRecords:
-        """The records of the side that keeps the samples."""
+        """Read the records of the side that records the samples."""
         return read_records(records, order.number, order.test, order.subject.name, order.pairs)
 
     def series(self, frame: pl.DataFrame) -> list[Series]:
-        """Judged by the site's link."""
+        """Make series with the site's link as the limit."""
         return series_from_samples(frame, self.site.link)
 
     def parameters(self) -> dict[str, Any]:
-        """What a run keeps of the plan and the link."""
+        """Return the run's parameters: the plan and the link."""
         plan, link = self.plan, self.site.link
         return {
             "tests": list(plan.tests),
@@ -121,26 +123,26 @@ class ProbeCampaign:
             "warmup": plan.effort.warmup,
             "stream_blocks": plan.effort.blocks,
             "tuned": dict(plan.tuned),
-            **asdict(plan.enough),
+            **asdict(plan.stopping_rule),
             "rate_bit_s": link.rate_bit_s,
             "mtu": link.mtu,
         }
 
     def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
-        """How processes shared the interface, where numbers of them were asked for."""
+        """Add how processes shared the interface, if the plan has numbers of processes."""
         return run if self.plan.processes is None else replace(run, shared=shared_from_samples(frame, run.series))
 
 
 def _rounds(site: Site, plan: Plan) -> Iterator[list[Order]]:
-    """Rounds of launches in an order drawn from the seed; each launch has payloads of its own."""
+    """Yield rounds of launches in an order drawn from the seed; each launch has its own payloads."""
     generator = random.Random(plan.seed)
-    # A floor is one pair's, and stands for a link without a rate of its own.
+    # The floor uses one pair; it replaces the limit that a link without a rate lacks.
     with_floor = site.can_run_floor and plan.pairs == 1 and plan.processes is None
     subjects = (*plan.subjects, *(floors_of(plan.subjects) if with_floor else ()))
-    at_once: tuple[int | None, ...] = (None,) if plan.processes is None else plan.processes
+    process_counts: tuple[int | None, ...] = (None,) if plan.processes is None else plan.processes
     number = 0
-    for _ in range(plan.enough.launches_max):
-        cells = [(test, subject, count) for test in plan.tests for subject in subjects for count in at_once]
+    for _ in range(plan.stopping_rule.launches_max):
+        cells = [(test, subject, count) for test in plan.tests for subject in subjects for count in process_counts]
         generator.shuffle(cells)
         orders = []
         for test, subject, count in cells:

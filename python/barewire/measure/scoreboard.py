@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The scoreboard's runs: on each testbed every library over every fabric, many patterns in one launch of mpirun."""
+"""The scoreboard's runs: each library over each fabric on every testbed, with many patterns per launch of mpirun."""
 
 import itertools
 import random
@@ -19,25 +19,25 @@ from barewire.measure.mpi_records import read_mpi_records
 from barewire.measure.mpi_subjects import MpiSubject
 from barewire.measure.patterns import Pattern, Testbed
 from barewire.measure.records import LaunchRecords
-from barewire.measure.session import Enough, Progress, new_run, run_campaign
+from barewire.measure.session import Progress, StoppingRule, new_run, run_campaign
 from barewire.mpi import start
 from barewire.mpi.prepare import is_crowded, prepare
 from barewire.results import Run, Series, series_from_samples
 
 # The program that measures several patterns in one start of MPI.
 SEVERAL = "several"
-# A round that takes as long as the one before, and somewhat more, must fit.
+# The next round may take somewhat longer than the previous one and must still fit into the time.
 _LONGER_ROUND = 1.1
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much of each point a launch measures."""
+    """Amount of measurement per point in a launch."""
 
     samples: int
     seconds: float
     warmup: int
-    # A launch without a new record for so long hangs.
+    # A launch hangs if it writes no record for this long.
     patience_s: float
 
 
@@ -47,7 +47,7 @@ FULL = Effort(samples=50, seconds=0.03, warmup=2, patience_s=120.0)
 
 @dataclass(frozen=True)
 class ScorePlan:
-    """What is measured on one testbed; `seconds` is when no further round begins, None for never."""
+    """What is measured on one testbed; no round begins after `seconds`, None is no limit."""
 
     testbed: Testbed
     subjects: tuple[MpiSubject, ...]
@@ -56,25 +56,25 @@ class ScorePlan:
     seed: int
     launches: int
     seconds: float | None = None
-    # Instead of each pattern's own.
+    # Overrides each pattern's sizes.
     sizes: tuple[int, ...] | None = None
 
     @property
     def effort(self) -> Effort:
-        """As the form has it."""
+        """The effort of the form."""
         return QUICK if self.quick else FULL
 
     def groups(self) -> dict[str, tuple[Pattern, ...]]:
-        """Patterns by the program that measures them in one launch."""
-        chosen = [one for one in self.patterns if one.is_for(self.testbed.ranks, quick=self.quick)]
-        together = tuple(one for one in chosen if not one.alone)
-        alone = {one.test: (one,) for one in chosen if one.alone}
+        """Return the patterns by the program that measures them in one launch."""
+        chosen = [pattern for pattern in self.patterns if pattern.is_for(self.testbed.ranks, quick=self.quick)]
+        together = tuple(pattern for pattern in chosen if not pattern.alone)
+        alone = {pattern.test: (pattern,) for pattern in chosen if pattern.alone}
         return ({SEVERAL: together} if together else {}) | alone
 
 
 @dataclass(frozen=True)
 class ScoreOrder:
-    """One launch: a program with one pattern or several, of one subject."""
+    """One launch: a program with one or several patterns for one subject."""
 
     number: int
     test: str
@@ -84,12 +84,12 @@ class ScoreOrder:
 
     @property
     def subject_name(self) -> str:
-        """Of what."""
+        """The subject's name."""
         return self.subject.name
 
     @property
-    def doing(self) -> str:
-        """The launch in words."""
+    def label(self) -> str:
+        """A description of the launch."""
         return f"{self.test} {self.subject.name} × {self.ranks}"
 
 
@@ -97,8 +97,8 @@ class ScoreOrder:
 class ScoreCampaign:
     """Launches on one testbed; `programs` has their paths by library and program.
 
-    A launch that fails is on record, with what it gave until then, and the others go on: one library's defect must
-    not hide what all others do.
+    A failed launch is recorded with its samples so far, and the campaign continues: a defect of one library must not
+    prevent measurements of the others.
     """
 
     site: MpiSite
@@ -108,20 +108,20 @@ class ScoreCampaign:
     clock: Callable[[], float] = time.monotonic
 
     @property
-    def enough(self) -> Enough:
-        """So many rounds, whatever comes out: intervals that all subjects have alike."""
-        return Enough(self.plan.launches, self.plan.launches)
+    def stopping_rule(self) -> StoppingRule:
+        """A fixed number of rounds, so that the intervals of all subjects are comparable."""
+        return StoppingRule(self.plan.launches, self.plan.launches)
 
     def rounds(self) -> Iterator[list[ScoreOrder]]:
-        """Rounds of launches in an order drawn from the seed, as far as there is time for them."""
+        """Rounds of launches in an order drawn from the seed, as long as time remains."""
         plan, generator = self.plan, random.Random(self.plan.seed)
         numbers = itertools.count()
-        began = last = self.clock()
+        started = previous = self.clock()
         for number in range(plan.launches):
             now = self.clock()
-            if number and plan.seconds is not None and now - began + _LONGER_ROUND * (now - last) > plan.seconds:
+            if number and plan.seconds is not None and now - started + _LONGER_ROUND * (now - previous) > plan.seconds:
                 return
-            last = now
+            previous = now
             cells = list(itertools.product(plan.groups(), plan.subjects))
             generator.shuffle(cells)
             ranks = plan.testbed.ranks
@@ -130,28 +130,28 @@ class ScoreCampaign:
             ]
 
     def launch(self, order: ScoreOrder, records: Path) -> None:
-        """One start of mpirun."""
+        """Start mpirun once."""
         program = [self.programs[order.subject.library.name, order.test], *self._arguments(order, records)]
         shares = self.site.shares(order.ranks)
-        job = prepare(order.subject.library, order.subject.wishes, shares, program, self.site.lab, pinned=True)
-        with tempfile.TemporaryFile("w+") as said:
+        job = prepare(order.subject.library, order.subject.requested, shares, program, self.site.lab, pinned=True)
+        with tempfile.TemporaryFile("w+") as output:
             patience_s = self.plan.effort.patience_s
-            code = start.run_watched(job, self.site.lab, said, records, patience_s)
+            code = start.run_watched(job, self.site.lab, output, records, patience_s)
             try:
-                raise_failure(code, order.test, f"launch {order.number} ({order.doing})", said, patience_s)
+                raise_failure(code, order.test, f"launch {order.number} ({order.label})", output, patience_s)
             except MeasurementFailed as failure:
                 self.failures.append(str(failure))
 
     def read(self, order: ScoreOrder, records: Path) -> LaunchRecords:
-        """Its records, all written by the first rank."""
+        """Read its records, all written by the first rank."""
         return read_mpi_records(records, order.number, order.subject.name)
 
     def series(self, frame: pl.DataFrame) -> list[Series]:
-        """Judged by the link where each rank has a host of its own."""
+        """Make series; the link is their limit if each rank has its own host."""
         return series_from_samples(frame, self.site.link, hosts=self.site.hosts)
 
     def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
-        """Which launches failed, and what programs left out."""
+        """Add warnings: failed launches, and what programs omitted."""
         return replace(run, warnings=(*run.warnings, *self.failures, *left_out(run)))
 
     def _arguments(self, order: ScoreOrder, records: Path) -> list[str]:
@@ -168,9 +168,9 @@ class ScoreCampaign:
             if pattern.has_sizes:
                 sizes = plan.sizes or pattern.sizes(order.ranks, quick=plan.quick)
                 options["--sizes"] = ",".join(map(str, sizes))
-            given = [text for name, value in options.items() if value is not None for text in (name, str(value))]
-            first = [] if pattern.alone else [*(["+"] if arguments else []), pattern.test]
-            arguments += [*first, *given, *pattern.options]
+            values = [text for name, value in options.items() if value is not None for text in (name, str(value))]
+            prefix = [] if pattern.alone else [*(["+"] if arguments else []), pattern.test]
+            arguments += [*prefix, *values, *pattern.options]
         return arguments
 
 
@@ -183,10 +183,10 @@ def measure_testbed(
     warnings: Sequence[str],
     progress: Progress,
 ) -> Run:
-    """Measure one testbed into `directory`, which must not hold a run yet; the run, which is also on disk."""
+    """Measure one testbed into `directory`, which must not contain a run; return the run, which is also on disk."""
     site, plan = campaign.site, campaign.plan
     if is_crowded(site.shares(plan.testbed.ranks), site.lab):
-        warnings = [*warnings, f"{plan.testbed.ranks} ranks share the cores: times include the scheduler's"]
+        warnings = [*warnings, f"{plan.testbed.ranks} ranks share the cores: times include scheduling delays"]
     run = new_run(
         command=command,
         seed=plan.seed,
@@ -199,19 +199,19 @@ def measure_testbed(
 
 
 def _parameters(site: MpiSite, plan: ScorePlan) -> dict[str, Any]:
-    patterns = [one for group in plan.groups().values() for one in group]
+    patterns = [pattern for group in plan.groups().values() for pattern in group]
     return {
         "kind": "mpi",
         "testbed": plan.testbed.name,
         "competitors": list(plan.testbed.competitors),
         "quick": plan.quick,
-        "tests": list(dict.fromkeys(one.test for one in patterns)),
+        "tests": list(dict.fromkeys(pattern.test for pattern in patterns)),
         "subjects": [subject.name for subject in plan.subjects],
         "libraries": {subject.library.name: str(subject.library) for subject in plan.subjects},
         "ranks": [plan.testbed.ranks],
         "hosts": site.hosts,
         "sizes": None if plan.sizes is None else list(plan.sizes),
-        "patterns": [asdict(one) for one in patterns],
+        "patterns": [asdict(pattern) for pattern in patterns],
         "effort": asdict(plan.effort),
         "launches": plan.launches,
         "seconds": plan.seconds,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What a whole scoreboard measures, kept beside its runs so that one that was broken off can go on."""
+"""The plan of a whole scoreboard, stored beside its runs so that an interrupted one can be resumed."""
 
 import json
 import os
@@ -18,18 +18,18 @@ from barewire.results.store import write_atomically
 
 PLAN_FILE = "plan.json"
 _SCHEMA = "barewire-scoreboard-plan/1"
-# Where ranks of this machine by itself meet; their messages never leave shared memory.
+# Interface of ranks that share this machine; their messages stay in shared memory.
 _LOOPBACK = "lo"
 
 
 @dataclass(frozen=True)
 class BoardPlan:
-    """A scoreboard to be. What is None is the form's, or all there is."""
+    """A planned scoreboard. None stands for the form's default, or for everything available."""
 
     quick: bool
     seed: int
     launches: int
-    # Seconds of all testbeds together, after which no further round begins.
+    # Seconds for all testbeds together; no round begins later.
     budget_s: float | None = None
     testbeds: str | None = None
     patterns: str | None = None
@@ -37,27 +37,29 @@ class BoardPlan:
     sizes: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be measured."""
+        """Reject invalid values."""
         if self.launches < 1:
-            raise WrongUse(f"--launches is a number of launches, 1 or more, not {self.launches}")
+            raise WrongUse(f"--launches must be 1 or more, not {self.launches}")
         if self.budget_s is not None and not self.budget_s > 0:
-            raise WrongUse(f"--budget is a number of seconds above 0, not {self.budget_s}")
+            raise WrongUse(f"--budget must be a number of seconds above 0, not {self.budget_s}")
         self.chosen_testbeds()
         self.chosen_patterns()
 
     def chosen_testbeds(self) -> tuple[Testbed, ...]:
-        """The testbeds, in the order of their table unless named."""
+        """Return the testbeds, in the order of their table unless named."""
         return parse_testbeds(self.testbeds, quick=self.quick)
 
     def chosen_patterns(self) -> tuple[Pattern, ...]:
-        """The patterns; those that were named are also measured where the quick form leaves them out."""
+        """Return the patterns; named ones are measured even if the quick form omits them."""
         chosen = parse_patterns(self.patterns)
         if self.patterns is None:
             return chosen
-        return tuple(replace(one, quick=one.quick or one.variants[:1], quick_on="any") for one in chosen)
+        return tuple(
+            replace(pattern, quick=pattern.quick or pattern.variants[:1], quick_on="any") for pattern in chosen
+        )
 
     def write(self, directory: Path) -> None:
-        """Keep it beside the runs to come; MeasurementFailed when the system refuses."""
+        """Store the plan beside the runs; MeasurementFailed if that fails."""
         try:
             directory.mkdir(parents=True, exist_ok=True)
             text = json.dumps({"schema": _SCHEMA, **asdict(self)}, indent=1)
@@ -67,7 +69,7 @@ class BoardPlan:
 
     @classmethod
     def read(cls, directory: Path) -> Self:
-        """Inverse of `write`; WrongUse for a directory that holds no scoreboard."""
+        """Inverse of `write`; WrongUse if the directory contains no scoreboard."""
         file = directory / PLAN_FILE
         try:
             data: dict[str, Any] = json.loads(file.read_text())
@@ -75,7 +77,7 @@ class BoardPlan:
                 raise WrongUse(f"{file} was written by another version of Barewire")
             return cls(**{**data, "sizes": None if data["sizes"] is None else tuple(data["sizes"])})
         except FileNotFoundError:
-            raise WrongUse(f"{directory} holds no scoreboard: it has no {PLAN_FILE}") from None
+            raise WrongUse(f"{directory} contains no scoreboard: there is no {PLAN_FILE}") from None
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise WrongUse(f"{file} is damaged: {error}") from error
 
@@ -83,10 +85,10 @@ class BoardPlan:
 def find_subjects(
     libraries: Sequence[Library], testbed: Testbed, *, quick: bool
 ) -> tuple[tuple[MpiSubject, ...], tuple[str, ...]]:
-    """Every library over Barewire and over the competitors' fabrics, as far as they are there; and why others are not.
+    """Return every library over Barewire and the competitors' fabrics that is available, and why others are not.
 
-    The quick form measures UCX under MPICH alone, which adds less to it than Open MPI does. MachineCannot if there is
-    nothing to compare: no library over Barewire, or none over a competitor.
+    The quick form measures UCX under MPICH only, which adds less overhead to it than Open MPI. MachineCannot if
+    there is nothing to compare: no library over Barewire, or none over a competitor.
     """
     is_lab = testbed.topology is not None
     if not is_lab:
@@ -104,19 +106,21 @@ def find_subjects(
             except MachineCannot as error:
                 reasons.append(f"{library.name}/{fabric} is left out: {error}")
                 continue
-            # A library's TCP may be UCX's: once is enough.
-            settings = fabric_settings(library, subject.wishes, one_host=not is_lab, lab=is_lab)
-            told = frozenset((one.name, one.value) for one in settings)
-            subjects.setdefault((library.name, told), subject)
-    found = tuple(subjects.values())
-    fabrics = {subject.wishes.fabric for subject in found}
+            # A library's TCP may be UCX's: measure it once.
+            settings = fabric_settings(library, subject.requested, one_host=not is_lab, lab=is_lab)
+            variables = frozenset((setting.name, setting.value) for setting in settings)
+            subjects.setdefault((library.name, variables), subject)
+    available = tuple(subjects.values())
+    fabrics = {subject.requested.fabric for subject in available}
     if PROVIDER not in fabrics or fabrics == {PROVIDER}:
-        raise MachineCannot(f"{testbed.title}: nothing to compare. {'; '.join(reasons) or 'No MPI library is there'}")
-    return found, tuple(reasons)
+        raise MachineCannot(
+            f"{testbed.title}: nothing to compare. {'; '.join(reasons) or 'No MPI library is installed'}"
+        )
+    return available, tuple(reasons)
 
 
 def _check_raw_frames() -> None:
-    """In a lab every program has the right; on this machine by itself the caller must have it, or a broker."""
+    """Raise MachineCannot if the caller outside a lab has neither the right to raw frames nor a broker."""
     reason = why_no_frames(os.environ)
     if reason is not None:
-        raise MachineCannot(f"one host by itself: {reason}: run as root, or leave out that testbed (--testbeds)")
+        raise MachineCannot(f"testbed 'host': {reason}: run as root, or omit that testbed (--testbeds)")

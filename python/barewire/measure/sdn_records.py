@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""One launch of an experiment on switches, read: its own facts, then rings as mpi/beff wrote them, or a shuffle."""
+"""Reads one launch of an experiment on switches: its facts, then rings of mpi/beff, or a shuffle."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ TEST = "shuffle"
 def read_sdn_records(path: Path, launch: int, subject: str) -> LaunchRecords:
     """Read one launch's file; the start record has the launch's facts under `sdn`.
 
-    MeasurementFailed for a file of another schema.
+    MeasurementFailed if its schema is another.
     """
     facts: dict[str, Any] = {}
     jobs: list[dict[str, Any]] = []
@@ -37,11 +37,11 @@ def read_sdn_records(path: Path, launch: int, subject: str) -> LaunchRecords:
 
 
 def _samples(job: dict[str, Any], launch: int, subject: str, hosts: int) -> pl.DataFrame:
-    fetched = [ended - began for _, _, began, ended in job["fetched"]]
+    fetched = [ended - started for _, _, started, ended in job["fetched"]]
     columns = {
         "quantity": ["job", *["fetch"] * len(fetched)],
         "value": [job["duration_s"], *fetched],
         "block": [0, *range(len(fetched))],
     }
-    same = {"launch": launch, "test": TEST, "subject": subject, "ranks": hosts}
-    return sample_frame(columns, **same, phase="measure", unit="s", message_bytes=0)
+    constants = {"launch": launch, "test": TEST, "subject": subject, "ranks": hosts}
+    return sample_frame(columns, **constants, phase="measure", unit="s", message_bytes=0)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A run in the making: launches in rounds, kept as they come, until all series are precise or the budget ends.
+"""A run in progress: launches in rounds, recorded at once, until all series are precise or the budget is spent.
 
-What is launched and how its records are read is a campaign's business: of the probe, of MPI programs, of a host.
+A campaign (of the probe, of MPI programs, of a host) defines the launches and how their records are read.
 """
 
 import random
@@ -29,11 +29,11 @@ Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
-class Enough:
+class StoppingRule:
     """When a run has measured enough.
 
-    There are at least `launches_min` rounds; then as many as it takes until the interval of every series' median is
-    within ± `precision`, at most `launches_max` rounds, and none is begun after `budget_s` seconds.
+    There are at least `launches_min` rounds, then more until the interval of every series' median is within
+    ± `precision`, at most `launches_max` in all. No round begins after `budget_s` seconds.
     """
 
     launches_min: int = 6
@@ -42,10 +42,10 @@ class Enough:
     budget_s: float = 120.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be measured."""
+        """Reject invalid values."""
         if not 1 <= self.launches_min <= self.launches_max:
             raise WrongUse(
-                f"there must be at least one launch, and no fewer at most than at least: "
+                f"the minimum of launches must be at least 1 and at most the maximum: "
                 f"{self.launches_min} to {self.launches_max}"
             )
         if not self.precision > 0 or not self.budget_s > 0:
@@ -53,40 +53,40 @@ class Enough:
 
 
 class AnyOrder(Protocol):
-    """One launch to come."""
+    """One planned launch."""
 
     @property
     def number(self) -> int:
-        """Its place among all launches of the run, from 0."""
+        """Index among all launches of the run, from 0."""
 
     @property
     def test(self) -> str:
-        """Which test."""
+        """The test."""
 
     @property
     def subject_name(self) -> str:
-        """Of what."""
+        """The subject's name."""
 
     @property
-    def doing(self) -> str:
-        """The launch in words, the same in every round."""
+    def label(self) -> str:
+        """A description of the launch, the same in every round."""
 
 
 OrderT = TypeVar("OrderT", bound=AnyOrder)
 
 
 class Campaign(Protocol[OrderT]):
-    """What a run launches, and what its samples mean."""
+    """Defines the launches of a run and the meaning of its samples."""
 
     @property
-    def enough(self) -> Enough:
-        """When to stop."""
+    def stopping_rule(self) -> StoppingRule:
+        """The stopping rule."""
 
     def rounds(self) -> Iterator[Sequence[OrderT]]:
-        """Rounds of launches; each has every subject once per test, in an order drawn from the seed."""
+        """Return rounds of launches; each has every subject once per test, in an order drawn from the seed."""
 
     def launch(self, order: OrderT, records: Path) -> None:
-        """Run one launch to its end and leave its records in a file, also if it fails."""
+        """Run one launch and leave its records in a file, even if it fails."""
 
     def read(self, order: OrderT, records: Path) -> LaunchRecords:
         """Read that file."""
@@ -95,20 +95,20 @@ class Campaign(Protocol[OrderT]):
         """Make series from samples."""
 
     def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
-        """Add to a run that has its series what else follows from all samples."""
+        """Add to a run with series whatever else is derived from all samples."""
 
 
 def run_campaign(campaign: Campaign[Any], directory: Path, run: Run, progress: Progress) -> Run:
-    """Measure into `directory`, which must not hold a run yet; `run` is what is known before the first launch.
+    """Measure into `directory`, which must not contain a run; `run` is the state before the first launch.
 
-    Whatever ends the measurement early, the samples so far are kept and the run is marked incomplete: then the
-    error that ended it is raised once that is on disk.
+    If the measurement ends early, the samples so far are kept, the run is marked incomplete, and then the error is
+    raised.
     """
     if directory.exists() and any(directory.iterdir()):
-        raise WrongUse(f"{directory} is not empty; a run needs a directory of its own")
+        raise WrongUse(f"{directory} is not empty; a run needs an empty directory")
     stopped_by: BaseException | None = None
     try:
-        # An interrupt ends a launch, never what keeps its samples.
+        # An interrupt may end a launch, but not the recording of its samples.
         with interrupts_held() as hold:
             session = Session(campaign, directory, run, hold)
             session.prepare()
@@ -116,31 +116,31 @@ def run_campaign(campaign: Campaign[Any], directory: Path, run: Run, progress: P
                 session.measure(progress)
             except (BarewireError, KeyboardInterrupt) as error:
                 stopped_by = error
-            done = session.finish(stopped_by)
-    except KeyboardInterrupt as late:
-        stopped_by = stopped_by or late
+            result = session.finish(stopped_by)
+    except KeyboardInterrupt as interrupt:
+        stopped_by = stopped_by or interrupt
     if stopped_by is not None:
         raise stopped_by
     if session.corrupt_messages:
-        raise MeasurementFailed(f"{session.corrupt_messages} messages arrived with other bytes than were sent")
-    return done
+        raise MeasurementFailed(f"{session.corrupt_messages} messages arrived with wrong contents")
+    return result
 
 
 class Session(Generic[OrderT]):
-    """A run in the making."""
+    """A run in progress."""
 
     def __init__(self, campaign: Campaign[OrderT], directory: Path, run: Run, hold: Hold) -> None:
-        """Begin with nothing measured; `hold` lets interrupts through during launches."""
+        """Start without measurements; `hold` delivers interrupts during launches."""
         self.campaign, self.directory, self.run, self._hold = campaign, directory, run, hold
         self.launches: list[Launch] = []
         self.frames: list[pl.DataFrame] = []
         self.corrupt_messages = 0
         self.stop_reason: Stop = "incomplete"
-        self._began: set[str] = set()
+        self._launched: set[str] = set()
         self._medians: defaultdict[Key, list[float]] = defaultdict(list)
 
     def prepare(self) -> None:
-        """A run exists on disk before its first launch, so that nothing that follows can lose it."""
+        """Write the run to disk before its first launch, so that nothing measured is lost."""
         write_run(self.directory, self.run)
         try:
             (self.directory / LAUNCHES_DIRECTORY).mkdir(exist_ok=True)
@@ -148,27 +148,27 @@ class Session(Generic[OrderT]):
             raise MeasurementFailed(f"cannot write {self.directory}: {error.strerror}") from error
 
     def measure(self, progress: Progress) -> None:
-        """All rounds."""
-        enough = self.campaign.enough
-        began = time.monotonic()
+        """Run all rounds."""
+        stopping_rule = self.campaign.stopping_rule
+        started = time.monotonic()
         for round_number, orders in enumerate(self.campaign.rounds()):
             for order in orders:
-                total = enough.launches_min * len(orders)
+                total = stopping_rule.launches_min * len(orders)
                 with self._hold.released():
-                    progress(len(self.launches), max(total, len(self.launches) + 1), order.doing)
+                    progress(len(self.launches), max(total, len(self.launches) + 1), order.label)
                 self._launch(order)
-            if round_number + 1 >= enough.launches_min:
-                if all(is_precise(medians, enough.precision) for medians in self._medians.values()):
+            if round_number + 1 >= stopping_rule.launches_min:
+                if all(is_precise(medians, stopping_rule.precision) for medians in self._medians.values()):
                     self.stop_reason = "converged"
                     return
-                if time.monotonic() - began > enough.budget_s:
+                if time.monotonic() - started > stopping_rule.budget_s:
                     break
         self.stop_reason = "budget"
 
     def finish(self, stopped_by: BaseException | None) -> Run:
-        """Make the series, write everything, and drop the launches' own files once they are in the samples."""
+        """Make the series, write everything, and delete the launches' files, which the samples now include."""
         frame = pl.concat(self.frames) if self.frames else pl.DataFrame(schema=SAMPLE_SCHEMA)
-        series = tuple(self.stamped(one) for one in self.campaign.series(frame))
+        series = tuple(self.with_stop_reason(series) for series in self.campaign.series(frame))
         self.run = replace(
             self.run,
             complete=stopped_by is None,
@@ -183,13 +183,15 @@ class Session(Generic[OrderT]):
         (self.directory / LAUNCHES_DIRECTORY).rmdir()
         return self.run
 
-    def stamped(self, one: Series) -> Series:
-        """Why this series ended: itself precise, or for lack of budget, or because the run broke off."""
+    def with_stop_reason(self, series: Series) -> Series:
+        """Return the series with why it ended: it is precise, the budget was spent, or the run was interrupted."""
         if self.stop_reason == "incomplete":
-            return replace(one, stop="incomplete")
-        # Where every sample of every launch was lost, there is no median to be precise.
-        precise = bool(one.launch_medians) and is_precise(one.launch_medians, self.campaign.enough.precision)
-        return replace(one, stop="converged" if precise else "budget")
+            return replace(series, stop="incomplete")
+        # If every sample of every launch was lost, there is no median.
+        precise = bool(series.launch_medians) and is_precise(
+            series.launch_medians, self.campaign.stopping_rule.precision
+        )
+        return replace(series, stop="converged" if precise else "budget")
 
     def _launch(self, order: OrderT) -> None:
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -198,21 +200,21 @@ class Session(Generic[OrderT]):
         try:
             with self._hold.released():
                 self.campaign.launch(order, file)
-        except (BarewireError, KeyboardInterrupt) as raised:
-            error = raised
-        if isinstance(error, WrongUse) and order.doing in self._began:
-            # What was right in the rounds before is no wrong use: something has changed since.
+        except (BarewireError, KeyboardInterrupt) as exception:
+            error = exception
+        if isinstance(error, WrongUse) and order.label in self._launched:
+            # A launch that was valid in previous rounds is not wrong use: something has changed since.
             error = MeasurementFailed(str(error))
-        self._began.add(order.doing)
+        self._launched.add(order.label)
         if file.exists():
             records = self.campaign.read(order, file)
         else:
             records = LaunchRecords(pl.DataFrame(schema=SAMPLE_SCHEMA))
-        self._keep(order, started, records, error)
+        self._record(order, started, records, error)
         if error is not None:
             raise error
 
-    def _keep(self, order: OrderT, started: str, records: LaunchRecords, error: BaseException | None) -> None:
+    def _record(self, order: OrderT, started: str, records: LaunchRecords, error: BaseException | None) -> None:
         self.frames.append(records.samples)
         self.corrupt_messages += records.corrupt_messages
         complete = error is None and bool(records.end.get("complete"))
@@ -236,9 +238,9 @@ class Session(Generic[OrderT]):
                 details=details,
             )
         )
-        for one in self.campaign.series(records.samples):
-            if one.median is not None:
-                self._medians[series_key(one)].append(one.median)
+        for series in self.campaign.series(records.samples):
+            if series.median is not None:
+                self._medians[series_key(series)].append(series.median)
 
 
 def new_run(
@@ -250,7 +252,7 @@ def new_run(
     lab: dict[str, Any] | None = None,
     warnings: Sequence[str] = (),
 ) -> Run:
-    """A run of now, before its first launch."""
+    """Return a new run before its first launch."""
     now = datetime.now(UTC)
     return Run(
         id=now.strftime("%Y%m%dT%H%M%S") + f"-{random.SystemRandom().getrandbits(16):04x}",
@@ -269,16 +271,16 @@ def new_run(
 
 
 def launch_file_name(number: int, test: str, subject: str) -> str:
-    """The name of a launch's own file; `parse_launch_file_name` reads it."""
+    """Return the name of a launch's file; `parse_launch_file_name` reads it."""
     return f"{number:04d}-{test}-{subject.replace('+', '~').replace('/', '+')}.jsonl"
 
 
 def parse_launch_file_name(name: str) -> tuple[int, str, str] | None:
-    """Number, test and subject of a launch's file; None for any other name."""
+    """Return number, test and subject of a launch's file; None for any other name."""
     match = re.fullmatch(r"(\d{4,})-([a-z]+)-([\w.+~=:-]+)\.jsonl", name, re.ASCII)
     return None if match is None else (int(match[1]), match[2], match[3].replace("+", "/").replace("~", "+"))
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a run ended early, for its record."""
+    """Return why a run ended early, for its record."""
     return "interrupt" if isinstance(error, KeyboardInterrupt) else str(error)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Where a measurement runs: two hosts of a lab, or two real machines."""
+"""The two sides of a measurement: hosts of a lab, or two real machines."""
 
 import shlex
 import subprocess
@@ -17,23 +17,23 @@ LOCAL_NAMES = ("localhost", "local")
 
 @dataclass(frozen=True)
 class Station:
-    """One side of a measurement; what is None the programs find out or do without."""
+    """One side of a measurement; None leaves a value to the programs."""
 
     host: str
     interface: str | None
     address: str | None = None
     mac: str | None = None
     cpus: tuple[int, ...] = ()
-    # Where the broker listens that gives out sockets for LLC; None for sockets of the program's own.
+    # Socket of the broker that grants sockets for LLC; None if the program opens its own.
     broker: str | None = None
 
 
 class Site(Protocol):
-    """Two stations and a way to start programs on them."""
+    """Two stations, and how to start programs on them."""
 
     @property
     def active(self) -> Station:
-        """The side that drives."""
+        """The side that drives the measurement."""
 
     @property
     def passive(self) -> Station:
@@ -41,38 +41,38 @@ class Site(Protocol):
 
     @property
     def link(self) -> Link:
-        """What bounds the link between the two."""
+        """The limits of the link between the two."""
 
     @property
     def shaped_rate_bit_s(self) -> float | None:
-        """The rate that a sender must keep to itself, because it does not feel the link's own limit."""
+        """The rate that a sender must enforce itself, because the link exerts no back-pressure."""
 
     @property
-    def give_way(self) -> bool:
+    def shares_core(self) -> bool:
         """Whether the stations share a core."""
 
     @property
     def can_run_floor(self) -> bool:
-        """Whether the floor stands in for the limit that a virtual link lacks."""
+        """Whether the floor is measured as the limit that a virtual link lacks."""
 
     def listen(self, number: int) -> tuple[str, str]:
-        """Where the passive probe listens and where the active one finds it, for launch `number`."""
+        """Return the addresses at which the passive probe listens and the active one connects, for launch `number`."""
 
     def popen(self, station: Station, command: Sequence[str], **arguments: Any) -> "subprocess.Popen[Any]":
-        """Start a program on a station; the handle stands for it."""
+        """Start a program on a station."""
 
     def on_one_host(self) -> "Site":
-        """The same, but for both sides on the first station's host, where endpoints share memory."""
+        """Return the same site with both sides on the first station's host, where endpoints share memory."""
 
 
 @dataclass(frozen=True)
 class LabSite:
-    """The first two hosts of a lab. Control goes through a Unix socket: the link carries the measurement alone."""
+    """The first two hosts of a lab. Control uses a Unix socket, so that the link carries the measurement only."""
 
     lab: Lab
-    # Where brokers listen, by the host's name.
+    # Brokers' sockets by the host's name.
     brokers: Mapping[str, str] = field(default_factory=dict)
-    # Both sides on the first host, the passive one on the second's cores.
+    # Both sides on the first host, the passive one on the cores of the second.
     is_one_host: bool = False
 
     @property
@@ -87,35 +87,35 @@ class LabSite:
 
     @property
     def link(self) -> Link:
-        """The lab's own specification."""
+        """The lab's link."""
         return Link(self.lab.link.rate_bit_s, self.lab.link.mtu)
 
     @property
     def shaped_rate_bit_s(self) -> float | None:
-        """The shaper sits behind the sender's interface, where the sender does not feel it."""
+        """The lab's rate: its shaper is behind the sender's interface and exerts no back-pressure."""
         return self.lab.link.rate_bit_s
 
     @property
-    def give_way(self) -> bool:
-        """Whether hosts share a core."""
+    def shares_core(self) -> bool:
+        """Whether the hosts share a core."""
         return bool({*self.active.cpus} & {*self.passive.cpus})
 
     @property
     def can_run_floor(self) -> bool:
-        """Without a rate the machine itself is the limit, and a minimal program measures that where nothing is lost."""
+        """Whether the machine is the limit: there is neither a rate nor loss, so a minimal program can measure it."""
         return self.lab.link.rate_bit_s is None and not self.lab.link.loss
 
     def listen(self, number: int) -> tuple[str, str]:
-        """A socket of this launch's own."""
+        """Return a socket of this launch for both."""
         address = f"unix:{self.lab.directory / f'control-{number}'}"
         return address, address
 
     def popen(self, station: Station, command: Sequence[str], **arguments: Any) -> "subprocess.Popen[Any]":
-        """Start a program inside a host."""
+        """Start a program on a host of the lab."""
         return self.lab.popen(station.host, command, **arguments)
 
     def on_one_host(self) -> "LabSite":
-        """Both sides in the first host."""
+        """Return the site with both sides on the first host."""
         return replace(self, is_one_host=True)
 
     def _station(self, number: int) -> Station:
@@ -125,9 +125,9 @@ class LabSite:
 
 @dataclass(frozen=True)
 class RemoteSite:
-    """Two machines on which `barewire-probe` is installed; programs are started through a remote shell.
+    """Two machines with `barewire-probe` installed; programs are started through a remote shell.
 
-    `localhost` is this machine, where no shell is needed. `rate_bit_s` is the link's, for the physical limit.
+    `localhost` is this machine and needs no shell. `rate_bit_s` is the link's, for the physical limit.
     """
 
     active: Station
@@ -136,9 +136,9 @@ class RemoteSite:
     port: int = 5288
     rate_bit_s: float | None = None
     mtu: int = 1500
-    give_way: bool = False
+    shares_core: bool = False
     can_run_floor: bool = False
-    # A real interface stops its sender by itself.
+    # A real interface exerts back-pressure.
     shaped_rate_bit_s: float | None = None
 
     @classmethod
@@ -153,20 +153,20 @@ class RemoteSite:
 
     @property
     def link(self) -> Link:
-        """The rate that the caller knows of."""
+        """The rate and MTU that the caller specified."""
         return Link(self.rate_bit_s, self.mtu)
 
     def listen(self, number: int) -> tuple[str, str]:
-        """Any address there; the name that the user gave from here."""
+        """Return any address there, and the user's name of the host here."""
         return f"0.0.0.0:{self.port}", f"{self.passive.host}:{self.port}"
 
     def popen(self, station: Station, command: Sequence[str], **arguments: Any) -> "subprocess.Popen[Any]":
-        """Start a program on a machine; of a native program only the name is used there."""
+        """Start a program on a machine; a remote machine finds native programs by name."""
         if station.host in LOCAL_NAMES:
             return subprocess.Popen(list(command), **arguments)
         remote = shlex.join([Path(command[0]).name, *command[1:]])
         return subprocess.Popen([*self.remote_shell, station.host, remote], **arguments)
 
     def on_one_host(self) -> "RemoteSite":
-        """Both sides on the first machine."""
+        """Return the site with both sides on the first machine."""
         return replace(self, passive=self.active)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What is measured: a transport, what carries its frames, how its user waits; and by which tests."""
+"""Subjects of the probe: transport, link and waiting policy; and its tests."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ TRANSPORTS = (
     *(LIBFABRIC, f"{LIBFABRIC}-tcp", f"{LIBFABRIC}-udp"),
 )
 SOCKETS = ("tcp", "udp")
-# What a broker gives out sockets for.
+# Transports whose sockets a broker may grant.
 BROKERED = ("llc1", "llc2", "llc3", "endpoint", "messages", LIBFABRIC)
-# What follows the values of the tuning file that a launch may set for itself.
+# Transports that read the tuning file; a launch may override its values.
 TUNED = ("endpoint", "messages")
 WAITS = ("spin", "adaptive", "block", "busypoll")
-# So many individual LSAPs are free for users; the probe counts them as well.
+# Number of individual LSAPs available to users; the same bound as in the probe.
 PROCESSES_MAX = 111
 
 _T = TypeVar("_T")
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Subject:
-    """A transport of the probe over a link, with a way of waiting; or a floor, a program of its own that spins."""
+    """A transport of the probe over a link with a waiting policy; or a floor, a separate program that spins."""
 
     transport: str
     wait: str = "spin"
@@ -35,54 +35,54 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """`tcp` for a spinning one, `tcp/block` for any other: spinning is what message passing does."""
+        """`tcp` for a spinning subject, `tcp/block` for any other: spinning is usual in message passing."""
         return str(SubjectName(self.transport, self.link, self.wait))
 
     @property
     def provider(self) -> str | None:
-        """The libfabric provider that carries this; None for what does without libfabric."""
+        """The libfabric provider; None for transports without libfabric."""
         return provider_of(self.transport)
 
     @property
     def has_link(self) -> bool:
-        """Whether there is a choice of what carries its frames."""
+        """Whether the transport has a choice of links."""
         return self.transport not in SOCKETS and self.provider is None
 
     @property
     def is_floor(self) -> bool:
-        """Whether this is a minimal program and no transport."""
+        """Whether this is a minimal program instead of a transport."""
         return self.transport == FLOOR
 
 
 def floors_of(subjects: Iterable[Subject]) -> tuple[Subject, ...]:
-    """The floors that limit these subjects: one for each link."""
+    """Return the floors that limit these subjects: one for each link."""
     return _unique(Subject(FLOOR, link=subject.link) for subject in subjects)
 
 
 def parse_tests(text: str) -> tuple[str, ...]:
-    """Read a list of tests such as `pingpong,stream`; WrongUse names those there are."""
+    """Read a list of tests such as `pingpong,stream`; WrongUse lists the known tests."""
     return _unique(_known(name, TESTS, "test") for name in text.split(","))
 
 
 def parse_processes(text: str) -> tuple[int, ...]:
-    """Read numbers of processes such as `1,2,4`, ascending; WrongUse for anything else."""
+    """Read numbers of processes such as `1,2,4`, ascending; WrongUse if invalid."""
     numbers = [int(part) if part.strip().isdecimal() else 0 for part in text.split(",")]
     if not all(1 <= number <= PROCESSES_MAX for number in numbers):
         raise WrongUse(
-            f"'{text}' are no numbers of processes; write 1 to {PROCESSES_MAX} as 1,2,4. "
-            "More have no service access point of their own"
+            f"'{text}' are not numbers of processes; write 1 to {PROCESSES_MAX} as 1,2,4. "
+            "There are no more service access points"
         )
     return _unique(sorted(numbers))
 
 
 def parse_subjects(transports: str, waits: str, links: str = PACKET) -> tuple[Subject, ...]:
-    """Read lists of transports, waits and links and combine them; WrongUse names those there are.
+    """Read and combine lists of transports, waiting policies and links; WrongUse lists the known values.
 
-    TCP, UDP and libfabric have no choice of links and are measured once; `xdp` is raw over AF_XDP.
-    What cannot be busy-polled is left out where other subjects are asked for as well.
+    TCP, UDP and libfabric have no choice of links and are measured once; `xdp` is raw over AF_XDP. Subjects that
+    cannot be busy-polled are omitted if there are others.
     """
     chosen_transports = _unique(_known_transport(name) for name in transports.split(","))
-    chosen_waits = _unique(_known(name, WAITS, "way of waiting") for name in waits.split(","))
+    chosen_waits = _unique(_known(name, WAITS, "waiting policy") for name in waits.split(","))
     chosen_links = _unique(_known(name, LINKS, "link") for name in links.split(","))
     subjects = _unique(
         Subject("raw" if transport == "xdp" else transport, wait, link)
@@ -107,7 +107,7 @@ def _links_of(transport: str, chosen: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _known_transport(name: str) -> str:
-    """A transport of the list, or libfabric over a provider that may or may not be there."""
+    """Return a transport of the list, or libfabric over any other provider, whose existence is not checked."""
     name = name.strip()
     if name in TRANSPORTS or (provider_of(name) is not None and name != f"{LIBFABRIC}-{OWN_PROVIDER}"):
         return name
@@ -120,10 +120,10 @@ def _has_busypoll(subject: Subject) -> bool:
     return subject.transport in SOCKETS or subject.link != PACKET
 
 
-def _known(name: str, names: tuple[str, ...], what: str) -> str:
+def _known(name: str, names: tuple[str, ...], kind: str) -> str:
     name = name.strip()
     if name not in names:
-        raise WrongUse(f"unknown {what} '{name}'; there are: {', '.join(names)}")
+        raise WrongUse(f"unknown {kind} '{name}'; there are: {', '.join(names)}")
     return name
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A user's program over two fabrics in turns: launches in rounds of random order, after one of each that warms up."""
+"""A user's program over two fabrics: after a warm-up of each, launches in rounds of random order."""
 
 import random
 import subprocess
@@ -18,7 +18,7 @@ from barewire.stats import is_precise
 WARM_UP, TIMED, PROFILED = "warm-up", "timed", "profiled"
 OUTPUT_FOLDER = "output"
 
-# What a user who waits shall be told of before.
+# Longer expected durations are announced to the user.
 _LONG_S = 60.0
 
 Progress = Callable[[int, int, str], None]
@@ -26,7 +26,7 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class TrialPlan:
-    """When enough launches were made, and how long one may take."""
+    """The stopping rule, and the time limit of a launch."""
 
     launches_min: int
     launches_max: int
@@ -38,7 +38,7 @@ class TrialPlan:
 
 @dataclass(frozen=True)
 class TrialLaunch:
-    """One launch; `code` is None if it was ended for taking too long. Times of what never happened are None."""
+    """One launch; `code` is None if it exceeded the limit. Times of events that did not happen are None."""
 
     number: int
     fabric: str
@@ -52,7 +52,7 @@ class TrialLaunch:
 
 @dataclass
 class Trial:
-    """Launches of one program over two fabrics, as far as they have come; files go to `directory`."""
+    """Launches of one program over two fabrics so far; files go to `directory`."""
 
     jobs: dict[str, Job]
     lab: Lab | None
@@ -60,57 +60,57 @@ class Trial:
     directory: Path
     plan: TrialPlan
     progress: Progress
-    # Takes a sentence for the user who waits.
-    tell: Callable[[str], None]
+    # Receives a sentence for the user.
+    notify: Callable[[str], None]
     launches: list[TrialLaunch] = field(default_factory=list)
     profiles: dict[str, list[RankProfile]] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Warm up, time, profile; stops after the first round in which a launch fails."""
+        """Warm up, time, profile; stop after the first round with a failed launch."""
         (self.directory / OUTPUT_FOLDER).mkdir()
         order = random.Random(self.plan.seed)
         self._round(WARM_UP, order)
-        self._tell_how_long()
-        began = time.monotonic()
-        while not self.failed and not self._is_enough(time.monotonic() - began):
+        self._announce_duration()
+        started = time.monotonic()
+        while not self.failed and not self._has_finished(time.monotonic() - started):
             self._round(TIMED, order)
         if not self.failed and self.profiler is not None:
             self._round(PROFILED, order)
 
     @property
     def failed(self) -> bool:
-        """Whether any launch did."""
-        return any(one.code != 0 for one in self.launches)
+        """Whether any launch failed."""
+        return any(launch.code != 0 for launch in self.launches)
 
     def walls(self, fabric: str) -> list[float]:
-        """Wall times of the timed launches over a fabric, in seconds."""
-        return [one.wall_s for one in self._timed(fabric)]
+        """Return the wall times of the timed launches over a fabric, in seconds."""
+        return [launch.wall_s for launch in self._timed(fabric)]
 
     def mains(self, fabric: str) -> list[float]:
-        """Times from MPI_Init's end to MPI_Finalize of the same launches, in seconds; as far as they are known."""
-        return [one.main_s for one in self._timed(fabric) if one.main_s is not None]
+        """Return the known times from MPI_Init's end to MPI_Finalize of the same launches, in seconds."""
+        return [launch.main_s for launch in self._timed(fabric) if launch.main_s is not None]
 
     def outputs(self, fabric: str) -> list[str]:
-        """What launches over a fabric printed on standard output; also the one that warmed up, and the profiled one."""
-        files = [self.directory / one.stdout for one in self.launches if one.fabric == fabric]
+        """Return the standard output of all launches over a fabric, including warm-up and profiled ones."""
+        files = [self.directory / launch.stdout for launch in self.launches if launch.fabric == fabric]
         return [file.read_text(errors="replace") for file in files]
 
-    def _tell_how_long(self) -> None:
+    def _announce_duration(self) -> None:
         rounds = self.plan.launches_min + (self.profiler is not None)
-        expected_s = sum(one.wall_s for one in self.launches) * rounds
+        expected_s = sum(launch.wall_s for launch in self.launches) * rounds
         if expected_s > _LONG_S and not self.failed:
-            took = " and ".join(f"{one.wall_s:.0f} s over {one.fabric}" for one in self.launches)
-            self.tell(f"a launch takes {took}: all of them will take {expected_s / 60:.0f} minutes or more")
+            durations = " and ".join(f"{launch.wall_s:.0f} s over {launch.fabric}" for launch in self.launches)
+            self.notify(f"a launch takes {durations}: all of them will take {expected_s / 60:.0f} minutes or more")
 
     def _timed(self, fabric: str) -> list[TrialLaunch]:
-        return [one for one in self.launches if one.fabric == fabric and one.phase == TIMED]
+        return [launch for launch in self.launches if launch.fabric == fabric and launch.phase == TIMED]
 
-    def _is_enough(self, elapsed_s: float) -> bool:
+    def _has_finished(self, elapsed_s: float) -> bool:
         plan, walls = self.plan, [self.walls(fabric) for fabric in self.jobs]
-        made = min(map(len, walls))
-        if made < plan.launches_min:
+        count = min(map(len, walls))
+        if count < plan.launches_min:
             return False
-        if made >= plan.launches_max or elapsed_s > plan.budget_s:
+        if count >= plan.launches_max or elapsed_s > plan.budget_s:
             return True
         return all(is_precise(values, plan.precision) for values in walls)
 
@@ -131,9 +131,9 @@ class Trial:
             job = with_profiler(job, self.profiler, ranks, light=phase != PROFILED)
         names = [f"{OUTPUT_FOLDER}/{number:03d}-{fabric}-{phase}.{kind}" for kind in ("out", "err")]
         with (self.directory / names[0]).open("wb") as out, (self.directory / names[1]).open("wb") as err:
-            began = time.monotonic()
+            started = time.monotonic()
             code = run_limited(job, self.lab, self.plan.limit_s, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-            wall_s = time.monotonic() - began
+            wall_s = time.monotonic() - started
         profiles = read_profiles(ranks)
         if phase == PROFILED:
             self.profiles[fabric] = profiles
@@ -144,7 +144,7 @@ class Trial:
 
 
 def _main_of(profiles: Sequence[RankProfile], ranks: int) -> float | None:
-    """The longest rank's time between MPI_Init and MPI_Finalize; None unless all ranks came so far."""
-    launched = [one for one in profiles if not one.spawned]
-    times = [one.main_s for one in launched if one.state == "finalised" and one.main_s is not None]
+    """Return the slowest rank's time between MPI_Init and MPI_Finalize; None unless all ranks reached both."""
+    launched = [profile for profile in profiles if not profile.spawned]
+    times = [profile.main_s for profile in launched if profile.state == "finalised" and profile.main_s is not None]
     return max(times) if len(times) == ranks else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Find values that suit a machine: each against its default, interleaved; kept only if a second run agrees."""
+"""Finds tuning values for a machine: each compared with its default, interleaved, and kept if a second run agrees."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -18,14 +18,14 @@ _KIB, _MIB = 1 << 10, 1 << 20
 
 @dataclass(frozen=True)
 class Group:
-    """Values that are looked at on one transport, and what is tried besides their defaults.
+    """Values that are tuned on one transport, with their candidates besides the defaults.
 
-    What one of them gains in one cell it may not lose in another.
+    A candidate may not improve one cell and worsen another.
     """
 
     name: str
     transport: str
-    tried: Mapping[str, tuple[int, ...]]
+    candidates: Mapping[str, tuple[int, ...]]
     cells: Cells
     on_one_host: bool = False
 
@@ -59,9 +59,9 @@ _QUICK = ("acknowledge_every", "ring_bytes")
 
 @dataclass(frozen=True)
 class TunePlan:
-    """How much is measured: launches of each value, and how long each is.
+    """Amount of measurement: launches of each value and their length.
 
-    `defaults` are the endpoints' own; `kept` is what stands in the file now.
+    `defaults` are the endpoints'; `kept` are the file's current values.
     """
 
     seed: int
@@ -73,106 +73,108 @@ class TunePlan:
 
     @property
     def base(self) -> Values:
-        """What candidates are compared with: defaults, and of what is not looked at what will stay in the file."""
+        """The reference of candidates: defaults of the tuned values, and the file's values of all others."""
         return {**self.kept, **{name: self.defaults[name] for name in self.names}}
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """Those whose values are tried as they stand here, without the defaults among them."""
+        """The groups with their candidates, without the defaults."""
         groups = (
-            (replace(FRAMES, tried={name: FRAMES.tried[name] for name in _QUICK}),) if self.quick else (FRAMES, PIPE)
+            (replace(FRAMES, candidates={name: FRAMES.candidates[name] for name in _QUICK}),)
+            if self.quick
+            else (FRAMES, PIPE)
         )
-        return tuple(replace(group, tried=self._others(group)) for group in groups)
+        return tuple(replace(group, candidates=self._candidates(group)) for group in groups)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All values that are looked at."""
-        own = tuple(name for group in self.groups for name in group.tried)
-        return own if self.quick else (*own, EAGER_BYTES)
+        """Names of all tuned values."""
+        names = tuple(name for group in self.groups for name in group.candidates)
+        return names if self.quick else (*names, EAGER_BYTES)
 
-    def _others(self, group: Group) -> dict[str, tuple[int, ...]]:
-        # Of a quick run the window is not looked at, and must go with what is.
-        most = self.kept["window"] // 2 if self.quick else max(FRAMES.tried["acknowledge_every"])
+    def _candidates(self, group: Group) -> dict[str, tuple[int, ...]]:
+        # A quick run does not tune the window: its candidates must be valid with the current one.
+        acknowledge_every_max = self.kept["window"] // 2 if self.quick else max(FRAMES.candidates["acknowledge_every"])
         return {
             name: tuple(
                 value
                 for value in values
-                if value != self.defaults[name] and (name != "acknowledge_every" or value <= most)
+                if value != self.defaults[name] and (name != "acknowledge_every" or value <= acknowledge_every_max)
             )
-            for name, values in group.tried.items()
+            for name, values in group.candidates.items()
         }
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What came of one group: what each candidate did, what was chosen, and the second run of all that together."""
+    """Results of one group: each candidate's trial, the chosen values, and a second run of all chosen ones together."""
 
     group: str
     trials: tuple[Trial, ...]
     chosen: Values
     confirmation: Trial | None
-    # Of the eager limit: where the one way begins to cost less than the other.
+    # For the eager limit: the crossover of both protocols.
     crossings: tuple[Crossing, ...] = ()
 
     @property
     def values(self) -> Values:
-        """What is worth writing down; nothing where the defaults are as good."""
+        """The values to write to the file; empty if the defaults are as good."""
         return self.chosen if self.confirmation is not None and self.confirmation.is_better else {}
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What came of all groups."""
+    """Results of all groups."""
 
     defaults: Values
     findings: tuple[Findings, ...]
 
     @property
     def values(self) -> Values:
-        """What is worth writing down."""
-        return {name: value for one in self.findings for name, value in one.values.items()}
+        """The values to write to the file."""
+        return {name: value for group in self.findings for name, value in group.values.items()}
 
 
-def tune(site: Site, plan: TunePlan, progress: Progress = lambda done, total, doing: None) -> Tuned:
-    """Measure every candidate beside its default, then what was chosen of each group once more beside the defaults."""
+def tune(site: Site, plan: TunePlan, progress: Progress = lambda done, total, label: None) -> Tuned:
+    """Measure every candidate against its default, then each group's chosen values against the defaults once more."""
     launcher, steps = Launcher(random.Random(plan.seed)), _Steps(plan, progress)
-    found = [_tune_group(site, plan, group, launcher, steps) for group in plan.groups]
+    findings = [_tune_group(site, plan, group, launcher, steps) for group in plan.groups]
     if not plan.quick:
-        found.append(_tune_eager(site, plan, launcher, steps))
-    return Tuned(plan.defaults, tuple(found))
+        findings.append(_tune_eager(site, plan, launcher, steps))
+    return Tuned(plan.defaults, tuple(findings))
 
 
 class _Steps:
-    """How far it has come: one step for each variant of each measurement."""
+    """Progress: one step for each variant of each measurement."""
 
     def __init__(self, plan: TunePlan, progress: Progress) -> None:
-        variants = sum(len(values) + 1 for group in plan.groups for values in group.tried.values())
-        # A second run of each group; of the eager limit its two curves, a trial and a second run.
+        variants = sum(len(values) + 1 for group in plan.groups for values in group.candidates.values())
+        # A second run of each group; for the eager limit two curves, a trial and a second run.
         self.total = variants + 2 * len(plan.groups) + (0 if plan.quick else 6)
         self.done, self.progress = 0, progress
 
-    def begin(self, doing: str, variants: int) -> None:
-        """So many variants are about to be measured."""
-        self.progress(self.done, self.total, doing)
+    def begin(self, label: str, variants: int) -> None:
+        """Announce that `variants` variants are about to be measured."""
+        self.progress(self.done, self.total, label)
         self.done += variants
 
 
 def _tune_group(site: Site, plan: TunePlan, group: Group, launcher: Launcher, steps: _Steps) -> Findings:
-    place = site.on_one_host() if group.on_one_host else site
-    bench = Bench(place, group.transport, group.cells, plan.effort, plan.launches)
+    group_site = site.on_one_host() if group.on_one_host else site
+    bench = Bench(group_site, group.transport, group.cells, plan.effort, plan.launches)
     trials: list[Trial] = []
-    for name, values in group.tried.items():
+    for name, values in group.candidates.items():
         steps.begin(name, len(values) + 1)
         trials += launcher.trials(bench, plan.base, [{name: value} for value in values])
     return _confirmed(group.name, trials, plan, bench, launcher, steps)
 
 
 def _tune_eager(site: Site, plan: TunePlan, launcher: Launcher, steps: _Steps) -> Findings:
-    """The crossover proposes a limit, and a trial beside the default decides."""
+    """Propose the crossover as the limit; a trial against the default decides."""
     steps.begin(EAGER, 2)
     bench = eager_bench(site, plan.effort, plan.launches)
-    eagerly, announced = launcher.medians(bench, [{**plan.base, **one} for one in eager_variants()])
-    crossings = tuple(crossing_of(test, eagerly, announced) for test, _ in bench.cells)
+    eager, rendezvous = launcher.medians(bench, [{**plan.base, **variant} for variant in eager_variants()])
+    crossings = tuple(crossing_of(test, eager, rendezvous) for test, _ in bench.cells)
     default = plan.defaults[EAGER_BYTES]
     proposed = min(crossing.limit for crossing in crossings)
     cells = eager_cells(default, proposed)
@@ -181,8 +183,8 @@ def _tune_eager(site: Site, plan: TunePlan, launcher: Launcher, steps: _Steps) -
     steps.begin(f"{EAGER} {proposed}", 2)
     narrowed = replace(bench, cells=cells)
     trials = launcher.trials(narrowed, plan.base, [{EAGER_BYTES: proposed}])
-    found = _confirmed(EAGER, trials, plan, narrowed, launcher, steps)
-    return replace(found, crossings=crossings)
+    confirmed = _confirmed(EAGER, trials, plan, narrowed, launcher, steps)
+    return replace(confirmed, crossings=crossings)
 
 
 def _confirmed(
@@ -192,12 +194,12 @@ def _confirmed(
     steps.begin(f"{name}, once more", 2)
     if not chosen:
         return Findings(name, tuple(trials), {}, None)
-    (again,) = launcher.trials(bench, plan.base, [chosen])
-    return Findings(name, tuple(trials), chosen, again)
+    (confirmation,) = launcher.trials(bench, plan.base, [chosen])
+    return Findings(name, tuple(trials), chosen, confirmation)
 
 
 def choose(trials: Sequence[Trial], defaults: Values) -> dict[str, int]:
-    """Of each value the best candidate, if any is better than the default; none may break a rule between values."""
+    """Return the best candidate of each value that is better than the default, within the engine's constraints."""
     best: dict[str, Trial] = {}
     for trial in trials:
         (name,) = trial.values
@@ -209,7 +211,7 @@ def choose(trials: Sequence[Trial], defaults: Values) -> dict[str, int]:
         return chosen
     window, every = (chosen.get(name, defaults[name]) for name in related)
     if every > window // 2:
-        # The engine refuses this pair: the one of the two that gains more is kept.
+        # The engine rejects this pair: keep the value with the larger gain.
         worse = max(related, key=lambda name: best[name].score if name in best else 0.0)
         del chosen[worse]
     return chosen

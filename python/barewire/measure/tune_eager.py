@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The eager limit: the longest message that is faster sent at once than announced first, whether it is awaited or not.
+"""The eager limit: the longest message that is faster eager than by rendezvous, whether expected or not.
 
-In a ping-pong its receive is posted before the message comes, so that eager bytes go where they belong and only the
-round trip of the announcement differs. In a stream they mostly come first, and are copied once more; there the
-announcement of one overlaps the bytes of another. A limit must hold for both.
+In a ping-pong the receive is posted before the message arrives, so eager bytes are placed directly, and only the
+rendezvous' round trip differs. In a stream eager messages mostly arrive unexpected and are copied once more, while
+the request of one rendezvous overlaps the data of another. A limit must hold for both.
 """
 
 from collections.abc import Mapping
@@ -19,18 +19,18 @@ from barewire.stats import crossover, median_interval
 
 EAGER_BYTES = "eager_bytes"
 _KIB = 1 << 10
-# From the first that no single frame holds, up to what a receiver can keep of many peers.
+# From the smallest size above one frame to the largest that a receiver can buffer for many peers.
 SIZES = tuple(n * _KIB for n in (2, 4, 8, 16, 32, 64, 128, 256))
 _TESTS = ("pingpong", "stream")
-# A limit is a multiple of a page.
+# Limits are multiples of a page.
 _ROUND_TO = 4 * _KIB
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """Of one test: up to so many bytes eager is faster; `ci95` over the launches, None below 6.
+    """The crossover of one test: eager is faster up to `bytes`; `ci95` over the launches, None below 6.
 
-    An end of the measured sizes stands for all beyond it.
+    At an end of the measured range the crossover may be anywhere beyond it.
     """
 
     test: str
@@ -39,32 +39,32 @@ class Crossing:
 
     @property
     def limit(self) -> int:
-        """As a limit: rounded down to whole pages, at least one."""
+        """The limit: rounded down to whole pages, at least one."""
         return max(_ROUND_TO, floor(self.bytes / _ROUND_TO) * _ROUND_TO)
 
 
 def eager_bench(site: Site, effort: Effort, launches: int) -> Bench:
-    """What both ways are measured on."""
+    """Return the bench on which both protocols are measured."""
     return Bench(site, "messages", tuple((test, SIZES) for test in _TESTS), effort, launches)
 
 
 def eager_variants() -> tuple[Values, Values]:
-    """All sizes eagerly; all announced."""
+    """Return the tunings with which all sizes are eager, and all use a rendezvous."""
     return {EAGER_BYTES: SIZES[-1]}, {EAGER_BYTES: 0}
 
 
-def crossing_of(test: str, eagerly: Mapping[Cell, list[float]], announced: Mapping[Cell, list[float]]) -> Crossing:
-    """The median of the rounds' own crossovers: launches of one round are compared with each other."""
-    rounds = min(len(one[test, size]) for one in (eagerly, announced) for size in SIZES)
-    found = [
-        crossover(SIZES, [eagerly[test, size][n] for size in SIZES], [announced[test, size][n] for size in SIZES])
+def crossing_of(test: str, eager: Mapping[Cell, list[float]], rendezvous: Mapping[Cell, list[float]]) -> Crossing:
+    """Return the median of the crossovers of all rounds; launches of the same round are compared."""
+    rounds = min(len(medians[test, size]) for medians in (eager, rendezvous) for size in SIZES)
+    crossovers = [
+        crossover(SIZES, [eager[test, size][n] for size in SIZES], [rendezvous[test, size][n] for size in SIZES])
         for n in range(rounds)
     ]
-    return Crossing(test, float(np.median(found)), median_interval(found))
+    return Crossing(test, float(np.median(crossovers)), median_interval(crossovers))
 
 
 def eager_cells(default: int, proposed: int) -> Cells:
-    """Where the two limits differ: sizes above the lower one, up to the higher; none where they do not."""
+    """Return the cells where the two limits differ: sizes above the lower up to the higher; none if equal."""
     low, high = sorted((default, proposed))
     sizes = tuple(sorted({*(size for size in SIZES if low < size <= high), high})) if low < high else ()
     return tuple((test, sizes) for test in _TESTS) if sizes else ()

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Models of what a network can give; pure functions."""
+"""Models of the limits and costs of communication; pure functions."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""b_eff's ring values from each rank's times, as HPC Challenge computes them.
+"""b_eff's ring values from each rank's times, computed as in HPC Challenge.
 
 Source: Rabenseifner and Koniges 2001; HPC Challenge's latency and bandwidth part. Times come from `mpi/beff`.
 """
@@ -15,19 +15,19 @@ METHODS = ("sendrecv", "nonblocking")
 def ring_latency_ns(*exchange_ns: ArrayLike) -> float:
     """Latency of one ring: half of an exchange with both neighbours, in ns.
 
-    Each argument is one method's times in ns, of shape (measurements, ranks), all of one shape. Of each rank the
-    faster method counts, of each measurement the slowest rank, and of all measurements the fastest.
-    ValueError for no method, differing shapes, or times that are not above 0.
+    Each argument is one method's times in ns, of shape (measurements, ranks), all of one shape. The faster method of
+    each rank counts, the slowest rank of each measurement, and the fastest measurement. ValueError for no method,
+    differing shapes, or times that are not above 0.
     """
     if not exchange_ns:
         raise ValueError("no method was measured; run beff with at least one of " + ", ".join(METHODS))
-    methods = [np.asarray(one, dtype=np.float64) for one in exchange_ns]
+    methods = [np.asarray(times, dtype=np.float64) for times in exchange_ns]
     shape = methods[0].shape
-    if len(shape) != 2 or 0 in shape or any(one.shape != shape for one in methods):
+    if len(shape) != 2 or 0 in shape or any(method.shape != shape for method in methods):
         raise ValueError("each method needs one time for each measurement and rank")
     times = np.stack(methods)
     if not (np.isfinite(times).all() and (times > 0).all()):
-        raise ValueError("times are finite and above 0; measure again")
+        raise ValueError("times must be finite and above 0; measure again")
     return float(times.min(axis=0).max(axis=1).min() / 2)
 
 
@@ -40,7 +40,7 @@ def mean_latency_ns(ring_latencies_ns: Sequence[float]) -> float:
 
 
 def bandwidth_byte_s(message_bytes: int, latency_ns: float) -> float:
-    """Bytes a second that each process sends: message length by latency. ValueError unless both are above 0."""
+    """Return the bytes per second sent by each process: length / latency. ValueError unless both are above 0."""
     if not (message_bytes > 0 and latency_ns > 0):
         raise ValueError(f"a bandwidth needs a message and a latency above 0, not {message_bytes} and {latency_ns}")
     return message_bytes * 1e9 / latency_ns

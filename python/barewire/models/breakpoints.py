@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Where the law of a message's time changes: pieces of Hockney's t(s) = α + β·s, as many as the data ask for.
+"""Break points in the law of a message's time: pieces of Hockney's t(s) = α + β·s, their number chosen from the data.
 
-A library that switches from eager to rendezvous, or a link that begins a second frame, shows as a jump or a bend. The
-number of pieces is chosen by Schwarz's criterion (1978), their places by dynamic programming over all of them (Bellman
-1961), and a place's interval by the profile of the likelihood: where else it could be without the fit getting worse.
+The switch from eager to rendezvous, or a second frame, shows as a jump or a bend. Schwarz's criterion (1978) chooses
+the number of pieces, dynamic programming their positions (Bellman 1961). A position's interval is its profile
+likelihood: all positions for which the fit is not significantly worse.
 """
 
 import math
@@ -14,14 +14,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-# A straight line through two points fits always: it takes a third to say anything.
+# Two points always fit a straight line; three are the least that can contradict it.
 POINTS_MIN = 3
 BREAKS_MAX = 8
-# What differs by less is no break: no model is better, and nobody would act on it.
+# Smaller differences are no breaks: they improve no model and have no practical effect.
 TOLERANCE = 0.02
-# α, β and the place.
+# α, β and the position.
 _PARAMETERS_PER_PIECE = 3
-# 95 % of a χ² with one degree of freedom.
+# 95 % quantile of χ² with one degree of freedom.
 _PROFILE_DEPTH = 3.841
 
 _Floats = NDArray[np.float64]
@@ -37,15 +37,15 @@ class Piece:
     per_byte: float
 
     def time(self, message_bytes: float) -> float:
-        """What this law says, in the unit of the times that it was fitted to."""
+        """Return this law's time, in the unit of the fitted times."""
         return self.alpha + self.per_byte * message_bytes
 
 
 @dataclass(frozen=True)
 class Break:
-    """The law changes above `last_before` and not above `first_after`; with 95 % within `low` and `high`, in bytes.
+    """The law changes above `last_before` and not above `first_after`; 95 % interval from `low` to `high`, in bytes.
 
-    `jump` is what the new law adds at `first_after` to what the old one would give, in the unit of the times.
+    `jump` is the new law's time at `first_after` minus the old law's, in the unit of the times.
     """
 
     last_before: int
@@ -54,8 +54,8 @@ class Break:
     high: int
     jump: float
 
-    def holds(self, message_bytes: int) -> bool:
-        """Whether a switch right above messages of this size explains the break."""
+    def explains(self, message_bytes: int) -> bool:
+        """Return whether a change right above messages of this size explains the break."""
         return self.low <= message_bytes < self.high
 
 
@@ -71,17 +71,17 @@ class Piecewise:
 def find_breakpoints(
     sizes: Sequence[int], times: Sequence[Sequence[float]], *, tolerance: float = TOLERANCE
 ) -> Piecewise:
-    """Fit times over ascending sizes in bytes; `times` has for each size one value of each launch, in one unit.
+    """Fit times over ascending sizes in bytes; `times` has one value per launch for each size, in one unit.
 
-    Errors count as shares of the time, as large as the launches' spread and `tolerance` together let expect.
-    ValueError for fewer than 3 sizes, sizes that do not ascend, or times that are not above 0.
+    Errors are relative; their expected size follows from the spread of the launches and `tolerance`. ValueError for
+    fewer than 3 sizes, sizes that do not ascend, or times that are not above 0.
     """
     if len(sizes) < POINTS_MIN or any(a >= b for a, b in pairwise(sizes)) or len(times) != len(sizes):
         raise ValueError(f"need {POINTS_MIN} or more ascending sizes and the times of each")
     if not all(len(of_size) and all(math.isfinite(t) and t > 0 for t in of_size) for of_size in times):
-        raise ValueError("times are above 0, and each size has one at least")
+        raise ValueError("times must be above 0, at least one for each size")
     if not tolerance > 0:
-        raise ValueError(f"the tolerance is a share above 0, not {tolerance}")
+        raise ValueError(f"the tolerance must be a share above 0, not {tolerance}")
     medians = np.array([float(np.median(of_size)) for of_size in times])
     deviation = math.hypot(_spread(times), tolerance)
     fits = _Fits(np.asarray(sizes, dtype=np.float64), medians, deviation)
@@ -93,9 +93,9 @@ def find_breakpoints(
     breaks = []
     for number, (old, new) in enumerate(pairwise(pieces), 1):
         profile = forward[number - 1] + backward[count - number - 1]
-        places = np.flatnonzero(profile <= profile.min() + _PROFILE_DEPTH)
-        # Place p: points 0 … p are before the break, and p + 1 is the first after it.
-        low, high = sizes[int(places[0])], sizes[int(places[-1]) + 1]
+        positions = np.flatnonzero(profile <= profile.min() + _PROFILE_DEPTH)
+        # Position p: points 0 … p are before the break, and p + 1 is the first after it.
+        low, high = sizes[int(positions[0])], sizes[int(positions[-1]) + 1]
         jump = new.time(new.first_bytes) - old.time(new.first_bytes)
         breaks.append(Break(old.last_bytes, new.first_bytes, low, high, jump))
     fitted = np.array([piece.time(s) for piece in pieces for s in sizes if piece.first_bytes <= s <= piece.last_bytes])
@@ -103,11 +103,11 @@ def find_breakpoints(
 
 
 class _Fits:
-    """Straight lines through every range of points: their cost in χ², each error as a share of the time."""
+    """Straight lines through every range of points: their cost in χ² with relative errors."""
 
     def __init__(self, sizes: _Floats, times: _Floats, deviation: float) -> None:
         self.count = len(sizes)
-        # 1 = α/t + β·s/t: equations whose errors are shares.
+        # 1 = α/t + β·s/t: equations with relative errors.
         self._offsets, self._slopes = 1 / times, sizes / times
         cost = np.full((self.count, self.count), np.inf)
         for first in range(self.count):
@@ -124,51 +124,51 @@ class _Fits:
         return (vv * u.sum() - uv * v.sum()) / determinant, (uu * v.sum() - uv * u.sum()) / determinant
 
     def piece(self, sizes: Sequence[int], start: int, end: int) -> Piece:
-        """The line through the points from `start` up to, and without, `end`."""
+        """Return the line through the points from `start` up to, but not including, `end`."""
         alpha, beta = self._line(start, end - 1)
         return Piece(sizes[start], sizes[end - 1], float(alpha), float(beta))
 
     def forward(self) -> tuple[_Floats, NDArray[np.intp]]:
-        """[k, p]: least cost of points 0 … p in k + 1 pieces, and where the last of them begins."""
+        """Return [k, p]: the least cost of points 0 … p in k + 1 pieces, and where the last piece begins."""
         pieces = min(BREAKS_MAX + 1, self.count // POINTS_MIN)
         best = np.full((pieces, self.count), np.inf)
         begins = np.zeros((pieces, self.count), dtype=np.intp)
         best[0] = self.cost[0]
         for k in range(1, pieces):
             for last in range(self.count):
-                # All before `begin` in k pieces, and from there to `last` in one.
+                # k pieces before `begin`, and one from there to `last`.
                 candidates = best[k - 1, :last] + self.cost[1 : last + 1, last]
                 if len(candidates):
-                    place = int(np.argmin(candidates))
-                    best[k, last], begins[k, last] = candidates[place], place + 1
+                    position = int(np.argmin(candidates))
+                    best[k, last], begins[k, last] = candidates[position], position + 1
         return best, begins
 
     def backward(self) -> _Floats:
-        """[k, p]: least cost of the points after p in k + 1 pieces."""
+        """Return [k, p]: the least cost of the points after p in k + 1 pieces."""
         pieces = min(BREAKS_MAX + 1, self.count // POINTS_MIN)
         best = np.full((pieces, self.count), np.inf)
         best[0, :-1] = self.cost[1:, -1]
         for k in range(1, pieces):
-            for place in range(self.count - 1):
-                candidates = self.cost[place + 1, place + 1 :] + best[k - 1, place + 1 :]
-                best[k, place] = candidates.min()
+            for position in range(self.count - 1):
+                candidates = self.cost[position + 1, position + 1 :] + best[k - 1, position + 1 :]
+                best[k, position] = candidates.min()
         return best
 
 
 def _spread(times: Sequence[Sequence[float]]) -> float:
-    """Relative standard error of a size's median: the middle one of all sizes, so that no disturbed size decides."""
+    """Return the relative standard error of a size's median: the median over all sizes, robust to disturbed ones."""
     errors = [float(np.std(np.log(t), ddof=1)) / math.sqrt(len(t)) for t in times if len(t) > 1]
     return float(np.median(errors)) if errors else 0.0
 
 
 def _best_count(costs: _Floats, points: int) -> int:
-    """How many pieces: each must lower the cost by more than its parameters would do by chance."""
+    """Return the number of pieces: each must lower the cost by more than its parameters would by chance."""
     penalties = _PARAMETERS_PER_PIECE * math.log(points) * np.arange(1, len(costs) + 1)
     return int(np.argmin(costs + penalties)) + 1
 
 
 def _bounds(begins: NDArray[np.intp], count: int, points: int) -> list[int]:
-    """Where each piece begins, and the end."""
+    """Return where each piece begins, and the end."""
     bounds = [points]
     for k in range(count - 1, 0, -1):
         bounds.insert(0, int(begins[k, bounds[0] - 1]))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The LogP family from measured curves: what a message hides of a computation, overheads, latency, availability.
+"""The LogP family from measured curves: hidden computation, overheads, latency, availability.
 
 Sources: Culler et al. 1993 (LogP); Kielmann, Bal, Verstoep 2000 (parametrised LogP); Stival 2006 (overheads by hidden
 computation); Doerfler, Brightwell 2006 (availability). All times in ns. Curves come from `mpi/overlap`, `overhead`,
-`logp` and `availability`: a time against the computation that went beside it.
+`logp` and `availability`: a time as a function of the concurrent computation.
 """
 
 from collections.abc import Sequence
@@ -15,20 +15,20 @@ from numpy.typing import NDArray
 
 Curve = NDArray[np.float64]
 
-POINTS_MIN = 4  # two that are flat and two that rise
+POINTS_MIN = 4  # two flat and two rising ones
 RESAMPLES = 999
 INTERVAL_PERCENT = (2.5, 97.5)
 
 
 @dataclass(frozen=True)
 class HiddenComputation:
-    """What a curve of time against computation says.
+    """Result of fitting a curve of time against computation.
 
-    `hidden_ns`: C', the largest computation that leaves the time as it is; `interval_ns`: 95 % for it.
-    `flat_ns`: the time up to there. `added_ns`: what communication adds to a computation that is longer.
-    `jump_ns`: by how much the time jumps at C'; 0 where a computation one longer takes one longer, and above where
-    messages cost more once nobody waits for them.
-    `slope`: of the time beyond C'; 1 where communication and computation do not disturb each other.
+    `hidden_ns`: C', the largest computation that does not lengthen the time; `interval_ns`: its 95 % interval.
+    `flat_ns`: the time up to C'. `added_ns`: what communication adds to longer computations.
+    `jump_ns`: the jump of the time at C'; 0 if the time rises continuously, above 0 if messages cost more once no rank
+    waits for them.
+    `slope`: of the time beyond C'; 1 if communication and computation do not disturb each other.
     """
 
     hidden_ns: float
@@ -45,23 +45,22 @@ class HiddenComputation:
 
     @property
     def availability(self) -> float:
-        """Share of an iteration's time that is left to the program; below 0 where work makes messages dearer."""
+        """Share of an iteration's time left to the program; below 0 if computation makes messages more expensive."""
         return 1 - self.added_ns / self.flat_ns
 
 
 def hidden_computation(
     computation_ns: Sequence[float], time_ns: Sequence[float], *, seed: int = 0
 ) -> HiddenComputation:
-    """Find where a curve stops being flat and starts to rise by 1 for 1.
+    """Find where a curve stops being flat and starts to rise with slope 1.
 
     `computation_ns` and `time_ns`: one value per computation (the median of its samples), from none at all to well
-    beyond what is hidden; at least 4, in any order. Of all places to divide the points into flat ones (their median)
-    and rising ones (median of time less computation), the one that leaves the smallest sum of absolute deviations, so
-    that single disturbed points decide nothing. C' is where both lines cross, or the end of the gap between the two
-    parts that is nearer to it: where the curve jumps, the last flat point. The interval is a bootstrap over the points
-    of each part; after a jump it reaches to the first rising point.
-    ValueError for fewer points, values that are not finite or negative, no computation-free point, or a curve that
-    never rises.
+    beyond the hidden one; at least 4, in any order. The points are divided into flat ones (their median) and rising
+    ones (median of time less computation) such that the sum of absolute deviations is smallest, which is robust to
+    single disturbed points. C' is where both lines cross, limited to the gap between the two parts: where the curve
+    jumps, it is the last flat point. The interval is a bootstrap over the points of each part; after a jump it extends
+    to the first rising point. ValueError for fewer points, values that are not finite or negative, no computation-free
+    point, or a curve that never rises.
     """
     computation, time = _curve(computation_ns, time_ns)
     flat = _flat_points(computation, time)
@@ -69,7 +68,7 @@ def hidden_computation(
     level, rest = time[:flat], time[flat:] - computation[flat:]
     flat_ns, added_ns = float(np.median(level)), float(np.median(rest))
     crossing = flat_ns - added_ns
-    # Where the curve jumps right at its end, the last flat point can be a little longer than the flat time.
+    # If the curve jumps right at its end, the last flat point can be slightly longer than the flat time.
     hidden = min(max(crossing, low), high, flat_ns)
     interval = _interval(level, rest, low, high, seed)
     jump = max(0.0, low - crossing)
@@ -80,7 +79,7 @@ def hidden_computation(
 
 @dataclass(frozen=True)
 class Parameters:
-    """Parametrised LogP at one message size: latency end to end, overheads of sending and receiving, gap; in ns."""
+    """Parametrised LogP at one message size: end-to-end latency, overheads of sending and receiving, gap; in ns."""
 
     message_bytes: int
     eel_ns: float
@@ -90,28 +89,28 @@ class Parameters:
 
     @property
     def opportunity_ns(self) -> float:
-        """Computation that a round trip can hide on one side: 2 EEL - (Os + Or); below 0 where the bound is broken."""
+        """Computation that a round trip can hide on one side: 2 EEL - (Os + Or); below 0 if the bound is violated."""
         return 2 * self.eel_ns - self.os_ns - self.or_ns
 
     @property
     def keeps_bound(self) -> bool:
-        """Whether Os + Or ≤ 2 EEL, which holds wherever a message's overheads are part of its own way."""
+        """Whether Os + Or ≤ 2 EEL, which holds if a message's overheads are part of its own latency."""
         return self.opportunity_ns >= 0
 
 
 def wire_latency_ns(parameters: Sequence[Parameters]) -> float:
-    """L: what is left of the smallest message's EEL without both overheads.
+    """Return L: the smallest message's EEL without both overheads.
 
-    Below 0 where sender and receiver work on one message at the same time. ValueError for no parameters.
+    Below 0 if sender and receiver work on one message at the same time. ValueError for no parameters.
     """
     if not parameters:
         raise ValueError("no message size was measured; run logp with at least one")
-    smallest = min(parameters, key=lambda one: one.message_bytes)
+    smallest = min(parameters, key=lambda each: each.message_bytes)
     return smallest.eel_ns - smallest.os_ns - smallest.or_ns
 
 
 def _curve(computation_ns: Sequence[float], time_ns: Sequence[float]) -> tuple[Curve, Curve]:
-    """Both as arrays, by ascending computation."""
+    """Return both as arrays, by ascending computation."""
     computation, time = np.asarray(computation_ns, dtype=np.float64), np.asarray(time_ns, dtype=np.float64)
     if computation.ndim != 1 or computation.shape != time.shape:
         raise ValueError("need one time for each computation")
@@ -123,14 +122,14 @@ def _curve(computation_ns: Sequence[float], time_ns: Sequence[float]) -> tuple[C
         raise ValueError("computations are 0 or more and times above 0; measure again")
     order = np.argsort(computation, kind="stable")
     computation, time = computation[order], time[order]
-    # Without a point that hides nothing nobody knows the time that is to be left as it is.
+    # Without a point that hides nothing, the undisturbed time is unknown.
     if computation[0] > 0.05 * time[0]:
         raise ValueError(f"the shortest computation is {computation[0]:.0f} ns; the curve must begin with none")
     return computation, time
 
 
 def _flat_points(computation: Curve, time: Curve) -> int:
-    """How many points, from the first, are flat; at least two are not."""
+    """Return the number of flat points, from the first; at least two are not flat."""
     deviations = [
         _deviation(time[:flat]) + _deviation(time[flat:] - computation[flat:]) for flat in range(1, len(time) - 1)
     ]
@@ -154,7 +153,7 @@ def _interval(level: Curve, rest: Curve, low: float, high: float, seed: int) -> 
 
 
 def _slope(computation: Curve, time: Curve) -> float:
-    """Median of the slopes between any two points (Theil–Sen)."""
+    """Return the median of the slopes between any two points (Theil–Sen)."""
     pairs = combinations(range(len(time)), 2)
     slopes = [
         (time[b] - time[a]) / (computation[b] - computation[a]) for a, b in pairs if computation[b] > computation[a]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What a subject's name says: `llc2+xdp/block` is LLC type 2 over AF_XDP with a blocking wait.
+"""Names of subjects: `llc2+xdp/block` is LLC type 2 over AF_XDP with a blocking wait.
 
-And `mpich-5/tcp+eager=65536` is the MPI library mpich-5 over TCP, which is told where eager messages end.
+`mpich-5/tcp+eager=65536` is the MPI library mpich-5 over TCP with its eager limit set.
 """
 
 import re
@@ -11,13 +11,13 @@ PACKET = "packet"
 XDP_LINKS = ("xdp", "xdp-generic", "xdp-native", "xdp-zerocopy")
 LINKS = (PACKET, *XDP_LINKS)
 FLOOR = "floor"
-# Subjects of libfabric: over our own provider, or over another one, which is in the name.
+# Subjects over libfabric: with our own provider, or with another one, which is in the name.
 LIBFABRIC = "libfabric"
 OWN_PROVIDER = "barewire"
-# What libfabric layers over a provider so that it carries tagged messages reliably.
+# Libfabric's layers over a provider for reliable tagged messages.
 _LAYERED = {"tcp": "tcp;ofi_rxm", "udp": "udp;ofi_rxd"}
 _LIBFABRIC = re.compile(rf"{LIBFABRIC}(?:-([a-z0-9_]+))?")
-# What may carry an MPI job's messages; any other libfabric provider is ofi-NAME.
+# Fabrics of MPI jobs; any other libfabric provider is ofi-NAME.
 MPI_FABRICS = ("barewire", "tcp", "udp", "ucx", "shm")
 OTHER_PROVIDER = re.compile(r"ofi-[a-z0-9_]+")
 _MPI_NAME = re.compile(
@@ -26,14 +26,14 @@ _MPI_NAME = re.compile(
 
 
 class SubjectName(NamedTuple):
-    """A subject's parts; `link` is what carries its frames, and AF_PACKET for who has no choice."""
+    """A subject's parts; `link` is the link of its frames, AF_PACKET for transports without a choice."""
 
     transport: str
     link: str = PACKET
     wait: str = "spin"
 
     def __str__(self) -> str:
-        """Only what is not the rule is in the name; raw frames over AF_XDP have its name."""
+        """Return the name without default parts; raw frames over AF_XDP are named after the link."""
         if self.link == PACKET:
             base = self.transport
         else:
@@ -42,7 +42,7 @@ class SubjectName(NamedTuple):
 
 
 def read_subject(name: str) -> SubjectName:
-    """Take a name apart; a name of nobody's is a transport."""
+    """Parse a subject's name; an unknown name is a transport."""
     base, _, wait = name.partition("/")
     transport, _, link = base.partition("+")
     if transport in XDP_LINKS:
@@ -51,7 +51,7 @@ def read_subject(name: str) -> SubjectName:
 
 
 def provider_of(transport: str) -> str | None:
-    """The provider of a libfabric transport, as libfabric writes it; None for any other transport."""
+    """Return the provider of a libfabric transport in libfabric's spelling; None for any other transport."""
     match = _LIBFABRIC.fullmatch(transport)
     if match is None:
         return None
@@ -59,24 +59,24 @@ def provider_of(transport: str) -> str | None:
 
 
 def is_floor(name: str) -> bool:
-    """Whether this is a minimal program's result, over whatever link."""
+    """Return whether this is a minimal program, over any link."""
     return read_subject(name).transport == FLOOR
 
 
 class MpiName(NamedTuple):
-    """The parts of an MPI subject's name; `settings` are what it was told beyond the fabric, in the order given."""
+    """The parts of an MPI subject's name; `settings` are those beyond the fabric, in the given order."""
 
     library: str
     fabric: str
     settings: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        """As `read_mpi_subject` reads it."""
+        """Return the name that `read_mpi_subject` parses."""
         return f"{self.library}/{self.fabric}" + "".join(f"+{name}={value}" for name, value in self.settings)
 
 
 def read_mpi_subject(name: str) -> MpiName | None:
-    """Take an MPI subject's name apart; None for a name of anything else."""
+    """Parse an MPI subject's name; None for any other name."""
     match = _MPI_NAME.fullmatch(name)
     if match is None:
         return None
@@ -85,9 +85,9 @@ def read_mpi_subject(name: str) -> MpiName | None:
 
 
 def baseline_of(subject: str, baseline: str) -> str:
-    """The name of the subject that `subject` is compared with.
+    """Return the name of the subject that `subject` is compared with.
 
-    For an MPI library, `baseline` may be a fabric: then it is this library over that fabric, told nothing else.
+    For an MPI library `baseline` may be a fabric: this library over that fabric, without further settings.
     """
     mpi = read_mpi_subject(subject)
     return baseline if mpi is None or "/" in baseline else str(MpiName(mpi.library, baseline))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Whether a measured value can be true, judged by the limit beside it."""
+"""Checks measured values for plausibility against their limit."""
 
 from typing import Literal
 
@@ -10,10 +10,10 @@ Verdict = Literal["ok", "impossible", "faster than floor", "no limit known", "no
 LimitKind = Literal["wire", "floor"]
 Interval = tuple[float, float]
 
-# Clocks of two hosts and a shaper's rounding differ by less; a printed digit can round by this much.
+# More than the difference of two hosts' clocks, a shaper's rounding, and the rounding of a printed digit.
 WIRE_TOLERANCE = 0.005
 
-# LLC goes in plain frames: what it adds is its own cost, and no part of the limit.
+# LLC uses plain frames: its headers are its own cost, not part of the limit.
 _PROTOCOLS: dict[str, Protocol] = {
     "tcp": "tcp",
     "udp": "udp",
@@ -21,7 +21,7 @@ _PROTOCOLS: dict[str, Protocol] = {
     "libfabric-tcp": "tcp",
     "libfabric-udp": "udp",
 }
-# What of a message every MPI library sends over a fabric at least. UCX is only ever asked for TCP.
+# The least that every MPI library sends of a message over a fabric. UCX is only used over TCP.
 _MPI_PROTOCOLS: dict[str, Protocol] = {
     "barewire": "raw",
     **dict.fromkeys(("tcp", "ofi-tcp", "ucx"), "tcp"),
@@ -30,7 +30,7 @@ _MPI_PROTOCOLS: dict[str, Protocol] = {
 
 
 def protocol_of(subject: str) -> Protocol | None:
-    """The protocol that a subject's frames follow ("tcp/block" → "tcp"), or None when no model knows it."""
+    """Return the protocol of a subject's frames ("tcp/block" → "tcp"), or None without a model."""
     mpi = read_mpi_subject(subject)
     if mpi is not None:
         return _MPI_PROTOCOLS.get(mpi.fabric)
@@ -38,14 +38,14 @@ def protocol_of(subject: str) -> Protocol | None:
 
 
 def fraction_of_limit(median: float, limit: float, *, lower_is_better: bool) -> float:
-    """How much of the limit was reached; 1 is the limit, above 1 is better than it. ValueError unless both are > 0."""
+    """Return the fraction of the limit; 1 is the limit, above 1 is better than it. ValueError unless both are > 0."""
     if not (median > 0 and limit > 0):
-        raise ValueError(f"a median and a limit are above 0, not {median} and {limit}")
+        raise ValueError(f"a median and a limit must be above 0, not {median} and {limit}")
     return limit / median if lower_is_better else median / limit
 
 
 def wire_verdict(median: float, limit: float, *, lower_is_better: bool) -> Verdict:
-    """`impossible` when `median` beats the wire's own limit by more than 0.5 %."""
+    """Return `impossible` if `median` exceeds the wire's limit by more than 0.5 %."""
     beaten = fraction_of_limit(median, limit, lower_is_better=lower_is_better) > 1 + WIRE_TOLERANCE
     return "impossible" if beaten else "ok"
 
@@ -53,9 +53,9 @@ def wire_verdict(median: float, limit: float, *, lower_is_better: bool) -> Verdi
 def floor_verdict(subject: str, interval: Interval, floor: Interval, *, lower_is_better: bool) -> Verdict:
     """Judge a subject by the measured floor; both are intervals of the median in the same unit.
 
-    The floor is a measurement, so only intervals apart from each other count. Raw frames cannot beat their own
-    floor. The kernel's TCP and UDP can: they hand over super-frames and copy on the receiver's core, which no
-    loop of plain frames does; for them the floor is a reference, not a law.
+    The floor is a measurement, so only disjoint intervals count. Raw frames cannot beat their own floor. The kernel's
+    TCP and UDP can: they transfer super-frames and copy on the receiver's core, which a loop of plain frames does not.
+    For them the floor is a reference, not a limit.
     """
     beaten = interval[1] < floor[0] if lower_is_better else interval[0] > floor[1]
     if not beaten:

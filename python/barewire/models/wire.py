@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The physical limit of a link: how long the frames of one message occupy it.
+"""The physical limit of a link: the time that one message's frames occupy it.
 
-Source of the frame's parts: IEEE 802.3 clauses 3.1.1, 3.2.7 and 4.4.2, 802.1Q for the tag;
-IP fragmentation: RFC 791; segments with the time-stamp option: RFC 7323.
-The limit knows no header of ours: a transport that adds one is measured against a link that does not.
+Source of the frame's parts: IEEE 802.3 clauses 3.1.1, 3.2.7 and 4.4.2, 802.1Q for the tag; IP fragmentation: RFC 791;
+segments with the time-stamp option: RFC 7323. The limit includes no header of ours: a transport that adds one is
+compared with a link without it.
 """
 
 from dataclasses import dataclass
@@ -31,10 +31,10 @@ MTU_BYTES_MAX = 65535
 
 @dataclass(frozen=True)
 class Link:
-    """What bounds a measurement from outside.
+    """External limits of a measurement.
 
     `rate_bit_s` is the bit rate of the slowest link on the path, in bit/s, counted with preamble and gap;
-    None for a link without one (a virtual link), where the measured floor takes its place.
+    None for a link without one (a virtual link), for which the measured floor is used instead.
     """
 
     rate_bit_s: float | None
@@ -51,7 +51,7 @@ class Frames:
 
 
 def frames_of_message(message_bytes: int, protocol: Protocol, mtu: int) -> list[Frames]:
-    """The frames that one message needs by itself, full ones first.
+    """Return the frames of one message, full ones first.
 
     An empty message needs one frame. ValueError for a negative size, an MTU outside 68 to 65535, an unknown
     protocol.
@@ -62,7 +62,7 @@ def frames_of_message(message_bytes: int, protocol: Protocol, mtu: int) -> list[
     if protocol == "tcp":
         header_bytes = IPV4_HEADER_BYTES + TCP_HEADER_BYTES
         return _split(message_bytes, full_bytes=mtu - header_bytes, header_bytes=header_bytes)
-    # More than a datagram holds goes as several: full ones need the fewest frames.
+    # Messages longer than a datagram use several; full ones need the fewest frames.
     whole, rest = divmod(message_bytes, DATAGRAM_BYTES_MAX)
     full = _fragments(DATAGRAM_BYTES_MAX + UDP_HEADER_BYTES, mtu) if whole else []
     frames = [Frames(whole * part.count, part.payload_bytes) for part in full]
@@ -70,16 +70,16 @@ def frames_of_message(message_bytes: int, protocol: Protocol, mtu: int) -> list[
 
 
 def wire_bytes(frames: Frames, *, vlan: bool = False) -> int:
-    """Byte times that these frames occupy on the wire: preamble, header, padding, FCS and gap included."""
+    """Return the byte times of these frames on the wire, with preamble, header, padding, FCS and gap."""
     header_bytes = HEADER_BYTES + (VLAN_TAG_BYTES if vlan else 0)
     frame_bytes = max(FRAME_BYTES_MIN, header_bytes + frames.payload_bytes + FCS_BYTES)
     return frames.count * (PREAMBLE_BYTES + frame_bytes + GAP_BYTES)
 
 
 def wire_time_ns(message_bytes: int, protocol: Protocol, mtu: int, rate_bit_s: float, *, vlan: bool = False) -> float:
-    """Time in ns that one message's frames occupy a link of `rate_bit_s`; errors as `frames_of_message`.
+    """Return the time in ns that one message's frames occupy a link of `rate_bit_s`; errors as `frames_of_message`.
 
-    The gap after the last frame is counted: it belongs to what a frame costs, and is 0.1 µs at 1 Gb/s.
+    The gap after the last frame is counted: it is part of a frame's cost, 0.1 µs at 1 Gb/s.
     """
     if not rate_bit_s > 0:
         raise ValueError(f"the link's rate must be above 0 bit/s, not {rate_bit_s}")
@@ -90,17 +90,17 @@ def wire_time_ns(message_bytes: int, protocol: Protocol, mtu: int, rate_bit_s: f
 def latency_limit_us(
     message_bytes: int, protocol: Protocol, mtu: int, rate_bit_s: float, *, vlan: bool = False
 ) -> float:
-    """Shortest one-way time of one message in µs: its frames on one link, with no software at all."""
+    """Return the shortest one-way time of one message in µs: its frames on one link, without software."""
     return wire_time_ns(message_bytes, protocol, mtu, rate_bit_s, vlan=vlan) / 1e3
 
 
 def rate_limit_mbit_s(
     test: Test, message_bytes: int, protocol: Protocol, mtu: int, rate_bit_s: float, *, vlan: bool = False
 ) -> float:
-    """Highest goodput in Mbit/s (10^6) of back-to-back messages; ValueError for the ping-pong test.
+    """Return the highest goodput in Mbit/s (10^6) of back-to-back messages; ValueError for the ping-pong test.
 
-    `bidirectional` is the sum of both directions of a full-duplex link. TCP is a byte stream and may put many
-    messages in one segment, so its bound is that of full segments whatever the message's size.
+    `bidirectional` is the sum of both directions of a full-duplex link. TCP is a byte stream and may put several
+    messages into one segment, so its bound is that of full segments for any message size.
     """
     if test not in ("stream", "bidirectional"):
         raise ValueError(f"{test} has no rate limit; use latency_limit_us")
@@ -111,9 +111,9 @@ def rate_limit_mbit_s(
 
 
 def wire_limit(test: Test, message_bytes: int, protocol: Protocol, link: Link) -> float | None:
-    """The limit of one series on `link`: µs one way for `pingpong`, else Mbit/s.
+    """Return the limit of one series on `link`: µs one way for `pingpong`, else Mbit/s.
 
-    None where none is known: the link has no rate, or the message is empty and the test is about goodput.
+    None if unknown: the link has no rate, or the message is empty and the test measures goodput.
     """
     if link.rate_bit_s is None:
         return None
@@ -145,7 +145,7 @@ def _fragments(datagram_bytes: int, mtu: int) -> list[Frames]:
     room_bytes = mtu - IPV4_HEADER_BYTES
     if datagram_bytes <= room_bytes:
         return [Frames(1, datagram_bytes + IPV4_HEADER_BYTES)]
-    # Only the last fragment may use room that is no multiple of 8.
+    # Only the last fragment may have a length that is not a multiple of 8.
     full_bytes = room_bytes // FRAGMENT_UNIT_BYTES * FRAGMENT_UNIT_BYTES
     full_count = -(-(datagram_bytes - room_bytes) // full_bytes)
     rest_bytes = datagram_bytes - full_count * full_bytes

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""MPI programs: their library found, its path chosen, started in a lab or on real hosts, and the path verified."""
+"""MPI jobs: finds the library, selects its path, starts the job in a lab or on real hosts, and verifies the path."""
 
-from barewire.mpi.fabrics import Wishes
+from barewire.mpi.fabrics import FabricOptions
 from barewire.mpi.job import Job
 from barewire.mpi.libraries import Family, Library, find_library, installed_libraries, library_of_program
-from barewire.mpi.placement import Place, parse_hostfile, parse_hosts, spread
+from barewire.mpi.placement import HostSlots, parse_hostfile, parse_hosts, spread
 
 __all__ = [
+    "FabricOptions",
     "Family",
+    "HostSlots",
     "Job",
     "Library",
-    "Place",
-    "Wishes",
     "find_library",
     "installed_libraries",
     "library_of_program",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What a job tells the controller of the network that it runs on; pure."""
+"""The announcement of a job to the network's controller; pure."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from barewire.mpi.job import Job
 from barewire.mpi.placement import LOCAL_HOST
 
 PROFILE = "mpi"
-# What a fabric's messages are on the wire; of others nobody knows, so all between the hosts is the job's.
+# How a fabric's messages appear on the wire. For other fabrics all traffic between the hosts is the job's.
 _TRAFFIC = {PROVIDER: "llc", "tcp": "tcp"}
 
 
 def announcement(job: Job, fabric: str, this_host: str) -> dict[str, Any]:
-    """Return a job as `POST /v1/jobs` takes it; ranks are on consecutive hosts, as launchers place them."""
+    """Return a job in the form of `POST /v1/jobs`; ranks are on consecutive hosts, as launchers place them."""
     names = [(this_host if host == LOCAL_HOST else host, count) for host, count in job.shares]
     protocol = _TRAFFIC.get(fabric)
     return {

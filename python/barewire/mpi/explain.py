@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Which path a job's messages really take: what was asked for beside what witnesses saw and the library said; pure."""
+"""The path of a job's messages: requested settings compared with reports of witnesses and library; pure."""
 
 import json
 import re
@@ -17,8 +17,8 @@ from barewire.mpi.fabrics import (
     SECRET,
     TOKEN,
     WAIT,
+    FabricOptions,
     Setting,
-    Wishes,
     auth_of,
 )
 from barewire.mpi.job import Job
@@ -29,7 +29,7 @@ from barewire.mpi.witness import MARK
 
 @dataclass(frozen=True)
 class Row:
-    """One part of the path; `seen` is how it is known, empty where it was only asked for. `wrong` says what differs."""
+    """One part of the path. `seen` is the evidence, empty if there is none; `wrong` describes a difference."""
 
     what: str
     taken: str
@@ -40,17 +40,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """What a library said of the layers and the libfabric provider that it took, and what was complained of."""
+    """The layers and the libfabric provider that a library reported, and error messages."""
 
     layers: frozenset[str] = frozenset()
     providers: frozenset[str] = frozenset()
-    # What our own programs in the ranks' place complained of, the provider most of all.
+    # Messages of our own programs in the ranks, mostly the provider's.
     complaints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the witnesses saw, by rank, and what their library said."""
+    """Observations of the witnesses, by rank, and the output of their library."""
 
     ranks: list[dict[str, Any]] = field(default_factory=list)
     report: Report = Report()
@@ -58,14 +58,14 @@ class Evidence:
 
 def read_evidence(output: str) -> Evidence:
     """Read the output of a job of witnesses."""
-    # Launchers may put a rank's name before its lines, or join the lines of several.
+    # Launchers may prefix lines with a rank's name, or join several lines.
     decoder = json.JSONDecoder()
     ranks = [decoder.raw_decode(output, match.end())[0] for match in re.finditer(re.escape(MARK), output)]
     return Evidence(sorted(ranks, key=lambda facts: facts["rank"]), read_report(output))
 
 
 def read_report(output: str) -> Report:
-    """Read what libraries say with `fabrics.report_settings`."""
+    """Read the output that `fabrics.report_settings` enables."""
     layers = {f"pml {name}" for name in re.findall(r"select: component (cm|ob1|ucx) selected", output)}
     layers |= {f"mtl {name}" for name in re.findall(r"\(\s*mtl\) Selected component \[(\w+)\]", output)}
     layers |= {f"btl {name}" for name in re.findall(r"Using (\w+) btl for send to", output)} - {"btl self"}
@@ -80,17 +80,17 @@ def read_report(output: str) -> Report:
     return Report(frozenset(layers), frozenset(providers), tuple(complaints))
 
 
-def rows(job: Job, wishes: Wishes, reason: str, evidence: Evidence | None) -> list[Row]:
-    """Compare what was asked for with what was seen; without evidence only the former."""
+def rows(job: Job, requested: FabricOptions, reason: str, evidence: Evidence | None) -> list[Row]:
+    """Compare the requested path with the observed one; without evidence, list the request only."""
     table = [
         _library(job, reason, evidence),
-        Row("ranks", _asked_places(job), *_where(job, evidence)),
-        _layer(job, wishes, evidence),
+        Row("ranks", _requested_hosts(job), *_rank_hosts(job, evidence)),
+        _layer(job, requested, evidence),
     ]
-    if wishes.provider is not None or (evidence is not None and evidence.report.providers):
-        table.append(_provider(job, wishes, evidence))
-    if wishes.fabric == PROVIDER:
-        table += _own(job, evidence)
+    if requested.provider is not None or (evidence is not None and evidence.report.providers):
+        table.append(_provider(job, requested, evidence))
+    if requested.fabric == PROVIDER:
+        table += _provider_rows(job, evidence)
     elif evidence is not None:
         peers = sorted({peer for facts in evidence.ranks for peer in facts["tcp_peers"]})
         table.append(Row("TCP connections", f"to {', '.join(peers)}" if peers else "none", "", "open sockets"))
@@ -102,48 +102,48 @@ def _library(job: Job, reason: str, evidence: Evidence | None) -> Row:
     if evidence is None:
         return Row("library", taken, reason)
     real = str(job.library.file.resolve())
-    others = [facts["rank"] for facts in evidence.ranks if real not in facts["files"]]
-    wrong = f"ranks {_few(others)} have another libmpi mapped" if others else ""
-    return Row("library", taken, reason, _count(evidence, len(others)), wrong)
+    mismatched = [facts["rank"] for facts in evidence.ranks if real not in facts["files"]]
+    wrong = f"ranks {_abbreviated(mismatched)} have another libmpi mapped" if mismatched else ""
+    return Row("library", taken, reason, _matching(evidence, len(mismatched)), wrong)
 
 
-def _asked_places(job: Job) -> str:
+def _requested_hosts(job: Job) -> str:
     if job.in_slurm and job.shares[0][0] == LOCAL_HOST:
         return f"{job.ranks} in the allocation"
     return ", ".join(f"{count} on {host}" for host, count in job.shares)
 
 
-def _where(job: Job, evidence: Evidence | None) -> tuple[str, str, str]:
+def _rank_hosts(job: Job, evidence: Evidence | None) -> tuple[str, str, str]:
     if evidence is None:
         return "options", "", ""
     missing = job.ranks - len(evidence.ranks)
     hosts = Counter(facts["host"] for facts in evidence.ranks)
-    places = ", ".join(f"{count} on {host}" for host, count in sorted(hosts.items()))
+    by_host = ", ".join(f"{count} on {host}" for host, count in sorted(hosts.items()))
     if missing:
-        why = "; ".join(evidence.report.complaints)
-        return "options", "", f"{missing} of {job.ranks} did not answer{': ' if why else ''}{why}"
+        reasons = "; ".join(evidence.report.complaints)
+        return "options", "", f"{missing} of {job.ranks} did not answer{': ' if reasons else ''}{reasons}"
     # srun spreads ranks over nodes by rules of its own.
     differs = job.in_slurm and job.shares[0][0] != LOCAL_HOST and _by_short_name(hosts) != _by_short_name(job.shares)
-    return "options", f"{len(evidence.ranks)} answered: {places}", f"they are {places}" if differs else ""
+    return "options", f"{len(evidence.ranks)} answered: {by_host}", f"they are {by_host}" if differs else ""
 
 
 def _by_short_name(shares: Mapping[str, int] | Sequence[tuple[str, int]]) -> dict[str, int]:
     return {host.split(".")[0]: count for host, count in dict(shares).items()}
 
 
-def _layer(job: Job, wishes: Wishes, evidence: Evidence | None) -> Row:
-    asked = _asked_layers(job)
-    source = f"--fabric {wishes.fabric}"
+def _layer(job: Job, requested: FabricOptions, evidence: Evidence | None) -> Row:
+    requested_layers = _requested_layers(job)
+    source = f"--fabric {requested.fabric}"
     if evidence is None:
-        return Row("layer", " / ".join(asked), source)
+        return Row("layer", " / ".join(requested_layers), source)
     seen = evidence.report.layers
-    missing = [layer for layer in asked if layer not in seen]
-    wrong = f"the library does not say that it took {', '.join(missing)}" if missing else ""
-    taken = [layer for layer in asked if layer in seen] + sorted(seen - set(asked))
+    missing = [layer for layer in requested_layers if layer not in seen]
+    wrong = f"the library does not report {', '.join(missing)}" if missing else ""
+    taken = [layer for layer in requested_layers if layer in seen] + sorted(seen - set(requested_layers))
     return Row("layer", " / ".join(taken), source, "library's report", wrong)
 
 
-def _asked_layers(job: Job) -> list[str]:
+def _requested_layers(job: Job) -> list[str]:
     settings = job.environment()
     if job.library.family is Family.OPEN_MPI:
         names = [f"pml {settings['OMPI_MCA_pml']}"]
@@ -153,90 +153,91 @@ def _asked_layers(job: Job) -> list[str]:
     return [f"ch4 {settings['MPIR_CVAR_CH4_NETMOD']}"]
 
 
-def _provider(job: Job, wishes: Wishes, evidence: Evidence | None) -> Row:
-    source = f"--fabric {wishes.fabric}"
-    asked = job.environment().get("FI_PROVIDER", "")
+def _provider(job: Job, requested: FabricOptions, evidence: Evidence | None) -> Row:
+    source = f"--fabric {requested.fabric}"
+    wanted = job.environment().get("FI_PROVIDER", "")
     if evidence is None:
-        return Row("provider", asked, source)
+        return Row("provider", wanted, source)
     versions = sorted({facts["libfabric"] for facts in evidence.ranks if facts["libfabric"]})
-    said = sorted(evidence.report.providers)
-    files = {file for facts in evidence.ranks for file in facts["files"] if file.endswith(f"lib{asked}-fi.so")}
-    taken = (
-        f"{', '.join(said) or asked}{''.join(f' ({file})' for file in sorted(files))}, libfabric {', '.join(versions)}"
-    )
-    if asked == PROVIDER:
-        without = [f["rank"] for f in evidence.ranks if not any(x.endswith(f"/{PROVIDER_FILE}") for x in f["files"])]
-        wrong = f"ranks {_few(without)} did not load {PROVIDER_FILE}" if without else ""
-        if not wrong and said and not all(PROVIDER in name for name in said):
-            wrong = f"the library says that it took {', '.join(said)}"
-        return Row("provider", taken, source, f"mapped files: {_count(evidence, len(without))}", wrong)
+    reported = sorted(evidence.report.providers)
+    files = {file for facts in evidence.ranks for file in facts["files"] if file.endswith(f"lib{wanted}-fi.so")}
+    paths = "".join(f" ({file})" for file in sorted(files))
+    taken = f"{', '.join(reported) or wanted}{paths}, libfabric {', '.join(versions)}"
+    if wanted == PROVIDER:
+        missing = [f["rank"] for f in evidence.ranks if not any(x.endswith(f"/{PROVIDER_FILE}") for x in f["files"])]
+        wrong = f"ranks {_abbreviated(missing)} did not load {PROVIDER_FILE}" if missing else ""
+        if not wrong and reported and not all(PROVIDER in name for name in reported):
+            wrong = f"the library reports {', '.join(reported)}"
+        return Row("provider", taken, source, f"mapped files: {_matching(evidence, len(missing))}", wrong)
     wrong = (
-        f"the library says that it took {', '.join(said)}" if said and not any(asked in name for name in said) else ""
+        f"the library reports {', '.join(reported)}"
+        if reported and not any(wanted in name for name in reported)
+        else ""
     )
-    return Row("provider", taken, source, "library's report" if said else "", wrong)
+    return Row("provider", taken, source, "library's report" if reported else "", wrong)
 
 
-def _own(job: Job, evidence: Evidence | None) -> list[Row]:
+def _provider_rows(job: Job, evidence: Evidence | None) -> list[Row]:
     settings = {setting.name: setting for setting in job.settings}
     interface, link = settings.get(INTERFACE), settings.get(LINK)
-    asked = interface.value if interface else "the first that is up"
+    wanted = interface.value if interface else "first one that is up"
     source = interface.source if interface else "default"
     table = []
     if evidence is None:
         table += [
-            Row("interface", asked, source),
+            Row("interface", wanted, source),
             Row("link", link.value if link else "packet", link.source if link else "default"),
         ]
     else:
         table += _sockets(evidence, interface.value if interface else None, source, link)
-    for what, name, otherwise in (
-        ("waiting", WAIT, "the provider's own choice"),
-        ("progress", PROGRESS, "as the library asks, mostly manual"),
+    for what, name, default in (
+        ("waiting", WAIT, "provider's default"),
+        ("progress", PROGRESS, "requested by the library, usually manual"),
     ):
-        found = settings.get(name)
-        table.append(Row(what, found.value if found else otherwise, found.source if found else "default"))
+        setting = settings.get(name)
+        table.append(Row(what, setting.value if setting else default, setting.source if setting else "default"))
     table.append(Row("job token", "16 hexadecimal digits, not shown", settings[TOKEN].source))
     table.append(_authentication(job, evidence))
     return table
 
 
 def _authentication(job: Job, evidence: Evidence | None) -> Row:
-    asked = auth_of(job.settings)
+    mode = auth_of(job.settings)
     secrets = [setting for setting in job.settings if setting.name == SECRET]
-    taken = asked.value + "".join(f", secret {secret.source}, not shown" for secret in secrets)
+    taken = mode.value + "".join(f", secret {secret.source}, not shown" for secret in secrets)
     if evidence is None:
-        return Row("authentication", taken, asked.source)
-    # A rank that lacks the secret refuses to start, and does not answer.
-    others = [facts["rank"] for facts in evidence.ranks if facts["auth"] != asked.value]
-    wrong = f"ranks {_few(others)} have another" if others else ""
-    return Row("authentication", taken, asked.source, f"environment: {_count(evidence, len(others))}", wrong)
+        return Row("authentication", taken, mode.source)
+    # A rank without the secret refuses to start and does not answer.
+    mismatched = [facts["rank"] for facts in evidence.ranks if facts["auth"] != mode.value]
+    wrong = f"ranks {_abbreviated(mismatched)} differ" if mismatched else ""
+    return Row("authentication", taken, mode.source, f"environment: {_matching(evidence, len(mismatched))}", wrong)
 
 
 def _sockets(evidence: Evidence, interface: str | None, source: str, link: Setting | None) -> list[Row]:
-    """The interface and the link, by the sockets that ranks have open."""
-    found = sorted({(name, mtu) for facts in evidence.ranks for name, mtu in facts["packet"].items()})
-    # Beside a packet socket one of AF_XDP sends its batches.
+    """Return the interface and the link that the ranks' open sockets show."""
+    interfaces = sorted({(name, mtu) for facts in evidence.ranks for name, mtu in facts["packet"].items()})
+    # A rank with a packet socket may have an AF_XDP socket as well, which sends its batches.
     xdp = any(facts["xdp"] and not facts["packet"] for facts in evidence.ranks)
     batches = sum(facts["xdp"] and bool(facts["packet"]) for facts in evidence.ranks)
-    without = [facts["rank"] for facts in evidence.ranks if not facts["packet"] and not facts["xdp"]]
-    wrong = f"ranks {_few(without)} have no socket for frames" if without else ""
-    if interface is not None and any(name != interface for name, _ in found):
-        wrong = f"frames go through {', '.join(name for name, _ in found)}"
-    taken = ", ".join(f"{name}, MTU {mtu}" for name, mtu in found) or interface or "unknown"
-    seen = f"open sockets: {_count(evidence, len(without))}"
-    other = "xdp" if xdp else "packet"
-    how = f", {batches} of {len(evidence.ranks)} ranks send batches by AF_XDP" if batches else ""
-    differs = f"ranks have a socket of the link {other}" if link is not None and link.value != other else ""
+    missing = [facts["rank"] for facts in evidence.ranks if not facts["packet"] and not facts["xdp"]]
+    wrong = f"ranks {_abbreviated(missing)} have no frame socket" if missing else ""
+    if interface is not None and any(name != interface for name, _ in interfaces):
+        wrong = f"frames use {', '.join(name for name, _ in interfaces)}"
+    taken = ", ".join(f"{name}, MTU {mtu}" for name, mtu in interfaces) or interface or "unknown"
+    seen = f"open sockets: {_matching(evidence, len(missing))}"
+    actual = "xdp" if xdp else "packet"
+    batch_note = f", {batches} of {len(evidence.ranks)} ranks send batches by AF_XDP" if batches else ""
+    differs = f"ranks use the link {actual}" if link is not None and link.value != actual else ""
     return [
         Row("interface", taken, source, seen, wrong),
-        Row("link", other + how, "default" if link is None else link.source, seen, differs),
+        Row("link", actual + batch_note, "default" if link is None else link.source, seen, differs),
     ]
 
 
-def _count(evidence: Evidence, others: int) -> str:
-    return f"{len(evidence.ranks) - others} of {len(evidence.ranks)} ranks"
+def _matching(evidence: Evidence, mismatched: int) -> str:
+    return f"{len(evidence.ranks) - mismatched} of {len(evidence.ranks)} ranks"
 
 
-def _few(ranks: Sequence[int]) -> str:
+def _abbreviated(ranks: Sequence[int]) -> str:
     shown = ", ".join(map(str, ranks[:8]))
     return f"{shown}, …" if len(ranks) > 8 else shown

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Prints what an MPI library says of itself: identify.py FILE. A process of its own, because loading runs its code."""
+"""Prints an MPI library's version string: identify.py FILE. Runs as a separate process: loading executes its code."""
 
 import ctypes
 import sys

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What jobs leave behind: processes that outlive their launcher, and shared memory that outlives its process.
+"""Removes what jobs leave behind: processes that outlive their launcher, and orphaned shared memory.
 
-Such processes are known by a mark in their environment that no other process has. The shared memory is that of
-libfabric's provider `shm`, which MPICH and Intel MPI take within a host: a rank that is killed leaves its file there,
-and a later process that has its number dies of it (libfabric 2.3, a segmentation fault).
+A mark in their environment identifies the processes. The shared memory belongs to libfabric's provider `shm`, which
+MPICH and Intel MPI use within a host: a killed rank leaves its file there, and a later process with the same process
+number crashes on it (libfabric 2.3, a segmentation fault).
 """
 
 import os
@@ -15,35 +15,35 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 JOB_MARK = "BAREWIRE_JOB"
-# What is killed is gone when the kernel has torn down its memory; what was forked meanwhile is found in the next round.
-_PATIENCE_S = 10.0
-_PAUSE_S = 0.05
+# Covers the teardown of a killed process's memory; processes forked meanwhile are found in the next scan.
+_TIMEOUT_S = 10.0
+_POLL_INTERVAL_S = 0.05
 _SHARED_MEMORY = Path("/dev/shm")
-# Number of the process, domain, endpoint; whatever it adds is the same process's.
-_OF_PROCESS = re.compile(r"(\d+):\d+:")
+# Process number, domain, endpoint; further fields belong to the same process.
+_PROCESS_FILE = re.compile(r"(\d+):\d+:")
 
 
 def end_marked(mark: str) -> None:
     """Kill every process of this machine that has `mark` (NAME=VALUE) in its environment, and wait until none is left.
 
-    A process is held by its handle before its environment is read: so no other one can have taken its number.
+    The process handle is opened before the environment is read, so that the number cannot have been reused.
     """
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     while _kill_all(mark.encode()) and time.monotonic() < deadline:
-        time.sleep(_PAUSE_S)
+        time.sleep(_POLL_INTERVAL_S)
 
 
 def remove_orphaned_memory(since_ns: int, folder: Path = _SHARED_MEMORY) -> None:
-    """Remove this user's files of provider `shm` that were made since then (ns since 1970) by a process that is gone.
+    """Remove this user's files of provider `shm` created since then (ns since 1970) whose process has ended.
 
-    Older ones are not this job's; they stay.
+    Older files belong to other jobs and stay.
     """
-    # Tidying ends no job: what may not be listed or removed stays, or was removed by another job of this user.
+    # Clean-up must not fail a job. A file may be inaccessible, or already removed by another job of this user.
     files = list[Path]()
     with suppress(OSError):
         files = list(folder.iterdir())
     for file in files:
-        name = _OF_PROCESS.match(file.name)
+        name = _PROCESS_FILE.match(file.name)
         if name is None or Path("/proc", name[1]).exists():
             continue
         with suppress(OSError):
@@ -53,24 +53,24 @@ def remove_orphaned_memory(since_ns: int, folder: Path = _SHARED_MEMORY) -> None
 
 
 def _kill_all(mark: bytes) -> bool:
-    """Whether there was any."""
-    found = False
+    """Return whether any process had the mark."""
+    is_found = False
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():
             continue
-        # Gone meanwhile, or another user's.
+        # The process has ended, or belongs to another user.
         try:
-            with _held(int(entry.name)) as handle:
+            with _process_handle(int(entry.name)) as handle:
                 if mark in (entry / "environ").read_bytes().split(b"\0"):
                     signal.pidfd_send_signal(handle, signal.SIGKILL)
-                    found = True
+                    is_found = True
         except OSError:
             continue
-    return found
+    return is_found
 
 
 @contextmanager
-def _held(pid: int) -> Iterator[int]:
+def _process_handle(pid: int) -> Iterator[int]:
     handle = os.pidfd_open(pid)
     try:
         yield handle

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Which host gets how many ranks; pure."""
+"""Distribution of ranks over hosts; pure."""
 
 import re
 from collections.abc import Sequence
@@ -12,59 +12,59 @@ _HOST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?::(\d{1,6})|\s+slots\s*=\s*(\
 
 
 @dataclass(frozen=True)
-class Place:
-    """A host and what it can take: `ranks` is None where nobody said."""
+class HostSlots:
+    """A host and its number of ranks; `ranks` is None if unspecified."""
 
     host: str
     ranks: int | None = None
 
 
-def parse_hosts(text: str) -> list[Place]:
+def parse_hosts(text: str) -> list[HostSlots]:
     """Read `a,b` or `a:4,b:4`."""
     return _distinct([_parse(part) for part in text.split(",")], f"--hosts {text}")
 
 
-def parse_hostfile(text: str, name: str) -> list[Place]:
-    """Read lines `a`, `a:4` or `a slots=4`; # begins a comment."""
+def parse_hostfile(text: str, name: str) -> list[HostSlots]:
+    """Read lines `a`, `a:4` or `a slots=4`; # starts a comment."""
     lines = [line.split("#")[0].strip() for line in text.splitlines()]
-    places = [_parse(line) for line in lines if line]
-    if not places:
-        raise WrongUse(f"hostfile {name} names no host; write one a line: a, a:4 or a slots=4")
-    return _distinct(places, f"hostfile {name}")
+    host_slots = [_parse(line) for line in lines if line]
+    if not host_slots:
+        raise WrongUse(f"hostfile {name} names no host; write one per line: a, a:4 or a slots=4")
+    return _distinct(host_slots, f"hostfile {name}")
 
 
-def spread(ranks: int, places: Sequence[Place]) -> list[tuple[str, int]]:
-    """Give consecutive ranks to hosts in order: each its number where one is given, else all about the same.
+def spread(ranks: int, host_slots: Sequence[HostSlots]) -> list[tuple[str, int]]:
+    """Assign consecutive ranks to hosts in order: a host's own number if it has one, otherwise equal shares.
 
-    Hosts that get none are left out. WrongUse if there are more ranks than the given numbers.
+    Hosts without ranks are omitted. WrongUse if there are more ranks than slots.
     """
-    if any(place.ranks is not None for place in places):
-        room = [1 if place.ranks is None else place.ranks for place in places]
-        if sum(room) < ranks:
-            raise WrongUse(f"{ranks} ranks, but the hosts take {sum(room)}: name more, or give them larger numbers")
+    if any(entry.ranks is not None for entry in host_slots):
+        slots = [1 if entry.ranks is None else entry.ranks for entry in host_slots]
+        if sum(slots) < ranks:
+            raise WrongUse(f"{ranks} ranks, but the hosts take {sum(slots)}: add hosts, or raise their numbers")
     else:
-        each, more = divmod(ranks, len(places))
-        room = [each + (index < more) for index in range(len(places))]
+        each, remainder = divmod(ranks, len(host_slots))
+        slots = [each + (index < remainder) for index in range(len(host_slots))]
     shares = []
-    for place, most in zip(places, room, strict=True):
-        share = min(most, ranks)
+    for entry, share_max in zip(host_slots, slots, strict=True):
+        share = min(share_max, ranks)
         ranks -= share
         if share:
-            shares.append((place.host, share))
+            shares.append((entry.host, share))
     return shares
 
 
-def _parse(text: str) -> Place:
+def _parse(text: str) -> HostSlots:
     match = _HOST.fullmatch(text.strip())
     if match is None:
-        raise WrongUse(f"'{text}' is no host; write a name, or a:4 for one that takes 4 ranks")
+        raise WrongUse(f"'{text}' is not a host; write a name, or a:4 for a host with 4 ranks")
     number = match[2] or match[3]
-    return Place(match[1], int(number) if number else None)
+    return HostSlots(match[1], int(number) if number else None)
 
 
-def _distinct(places: list[Place], where: str) -> list[Place]:
-    names = [place.host for place in places]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise WrongUse(f"{where} names {', '.join(twice)} twice; write {twice[0]}:2 for two ranks there")
-    return places
+def _distinct(host_slots: list[HostSlots], option: str) -> list[HostSlots]:
+    names = [entry.host for entry in host_slots]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise WrongUse(f"{option} names {', '.join(repeated)} twice; write {repeated[0]}:2 for two ranks there")
+    return host_slots

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""From what the caller asked for and where it runs to a job with all its settings."""
+"""Builds a job with all its settings from the request and the environment."""
 
 import os
 import secrets
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from barewire.errors import MachineCannot
 from barewire.mpi.fabrics import (
     PROVIDER,
+    FabricOptions,
     Setting,
-    Wishes,
     fabric_settings,
     launcher_settings,
     own_core_settings,
@@ -37,44 +37,45 @@ _SECRET_BYTES = 32
 
 def prepare(
     library: Library,
-    wishes: Wishes,
+    requested: FabricOptions,
     shares: Sequence[tuple[str, int]],
     program: Sequence[str],
     lab: "Lab | None",
     *,
-    carried: bool = False,
+    with_library_path: bool = False,
     pinned: bool = False,
 ) -> Job:
-    """Decide every setting of a job; `carried` if the program does not find this library by itself.
+    """Decide every setting of a job.
 
-    `pinned` asks the launcher for a core for each rank, as far as there are cores; in a lab ranks always have theirs.
+    `with_library_path` puts this library into the linker's search path, for programs that do not find it by themselves.
+    `pinned` binds each rank to a core as far as there are cores; in a lab ranks are always bound.
 
     MachineCannot if the library or this machine lacks the fabric.
     """
     in_slurm = lab is None and "SLURM_JOB_ID" in os.environ and shutil.which("srun") is not None
-    if in_slurm and wishes.ulfm:
+    if in_slurm and requested.ulfm:
         raise MachineCannot("srun ends a job whose rank has failed: use mpirun outside of the allocation, or no --ulfm")
     interface = None if lab is None else lab.hosts[0].interface
     crowded = is_crowded(shares, lab) and not in_slurm
-    # TCP and others would else take the loopback interface, or all there are.
-    placed = replace(wishes, interface=wishes.interface or interface)
-    settings = fabric_settings(library, placed, one_host=len(shares) == 1, lab=lab is not None)
-    if wishes.fabric == PROVIDER:
+    # TCP and other providers would otherwise use the loopback interface, or all interfaces.
+    with_interface = replace(requested, interface=requested.interface or interface)
+    settings = fabric_settings(library, with_interface, one_host=len(shares) == 1, lab=lab is not None)
+    if requested.fabric == PROVIDER:
         settings.append(provider_folder(os.environ, BUILT_PROVIDER))
         token, secret = secrets.token_hex(_TOKEN_BYTES), secrets.token_hex(_SECRET_BYTES)
         settings += provider_settings(
-            wishes, os.environ, interface=interface, crowded=crowded, token=token, secret=secret
+            requested, os.environ, interface=interface, crowded=crowded, token=token, secret=secret
         )
         settings += start_settings(library, os.environ, BUILT_PROVIDER)
     if not crowded:
         settings += own_core_settings(library, os.environ, BUILT_PROVIDER)
-    elif wishes.fabric != PROVIDER:
+    elif requested.fabric != PROVIDER:
         settings += yield_settings(library)
     if lab is not None and lab.management_interface is not None:
         settings += launcher_settings(library, lab.management_interface)
     if lab is not None:
         settings.append(Setting("TMPDIR", str(_temporary_folder(lab)), "lab"))
-    if carried:
+    if with_library_path:
         settings += [Setting(name, value, "--library") for name, value in library_path(library, os.environ).items()]
     return Job(
         library,
@@ -87,12 +88,12 @@ def prepare(
         as_root=os.geteuid() == 0 or lab is not None,
         python="python3" if lab is None else sys.executable,
         pinned=pinned and lab is None,
-        options=("--with-ft", "ulfm") if wishes.ulfm else (),
+        options=("--with-ft", "ulfm") if requested.ulfm else (),
     )
 
 
 def is_crowded(shares: Sequence[tuple[str, int]], lab: "Lab | None") -> bool:
-    """Whether ranks must share a core; of real machines only this one's cores are known."""
+    """Return whether ranks must share a core; of real machines only this one's cores are known."""
     if lab is not None:
         return lab.oversubscribed or any(count > len(lab.host(host).cpus) for host, count in shares)
     cores = len(os.sched_getaffinity(0))
@@ -100,7 +101,7 @@ def is_crowded(shares: Sequence[tuple[str, int]], lab: "Lab | None") -> bool:
 
 
 def _temporary_folder(lab: "Lab") -> Path:
-    """Launchers name their folders after process numbers, which every lab counts anew: in /tmp they would collide."""
+    """Launchers name their folders after process numbers, which start anew in each lab: in /tmp they would collide."""
     folder = lab.directory / "tmp"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The profiler in mpi/profiler: built on demand, and preloaded into a job's ranks."""
+"""The profiler in mpi/profiler: built on demand, preloaded into a job's ranks."""
 
 import fcntl
 import hashlib
@@ -18,7 +18,7 @@ _ROOT = Path(__file__).resolve().parents[3]
 SOURCES = _ROOT / "mpi" / "profiler"
 BUILT = _ROOT / "target" / "mpi" / "profiler"
 PROFILER_FILE = "libbarewire-profile.so"
-# Environment of the ranks: the folder that each leaves its file in, and whether only milestones are recorded.
+# Environment of the ranks: the folder for each rank's file, and whether only milestones are recorded.
 FOLDER, MODE = "BAREWIRE_PROFILE", "BAREWIRE_PROFILE_MODE"
 LIGHT = "light"
 _PRELOAD = "LD_PRELOAD"
@@ -26,37 +26,37 @@ _LINES_SHOWN = 8
 
 
 def build_profiler(library: Library) -> Path:
-    """Build the profiler for a library as far as it is not built yet, and return its file.
+    """Build the profiler for a library if necessary, and return its file.
 
-    It needs a C compiler and no mpicc: the sources know no library's types, only which functions this one has.
-    MachineCannot if there is none.
+    It needs a C compiler but no mpicc: the sources depend on no library's types, only on the set of its functions.
+    MachineCannot if the compiler is missing.
     """
     make = shutil.which("make")
     if make is None or shutil.which("cc") is None or shutil.which("nm") is None:
         raise MachineCannot("make and a C compiler are missing, which build the profiler: apt install make gcc")
     file = library.file.resolve()
-    # Names are a user's words; two folders may have libraries of one name.
+    # Library names are the user's; two folders may contain libraries of the same name.
     folder = BUILT / f"{library.name}-{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Two commands may build at once.
+        # Serializes concurrent builds.
         with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             command = [make, "-C", str(SOURCES), f"LIBRARY={file}", f"OUT={folder}"]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            completed = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
         raise MeasurementFailed(f"cannot build in {error.filename or folder}: {error.strerror}") from error
-    if done.returncode != 0:
-        said = "\n".join(done.stderr.strip().splitlines()[-_LINES_SHOWN:])
-        raise MachineCannot(f"the profiler in {SOURCES} does not build:\n{said}")
+    if completed.returncode != 0:
+        errors = "\n".join(completed.stderr.strip().splitlines()[-_LINES_SHOWN:])
+        raise MachineCannot(f"the profiler in {SOURCES} does not build:\n{errors}")
     return folder / PROFILER_FILE
 
 
 def with_profiler(job: Job, profiler: Path, folder: Path, *, light: bool = False) -> Job:
-    """Return the same job with the profiler before whatever else is preloaded; each rank leaves a file in `folder`."""
+    """Return the same job with the profiler preloaded first; each rank writes a file to `folder`."""
     settings = {setting.name: setting for setting in job.settings}
-    others = settings[_PRELOAD].value if _PRELOAD in settings else os.environ.get(_PRELOAD)
-    settings[_PRELOAD] = Setting(_PRELOAD, ":".join(filter(None, (str(profiler), others))), "profiler")
+    preloaded = settings[_PRELOAD].value if _PRELOAD in settings else os.environ.get(_PRELOAD)
+    settings[_PRELOAD] = Setting(_PRELOAD, ":".join(filter(None, (str(profiler), preloaded))), "profiler")
     settings[FOLDER] = Setting(FOLDER, str(folder), "profiler")
     if light:
         settings[MODE] = Setting(MODE, LIGHT, "profiler")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Whether ranks on this machine may have raw frames: asked before the launcher, for MPI libraries do not say it.
+"""Checks the right to raw frames on this machine before the launcher starts, because MPI libraries do not report it.
 
-To them a provider that offers nothing is one that is not there: `OFI call getinfo failed`, `No components`.
+To them a provider that offers nothing does not exist: `OFI call getinfo failed`, `No components`.
 """
 
 import os
@@ -25,10 +25,10 @@ _FIX = (
 
 
 def check_rights(job: Job) -> None:
-    """Refuse a job over our provider whose ranks on this machine could open no socket for frames: MachineCannot.
+    """Reject a job over our provider if its ranks on this machine cannot open a frame socket: MachineCannot.
 
-    What cannot be known here is let through, for the provider itself tells why it has nothing to offer: other hosts,
-    those that srun chooses, and programs that may get the right by being started. In a lab everybody has it.
+    Cases that cannot be decided here pass, and the provider itself reports the error: other hosts, hosts chosen by
+    srun, and programs that may gain the right when they are started. In a lab every process has it.
     """
     if job.in_lab or job.in_slurm or job.environment().get("FI_PROVIDER") != PROVIDER or not _has_ranks_here(job):
         return
@@ -38,13 +38,13 @@ def check_rights(job: Job) -> None:
 
 
 def why_no_frames(environment: Mapping[str, str], default: str = BROKER_SOCKET) -> str | None:
-    """Why a program of this user gets no raw frames on this machine, decided as the provider does; None if it does."""
+    """Return why this user's programs get no raw frames here, decided as in the provider; None if they do."""
     import socket
 
     broker = environment.get(BROKER)
     if not broker:
         try:
-            # One of IP's takes the same right as one of an interface's, which the kernel needs 30 ms to close.
+            # An IP socket needs the same right as a packet socket, which takes the kernel 30 ms to close.
             socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW).close()
         except OSError:
             pass
@@ -54,11 +54,11 @@ def why_no_frames(environment: Mapping[str, str], default: str = BROKER_SOCKET) 
         connection.setblocking(False)
         try:
             connection.connect(broker or default)
-        except BlockingIOError:  # others wait to be let in, so there is one
+        except BlockingIOError:  # its backlog is full, so there is a broker
             return None
         except OSError as error:
-            answer = f"no barewire-broker answers at {broker or default} ({error.strerror or error})"
-            return f"{BROKER}: {answer}" if broker else f"no right to raw Ethernet frames, and {answer}"
+            refusal = f"no barewire-broker answers at {broker or default} ({error.strerror or error})"
+            return f"{BROKER}: {refusal}" if broker else f"no right to raw Ethernet frames, and {refusal}"
     return None
 
 
@@ -68,20 +68,20 @@ def _has_ranks_here(job: Job) -> bool:
 
 
 def _words(job: Job) -> set[str]:
-    """What may name a file that is started: an argument, or a word of one, as of `sh -c`."""
+    """Return what may name a program file: each argument, and each word of one, as with `sh -c`."""
     return {*job.program, *" ".join(job.program).split()}
 
 
 def _may_bring_rights(word: str) -> bool:
-    """Whether a program's file may give it rights that its user lacks; a script may start any program."""
-    found = shutil.which(word)
-    if found is None:
+    """Return whether a program's file may grant rights that its user lacks; a script may start any program."""
+    path = shutil.which(word)
+    if path is None:
         return False
     try:
-        with Path(found).open("rb") as file:
+        with Path(path).open("rb") as file:
             is_script = file.read(2) == b"#!"
-        return is_script or bool(Path(found).stat().st_mode & stat.S_ISUID) or _has_capabilities(found)
-    except OSError:  # one that can be started and not read
+        return is_script or bool(Path(path).stat().st_mode & stat.S_ISUID) or _has_capabilities(path)
+    except OSError:  # executable but not readable
         return True
 
 

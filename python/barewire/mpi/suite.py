@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The C suite in mpi/: which measurements and kernels there are, and built for a library with its own compiler."""
+"""The C suite in mpi/: lists its measurements and kernels, and builds them with a library's compiler."""
 
 import fcntl
 import os
@@ -14,11 +14,11 @@ from barewire.mpi.libraries import Library
 _ROOT = Path(__file__).resolve().parents[3]
 SOURCES = _ROOT / "mpi"
 BUILT = _ROOT / "target" / "mpi"
-# Who a folder was built for; another library of the same name is built anew.
+# Identifies the library that a folder was built for; for another library of the same name it is rebuilt.
 _STAMP = "built-for"
 _LINES_SHOWN = 8
-# What people mean by a test whose variants are modes of sending; of all others the variants are what is asked.
-_USUAL = {"pingpong": "blocking-standard", "stream": "blocking-receive", "bidirectional": "nonblocking-send"}
+# Defaults of tests whose variants are send modes; all other tests measure every variant.
+_DEFAULT_VARIANTS = {"pingpong": "blocking-standard", "stream": "blocking-receive", "bidirectional": "nonblocking-send"}
 _ALL = "all"
 
 
@@ -33,7 +33,7 @@ def kernels() -> tuple[str, ...]:
 
 
 def parse_tests(text: str) -> tuple[str, ...]:
-    """Read `pingpong,stream`; WrongUse names those there are."""
+    """Read `pingpong,stream`; WrongUse lists the known tests."""
     chosen = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
     unknown = [name for name in chosen if name not in (*tests(), *kernels())]
     if unknown:
@@ -44,16 +44,16 @@ def parse_tests(text: str) -> tuple[str, ...]:
 
 
 def variants_of(chosen: Sequence[str], variants: str | None) -> dict[str, str]:
-    """Which variants each test shall measure, as `--variants` has it: the usual ones unless named; without one, all."""
+    """Return each test's variants, from `--variants` or the defaults; a test without an entry measures all."""
     if variants == _ALL:
         return {}
     if variants is not None:
         return dict.fromkeys(chosen, variants)
-    return {test: _USUAL[test] for test in chosen if test in _USUAL}
+    return {test: _DEFAULT_VARIANTS[test] for test in chosen if test in _DEFAULT_VARIANTS}
 
 
 def build(library: Library, names: Sequence[str]) -> dict[str, str]:
-    """Build programs for a library, as far as they are not built yet; their paths by name.
+    """Build programs for a library if necessary, and return their paths by name.
 
     MachineCannot if its compiler or FFTW is missing.
     """
@@ -64,10 +64,10 @@ def build(library: Library, names: Sequence[str]) -> dict[str, str]:
     programs = {name: folder / name for name in names}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Two runs may build at once.
+        # Serializes concurrent builds.
         with (folder.parent / f"{library.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            _forget_another(folder, f"{library}\n{library.file.resolve()}\n{compiler}\n")
+            _clear_if_stale(folder, f"{library}\n{library.file.resolve()}\n{compiler}\n")
             jobs = f"-j{len(os.sched_getaffinity(0))}"
             command = [
                 make,
@@ -79,15 +79,15 @@ def build(library: Library, names: Sequence[str]) -> dict[str, str]:
                 *map(str, programs.values()),
             ]
             environment = dict(os.environ) | {"I_MPI_ROOT": str(library.prefix)}
-            done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+            completed = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     except OSError as error:
         raise MeasurementFailed(f"cannot build in {error.filename or folder}: {error.strerror}") from error
-    if done.returncode != 0:
-        raise MachineCannot(_why_not_built(library, done.stderr))
+    if completed.returncode != 0:
+        raise MachineCannot(_why_not_built(library, completed.stderr))
     return {name: str(path) for name, path in programs.items()}
 
 
-def _forget_another(folder: Path, identity: str) -> None:
+def _clear_if_stale(folder: Path, identity: str) -> None:
     stamp = folder / _STAMP
     if stamp.exists() and stamp.read_text() == identity:
         return
@@ -99,5 +99,5 @@ def _forget_another(folder: Path, identity: str) -> None:
 def _why_not_built(library: Library, errors: str) -> str:
     if "fftw3" in errors:
         return "the kernels need FFTW with its header: apt install libfftw3-dev"
-    said = "\n".join(errors.strip().splitlines()[-_LINES_SHOWN:])
-    return f"{library}'s compiler does not build the measurements in {SOURCES}:\n{said}"
+    shown = "\n".join(errors.strip().splitlines()[-_LINES_SHOWN:])
+    return f"{library}'s compiler does not build the measurements in {SOURCES}:\n{shown}"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""One rank of a job that looks at itself: witness.py LIBRARY. Talks to the others, then prints one line of JSON.
+"""One rank of a job that inspects itself: witness.py LIBRARY. Connects to all ranks, then prints one line of JSON.
 
-It is started in the place of the user's program, by the same command with the same settings. What it tells is what the
-kernel knows of this process: which files are mapped, which sockets are open. It needs no compiler, so any library's MPI
-can be asked, by the functions alone that all have in common.
+It replaces the user's program in the same command with the same settings. It reports the kernel's view of its own
+process: mapped files and open sockets. It needs no compiler and calls only functions that all MPI libraries export,
+so that it works with any of them.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ _FILES = re.compile(r"/(?:libfabric\.so|libucp\.so|libmpi(?:ch|_abi)?\.so|lib\w+
 
 
 def main(library: str) -> None:
-    """Join, talk, look, leave."""
+    """Join the job, connect, report, and leave."""
     mpi = ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
     world: Any = ctypes.c_int(_MPICH_WORLD)
     if hasattr(mpi, "ompi_mpi_comm_world"):
@@ -30,11 +30,11 @@ def main(library: str) -> None:
     rank = ctypes.c_int()
     mpi.MPI_Init(None, None)
     mpi.MPI_Comm_rank(world, ctypes.byref(rank))
-    mpi.MPI_Barrier(world)  # opens the connections of a library that opens them late
+    mpi.MPI_Barrier(world)  # makes libraries that connect lazily open their connections
     facts = {"rank": rank.value, "host": socket.gethostname(), "files": _files(), **_sockets()}
     facts["libfabric"] = _libfabric_version(facts["files"])
     facts["auth"] = os.environ.get("FI_BAREWIRE_AUTH") or "none"
-    mpi.MPI_Barrier(world)  # nobody leaves before all have looked
+    mpi.MPI_Barrier(world)  # no rank leaves before all have inspected their sockets
     sys.stdout.write(f"{MARK}{json.dumps(facts)}\n")
     sys.stdout.flush()
     mpi.MPI_Finalize()
@@ -55,23 +55,23 @@ def _libfabric_version(files: list[str]) -> str | None:
 
 
 def _sockets() -> dict[str, Any]:
-    """Packet sockets' interfaces with their MTU, whether there is an XDP socket, where TCP connections lead."""
+    """Return packet sockets' interfaces with their MTU, whether an XDP socket exists, and TCP peers."""
     packet, peers, xdp = set(), set(), False
     for descriptor in Path("/proc/self/fd").iterdir():
         try:
             if not str(descriptor.readlink()).startswith("socket:"):
                 continue
-            # Python asks a socket for its name to know its family; one of AF_XDP has none.
+            # Python calls getsockname to learn a socket's family; AF_XDP does not support it.
             with socket.socket(socket.AF_UNIX, socket.SOCK_RAW, 0, os.dup(int(descriptor.name))) as any_socket:
                 if any_socket.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN) == _AF_XDP:
                     xdp = True
                     continue
-            with socket.socket(fileno=os.dup(int(descriptor.name))) as looked_at:
-                if looked_at.family == socket.AF_PACKET:
-                    packet.add(looked_at.getsockname()[0])
-                elif looked_at.family in (socket.AF_INET, socket.AF_INET6) and looked_at.type == socket.SOCK_STREAM:
-                    peers.add(looked_at.getpeername()[0])
-        except OSError:  # closed meanwhile, or not connected
+            with socket.socket(fileno=os.dup(int(descriptor.name))) as connected:
+                if connected.family == socket.AF_PACKET:
+                    packet.add(connected.getsockname()[0])
+                elif connected.family in (socket.AF_INET, socket.AF_INET6) and connected.type == socket.SOCK_STREAM:
+                    peers.add(connected.getpeername()[0])
+        except OSError:  # closed in the meantime, or not connected
             continue
     mtus = {name: int(Path(f"/sys/class/net/{name}/mtu").read_text()) for name in packet}
     return {"packet": mtus, "xdp": xdp, "tcp_peers": sorted(peers - {"127.0.0.1", "::1"})}

@@ -85,7 +85,7 @@ def notes(whole: Board) -> list[str]:
     for warning, testbeds in warned.items():
         on = "" if testbeds == [*whole.runs] else f"{', '.join(TITLES[name] for name in testbeds)}: "
         # What a launch said last follows its first line.
-        said.append(f"{on}{warning.splitlines()[0].removesuffix(' What was said last:')}")
+        said.append(f"{on}{warning.splitlines()[0].removesuffix(' Last output:')}")
     said += [f"{', '.join(sorted(subjects))}: {what}." for what, subjects in left_out.items()]
     if board.missing:
         first = board.missing[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Runs on disk: what was measured, where, and the series made from its raw samples."""
+"""Runs on disk: their description, raw samples, and the series derived from these."""
 
 from barewire.results.run import SCHEMA, Launch, Place, Row, Run, Series, Shared, Stop
 from barewire.results.series import series_from_samples, series_key

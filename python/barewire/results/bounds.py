@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What the scoreboard must reach, as a table; and whether it does."""
+"""The bounds that the scoreboard must meet, as a table, and their evaluation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ State = Literal["kept", "missed", "undecided"]
 
 @dataclass(frozen=True)
 class Bound:
-    """A largest ratio: of the geometric mean, or of each row; for the rows that it is about."""
+    """An upper limit for ratios, of the geometric mean or of each row, and the rows that it applies to."""
 
     what: str
     most: float
@@ -25,7 +25,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Judged:
-    """A bound, the mean or the largest ratio that was found, and how many rows are above it, surely or perhaps."""
+    """A bound, the mean or largest measured ratio, and the number of rows above it, with and without certainty."""
 
     what: str
     most: float
@@ -51,7 +51,7 @@ BOUNDS = (
 
 
 def judge(board: Scoreboard) -> list[Judged]:
-    """Judge the bounds for which there are rows; of rows only those count as surely above whose whole interval is."""
+    """Evaluate the bounds that apply to any row; a row is surely above if its whole interval is."""
     judged = []
     for bound in BOUNDS:
         rows = [row for row in board.rows if bound.is_about(row)]
@@ -66,6 +66,6 @@ def _judge(bound: Bound, rows: list[ScoreRow]) -> Judged:
         return Judged(bound.what, bound.most, mean, 0, 0, "kept" if mean <= bound.most else "missed")
     above = sum(row.ratio > bound.most for row in rows)
     surely = sum(row.is_surely_above(bound.most) for row in rows)
-    perhaps = any(max(row.ratio, row.interval[1]) > bound.most for row in rows)
-    state: State = "missed" if surely else "undecided" if perhaps else "kept"
+    possibly = any(max(row.ratio, row.interval[1]) > bound.most for row in rows)
+    state: State = "missed" if surely else "undecided" if possibly else "kept"
     return Judged(bound.what, bound.most, max(row.ratio for row in rows), above, surely, state)

@@ -12,35 +12,43 @@ _TEST: Final = "pingpong"
 
 
 def budgets_of(run: Run) -> list[Budget]:
-    """Empty for a run of another kind, or one that broke off before any layer of the path was measured."""
+    """Return no budgets for a run of another kind, or one that ended before any layer of the path was measured."""
     if run.kind != KIND:
         return []
     link = Link(run.parameters["rate_bit_s"], run.parameters["mtu"])
-    found = []
-    for size in sorted({one.message_bytes for one in run.series if one.test == _TEST}):
-        series = [one for one in run.series if one.test == _TEST and one.message_bytes == size and one.launch_medians]
-        medians = {one.subject: one.launch_medians for one in series}
+    budgets = []
+    for size in sorted({measured.message_bytes for measured in run.series if measured.test == _TEST}):
+        series = [
+            measured
+            for measured in run.series
+            if measured.test == _TEST and measured.message_bytes == size and measured.launch_medians
+        ]
+        medians = {measured.subject: measured.launch_medians for measured in series}
         try:
-            found.append(budget(size, medians, wire_limit(_TEST, size, "raw", link)))
+            budgets.append(budget(size, medians, wire_limit(_TEST, size, "raw", link)))
         except ValueError:
-            # Broken off before the first launch of any layer.
+            # The run ended before the first launch of any layer.
             continue
-    return found
+    return budgets
 
 
 def document(budgets: list[Budget]) -> list[dict[str, Any]]:
-    """The budgets as plain JSON; times in µs, one way."""
+    """Return the budgets as plain JSON; times in µs, one way."""
     return [
         {
-            "message_bytes": one.message_bytes,
+            "message_bytes": each.message_bytes,
             "unit": "us",
-            "limit": one.limit_us,
+            "limit": each.limit_us,
             **{
                 name: [_layer(layer) for layer in layers]
-                for name, layers in (("path", one.path), ("libraries", one.libraries), ("yardsticks", one.yardsticks))
+                for name, layers in (
+                    ("path", each.path),
+                    ("libraries", each.libraries),
+                    ("yardsticks", each.yardsticks),
+                )
             },
         }
-        for one in budgets
+        for each in budgets
     ]
 
 

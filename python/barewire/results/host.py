@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What a host's run says: its measures, its crossovers, and both beside a stored reference."""
+"""The results of a host's run: measures, crossovers, and their comparison with a stored reference."""
 
 import json
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ HOST_TEST_ORDER = ("memory", "syscall", "switch", "wakeup", "file", "send")
 
 @dataclass(frozen=True)
 class Measure:
-    """One number of a host; `block_bytes` is None where no size applies. Values in `unit`: ns, or MB/s (10^6).
+    """One number of a host; `block_bytes` is None if no size applies. Values in `unit`: ns, or MB/s (10^6).
 
-    `times_reference` says how many times better than the reference it is: its time divided by ours, or our rate by
-    its; None without one, or where the reference lacks this measure.
+    `times_reference` is the factor by which it is better than the reference: the reference's time divided by ours, or
+    our rate divided by the reference's. None if the reference lacks this measure.
     """
 
     name: str
@@ -42,9 +42,9 @@ class Measure:
 
 @dataclass(frozen=True)
 class Crossover:
-    """The size up to which `first` is cheaper than `second`: the median of the launches' own, with its interval.
+    """The size up to which `first` is cheaper than `second`: median of the launches' crossovers, with its interval.
 
-    An end that equals `smallest_bytes` or `largest_bytes` stands for all that lies beyond it.
+    A bound that equals `smallest_bytes` or `largest_bytes` is open: the crossover may lie beyond it.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Crossover:
 
 @dataclass(frozen=True)
 class Reference:
-    """A stored document of another run: where it was measured, and its measures by name and block."""
+    """A stored document of another run: its origin, and its measures by name and block."""
 
     source: str
     run: str
@@ -67,7 +67,7 @@ class Reference:
     medians: dict[tuple[str, int | None], float]
 
 
-# Name, test, the first way, the second.
+# Name, test, first method, second method.
 _CROSSOVERS = (
     ("copy crossover", "send", "copied", "gathered"),
     ("copy crossover, message not in the cache", "send", "copied/cold", "gathered/cold"),
@@ -76,35 +76,35 @@ _CROSSOVERS = (
 
 
 def host_measures(run: Run, reference: Reference | None = None) -> list[Measure]:
-    """All measures of `run`, in the order of `HOST_TEST_ORDER`; a series without a usable sample is none."""
-    order = {test: place for place, test in enumerate(HOST_TEST_ORDER)}
-    series = sorted(run.series, key=lambda one: (order.get(one.test, len(order)), one.subject, one.message_bytes))
-    return [_measure(one, reference) for one in series if one.median is not None]
+    """Return all measures of `run`, in the order of `HOST_TEST_ORDER`; series without a usable sample have none."""
+    order = {test: index for index, test in enumerate(HOST_TEST_ORDER)}
+    series = sorted(run.series, key=lambda each: (order.get(each.test, len(order)), each.subject, each.message_bytes))
+    return [_measure(each, reference) for each in series if each.median is not None]
 
 
 def host_crossovers(frame: pl.DataFrame) -> list[Crossover]:
-    """Of the samples of a host's run, columns of `SAMPLE_SCHEMA`: one crossover for each launch that has both ways."""
-    found = []
+    """Return a host's crossovers from its samples (columns of `SAMPLE_SCHEMA`), one per launch with both methods."""
+    crossovers = []
     used = frame.filter((pl.col("phase") == "measure") & (pl.col("value") > 0))
     for name, test, first, second in _CROSSOVERS:
-        of_test = used.filter((pl.col("test") == test) & pl.col("subject").is_in([first, second]))
+        selected = used.filter((pl.col("test") == test) & pl.col("subject").is_in([first, second]))
         sizes: set[int] = set()
         values = []
-        for (_,), launch in of_test.partition_by("launch", as_dict=True, maintain_order=True).items():
+        for (_,), launch in selected.partition_by("launch", as_dict=True, maintain_order=True).items():
             costs = _costs(launch)
-            common = sorted({size for way, size in costs if (first, size) in costs and (second, size) in costs})
+            common = sorted({size for method, size in costs if (first, size) in costs and (second, size) in costs})
             if len(common) > 1:
                 sizes |= {*common}
-                ways = ([costs[way, size] for size in common] for way in (first, second))
-                values.append(crossover(common, *ways))
+                curves = ([costs[method, size] for size in common] for method in (first, second))
+                values.append(crossover(common, *curves))
         if values:
             median, ends = float(np.median(values)), (min(sizes), max(sizes))
-            found.append(Crossover(name, first, second, median, median_interval(values), *ends, len(values)))
-    return found
+            crossovers.append(Crossover(name, first, second, median, median_interval(values), *ends, len(values)))
+    return crossovers
 
 
 def host_document(run: Run, frame: pl.DataFrame, reference: Reference | None = None) -> dict[str, Any]:
-    """The run as one document of schema `barewire-host/1`; another run can take it as its reference."""
+    """Return the run as a document of schema `barewire-host/1`, which other runs may use as their reference."""
     return {
         "schema": HOST_SCHEMA,
         "run": run.id,
@@ -116,13 +116,13 @@ def host_document(run: Run, frame: pl.DataFrame, reference: Reference | None = N
         "environment": run.environment,
         "warnings": list(run.warnings),
         "reference": None if reference is None else {"source": reference.source, "run": reference.run},
-        "measures": [_plain(asdict(one)) for one in host_measures(run, reference)],
-        "crossovers": [_plain(asdict(one)) for one in host_crossovers(frame)],
+        "measures": [_plain(asdict(each)) for each in host_measures(run, reference)],
+        "crossovers": [_plain(asdict(each)) for each in host_crossovers(frame)],
     }
 
 
 def read_reference(path: Path) -> Reference:
-    """A document that `barewire bench host --json` printed; WrongUse when it is none."""
+    """Read a document of `barewire bench host --json`; WrongUse if it is invalid."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -130,26 +130,37 @@ def read_reference(path: Path) -> Reference:
     except ValueError as error:
         raise WrongUse(f"the reference {path} is not JSON: {error}") from error
     if not isinstance(data, dict) or data.get("schema") != HOST_SCHEMA:
-        raise WrongUse(f"the reference {path} is no {HOST_SCHEMA}: `barewire bench host --json` prints one")
+        raise WrongUse(f"the reference {path} is not a {HOST_SCHEMA} document: `barewire bench host --json` prints one")
     try:
-        medians = {(one["name"], one["block_bytes"]): float(one["median"]) for one in data["measures"]}
+        medians = {(measure["name"], measure["block_bytes"]): float(measure["median"]) for measure in data["measures"]}
         return Reference(str(path.name), data["run"], dict(data["environment"]), medians)
     except (KeyError, TypeError, ValueError) as error:
         raise WrongUse(f"the reference {path} is damaged: {error}") from error
 
 
-def _measure(one: Series, reference: Reference | None) -> Measure:
-    assert one.median is not None and one.min is not None and one.p99 is not None
-    name, block = f"{one.test}/{one.subject}", one.message_bytes or None
+def _measure(series: Series, reference: Reference | None) -> Measure:
+    assert series.median is not None and series.min is not None and series.p99 is not None
+    name, block = f"{series.test}/{series.subject}", series.message_bytes or None
     stored = reference.medians.get((name, block)) if reference is not None else None
     times = None
     if stored is not None and stored > 0:
-        times = stored / one.median if one.unit in TIME_UNITS else one.median / stored
-    return Measure(name, block, one.unit, one.median, one.ci95, one.min, one.p99, one.launches, one.samples, times)
+        times = stored / series.median if series.unit in TIME_UNITS else series.median / stored
+    return Measure(
+        name,
+        block,
+        series.unit,
+        series.median,
+        series.ci95,
+        series.min,
+        series.p99,
+        series.launches,
+        series.samples,
+        times,
+    )
 
 
 def _costs(launch: pl.DataFrame) -> dict[tuple[str, int], float]:
-    """By subject and size, what one launch took: a time, or the inverse of a rate."""
+    """Return a launch's cost by subject and size: a time, or the inverse of a rate."""
     medians = launch.group_by("subject", "message_bytes").agg(pl.col("value").median(), pl.col("unit").first())
     return {
         (str(subject), int(size)): float(value) if unit in TIME_UNITS else 1 / float(value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What the profiler left of an MPI program: one file for each process, as mpi/profiler/layout.h lays it out."""
+"""Reads the profiler's files of an MPI program: one for each process, in the layout of mpi/profiler/layout.h."""
 
 import struct
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Any
 
 SUFFIX = ".rank"
 MILESTONES = ("loaded", "init_begin", "init_end", "finalize_begin", "finalize_end", "left")
-# Kinds of calls in which a rank may wait for another.
+# Kinds of calls in which a rank may wait for others.
 WAITING = ("send", "receive", "probe", "wait", "collective", "synchronise")
 ASKING = "test"
 OTHERS = "other calls"
@@ -27,7 +27,7 @@ _GIGA = 1e9
 
 @dataclass(frozen=True)
 class CallRow:
-    """Calls of one kind with messages of one size class: from `bytes_from` to below `bytes_below`, None if unknown."""
+    """Calls of one kind and one size class: messages from `bytes_from` to below `bytes_below`, None if unknown."""
 
     call: str
     kind: str
@@ -41,13 +41,13 @@ class CallRow:
 
     @property
     def waits(self) -> bool:
-        """Whether calls of this kind wait for others."""
+        """Whether calls of this kind may wait for other ranks."""
         return self.kind in WAITING
 
 
 @dataclass(frozen=True)
 class Wait:
-    """One long call; `at_s` is after the begin of MPI_Init. A peer below 0 is any, or none."""
+    """One long call; `at_s` is after the start of MPI_Init. A peer below 0 is any, or none."""
 
     call: str
     rank: int
@@ -59,7 +59,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Inside:
-    """A call that a thread was in when its process ended; it began `at_s` after the begin of MPI_Init."""
+    """A call that a thread was in when its process ended; it started `at_s` after the start of MPI_Init."""
 
     call: str
     at_s: float
@@ -67,7 +67,7 @@ class Inside:
 
 @dataclass(frozen=True)
 class RankProfile:
-    """One process: times in seconds; `milestones` are after its start, None for what never happened."""
+    """One process: times in seconds; `milestones` are relative to its start, None if not reached."""
 
     rank: int
     size: int
@@ -89,17 +89,17 @@ class RankProfile:
     calls: tuple[CallRow, ...]
     longest: tuple[Wait, ...]
     inside: tuple[Inside, ...]
-    # Time in MPI by when it was: seconds in each bin, from the begin of MPI_Init on.
+    # Time in MPI over time: seconds in each bin, from the start of MPI_Init.
     bin_s: float
     bins: tuple[float, ...] = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        """One JSON object."""
+        """Return one JSON object."""
         return {"schema": "barewire-profile-rank/1", **asdict(self)}
 
     @property
     def main_s(self) -> float | None:
-        """From MPI_Init's end to MPI_Finalize; to the last call where it never came; None before MPI_Init's end."""
+        """Time from MPI_Init's end to MPI_Finalize, or to the last call without it; None before MPI_Init's end."""
         begin, end = self.milestones["init_end"], self.milestones["finalize_begin"]
         if begin is None:
             return None
@@ -113,45 +113,45 @@ class RankProfile:
 
     @property
     def asking_s(self) -> float:
-        """Of it, time in calls that ask whether something is there."""
+        """The part of it in calls that test for completion."""
         return sum(row.time_s for row in self.calls if row.kind == ASKING)
 
     @property
     def count(self) -> int:
-        """How many calls."""
+        """Number of calls."""
         return sum(row.calls for row in self.calls)
 
 
 def read_profiles(folder: Path) -> list[RankProfile]:
-    """Read what the processes of one job left, by job, world and rank. ValueError for a file that is no profile.
+    """Read the profiles of one job, sorted by world, job and rank. ValueError for a file that is not a profile.
 
-    A process that was killed before it had described itself has left nothing.
+    A process that was killed before it wrote its header has an empty profile, which is skipped.
     """
     files = {file.name: file.read_bytes() for file in sorted(folder.glob(f"*{SUFFIX}"))}
-    found = [read_profile(data, name) for name, data in files.items() if data[: len(_MAGIC)].strip(b"\0")]
-    return sorted(found, key=lambda one: (one.spawned, one.job, one.rank, one.pid))
+    profiles = [read_profile(data, name) for name, data in files.items() if data[: len(_MAGIC)].strip(b"\0")]
+    return sorted(profiles, key=lambda profile: (profile.spawned, profile.job, profile.rank, profile.pid))
 
 
 def read_profile(data: bytes, name: str) -> RankProfile:
-    """Read one process's file. ValueError if it is none."""
+    """Read one process's file. ValueError if it is invalid."""
     if len(data) < _HEADER.size or data[:8] != _MAGIC:
-        raise ValueError(f"{name} is no profile of this version")
+        raise ValueError(f"{name} is not a profile of this version")
     fields = _HEADER.unpack_from(data)
     names, block_offset, block_bytes, entries, longest, bins = fields[1:7]
     rank, size, pid, level, spawned, abort_code, cost_ps, light, state, threads, unrecorded = fields[7:18]
     times = dict(zip(MILESTONES, fields[18:24], strict=True))
     host, program, library, job = (text.split(b"\0")[0].decode(errors="replace") for text in fields[24:28])
-    called = [
-        tuple(part.split(b"\0")[0].decode() for part in _NAME.unpack_from(data, _HEADER.size + at * _NAME.size))
-        for at in range(names)
+    functions = [
+        tuple(part.split(b"\0")[0].decode() for part in _NAME.unpack_from(data, _HEADER.size + index * _NAME.size))
+        for index in range(names)
     ]
-    known = min(threads, (len(data) - block_offset) // block_bytes)
+    thread_count = min(threads, (len(data) - block_offset) // block_bytes)
     blocks = [
-        _Block(data, block_offset + at * block_bytes, (entries, longest, bins), called)
-        for at in range(0 if light else known)
+        _Block(data, block_offset + index * block_bytes, (entries, longest, bins), functions)
+        for index in range(0 if light else thread_count)
     ]
     begin, loaded = times["init_begin"], times["loaded"]
-    last = max((max(one.last, one.since if one.call_inside else 0) for one in blocks), default=0)
+    last = max((max(block.last, block.since if block.call_inside else 0) for block in blocks), default=0)
     bin_s, merged = _merged_bins(blocks)
     return RankProfile(
         rank=rank,
@@ -169,91 +169,93 @@ def read_profile(data: bytes, name: str) -> RankProfile:
         threads=len(blocks),
         threads_unrecorded=unrecorded,
         cost_per_call_s=cost_ps / 1e12,
-        milestones={what: (time - loaded) / _GIGA if time else None for what, time in times.items()},
+        milestones={milestone: (time - loaded) / _GIGA if time else None for milestone, time in times.items()},
         last_call_s=(last - loaded) / _GIGA if last else None,
-        calls=tuple(_summed(row for one in blocks for row in one.rows())),
-        longest=tuple(sorted((w for one in blocks for w in one.waits(rank, begin)), key=lambda wait: -wait.time_s)),
-        inside=tuple(one.inside(begin) for one in blocks if one.call_inside),
+        calls=tuple(_summed(row for block in blocks for row in block.rows())),
+        longest=tuple(
+            sorted((wait for block in blocks for wait in block.waits(rank, begin)), key=lambda wait: -wait.time_s)
+        ),
+        inside=tuple(block.inside(begin) for block in blocks if block.call_inside),
         bin_s=bin_s,
         bins=merged,
     )
 
 
 class _Block:
-    """What one thread recorded."""
+    """The records of one thread."""
 
-    def __init__(self, data: bytes, offset: int, shape: tuple[int, int, int], called: list[tuple[str, ...]]) -> None:
-        self.called = called
+    def __init__(self, data: bytes, offset: int, shape: tuple[int, int, int], functions: list[tuple[str, ...]]) -> None:
+        self.functions = functions
         entries, longest, bins = shape
         _, self.last, _, _, self.call_inside, self.since, self.bin_shift, _ = _BLOCK.unpack_from(data, offset)
-        at = offset + _BLOCK.size
-        self.entries = [_ENTRY.unpack_from(data, at + index * _ENTRY.size) for index in range(entries)]
-        at += entries * _ENTRY.size
-        self.longest = [_LONGEST.unpack_from(data, at + index * _LONGEST.size) for index in range(longest)]
-        at += longest * _LONGEST.size
-        self.bins = struct.unpack_from(f"={bins}Q", data, at)
+        position = offset + _BLOCK.size
+        self.entries = [_ENTRY.unpack_from(data, position + index * _ENTRY.size) for index in range(entries)]
+        position += entries * _ENTRY.size
+        self.longest = [_LONGEST.unpack_from(data, position + index * _LONGEST.size) for index in range(longest)]
+        position += longest * _LONGEST.size
+        self.bins = struct.unpack_from(f"={bins}Q", data, position)
 
     def call_of(self, key: int) -> tuple[str, str]:
-        """Kind and name of a call; functions for large counts (MPI_Send_c) count as those for others."""
+        """Return kind and name of a call; functions for large counts (MPI_Send_c) count as the regular ones."""
         number = key >> 8
         if number == _OTHER_CALL:
             return "other", OTHERS
-        kind, name = self.called[number - 1]
+        kind, name = self.functions[number - 1]
         return kind, name.removesuffix("_c")
 
     def rows(self) -> Iterator[CallRow]:
-        for key, calls, moved, time, shortest, longest in self.entries:
+        for key, calls, size_bytes, time, shortest, longest in self.entries:
             if key and calls:
                 kind, name = self.call_of(key)
                 size = (key & 0xFF) if key >> 8 != _OTHER_CALL else 0
                 bounds = {0: (None, None), 1: (0, 1)}.get(size, (1 << max(size - 2, 0), 1 << max(size - 1, 0)))
                 yield CallRow(
-                    name, kind, *bounds, calls, moved, time / _GIGA, min(shortest, time) / _GIGA, longest / _GIGA
+                    name, kind, *bounds, calls, size_bytes, time / _GIGA, min(shortest, time) / _GIGA, longest / _GIGA
                 )
 
     def waits(self, rank: int, begin: int) -> Iterator[Wait]:
-        for key, time, since, moved, peer in self.longest:
+        for key, time, since, size_bytes, peer in self.longest:
             if key:
-                known = None if moved == _NONE else moved
+                size = None if size_bytes == _NONE else size_bytes
                 at_s = (since - begin) / _GIGA
-                yield Wait(self.call_of(key)[1], rank, known, peer if peer >= 0 else None, at_s, time / _GIGA)
+                yield Wait(self.call_of(key)[1], rank, size, peer if peer >= 0 else None, at_s, time / _GIGA)
 
     def inside(self, begin: int) -> Inside:
         return Inside(self.call_of(self.call_inside << 8)[1], (self.since - begin) / _GIGA)
 
 
 def _summed(rows: Iterator[CallRow]) -> list[CallRow]:
-    """Rows of several threads, or of a function and its form for large counts, as one; those of most time first."""
-    found: dict[tuple[str, int | None], CallRow] = {}
+    """Merge rows of several threads, and of a function and its large-count form; sorted by time, longest first."""
+    merged: dict[tuple[str, int | None], CallRow] = {}
     for row in rows:
         key = row.call, row.bytes_from
-        found[key] = added(found[key], row) if key in found else row
-    return sorted(found.values(), key=lambda row: -row.time_s)
+        merged[key] = merged_row(merged[key], row) if key in merged else row
+    return sorted(merged.values(), key=lambda row: -row.time_s)
 
 
-def added(one: CallRow, other: CallRow) -> CallRow:
-    """Two rows of the same call and size as one."""
+def merged_row(first: CallRow, second: CallRow) -> CallRow:
+    """Merge two rows of the same call and size."""
     return CallRow(
-        one.call,
-        one.kind,
-        one.bytes_from,
-        one.bytes_below,
-        one.calls + other.calls,
-        one.bytes + other.bytes,
-        one.time_s + other.time_s,
-        min(one.shortest_s, other.shortest_s),
-        max(one.longest_s, other.longest_s),
+        first.call,
+        first.kind,
+        first.bytes_from,
+        first.bytes_below,
+        first.calls + second.calls,
+        first.bytes + second.bytes,
+        first.time_s + second.time_s,
+        min(first.shortest_s, second.shortest_s),
+        max(first.longest_s, second.longest_s),
     )
 
 
 def _merged_bins(blocks: list[_Block]) -> tuple[float, tuple[float, ...]]:
     if not blocks:
         return 0.0, ()
-    widest = max(one.bin_shift for one in blocks)
+    widest = max(block.bin_shift for block in blocks)
     sums = [0] * len(blocks[0].bins)
-    for one in blocks:
-        for at, value in enumerate(one.bins):
-            sums[at >> (widest - one.bin_shift)] += value
+    for block in blocks:
+        for index, value in enumerate(block.bins):
+            sums[index >> (widest - block.bin_shift)] += value
     while sums and sums[-1] == 0:
         sums.pop()
     return (1 << widest) / _GIGA, tuple(value / _GIGA for value in sums)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What the values of a test are, and what becomes of those that several pairs, processes or ranks gave at once."""
+"""Quantities of tests: their units, and how the values of several pairs, processes or ranks are combined."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -7,18 +7,18 @@ from typing import Literal, NamedTuple
 TIME_UNITS = ("us", "ns", "ms", "s")
 
 Over = Literal["each", "total", "slowest", "mean"]
-# What people compare; in any other unit a sample is beside the point, and no part of a series.
+# Units of results; samples in any other unit are auxiliary and not part of a series.
 COMPARED_UNITS = (*TIME_UNITS, "Mbit/s", "messages/s", "MB/s", "%", "KiB")
 
 
 class Quantity(NamedTuple):
-    """Times of the C suite as people compare them: in this unit, and of all ranks this."""
+    """Unit of the C suite's times in results, and how the values of all ranks are combined."""
 
     unit: Literal["us", "ms", "Mbit/s", "messages/s"] = "us"
     over: Over = "each"
 
 
-# By test and by what its records call the time. A bidirectional exchange is one message for each of both ranks.
+# By test and the records' name of the time. A bidirectional exchange is one message for each of the two ranks.
 _OF_RANKS = {
     ("stream", "arrival_interval"): Quantity("Mbit/s", "total"),
     ("bidirectional", "exchange"): Quantity("Mbit/s", "total"),
@@ -40,9 +40,9 @@ _OF_RANKS = {
 }
 _KERNELS = ("fft", "radix")
 KERNEL_TOTAL = "total"
-# More of it is better, though it is a time.
+# Times of which more is better.
 _HIDING = ("hidden", "opportunity")
-# Beside a computation, too: each subject's is as long as its own operation, so such times do not compare.
+# Also times beside a computation: it is as long as the subject's own operation, so these times are not comparable.
 _DETAILS = (
     *("uncomputed", "added", "hidden", "opportunity"),
     *("beside", "computation", "init", "next_barrier", "resident"),
@@ -52,62 +52,62 @@ _MEMORY_UNIT = "KiB"
 
 
 def is_kernel(test: str) -> bool:
-    """Whether this is a kernel, whose time has phases."""
+    """Return whether this is a kernel, whose time has phases."""
     return test in _KERNELS
 
 
 def has_own_sizes(test: str) -> bool:
-    """Whether the size of messages follows from the variant, and is no coordinate."""
+    """Return whether the message size follows from the variant, so that it is not a coordinate."""
     return test == "fft"
 
 
 def is_phase(test: str, quantity: str) -> bool:
-    """Whether this is a part of another quantity: a phase of a kernel."""
+    """Return whether this is a part of another quantity: a phase of a kernel."""
     return is_kernel(test) and quantity != KERNEL_TOTAL
 
 
 def is_detail(test: str, quantity: str) -> bool:
-    """Whether this explains another quantity, which alone is compared where there is room for one."""
+    """Return whether this explains another quantity, which is compared instead where only one is."""
     return is_phase(test, quantity) or quantity in _DETAILS
 
 
 def is_lower_better(quantity: str, unit: str) -> bool:
-    """True for times that are spent and memory; False for rates, shares and what is hidden."""
+    """Return True for elapsed times and memory; False for rates, shares and hidden time."""
     return unit in (*TIME_UNITS, _MEMORY_UNIT) and quantity not in _HIDING
 
 
 def may_be_zero(quantity: str) -> bool:
-    """Whether 0 and less are values as others: of shares, and of what may also shrink."""
+    """Return whether values of 0 and less are valid: shares, and differences."""
     return quantity in ("hidden_share", "growth")
 
 
 def converted(
     test: str, quantity: str, unit: str, message_bytes: int, values: Sequence[float]
 ) -> tuple[list[float], str]:
-    """Values of a record of the C suite in the unit in which people compare them, and that unit."""
+    """Return the values of a record of the C suite in the unit of results, and that unit."""
     if unit != "ns":
         return list(values), unit
-    known = _of_ranks(test, quantity)
-    match known.unit:
+    target = _quantity(test, quantity)
+    match target.unit:
         case "us":
-            return [ns / 1e3 for ns in values], known.unit
+            return [ns / 1e3 for ns in values], target.unit
         case "ms":
-            return [ns / 1e6 for ns in values], known.unit
+            return [ns / 1e6 for ns in values], target.unit
         case "Mbit/s":
-            return [message_bytes * 8e3 / ns if ns > 0 else 0.0 for ns in values], known.unit
+            return [message_bytes * 8e3 / ns if ns > 0 else 0.0 for ns in values], target.unit
         case "messages/s":
-            return [1e9 / ns if ns > 0 else 0.0 for ns in values], known.unit
+            return [1e9 / ns if ns > 0 else 0.0 for ns in values], target.unit
 
 
 def over_all(test: str, quantity: str, unit: str) -> Over:
-    """How the values of one block become one: each stays one, their sum counts, their mean, or the slowest alone."""
+    """Return how the values of one block are combined: kept separately, summed, averaged, or the slowest."""
     if (test, quantity) in _OF_RANKS or test in _KERNELS:
-        return _of_ranks(test, quantity).over
+        return _quantity(test, quantity).over
     return "each" if unit in TIME_UNITS else "total"
 
 
-def _of_ranks(test: str, quantity: str) -> Quantity:
+def _quantity(test: str, quantity: str) -> Quantity:
     if test in _KERNELS:
-        # Phases of all ranks as a mean, so that they add up.
+        # Phases are averaged over all ranks, so that they add up.
         return Quantity("ms", "slowest" if quantity == KERNEL_TOTAL else "mean")
     return _OF_RANKS.get((test, quantity), Quantity())

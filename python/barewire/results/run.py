@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The record of a run, `run.json`: typed here, as plain JSON on disk."""
+"""The record of a run, `run.json`: typed in memory, plain JSON on disk."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
@@ -17,9 +17,9 @@ Stop = Literal["converged", "budget", "incomplete"]
 
 
 class Place(NamedTuple):
-    """What series that stand in one table have in common.
+    """Coordinates that all series of one table share.
 
-    `ranks` is 0 where no MPI job was measured. `parameter` names one more coordinate besides the size, "" for none.
+    `ranks` is 0 without an MPI job. `parameter` names a further coordinate besides the size, "" for none.
     """
 
     test: str
@@ -31,7 +31,7 @@ class Place(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What tells the rows of such a table apart; `value` is the parameter's."""
+    """Coordinates that distinguish the rows of such a table; `value` is the parameter's."""
 
     variant: str
     message_bytes: int
@@ -45,9 +45,9 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Launch:
-    """One start of the probe for one subject: the experimental unit. `started` is ISO 8601 UTC.
+    """One start of both sides of a subject, the experimental unit. `started` is ISO 8601 UTC.
 
-    `details` keeps whatever else the runner wrote about it.
+    `details` contains whatever else the runner recorded.
     """
 
     index: int
@@ -59,30 +59,30 @@ class Launch:
     details: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The launch as one flat JSON object."""
+        """Return the launch as one flat JSON object."""
         flat = asdict(self)
         return {**flat.pop("details"), **flat}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Inverse of `to_json`; KeyError when `index`, `subject` or `test` is missing."""
-        known = {one.name for one in fields(cls)} - {"details"}
+        """Inverse of `to_json`; KeyError if `index`, `subject` or `test` is missing."""
+        field_names = {item.name for item in fields(cls)} - {"details"}
         for name in ("index", "subject", "test"):
             _ = data[name]
-        details = {key: value for key, value in data.items() if key not in known}
-        return cls(**{key: data[key] for key in known if key in data}, details=details)
+        details = {key: value for key, value in data.items() if key not in field_names}
+        return cls(**{key: data[key] for key in field_names if key in data}, details=details)
 
 
 @dataclass(frozen=True)
 class Series:
     """One test of one subject with one message size and one number of pairs or processes; all values in `unit`.
 
-    Of an MPI job also of one number of ranks, one variant of the test, one quantity, and one value of its parameter.
+    For an MPI job also of one number of ranks, one variant of the test, one quantity, and one value of its parameter.
 
     `median` is the median of `launch_medians`, `ci95` its exact interval (None below 6 launches); `mean` is the
     mean of the launches' means, `mean_ci95` its Student interval. The quantiles, `min` and `max` are over the
-    pooled samples. `samples` counts what was used and `samples_measured` what was measured after warm-up; the
-    difference are lossy or invalid ones. `lost` counts messages. All values are None when no sample can be used.
+    pooled samples. `samples` counts the used samples, `samples_measured` all those after warm-up; the difference is
+    lossy or invalid samples. `lost` counts messages. All values are None if no sample can be used.
     """
 
     test: str
@@ -125,36 +125,36 @@ class Series:
 
     @property
     def place(self) -> Place:
-        """Which table it stands in."""
+        """The coordinates of its table."""
         return Place(self.test, self.pairs, self.processes, self.ranks, self.quantity, self.parameter)
 
     @property
     def row(self) -> Row:
-        """Which row of it."""
+        """The coordinates of its row."""
         return Row(self.variant, self.message_bytes, self.parameter_value)
 
     def to_json(self) -> dict[str, Any]:
-        """The series as one JSON object; intervals and medians are lists."""
-        data = {one.name: getattr(self, one.name) for one in fields(self)}
+        """Return the series as one JSON object; intervals and medians are lists."""
+        data = {item.name: getattr(self, item.name) for item in fields(self)}
         return {key: list(value) if isinstance(value, tuple) else value for key, value in data.items()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Inverse of `to_json`; KeyError when a field is missing, unknown fields are ignored."""
-        since = {one.name: one.default for one in fields(cls) if one.default is not MISSING}
-        values: dict[str, Any] = {one.name: {**since, **data}[one.name] for one in fields(cls)}
+        """Inverse of `to_json`; KeyError if a field is missing, unknown fields are ignored."""
+        defaults = {item.name: item.default for item in fields(cls) if item.default is not MISSING}
+        values: dict[str, Any] = {item.name: {**defaults, **data}[item.name] for item in fields(cls)}
         tuples: dict[str, Any] = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
         return cls(**{**values, **tuples})
 
 
 @dataclass(frozen=True)
 class Shared:
-    """How so many processes shared an interface, in one test of one subject with one message size.
+    """How several processes shared an interface, in one test of one subject with one message size.
 
-    `median` is what they got together: the sum of their rates, or the latency of all pooled; `each` is every process's
-    own, and `each_ci95` its interval. `ratio_to_one` is `median` by that of one process of the same run. A process's
-    share is its own value by the mean of all, within a launch; the smallest and the largest of each launch are
-    summarised as medians of the launches. Intervals are None below 6 launches, everything where no sample can be used.
+    `median` is their combined value: the sum of their rates, or the latency of all pooled. `each` has every process's
+    own value, and `each_ci95` its interval. `ratio_to_one` is `median` divided by that of one process in the same run.
+    A process's share is its value divided by the mean of all, within a launch; smallest and largest shares are medians
+    over the launches. Intervals are None below 6 launches, all values if no sample can be used.
     """
 
     test: str
@@ -175,21 +175,21 @@ class Shared:
     launches: int
 
     def to_json(self) -> dict[str, Any]:
-        """One JSON object; tuples are lists."""
-        return {one.name: _as_lists(getattr(self, one.name)) for one in fields(self)}
+        """Return one JSON object; tuples become lists."""
+        return {item.name: _as_lists(getattr(self, item.name)) for item in fields(self)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Inverse of `to_json`; KeyError when a field is missing."""
-        return cls(**{one.name: _as_tuples(data[one.name]) for one in fields(cls)})
+        """Inverse of `to_json`; KeyError if a field is missing."""
+        return cls(**{item.name: _as_tuples(data[item.name]) for item in fields(cls)})
 
 
 @dataclass(frozen=True)
 class Run:
     """Everything known about one run except its raw samples.
 
-    `environment["fingerprint"]` is a hash of what must be equal for two runs to be comparable. `lab` is None
-    between real machines. `warnings` are the runner's own sentences for the reader (cores oversubscribed …).
+    `environment["fingerprint"]` is a hash of the facts that must be equal in comparable runs. `lab` is None for real
+    machines. `warnings` are sentences for the reader (cores oversubscribed …).
     """
 
     id: str
@@ -208,11 +208,11 @@ class Run:
 
     @property
     def kind(self) -> str:
-        """What was measured: "host", a machine; "mpi", MPI libraries; "bench", transports between two machines."""
+        """Kind of the run: "host", a machine; "mpi", MPI libraries; "bench", transports between two machines."""
         return str(self.parameters.get("kind", "bench"))
 
     def to_json(self) -> dict[str, Any]:
-        """The content of `run.json`, schema version first."""
+        """Return the content of `run.json`, schema version first."""
         return {
             "schema": SCHEMA,
             "id": self.id,
@@ -226,15 +226,15 @@ class Run:
             "environment": self.environment,
             "lab": self.lab,
             "launches": [launch.to_json() for launch in self.launches],
-            "series": [one.to_json() for one in self.series],
-            "shared": [one.to_json() for one in self.shared],
+            "series": [each.to_json() for each in self.series],
+            "shared": [each.to_json() for each in self.shared],
         }
 
     @classmethod
     def from_json(cls, data: object) -> Self:
-        """Inverse of `to_json`. WrongUse for anything that is no run, or one of a newer schema."""
+        """Inverse of `to_json`. WrongUse if this is not a run, or one of a newer schema."""
         if not isinstance(data, dict):
-            raise WrongUse("run.json holds no JSON object, so this is no Barewire run")
+            raise WrongUse("run.json contains no JSON object, so this is not a Barewire run")
         _check_schema(data.get("schema"))
         try:
             return cls(
@@ -248,9 +248,9 @@ class Run:
                 environment=dict(data["environment"]),
                 lab=data["lab"],
                 launches=tuple(Launch.from_json(launch) for launch in data["launches"]),
-                series=tuple(Series.from_json(one) for one in data["series"]),
+                series=tuple(Series.from_json(each) for each in data["series"]),
                 warnings=tuple(data.get("warnings", ())),
-                shared=tuple(Shared.from_json(one) for one in data.get("shared", ())),
+                shared=tuple(Shared.from_json(each) for each in data.get("shared", ())),
             )
         except KeyError as error:
             raise WrongUse(f"run.json lacks {error}: it is damaged or was not written by Barewire") from error
@@ -259,16 +259,16 @@ class Run:
 
 
 def _as_lists(value: Any) -> Any:
-    return [_as_lists(one) for one in value] if isinstance(value, tuple) else value
+    return [_as_lists(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _as_tuples(value: Any) -> Any:
-    return tuple(_as_tuples(one) for one in value) if isinstance(value, list) else value
+    return tuple(_as_tuples(item) for item in value) if isinstance(value, list) else value
 
 
 def _check_schema(schema: object) -> None:
     name, _, version = str(schema).partition("/")
     if name != SCHEMA_NAME or not version.isdecimal():
-        raise WrongUse(f"run.json has the schema {schema!r}, not {SCHEMA!r}: this is no Barewire run")
+        raise WrongUse(f"run.json has the schema {schema!r}, not {SCHEMA!r}: this is not a Barewire run")
     if int(version) > SCHEMA_VERSION:
         raise WrongUse(f"this run was written by a newer Barewire ({schema}; this one reads {SCHEMA}): update Barewire")

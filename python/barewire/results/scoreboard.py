@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The scoreboard: Barewire's time by the best other's for each pattern, size, library and testbed, worst row first."""
+"""The scoreboard: ratio of Barewire's time to the best competitor's for each row, worst row first."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,10 +12,10 @@ from barewire.results.run import Place, Row, Series
 from barewire.stats.best import geometric_mean, ratio_to_best
 
 SCHEMA = "barewire-scoreboard/1"
-# A row above it is slower than it may be; so much is within what a machine varies.
+# Rows above this ratio count as slower; smaller differences are within the machine's variation.
 SLOWER = 1.05
 SHORT_BYTES = 8 * 1024
-# With fewer launches their range says nothing.
+# With fewer launches their range is meaningless.
 LAUNCHES_FOR_VERDICT = 3
 
 Verdict = Literal["slower", "undecided", "not slower"]
@@ -24,10 +24,10 @@ Key = tuple[Place, Row]
 
 @dataclass(frozen=True)
 class ScoreRow:
-    """One library over Barewire, one pattern and size; `best` is the fastest other subject of the same run.
+    """One library over Barewire, one pattern and size; `best` is the fastest competitor of the same run.
 
-    `ratio` is a ratio of times, of rates the inverse: above 1 is slower. `same_library` is that by the fastest other
-    subject of the row's own library, None if there is none. `ours` and `theirs` are medians in `unit`.
+    `ratio` is a ratio of times, or the inverse of a ratio of rates: above 1 is slower. `same_library` is the ratio to
+    the fastest competitor of the row's own library, None if there is none. `ours` and `theirs` are medians in `unit`.
     """
 
     testbed: str
@@ -52,13 +52,13 @@ class ScoreRow:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether it is slower than `SLOWER` with its whole interval, with none of it, or with a part."""
+        """Whether the whole interval, none of it, or a part of it is above `SLOWER`."""
         if self.is_surely_above(SLOWER):
             return "slower"
         return "undecided" if max(self.ratio, self.interval[1]) > SLOWER else "not slower"
 
     def is_surely_above(self, bound: float) -> bool:
-        """Whether the whole interval lies above a bound, and there are launches enough to say so."""
+        """Return whether the whole interval is above a bound, with enough launches for a verdict."""
         return self.launches >= LAUNCHES_FOR_VERDICT and self.interval[0] > bound
 
     @property
@@ -67,13 +67,13 @@ class ScoreRow:
         return f"{self.test} {self.variant}".strip()
 
     def to_json(self) -> dict[str, Any]:
-        """The row as one JSON object."""
+        """Return the row as one JSON object."""
         return {**asdict(self), "interval": list(self.interval), "verdict": self.verdict}
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A row that has no ratio, and why."""
+    """A row without a ratio, and the reason."""
 
     testbed: str
     pattern: str
@@ -84,7 +84,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Summary:
-    """Rows of one testbed, of one library or of all: geometric means of ratios, and how many rows are slower."""
+    """Rows of one testbed, for one library or for all: geometric means of ratios, and numbers of slower rows."""
 
     testbed: str
     library: str
@@ -99,41 +99,41 @@ class Summary:
 
 @dataclass(frozen=True)
 class Scoreboard:
-    """All rows, worst first, and those that have no ratio; the testbeds in the order of their runs."""
+    """All rows, worst first, and those without a ratio; testbeds in the order of their runs."""
 
     rows: tuple[ScoreRow, ...]
     missing: tuple[Missing, ...] = ()
     testbeds: tuple[str, ...] = ()
 
     def summaries(self) -> list[Summary]:
-        """For each testbed that has rows: each library, then all of them where there are several."""
-        found = []
+        """Return for each testbed with rows the summaries of its libraries, and of all if there are several."""
+        summaries = []
         for testbed in self.testbeds:
             rows = [row for row in self.rows if row.testbed == testbed]
             libraries = sorted({row.library for row in rows})
-            found += [_summary(testbed, name, [row for row in rows if row.library == name]) for name in libraries]
+            summaries += [_summary(testbed, name, [row for row in rows if row.library == name]) for name in libraries]
             if len(libraries) > 1:
-                found.append(_summary(testbed, "", rows))
-        return found
+                summaries.append(_summary(testbed, "", rows))
+        return summaries
 
     def above(self, bound: float) -> tuple[ScoreRow, ...]:
-        """Rows whose whole interval lies above a bound."""
+        """Return the rows whose whole interval is above a bound."""
         return tuple(row for row in self.rows if row.is_surely_above(bound))
 
     def to_json(self) -> dict[str, Any]:
-        """Rows, summaries and what is missing, as JSON."""
+        """Return rows, summaries and missing rows as JSON."""
         return {
             "schema": SCHEMA,
             "slower_above": SLOWER,
             "short_bytes": SHORT_BYTES,
-            "summaries": [asdict(one) for one in self.summaries()],
+            "summaries": [asdict(each) for each in self.summaries()],
             "rows": [row.to_json() for row in self.rows],
-            "missing": [asdict(one) for one in self.missing],
+            "missing": [asdict(each) for each in self.missing],
         }
 
 
 def scoreboard(runs: Iterable[tuple[str, Sequence[Series], Collection[str]]]) -> Scoreboard:
-    """Make a scoreboard of the series of runs, each by its testbed and with its competitors' fabrics."""
+    """Make a scoreboard from the series of runs, each with its testbed and its competitors' fabrics."""
     rows: list[ScoreRow] = []
     missing: list[Missing] = []
     testbeds = []
@@ -145,18 +145,18 @@ def scoreboard(runs: Iterable[tuple[str, Sequence[Series], Collection[str]]]) ->
 
 
 def worst_first(rows: Iterable[ScoreRow]) -> list[ScoreRow]:
-    """Sort by the ratio, the largest first; equal ones by name, so that the order is always the same."""
+    """Sort by descending ratio, then by name, so that the order is deterministic."""
     return sorted(rows, key=lambda row: (-row.ratio, row.testbed, row.pattern, row.message_bytes, row.library))
 
 
 def _points(series: Sequence[Series]) -> dict[Key, dict[str, Series]]:
-    """What was measured of each pattern at each size, by subject."""
+    """Return the series at each point, by subject."""
     points: defaultdict[Key, dict[str, Series]] = defaultdict(dict)
-    for one in series:
-        # What may be 0 has no ratio.
-        is_compared = not is_detail(one.test, one.quantity) and not may_be_zero(one.quantity)
-        if is_compared and one.launch_medians:
-            points[one.place, one.row][one.subject] = one
+    for each in series:
+        # Quantities that may be 0 have no ratio.
+        is_compared = not is_detail(each.test, each.quantity) and not may_be_zero(each.quantity)
+        if is_compared and each.launch_medians:
+            points[each.place, each.row][each.subject] = each
     return dict(points)
 
 
@@ -171,21 +171,21 @@ def _compare(
 ) -> None:
     names = {subject: read_mpi_subject(subject) for subject in at_point}
     libraries = {subject: name.library for subject, name in names.items() if name}
-    others = {
+    competing = {
         subject: _times(at_point[subject]) for subject, name in names.items() if name and name.fabric in competitors
     }
     for subject, name in names.items():
         if name is None or name.fabric != OWN_PROVIDER:
             continue
-        if not others:
+        if not competing:
             pattern = f"{place.test} {row.variant}".strip()
-            why = f"no library over {' or '.join(sorted(competitors))} has a value"
-            missing.append(Missing(testbed, pattern, row.message_bytes, name.library, why))
+            reason = f"no library over {' or '.join(sorted(competitors))} has a value"
+            missing.append(Missing(testbed, pattern, row.message_bytes, name.library, reason))
             continue
         ours = at_point[subject]
-        found = ratio_to_best(_times(ours), others)
-        own = {one: times for one, times in others.items() if libraries[one] == name.library}
-        median, best_median = ours.median, at_point[found.best].median
+        comparison = ratio_to_best(_times(ours), competing)
+        same_library = {other: times for other, times in competing.items() if libraries[other] == name.library}
+        median, best_median = ours.median, at_point[comparison.best].median
         assert median is not None and best_median is not None
         rows.append(
             ScoreRow(
@@ -199,22 +199,22 @@ def _compare(
                 parameter=place.parameter,
                 parameter_value=row.value,
                 library=name.library,
-                ratio=found.ratio,
-                interval=found.interval,
-                is_range=found.is_range,
-                same_library=ratio_to_best(_times(ours), own).ratio if own else None,
+                ratio=comparison.ratio,
+                interval=comparison.interval,
+                is_range=comparison.is_range,
+                same_library=ratio_to_best(_times(ours), same_library).ratio if same_library else None,
                 ours=median,
                 theirs=best_median,
                 unit=ours.unit,
-                best=found.best,
+                best=comparison.best,
                 launches=ours.launches,
             )
         )
 
 
-def _times(one: Series) -> list[float]:
-    """Launch medians as times, whatever they are: of a rate the time of one unit."""
-    return [value if one.lower_is_better else 1 / value for value in one.launch_medians]
+def _times(series: Series) -> list[float]:
+    """Return launch medians as times; for a rate the time of one unit."""
+    return [value if series.lower_is_better else 1 / value for value in series.launch_medians]
 
 
 def _summary(testbed: str, library: str, rows: Sequence[ScoreRow]) -> Summary:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""An experiment on switches, summarised: each policy's values beside the reference, the bound and the prediction."""
+"""Summarises an experiment on switches: each policy's values with reference, bound and prediction."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from barewire.results.run import Launch, Run
 from barewire.stats import mean_interval
 from barewire.stats.paired import Ratio, paired_ratio
 
-# Networks that cannot block: one switch; and all switches of the one under test, with wide links between them.
+# Non-blocking networks: one switch; and all switches of the network under test, with wide links between them.
 STAR, WIDE = "star", "wide"
 REFERENCES = (STAR, WIDE)
 RANDOM, NATURAL, JOB = "random rings", "natural ring", "job"
@@ -24,7 +24,7 @@ _MBIT_PER_MBYTE = 8
 
 
 class Place(NamedTuple):
-    """What values that are compared have in common; `beside` if the other job ran, too."""
+    """Coordinates of values that are compared; `beside` if the other job ran concurrently."""
 
     quantity: str
     hosts: int
@@ -34,13 +34,12 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Cell:
-    """One quantity of one policy: a value for each block, in `unit`, and what it could have been.
+    """One quantity of one policy: a value for each block, in `unit`, and its comparisons.
 
-    `of_star` and `of_wide` are what was reached of the references in the same block, `of_alone`, of a job beside
-    another, of the same job alone under the same policy; `of_bound` of what no routing can beat; `of_stp` of the
-    policy stp. All are above 1
-    where this is better, also of times. `predicted` is the simulator's mean, and `error` its predictions by what was
-    measured, less 1. `busy_share` is the largest of its launches, `saturated` how many of them were too busy.
+    `of_star` and `of_wide` relate it to the references in the same block; `of_alone`, for a job beside another, to the
+    same job alone under the same policy; `of_bound` to an upper limit for any routing; `of_stp` to the policy stp. All
+    are above 1 where this value is better, even for times. `predicted` is the simulator's mean, and `error` its
+    relative error. `busy_share` is the maximum over the launches, `saturated` the number of saturated launches.
     """
 
     place: Place
@@ -64,7 +63,7 @@ class Cell:
 
     @property
     def unit(self) -> str:
-        """Of values."""
+        """Unit of the values."""
         return UNITS[self.place.quantity]
 
     @property
@@ -73,14 +72,14 @@ class Cell:
         return self.unit == "s"
 
     def to_json(self) -> dict[str, Any]:
-        """One flat JSON object."""
+        """Return one flat JSON object."""
         plain = asdict(self)
         return {**self.place._asdict(), "unit": self.unit, **{k: v for k, v in plain.items() if k != "place"}}
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """How wrong the simulator was where it was not calibrated: mean and largest relative error over the cells."""
+    """Errors of the simulator where it was not calibrated: mean and largest relative error over the cells."""
 
     cells: int
     mean: float
@@ -96,20 +95,24 @@ class Summary:
     predictions: Mapping[str, Prediction]
 
     def cell(self, quantity: str, hosts: int, policy: str, *, beside: bool = False) -> Cell | None:
-        """That cell, if it was measured."""
+        """Return that cell, if it was measured."""
         wanted = Place(quantity, hosts, policy, beside)
         return next((cell for cell in self.cells if cell.place == wanted), None)
 
     def ratio(self, quantity: str, hosts: int, better: str, worse: str) -> Ratio | None:
-        """One policy by another, in the blocks that have both; above 1 where the first is better."""
-        one, other = self.cell(quantity, hosts, better), self.cell(quantity, hosts, worse)
-        return None if one is None or other is None else _ratio(_by_block(one), _by_block(other), one.lower_is_better)
+        """Return the ratio of one policy to another over their common blocks; above 1 where the first is better."""
+        first, second = self.cell(quantity, hosts, better), self.cell(quantity, hosts, worse)
+        return (
+            None
+            if first is None or second is None
+            else _ratio(_by_block(first), _by_block(second), first.lower_is_better)
+        )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return {
             "cells": [cell.to_json() for cell in self.cells],
-            "predictions": {name: asdict(one) for name, one in self.predictions.items()},
+            "predictions": {name: asdict(each) for name, each in self.predictions.items()},
         }
 
 
@@ -125,34 +128,34 @@ class _Value:
 
 
 def summarised(run: Run, frame: pl.DataFrame) -> Summary:
-    """Summarise a run of kind "sdn" from its samples; launches that broke off are left out."""
+    """Summarise a run of kind "sdn" from its samples; incomplete launches are left out."""
     values: defaultdict[Place, list[_Value]] = defaultdict(list)
-    found = _values(frame)
+    by_launch = _values(frame)
     for launch in run.launches:
         if launch.complete:
-            for place, value in _of_launch(launch, found.get(launch.index, {})):
+            for place, value in _launch_values(launch, by_launch.get(launch.index, {})):
                 values[place].append(value)
     order = {policy: number for number, policy in enumerate((*REFERENCES, *run.parameters["policies"]))}
-    places = sorted(values, key=lambda at: (list(UNITS).index(at.quantity), at.hosts, order[at.policy], at.beside))
+    places = sorted(values, key=lambda key: (list(UNITS).index(key.quantity), key.hosts, order[key.policy], key.beside))
     published = run.parameters.get("published") or {}
     cells = tuple(_cell(place, values, published) for place in places)
     return Summary(cells, _predictions(cells))
 
 
 def _values(frame: pl.DataFrame) -> dict[int, dict[str, float]]:
-    """Each launch's values by quantity; of several sizes of messages the longest counts."""
-    found: defaultdict[int, dict[str, float]] = defaultdict(dict)
+    """Return each launch's values by quantity; of several message sizes the longest counts."""
+    values: defaultdict[int, dict[str, float]] = defaultdict(dict)
     rings, _ = derived_samples(frame)
     for row in rings.sort("message_bytes").iter_rows(named=True):
         if row["quantity"] == "bandwidth":
-            found[row["launch"]][_RINGS[row["variant"]]] = row["value"] / _MBIT_PER_MBYTE
+            values[row["launch"]][_RINGS[row["variant"]]] = row["value"] / _MBIT_PER_MBYTE
     jobs = frame.filter((pl.col("test").cast(pl.String) == "shuffle") & (pl.col("quantity").cast(pl.String) == JOB))
     for row in jobs.iter_rows(named=True):
-        found[row["launch"]][JOB] = row["value"]
-    return found
+        values[row["launch"]][JOB] = row["value"]
+    return values
 
 
-def _of_launch(launch: Launch, values: Mapping[str, float]) -> Iterator[tuple[Place, _Value]]:
+def _launch_values(launch: Launch, values: Mapping[str, float]) -> Iterator[tuple[Place, _Value]]:
     facts = launch.details["start"]["sdn"]
     for quantity, value in values.items():
         place = Place(quantity, facts["hosts"], facts["policy"], bool(facts["beside"]))
@@ -162,19 +165,19 @@ def _of_launch(launch: Launch, values: Mapping[str, float]) -> Iterator[tuple[Pl
 
 
 def _cell(place: Place, values: Mapping[Place, Sequence[_Value]], published: Mapping[str, Any]) -> Cell:
-    own = values[place]
+    measured_values = values[place]
     lower_is_better = UNITS[place.quantity] == "s"
-    by_block = {one.block: one.value for one in own}
+    by_block = {each.block: each.value for each in measured_values}
 
     def against(other: Mapping[int, float]) -> Ratio | None:
         return _ratio(by_block, other, lower_is_better)
 
-    def measured(at: Place) -> dict[int, float]:
-        return {one.block: one.value for one in values.get(at, ())}
+    def values_at(coordinates: Place) -> dict[int, float]:
+        return {each.block: each.value for each in values.get(coordinates, ())}
 
-    predictions = [(one.predicted, one.value) for one in own if one.predicted is not None]
-    numbers = [one.value for one in own]
-    busy = [one.load["busy_share"] for one in own if one.load]
+    predictions = [(each.predicted, each.value) for each in measured_values if each.predicted is not None]
+    numbers = [each.value for each in measured_values]
+    busy = [each.load["busy_share"] for each in measured_values if each.load]
     return Cell(
         place=place,
         blocks=tuple(by_block),
@@ -182,28 +185,30 @@ def _cell(place: Place, values: Mapping[Place, Sequence[_Value]], published: Map
         mean=float(np.mean(numbers)),
         median=float(np.median(numbers)),
         ci95=mean_interval(numbers),
-        of_star=None if place.policy == STAR else against(measured(place._replace(policy=STAR))),
-        of_wide=None if place.policy in REFERENCES else against(measured(place._replace(policy=WIDE))),
-        of_alone=against(measured(place._replace(beside=False))) if place.beside else None,
-        of_bound=against({one.block: one.bound for one in own if one.bound is not None}),
-        of_stp=None if place.policy in ("stp", *REFERENCES) else against(measured(place._replace(policy="stp"))),
+        of_star=None if place.policy == STAR else against(values_at(place._replace(policy=STAR))),
+        of_wide=None if place.policy in REFERENCES else against(values_at(place._replace(policy=WIDE))),
+        of_alone=against(values_at(place._replace(beside=False))) if place.beside else None,
+        of_bound=against({each.block: each.bound for each in measured_values if each.bound is not None}),
+        of_stp=None if place.policy in ("stp", *REFERENCES) else against(values_at(place._replace(policy="stp"))),
         predicted=float(np.mean([predicted for predicted, _ in predictions])) if predictions else None,
         error=float(np.mean([predicted / value - 1 for predicted, value in predictions])) if predictions else None,
         published=published.get(place.policy, {}).get(str(place.hosts)) if place.quantity == RANDOM else None,
         busy_share=max(busy, default=0.0),
-        saturated=sum(bool(one.load.get("saturated")) for one in own),
-        switches_cores=_mean_load(own, "switches_cores"),
-        controller_cores=_mean_load(own, "controller_cores"),
+        saturated=sum(bool(each.load.get("saturated")) for each in measured_values),
+        switches_cores=_mean_load(measured_values, "switches_cores"),
+        controller_cores=_mean_load(measured_values, "controller_cores"),
     )
 
 
-def _ratio(own: Mapping[int, float], other: Mapping[int, float], lower_is_better: bool) -> Ratio | None:
-    """Of the blocks that have both; None where there is none."""
-    both = [(own[block], other[block]) for block in own if block in other]
-    if not both:
+def _ratio(
+    values_by_block: Mapping[int, float], base_by_block: Mapping[int, float], lower_is_better: bool
+) -> Ratio | None:
+    """Return the ratio over the common blocks; None if there are none."""
+    common = [(values_by_block[block], base_by_block[block]) for block in values_by_block if block in base_by_block]
+    if not common:
         return None
-    values, others = zip(*both, strict=True)
-    return paired_ratio(others, values) if lower_is_better else paired_ratio(values, others)
+    values, bases = zip(*common, strict=True)
+    return paired_ratio(bases, values) if lower_is_better else paired_ratio(values, bases)
 
 
 def _by_block(cell: Cell) -> dict[int, float]:
@@ -211,13 +216,13 @@ def _by_block(cell: Cell) -> dict[int, float]:
 
 
 def _mean_load(values: Sequence[_Value], name: str) -> float:
-    known = [one.load[name] for one in values if one.load]
-    return float(np.mean(known)) if known else 0.0
+    loads = [value.load[name] for value in values if value.load]
+    return float(np.mean(loads)) if loads else 0.0
 
 
 def _predictions(cells: Sequence[Cell]) -> dict[str, Prediction]:
-    """The wide network's runs made the calibration, and one switch has other costs: both are no test of it."""
-    found = {}
+    """Exclude the references: the wide network's runs were the calibration, and one switch has other costs."""
+    predictions = {}
     for quantity in UNITS:
         errors = [
             (abs(cell.error), cell.place)
@@ -225,6 +230,6 @@ def _predictions(cells: Sequence[Cell]) -> dict[str, Prediction]:
             if cell.place.quantity == quantity and cell.place.policy not in REFERENCES and cell.error is not None
         ]
         if errors:
-            worst, place = max(errors, key=lambda one: one[0])
-            found[quantity] = Prediction(len(errors), float(np.mean([size for size, _ in errors])), worst, place)
-    return found
+            worst, place = max(errors, key=lambda entry: entry[0])
+            predictions[quantity] = Prediction(len(errors), float(np.mean([size for size, _ in errors])), worst, place)
+    return predictions

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""From raw samples to series: each launch summarised first, statistics only between launches."""
+"""Derives series from raw samples: each launch is summarised first, statistics are between launches only."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,10 +17,10 @@ from barewire.results.quantities import COMPARED_UNITS, TIME_UNITS, may_be_zero,
 from barewire.results.run import Place, Row, Series, Stop
 from barewire.stats import is_precise, mean_interval, median_interval
 
-# What a program says of its own computation and clock, under this variant, is no result.
+# Variant under which a program reports its own computation and clock, which are not results.
 CALIBRATION = "calibration"
 TEST_ORDER = ("pingpong", "stream", "bidirectional")
-# A subject not listed follows, the floor is last.
+# Subjects that are not listed come after these, the floor last.
 SUBJECT_ORDER = ("tcp", "udp", "raw", "xdp", "llc1", "llc2", "llc3", "endpoint", "messages", "libfabric")
 
 _KEY = (
@@ -45,43 +45,45 @@ def series_from_samples(
     hosts: int | None = None,
     stops: Mapping[Key, Stop] | None = None,
 ) -> list[Series]:
-    """One series per place, row and subject of `frame` (columns of `SAMPLE_SCHEMA`), sorted.
+    """Return one series per table, row and subject of `frame` (columns of `SAMPLE_SCHEMA`), sorted.
 
-    Warm-up is left out. Samples without a finite value are not used, nor is a goodput sample that lost messages:
-    a rate must be free of loss. What pairs, processes or ranks did at once becomes one sample as `combined` has it.
-    The limit is the wire's where `link` has a rate, else the floor over the same link for the same test, pairs, size.
-    `hosts` is how many an MPI job's ranks were on: where there are more ranks, no link bounds the messages of all.
-    `stops` says why measuring ended, by `series_key`; where it does not, it is "converged"
-    if the launches are precise and "budget" otherwise. ValueError when one series mixes units.
+    Warm-up is left out. Samples without a finite value are not used, nor is a goodput sample with lost messages: a rate
+    must be free of loss. `combined` merges concurrent samples of pairs, processes or ranks. The limit is the wire's if
+    `link` has a rate, otherwise the floor over the same link for the same test, pairs and size. `hosts` is the number
+    of hosts of an MPI job: with more ranks than hosts no link bounds the messages of all. `stops` has the reasons why
+    measuring ended, by `series_key`; the default is "converged" if the launches are precise and "budget" otherwise.
+    ValueError if one series mixes units.
     """
     measured = _comparable(frame.filter(pl.col("phase") == "measure"))
     parts = measured.partition_by(_KEY, as_dict=True, maintain_order=True)
     unjudged = sorted((_summary(dict(zip(_KEY, key, strict=True)), part) for key, part in parts.items()), key=_order)
-    floors = {_floor_key(one): one for one in unjudged if is_floor(one.subject)}
+    floors = {_floor_key(each): each for each in unjudged if is_floor(each.subject)}
     stops = stops or {}
-    judged = [_judge(one, _bounding(one, link, hosts), floors.get(_floor_key(one))) for one in unjudged]
-    return [replace(one, stop=stops.get(series_key(one), one.stop)) for one in judged]
+    judged = [_judge(each, _bounding(each, link, hosts), floors.get(_floor_key(each))) for each in unjudged]
+    return [replace(each, stop=stops.get(series_key(each), each.stop)) for each in judged]
 
 
 def _comparable(measured: pl.DataFrame) -> pl.DataFrame:
-    """What people compare: what was measured, or what follows from it."""
+    """Return the samples in units of results, measured or derived."""
     derived, _ = derived_samples(measured)
-    own = ~pl.col("test").cast(pl.String).is_in(DERIVED_TESTS) & (pl.col("variant").cast(pl.String) != CALIBRATION)
-    return pl.concat([measured.filter(pl.col("unit").cast(pl.String).is_in(COMPARED_UNITS) & own), derived])
+    not_calibration = ~pl.col("test").cast(pl.String).is_in(DERIVED_TESTS) & (
+        pl.col("variant").cast(pl.String) != CALIBRATION
+    )
+    return pl.concat([measured.filter(pl.col("unit").cast(pl.String).is_in(COMPARED_UNITS) & not_calibration), derived])
 
 
-def series_key(one: Series) -> Key:
-    """What identifies a series in its run."""
-    return one.place, one.subject, one.row
+def series_key(series: Series) -> Key:
+    """Return the key that identifies a series in its run."""
+    return series.place, series.subject, series.row
 
 
-def _floor_key(one: Series) -> tuple[Place, Row, str]:
-    """What a series and the floor that limits it have in common."""
-    return one.place, one.row, read_subject(one.subject).link
+def _floor_key(series: Series) -> tuple[Place, Row, str]:
+    """Return the coordinates that a series shares with the floor that limits it."""
+    return series.place, series.row, read_subject(series.subject).link
 
 
-def _bounding(one: Series, link: Link | None, hosts: int | None) -> Link | None:
-    return None if hosts is not None and one.ranks > hosts else link
+def _bounding(series: Series, link: Link | None, hosts: int | None) -> Link | None:
+    return None if hosts is not None and series.ranks > hosts else link
 
 
 def _summary(key: dict[str, Any], part: pl.DataFrame) -> Series:
@@ -90,11 +92,11 @@ def _summary(key: dict[str, Any], part: pl.DataFrame) -> Series:
         raise ValueError(f"the series {key} mixes the units {', '.join(sorted(units))}")
     whole = combined(part)
     lossy = pl.col("lost") > 0 if units[0] not in TIME_UNITS else pl.lit(False)
-    # What follows from a curve may be nothing, or less: an overhead that hides in the noise.
-    right = pl.col("value").is_finite() & (
+    # Derived values may be 0 or negative, such as an overhead below the noise.
+    is_valid = pl.col("value").is_finite() & (
         (pl.col("value") > 0) | pl.lit(key["test"] in DERIVED_TESTS or may_be_zero(key["quantity"]))
     )
-    used = whole.filter(~lossy & right)
+    used = whole.filter(~lossy & is_valid)
     per_launch = used.group_by("launch").agg(
         pl.col("value").median().alias("median"), pl.col("value").mean().alias("mean")
     )
@@ -132,58 +134,58 @@ def _summary(key: dict[str, Any], part: pl.DataFrame) -> Series:
 
 
 def combined(part: pl.DataFrame) -> pl.DataFrame:
-    """What all pairs, processes or ranks of one series did at once, as one sample; each by itself where it stays one.
+    """Merge the concurrent samples of all pairs, processes or ranks of one series, unless they stay separate.
 
-    Goodput adds up, a time of all is that of the last, or their mean where it is a part of another; one way times of
-    several pairs are as many samples. A block that not all finished keeps no value, and so is not used.
+    Goodput is summed. A time of all is that of the last one, or the mean if it is a part of another time. One-way times
+    of several pairs stay separate. A block that not all have finished has no value, and is not used.
     """
-    how = over_all(part["test"][0], part["quantity"][0], part["unit"][0])
+    mode = over_all(part["test"][0], part["quantity"][0], part["unit"][0])
     parties = ("pair", "process", "rank")
-    at_once = part.select(parties).n_unique() if part["ranks"][0] else part["pairs"][0] * part["processes"][0]
-    if at_once == 1 or how == "each":
+    party_count = part.select(parties).n_unique() if part["ranks"][0] else part["pairs"][0] * part["processes"][0]
+    if party_count == 1 or mode == "each":
         return part
-    of_each = part.group_by("launch", "block", *parties).agg(pl.col("value").mean(), pl.col("lost").sum())
-    whole = pl.col("value").count() == at_once
-    value = {"total": pl.col("value").sum(), "slowest": pl.col("value").max(), "mean": pl.col("value").mean()}[how]
-    summed = of_each.group_by("launch", "block").agg(
-        pl.when(whole).then(value).otherwise(None).alias("value"), pl.col("lost").sum()
+    by_party = part.group_by("launch", "block", *parties).agg(pl.col("value").mean(), pl.col("lost").sum())
+    is_complete = pl.col("value").count() == party_count
+    value = {"total": pl.col("value").sum(), "slowest": pl.col("value").max(), "mean": pl.col("value").mean()}[mode]
+    merged = by_party.group_by("launch", "block").agg(
+        pl.when(is_complete).then(value).otherwise(None).alias("value"), pl.col("lost").sum()
     )
-    return summed.sort("launch", "block")
+    return merged.sort("launch", "block")
 
 
-def _judge(one: Series, link: Link | None, floor: Series | None) -> Series:
-    if one.median is None:
-        return one
-    lower_is_better = one.lower_is_better
-    protocol = protocol_of(one.subject)
+def _judge(series: Series, link: Link | None, floor: Series | None) -> Series:
+    if series.median is None:
+        return series
+    lower_is_better = series.lower_is_better
+    protocol = protocol_of(series.subject)
     if link is not None and link.rate_bit_s is not None:
         limit = None
-        if protocol is not None and one.test in get_args(Test):
-            limit = wire_limit(cast(Test, one.test), one.message_bytes, protocol, link)
+        if protocol is not None and series.test in get_args(Test):
+            limit = wire_limit(cast(Test, series.test), series.message_bytes, protocol, link)
         if limit is None:
-            return one
-        verdict = wire_verdict(one.median, limit, lower_is_better=lower_is_better)
-        fraction = fraction_of_limit(one.median, limit, lower_is_better=lower_is_better)
-        return replace(one, limit=limit, limit_kind="wire", fraction_of_limit=fraction, verdict=verdict)
+            return series
+        verdict = wire_verdict(series.median, limit, lower_is_better=lower_is_better)
+        fraction = fraction_of_limit(series.median, limit, lower_is_better=lower_is_better)
+        return replace(series, limit=limit, limit_kind="wire", fraction_of_limit=fraction, verdict=verdict)
     if floor is None or floor.median is None:
-        return one
-    verdict = floor_verdict(one.subject, _interval(one), _interval(floor), lower_is_better=lower_is_better)
-    fraction = fraction_of_limit(one.median, floor.median, lower_is_better=lower_is_better)
-    return replace(one, limit=floor.median, limit_kind="floor", fraction_of_limit=fraction, verdict=verdict)
+        return series
+    verdict = floor_verdict(series.subject, _interval(series), _interval(floor), lower_is_better=lower_is_better)
+    fraction = fraction_of_limit(series.median, floor.median, lower_is_better=lower_is_better)
+    return replace(series, limit=floor.median, limit_kind="floor", fraction_of_limit=fraction, verdict=verdict)
 
 
-def _interval(one: Series) -> tuple[float, float]:
-    """Below 6 launches the range of the launches: the widest interval they can give."""
-    return one.ci95 or (min(one.launch_medians), max(one.launch_medians))
+def _interval(series: Series) -> tuple[float, float]:
+    """Return the interval; below 6 launches the range of the launches, the widest possible one."""
+    return series.ci95 or (min(series.launch_medians), max(series.launch_medians))
 
 
-def _order(one: Series) -> tuple[Any, ...]:
-    test_rank = TEST_ORDER.index(one.test) if one.test in TEST_ORDER else len(TEST_ORDER)
-    return test_rank, one.place, *subject_order(one.subject), one.row.order
+def _order(series: Series) -> tuple[Any, ...]:
+    test_rank = TEST_ORDER.index(series.test) if series.test in TEST_ORDER else len(TEST_ORDER)
+    return test_rank, series.place, *subject_order(series.subject), series.row.order
 
 
 def subject_order(subject: str) -> tuple[int, str]:
-    """Sorting key: tcp, udp, raw with their variants, others, the floor."""
+    """Return the sorting key: tcp, udp, raw with their variants, others, the floor."""
     transport, link, _ = read_subject(subject)
     if transport == FLOOR:
         return len(SUBJECT_ORDER) + 1, subject

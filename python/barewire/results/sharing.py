@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""How several processes share an interface: what each gets, what all get, and how evenly."""
+"""How several processes share an interface: the value of each, of all together, and the fairness."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -13,36 +13,36 @@ from barewire.stats import compare_over_sizes, median_interval
 
 
 def shared_from_samples(frame: pl.DataFrame, series: Sequence[Series]) -> tuple[Shared, ...]:
-    """One for each of `series`, which were made from `frame` (columns of `SAMPLE_SCHEMA`), in their order.
+    """Return a record for each of `series`, in order; `frame` (columns of `SAMPLE_SCHEMA`) has their samples.
 
-    Of a rate a block counts in which all processes have a value and none lost a message; within a launch a process's
-    value is the mean of its blocks, of a time the median of its samples.
+    A block of rates counts if all processes have a value and none lost a message. Within a launch a process's value is
+    the mean of its blocks for rates, and the median of its samples for times.
     """
-    alone = {(one.test, one.subject, one.message_bytes): one for one in series if one.processes == 1}
+    single = {(each.test, each.subject, each.message_bytes): each for each in series if each.processes == 1}
     measured = frame.filter(pl.col("phase") == "measure")
-    return tuple(_shared(one, alone.get((one.test, one.subject, one.message_bytes)), measured) for one in series)
+    return tuple(_shared(each, single.get((each.test, each.subject, each.message_bytes)), measured) for each in series)
 
 
-def _shared(one: Series, alone: Series | None, measured: pl.DataFrame) -> Shared:
+def _shared(series: Series, single: Series | None, measured: pl.DataFrame) -> Shared:
     keys = ("test", "subject", "processes", "message_bytes")
-    part = measured.filter(pl.all_horizontal(pl.col(name) == getattr(one, name) for name in keys))
-    launches = _values(part, one)
-    each = [[launch[process] for launch in launches] for process in range(one.processes)]
+    part = measured.filter(pl.all_horizontal(pl.col(name) == getattr(series, name) for name in keys))
+    launches = _values(part, series)
+    each = [[launch[process] for launch in launches] for process in range(series.processes)]
     shares = [[value * len(launch) / sum(launch) for value in launch] for launch in launches]
     smallest, largest = [min(launch) for launch in shares], [max(launch) for launch in shares]
-    ratio, ratio_ci95 = (1.0 if one == alone and one.median else None), None
-    if one != alone and alone is not None and alone.launch_medians and one.launch_medians:
-        medians = (one.launch_medians, alone.launch_medians)
-        (result,) = compare_over_sizes([medians], lower_is_better=one.lower_is_better)
+    ratio, ratio_ci95 = (1.0 if series == single and series.median else None), None
+    if series != single and single is not None and single.launch_medians and series.launch_medians:
+        medians = (series.launch_medians, single.launch_medians)
+        (result,) = compare_over_sizes([medians], lower_is_better=series.lower_is_better)
         ratio, ratio_ci95 = result.ratio, result.ratio_ci95
     return Shared(
-        test=one.test,
-        subject=one.subject,
-        message_bytes=one.message_bytes,
-        processes=one.processes,
-        unit=one.unit,
-        median=one.median,
-        ci95=one.ci95,
+        test=series.test,
+        subject=series.subject,
+        message_bytes=series.message_bytes,
+        processes=series.processes,
+        unit=series.unit,
+        median=series.median,
+        ci95=series.ci95,
         ratio_to_one=ratio,
         ratio_to_one_ci95=ratio_ci95,
         smallest_share=_median(smallest),
@@ -55,20 +55,22 @@ def _shared(one: Series, alone: Series | None, measured: pl.DataFrame) -> Shared
     )
 
 
-def _values(part: pl.DataFrame, one: Series) -> list[list[float]]:
-    """For each launch in which every process has one: the value of each, by its number."""
+def _values(part: pl.DataFrame, series: Series) -> list[list[float]]:
+    """Return the value of each process by number, for each launch in which all processes have one."""
     valid = pl.col("value").is_finite() & (pl.col("value") > 0)
-    if one.unit in TIME_UNITS:
+    if series.unit in TIME_UNITS:
         value, used = pl.col("value").median(), part.filter(valid)
     else:
-        # A block counts for all or for none.
+        # A block counts for all processes or for none.
         whole = combined(part).filter(valid & (pl.col("lost") == 0))
         value, used = pl.col("value").mean(), part.join(whole.select("launch", "block"), on=["launch", "block"])
-    found: dict[int, dict[int, float]] = {}
+    by_launch: dict[int, dict[int, float]] = {}
     for launch, process, number in used.group_by("launch", "process").agg(value).sort("launch", "process").iter_rows():
-        found.setdefault(launch, {})[process] = cast(float, number)
-    everyone = range(one.processes)
-    return [[values[process] for process in everyone] for values in found.values() if len(values) == one.processes]
+        by_launch.setdefault(launch, {})[process] = cast(float, number)
+    processes = range(series.processes)
+    return [
+        [values[process] for process in processes] for values in by_launch.values() if len(values) == series.processes
+    ]
 
 
 def _median(values: Sequence[float]) -> float | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A run's directory: `run.json` and `samples.parquet`, replaced as a whole or not at all."""
+"""A run's directory: `run.json` and `samples.parquet`, each written atomically."""
 
 import contextlib
 import errno
@@ -19,7 +19,7 @@ from barewire.results.run import Run
 RUN_FILE = "run.json"
 SAMPLES_FILE = "samples.parquet"
 
-# Words are categories: a long run keeps half a million samples in memory until its end.
+# Text columns are categorical: a long run keeps half a million samples in memory until its end.
 SAMPLE_SCHEMA: dict[str, pl.DataType] = {
     "launch": pl.UInt32(),
     "test": pl.Categorical(),
@@ -37,15 +37,15 @@ SAMPLE_SCHEMA: dict[str, pl.DataType] = {
     "message_bytes": pl.UInt64(),
     "phase": pl.Categorical(),
     "block": pl.UInt32(),
-    # Operations of which a value is the mean, where the program says so.
+    # Number of operations whose mean a value is, if the program reports it.
     "inner": pl.UInt32(),
     "value": pl.Float64(),
     "unit": pl.Categorical(),
     "lost": pl.UInt64(),
 }
 
-# What samples are that do not say: runs of before there were several processes, probes that know no ranks.
-_UNLESS_SAID: dict[str, Any] = {
+# Defaults of missing columns: older runs had no processes, the probe has no ranks.
+_DEFAULTS: dict[str, Any] = {
     "pairs": 1,
     "pair": 0,
     "processes": 1,
@@ -62,11 +62,11 @@ _UNLESS_SAID: dict[str, Any] = {
 
 
 def write_run(directory: Path, run: Run, frame: pl.DataFrame | None = None) -> None:
-    """Write `run` and, if given, its samples (columns of `SAMPLE_SCHEMA`) into `directory`, made if missing.
+    """Write `run` and, if given, its samples (columns of `SAMPLE_SCHEMA`) into `directory`, created if missing.
 
-    Each file is complete or as it was before, whatever happens: written aside, synced, renamed. The samples go
-    first, so `run.json` never describes samples that are not there. MeasurementFailed when the system refuses
-    (full disk, no permission); ValueError for a frame without the columns.
+    Each file is replaced atomically: written to a temporary file, synced, renamed. The samples are written first, so
+    `run.json` never describes missing samples. MeasurementFailed if the system refuses (full disk, no permission);
+    ValueError for a frame without the columns.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -81,16 +81,16 @@ def write_run(directory: Path, run: Run, frame: pl.DataFrame | None = None) -> N
 
 
 def read_run(directory: Path) -> Run:
-    """The run in `directory`; WrongUse with what is wrong when it is no run or cannot be read."""
+    """Read the run in `directory`; WrongUse with the reason if it is invalid or unreadable."""
     path = directory / RUN_FILE
     if not path.exists():
-        raise WrongUse(_why_no_run(directory))
+        raise WrongUse(_missing_run(directory))
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise WrongUse(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
-        raise WrongUse(f"{path} is not JSON ({error}): it is damaged or no Barewire run") from error
+        raise WrongUse(f"{path} is not JSON ({error}): it is damaged or not a Barewire run") from error
     try:
         return Run.from_json(data)
     except WrongUse as error:
@@ -98,10 +98,10 @@ def read_run(directory: Path) -> Run:
 
 
 def samples(directory: Path) -> pl.DataFrame:
-    """All raw samples of the run, warm-up included, columns of `SAMPLE_SCHEMA`; WrongUse when there are none."""
+    """Read all raw samples of the run, with warm-up, columns of `SAMPLE_SCHEMA`; WrongUse if there are none."""
     path = directory / SAMPLES_FILE
     if not path.is_file():
-        raise WrongUse(_why_no_run(directory, SAMPLES_FILE))
+        raise WrongUse(_missing_run(directory, SAMPLES_FILE))
     try:
         return sample_frame(pl.read_parquet(path))
     except OSError as error:
@@ -110,16 +110,18 @@ def samples(directory: Path) -> pl.DataFrame:
         raise WrongUse(f"{path} is damaged: {error}") from error
 
 
-def sample_frame(data: pl.DataFrame | Mapping[str, Sequence[Any]], **same: Any) -> pl.DataFrame:
-    """Samples with all columns of `SAMPLE_SCHEMA`: those of `data`, those that are the `same` for all, the usual ones.
+def sample_frame(data: pl.DataFrame | Mapping[str, Sequence[Any]], **constants: Any) -> pl.DataFrame:
+    """Return samples with all columns of `SAMPLE_SCHEMA`: those of `data`, constant ones of `constants`, defaults.
 
-    ValueError where a column is missing that has no usual value.
+    ValueError if a column without a default is missing.
     """
     if isinstance(data, pl.DataFrame):
         frame = data
     else:
         frame = pl.DataFrame(data, schema={name: SAMPLE_SCHEMA[name] for name in data})
-    added = {name: value for name, value in (_UNLESS_SAID | same).items() if name in same or name not in frame.columns}
+    added = {
+        name: value for name, value in (_DEFAULTS | constants).items() if name in constants or name not in frame.columns
+    }
     frame = frame.with_columns(pl.lit(value).alias(name) for name, value in added.items())
     missing = [name for name in SAMPLE_SCHEMA if name not in frame.columns]
     if missing:
@@ -128,14 +130,14 @@ def sample_frame(data: pl.DataFrame | Mapping[str, Sequence[Any]], **same: Any) 
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace `path` by `content` so that a crash or a full disk leaves the old file whole; OSError passes."""
+    """Replace `path` by `content`, so that a crash or a full disk leaves the old file intact; raises OSError."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp gives 0600; a result is as readable as any file its owner makes.
+        # mkstemp creates files with mode 0600; results get the usual mode.
         Path(name).chmod(0o666 & ~_umask())
         Path(name).replace(path)
     except BaseException:
@@ -147,22 +149,22 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 def _write_failure(directory: Path, error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"the disk of {directory} is full; what was written before is kept. Free space and run again"
+        return f"the disk of {directory} is full; previous results are kept. Free space and run again"
     return f"cannot write {error.filename or directory}: {error.strerror or error}"
 
 
-def _why_no_run(directory: Path, name: str = RUN_FILE) -> str:
+def _missing_run(directory: Path, name: str = RUN_FILE) -> str:
     if not directory.exists():
         return f"there is no directory {directory}"
     if not directory.is_dir():
         return f"{directory} is a file; give the run's directory"
     if any(directory.glob("launches/*.jsonl")):
-        return f"the run in {directory} ended before its results were written: only launches/*.jsonl are there"
-    return f"{directory} has no {name}: it is no Barewire run"
+        return f"the run in {directory} ended before its results were written: only launches/*.jsonl exist"
+    return f"{directory} has no {name}: it is not a Barewire run"
 
 
 def _umask() -> int:
-    # The only way to read it is to set it.
+    # umask can only be read by setting it.
     current = os.umask(0o077)
     os.umask(current)
     return current

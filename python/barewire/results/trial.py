@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What came out of a trial: who is faster, whether exit codes and output agree, where the time goes; pure."""
+"""The result of a trial: which fabric is faster, whether exit codes and output agree, where the time goes; pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,7 +16,7 @@ WHOLE, MAIN = "whole launch", "MPI_Init to MPI_Finalize"
 
 @dataclass(frozen=True)
 class Contest:
-    """The same time of launches over both fabrics, in seconds, compared."""
+    """Comparison of the same time of launches over both fabrics, in seconds."""
 
     what: str
     first: tuple[float, ...]
@@ -24,15 +24,15 @@ class Contest:
     result: Comparison
 
     def medians(self) -> tuple[float, float]:
-        """Of either."""
+        """Return the medians of both fabrics."""
         return float(np.median(self.first)), float(np.median(self.second))
 
     def intervals(self) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
-        """95 % of the medians; None below 6 launches."""
+        """Return the 95 % intervals of the medians; None below 6 launches."""
         return median_interval(self.first), median_interval(self.second)
 
     def to_json(self) -> dict[str, Any]:
-        """One JSON object."""
+        """Return one JSON object."""
         medians, intervals = self.medians(), self.intervals()
         return {
             "what": self.what,
@@ -47,7 +47,7 @@ class Contest:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A trial that came to its end. `fabrics` are the one that is tried and the one it is compared with."""
+    """A completed trial. `fabrics` are the tried one and the one that it is compared with."""
 
     program: str
     fabrics: tuple[str, str]
@@ -57,6 +57,6 @@ class Outcome:
 
 
 def contest(what: str, first: Sequence[float], second: Sequence[float], *, seed: int) -> Contest:
-    """Compare times; ValueError if there are none, or any is not above 0."""
+    """Compare times; ValueError if there are none, or if any is not above 0."""
     (result,) = compare_over_sizes([(first, second)], lower_is_better=True, seed=seed)
     return Contest(what, tuple(first), tuple(second), result)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The tuning file: what was measured on this machine and endpoints follow instead of their defaults."""
+"""The tuning file: values measured on this machine that replace endpoints' defaults."""
 
 import os
 import tomllib
@@ -16,7 +16,7 @@ _CROSSOVER = "copy crossover"
 
 
 def tuning_path(environment: Mapping[str, str] = os.environ) -> Path:
-    """The file of this user, or the one that `BAREWIRE_TUNING` names."""
+    """Return this user's file, or the one in `BAREWIRE_TUNING`."""
     named = environment.get(TUNING_VARIABLE)
     if named:
         return Path(named)
@@ -25,8 +25,8 @@ def tuning_path(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def write_crossover(crossovers: Iterable[Crossover], *, source: str, path: Path | None = None) -> Path:
-    """Write the copy crossover, in bytes, with the run it is from; MachineCannot if that run has none."""
-    found = next((one for one in crossovers if one.name == _CROSSOVER), None)
+    """Write the copy crossover, in bytes, with its run as the source; MachineCannot if that run has none."""
+    found = next((each for each in crossovers if each.name == _CROSSOVER), None)
     if found is None:
         raise MachineCannot("no copy crossover was measured, which needs a lab: see `barewire doctor`")
     source = f"barewire bench host, run {source}"
@@ -36,9 +36,9 @@ def write_crossover(crossovers: Iterable[Crossover], *, source: str, path: Path 
 def write_tuning(
     values: Mapping[str, int], *, measured: Collection[str], source: str, path: Path | None = None
 ) -> Path:
-    """Write `values`, each with its source, for all that was `measured`: one without a value gets its default back.
+    """Write `values` with their source, for all that was `measured`: measured names without a value are reset.
 
-    Values that were not measured stay as they are, with the source that they name. WrongUse for a file that is none.
+    Values that were not measured stay as they are, with their sources. WrongUse if the file is invalid.
     """
     path = path or tuning_path()
     lines = {**_kept(path, measured), **{name: f"{name} = {value}  # {source}" for name, value in values.items()}}
@@ -54,6 +54,6 @@ def _kept(path: Path, measured: Collection[str]) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise WrongUse(f"{path} is no tuning file: {error}; remove it, or name another") from error
+        raise WrongUse(f"{path} is not a tuning file: {error}; remove it, or name another") from error
     lines = {line.partition("=")[0].strip(): line for line in text.splitlines() if not line.startswith("#")}
     return {name: line for name, line in lines.items() if name and name not in measured}

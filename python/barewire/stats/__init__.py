@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Statistics of launches; pure functions. A launch is the experimental unit, never an iteration inside one."""
+"""Statistics of launches; pure functions. The experimental unit is a launch, never an iteration inside one."""
 
 from barewire.stats.comparison import Comparison, compare_over_sizes, holm
 from barewire.stats.crossover import crossover

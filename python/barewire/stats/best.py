@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""One subject's time against the best of several others."""
+"""One subject's time compared with the best of several others."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 
 from barewire.stats.intervals import CONFIDENCE, LAUNCHES_FOR_INTERVAL, finite
 
-# An end of the interval then moves by less than 1 % of its width between seeds; a scoreboard has thousands of rows.
+# An end of the interval then varies by less than 1 % of its width between seeds; scoreboards have thousands of rows.
 _RESAMPLES = 1999
 
 
 @dataclass(frozen=True)
 class BestRatio:
-    """Median time by the smallest of the others' medians, and whose that is; above 1 is slower.
+    """Ratio of the median time to the smallest of the others' medians, and the name of that one; above 1 is slower.
 
-    `interval` is a 95 % bootstrap interval; with fewer than 6 launches of any subject it is the range of what the
-    launches allow, which is wider, and `is_range` says so.
+    `interval` is a 95 % bootstrap interval. With fewer than 6 launches of any subject it is the wider range of all
+    launches, and `is_range` is true.
     """
 
     ratio: float
@@ -27,15 +27,15 @@ class BestRatio:
     is_range: bool
 
 
-def ratio_to_best(times: Sequence[float], others: Mapping[str, Sequence[float]], *, seed: int = 0) -> BestRatio:
+def ratio_to_best(times: Sequence[float], competitors: Mapping[str, Sequence[float]], *, seed: int = 0) -> BestRatio:
     """Compare a subject's launches with those of others, by name; all are times above 0 in one unit.
 
-    In the bootstrap the best is chosen anew in each resample: that another one of about the same speed may be the best
-    is part of the uncertainty. ValueError where anything is missing or not above 0.
+    The bootstrap selects the best anew in each resample: which of several equally fast ones is best is part of the
+    uncertainty. ValueError if anything is missing or not above 0.
     """
-    if not others:
-        raise ValueError("there is no other to compare with")
-    ours, theirs = _positive(times), {name: _positive(values) for name, values in others.items()}
+    if not competitors:
+        raise ValueError("there is nothing to compare with")
+    ours, theirs = _positive(times), {name: _positive(values) for name, values in competitors.items()}
     medians = {name: float(np.median(values)) for name, values in theirs.items()}
     best = min(medians, key=lambda name: medians[name])
     is_range = min(len(values) for values in (ours, *theirs.values())) < LAUNCHES_FOR_INTERVAL
@@ -67,5 +67,5 @@ def _bootstrap(ours: NDArray[np.float64], theirs: Mapping[str, NDArray[np.float6
 def _positive(values: Sequence[float]) -> NDArray[np.float64]:
     array = finite(values)
     if not (array > 0).all():
-        raise ValueError("times and ratios are above 0")
+        raise ValueError("times and ratios must be above 0")
     return array

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Who is faster, by how much, how sure: two sets of launches compared, over several message sizes."""
+"""Comparison of two sets of launches over several message sizes: which is faster, by how much, how certainly."""
 
 import math
 from collections.abc import Sequence
@@ -9,23 +9,23 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from barewire.stats.intervals import CONFIDENCE, LAUNCHES_FOR_INTERVAL, finite, undoubted
+from barewire.stats.intervals import CONFIDENCE, LAUNCHES_FOR_INTERVAL, finite, without_precision_warnings
 
 Outcome = Literal["A faster", "B faster", "no difference", "undecided"]
 Pair = tuple[Sequence[float], Sequence[float]]
 
 SIGNIFICANCE = 0.05
-RESAMPLES = 4999  # the interval's ends then move by less than 0.2 % of the spread between seeds
-EXACT_ARRANGEMENTS_MAX = 20_000  # all splits of 8 + 8 launches (12870) are counted, more are sampled
+RESAMPLES = 4999  # the interval's ends then vary by less than 0.2 % of the spread between seeds
+EXACT_ARRANGEMENTS_MAX = 20_000  # all splits of 8 + 8 launches (12870) are enumerated, more are sampled
 
 
 @dataclass(frozen=True)
 class Comparison:
     """A against B at one size. `ratio` is median(A) / median(B); `ratio_ci95` is None below 6 launches of either.
 
-    `*_p_holm` are corrected over the sizes compared together. `cliffs_delta` is P(A > B) - P(A < B), in -1 … 1:
-    it needs no normal distribution and no spread, whereas Hedges' g divides by a spread between launches that is
-    often almost 0, and then says 80 where nothing but "always" is meant; the ratio carries the magnitude.
+    `*_p_holm` are corrected over the sizes compared together. `cliffs_delta` is P(A > B) - P(A < B), in -1 … 1. Unlike
+    Hedges' g it needs neither a normal distribution nor a spread: the spread between launches is often almost 0, and g
+    is then 80 where it only means "always". The ratio carries the magnitude.
     """
 
     launches_a: int
@@ -47,40 +47,39 @@ def compare_over_sizes(
     """Compare A with B at each size; `pairs` holds (A's launch medians, B's launch medians) per size, same unit.
 
     The verdict at each size:
-    "A faster" or "B faster" when one of the two tests, each corrected by Holm over all sizes of this call, is below
-    0.025 (half of 0.05, because there are two) and the interval of the ratio leaves out 1; "no difference" when
-    that interval lies within ±`margin` around 1, which is decided first: a difference too small to matter is none;
-    otherwise "undecided".
-    Both tests have a say, because each is blind where the other sees: with 6 launches each the smallest possible p
-    of the rank test is 0.002, which no correction over 24 sizes survives; and one launch that was held up makes
-    Welch's test blind to a difference that all the others show.
-    ValueError for an empty set, values that are not above 0, or a margin outside 0 … 1.
+    "A faster" or "B faster" if one of the two tests, each corrected by Holm over all sizes of this call, is below 0.025
+    (half of 0.05, because there are two) and the interval of the ratio excludes 1; "no difference" if that interval
+    lies within ±`margin` around 1, which is decided first: differences too small to matter do not count; otherwise
+    "undecided". Both tests are used, because they fail in different cases: with 6 launches each the smallest possible p
+    of the rank test is 0.002, too large for a correction over 24 sizes; and a single delayed launch makes Welch's test
+    miss a difference that all others show. ValueError for an empty set, values that are not above 0, or a margin
+    outside 0 … 1.
     """
     if not 0 < margin < 1:
-        raise ValueError(f"the margin is a share between 0 and 1 (0.02 is 2 %), not {margin}")
+        raise ValueError(f"the margin must be a share between 0 and 1 (0.02 is 2 %), not {margin}")
     generator = np.random.default_rng(seed)
     single = [_compare(_positive(a), _positive(b), generator) for a, b in pairs]
-    welch = holm([one.welch_p if one.welch_p is not None else 1.0 for one in single])
-    ranks = holm([one.mann_whitney_p for one in single])
+    welch = holm([each.welch_p if each.welch_p is not None else 1.0 for each in single])
+    ranks = holm([each.mann_whitney_p for each in single])
     corrected = [
         replace(
-            one,
-            welch_p_holm=None if one.welch_p is None else welch_p,
+            each,
+            welch_p_holm=None if each.welch_p is None else welch_p,
             mann_whitney_p_holm=rank_p,
             margin=margin,
         )
-        for one, welch_p, rank_p in zip(single, welch, ranks, strict=True)
+        for each, welch_p, rank_p in zip(single, welch, ranks, strict=True)
     ]
-    return [replace(one, verdict=_verdict(one, lower_is_better=lower_is_better)) for one in corrected]
+    return [replace(each, verdict=_verdict(each, lower_is_better=lower_is_better)) for each in corrected]
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: adjusted p in the order given. ValueError for p outside 0 … 1.
+    """Return p values with Holm's step-down correction, in the given order. ValueError for p outside 0 … 1.
 
     Source: Holm 1979; scipy has only the Benjamini procedures. Agrees with R's p.adjust(method = "holm").
     """
     if any(not 0 <= p <= 1 for p in p_values):
-        raise ValueError("p values lie between 0 and 1")
+        raise ValueError("p values must be between 0 and 1")
     count = len(p_values)
     order = np.argsort(p_values, kind="stable")
     adjusted = np.empty(count)
@@ -92,27 +91,27 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def welch_p(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Two-sided p of Welch's t test; None when a side has one launch. Two constant sides give 1 or 0."""
+    """Return two-sided p of Welch's t test; None if a side has one launch. Two constant sides give 1 or 0."""
     x, y = finite(a), finite(b)
     if min(len(x), len(y)) < 2:
         return None
     if np.ptp(x) == 0 and np.ptp(y) == 0:
         return 1.0 if x[0] == y[0] else 0.0
-    from scipy import stats  # here, as in `intervals`
+    from scipy import stats  # imported late, as in `intervals`
 
-    with undoubted():
+    with without_precision_warnings():
         return float(stats.ttest_ind(x, y, equal_var=False).pvalue)
 
 
 def mann_whitney(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
-    """(two-sided p, U of A): exact without ties, else over the arrangements of the pooled values."""
+    """Return (two-sided p, U of A): exact without ties, otherwise over the arrangements of the pooled values."""
     x, y = finite(a), finite(b)
     ties = len(np.unique(np.concatenate([x, y]))) < len(x) + len(y)
-    # A fixed seed: a p value must not differ between two readings of the same run.
+    # The seed is fixed: a p value must not differ between two reads of the same run.
     from scipy import stats
 
     if ties and min(len(x), len(y)) == 1:
-        # scipy arranges no single value: any of the pooled ones could be it.
+        # scipy does not permute a single value: any of the pooled ones could be it.
         distances = np.abs(stats.rankdata(np.concatenate([x, y])) - (len(x) + len(y) + 1) / 2)
         observed = distances[0 if len(x) == 1 else -1]
         return float(np.mean(distances >= observed)), float(stats.mannwhitneyu(x, y, method="asymptotic").statistic)
@@ -128,7 +127,7 @@ def _compare(a: NDArray[np.float64], b: NDArray[np.float64], generator: np.rando
         launches_b=len(b),
         ratio=float(np.median(a) / np.median(b)),
         ratio_ci95=_ratio_interval(a, b, generator),
-        # A ratio is judged, so the test sees logarithms: a spread then means the same share on both sides.
+        # A ratio is judged, so the test uses logarithms: a spread is then the same share on both sides.
         welch_p=welch_p(list(np.log(a)), list(np.log(b))),
         mann_whitney_p=rank_p,
         cliffs_delta=2 * u / (len(a) * len(b)) - 1,
@@ -138,7 +137,7 @@ def _compare(a: NDArray[np.float64], b: NDArray[np.float64], generator: np.rando
 def _ratio_interval(
     a: NDArray[np.float64], b: NDArray[np.float64], generator: np.random.Generator
 ) -> tuple[float, float] | None:
-    """Percentile bootstrap: launches are resampled on each side. BCa's acceleration is not defined for a median."""
+    """Percentile bootstrap that resamples the launches of each side. BCa's acceleration is undefined for a median."""
     if min(len(a), len(b)) < LAUNCHES_FOR_INTERVAL:
         return None
     draws_a = np.median(generator.choice(a, (RESAMPLES, len(a))), axis=1)
@@ -148,20 +147,20 @@ def _ratio_interval(
     return float(low), float(high)
 
 
-def _verdict(one: Comparison, *, lower_is_better: bool) -> Outcome:
-    interval = one.ratio_ci95
-    if interval is not None and interval[0] >= 1 - one.margin and interval[1] <= 1 + one.margin:
+def _verdict(comparison: Comparison, *, lower_is_better: bool) -> Outcome:
+    interval = comparison.ratio_ci95
+    if interval is not None and interval[0] >= 1 - comparison.margin and interval[1] <= 1 + comparison.margin:
         return "no difference"
-    welch_p = 1.0 if one.welch_p_holm is None else one.welch_p_holm
-    significant = min(welch_p, one.mann_whitney_p_holm) < SIGNIFICANCE / 2
-    apart = interval is None or not interval[0] <= 1 <= interval[1]
-    if not (significant and apart) or one.ratio == 1:
+    welch_p = 1.0 if comparison.welch_p_holm is None else comparison.welch_p_holm
+    significant = min(welch_p, comparison.mann_whitney_p_holm) < SIGNIFICANCE / 2
+    excludes_one = interval is None or not interval[0] <= 1 <= interval[1]
+    if not (significant and excludes_one) or comparison.ratio == 1:
         return "undecided"
-    return "A faster" if (one.ratio < 1) == lower_is_better else "B faster"
+    return "A faster" if (comparison.ratio < 1) == lower_is_better else "B faster"
 
 
 def _positive(values: Sequence[float]) -> NDArray[np.float64]:
     array = finite(values)
     if not (array > 0).all():
-        raise ValueError("times and rates are above 0; a launch's median is not: look at its samples")
+        raise ValueError("times and rates must be above 0, but a launch's median is not: check its samples")
     return array

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
-# With fewer, even the interval from smallest to largest holds the median with less than 95 %: 1 - 2 * 0.5**n.
+# With fewer, even the range contains the median with less than 95 % confidence: 1 - 2 * 0.5**n.
 LAUNCHES_FOR_INTERVAL = 6
 
 
 def median_interval(launch_values: Sequence[float]) -> tuple[float, float] | None:
-    """95 % interval of the median from order statistics, exact for any distribution; same unit as the values.
+    """Return the 95 % interval of the median from order statistics, exact for any distribution; unit of the values.
 
     `launch_values`: one number per launch. None below 6 launches, where no such interval exists.
     ValueError for no values or values that are not finite. Source: Conover, Practical Nonparametric Statistics.
@@ -24,21 +24,21 @@ def median_interval(launch_values: Sequence[float]) -> tuple[float, float] | Non
     values = finite(launch_values)
     if len(values) < LAUNCHES_FOR_INTERVAL:
         return None
-    from scipy import stats  # here, because loading it takes half a second that most commands need not wait
+    from scipy import stats  # imported late: it takes half a second that most commands need not wait for
 
-    result: Any = stats.quantile_test(values, q=0, p=0.5)  # its stub gives a float for the interval
+    result: Any = stats.quantile_test(values, q=0, p=0.5)  # its stub declares the interval a float
     interval = result.confidence_interval(CONFIDENCE)
     return float(interval.low), float(interval.high)
 
 
 def mean_interval(launch_values: Sequence[float]) -> tuple[float, float] | None:
-    """95 % interval of the mean by Student's t; None below 2 launches. Errors as `median_interval`."""
+    """Return the 95 % interval of the mean by Student's t; None below 2 launches. Errors as `median_interval`."""
     values = finite(launch_values)
     if len(values) < 2:
         return None
     from scipy import stats
 
-    with undoubted():
+    with without_precision_warnings():
         interval = stats.ttest_1samp(values, 0.0).confidence_interval(CONFIDENCE) if np.ptp(values) > 0 else None
     if interval is None:
         return float(values[0]), float(values[0])
@@ -46,7 +46,7 @@ def mean_interval(launch_values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def is_precise(launch_medians: Sequence[float], relative_half_width: float = 0.02) -> bool:
-    """Whether enough launches were made: half the median's interval is at most this share of the median.
+    """Return whether there are enough launches: half the median's interval is at most this share of the median.
 
     False below 6 launches. ValueError for no values, values that are not finite, or a width that is not above 0.
     """
@@ -59,15 +59,15 @@ def is_precise(launch_medians: Sequence[float], relative_half_width: float = 0.0
 
 
 @contextmanager
-def undoubted() -> Iterator[None]:
-    """Launches that agree to the last digit have no spread; scipy warns of that, and nobody could do anything."""
+def without_precision_warnings() -> Iterator[None]:
+    """Suppress scipy's warning about launches that agree to the last digit and so have no spread."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Precision loss occurred", RuntimeWarning)
         yield
 
 
 def finite(values: Sequence[float]) -> NDArray[np.float64]:
-    """`values` as an array of shape (n,), n ≥ 1; ValueError when empty or not finite."""
+    """Return `values` as an array of shape (n,), n ≥ 1; ValueError if empty or not finite."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or array.size == 0:
         raise ValueError("need at least one value per launch; measure again with more launches")

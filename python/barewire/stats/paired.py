@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Ratios of what was measured in pairs: in the same block, on the same seed."""
+"""Ratios of paired measurements: of the same block, with the same seed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from barewire.stats.intervals import CONFIDENCE, LAUNCHES_FOR_INTERVAL, finite
 
 @dataclass(frozen=True)
 class Ratio:
-    """Geometric mean of the pairs' ratios; its 95 % interval, None below 6 pairs; the smallest and the largest."""
+    """Geometric mean of the pairs' ratios, its 95 % interval (None below 6 pairs), the smallest and the largest."""
 
     value: float
     ci95: tuple[float, float] | None
@@ -21,14 +21,14 @@ class Ratio:
     pairs: int
 
 
-def paired_ratio(values: Sequence[float], others: Sequence[float], *, seed: int = 0) -> Ratio:
-    """Return values by others, pair by pair; the interval is a percentile bootstrap of whole pairs.
+def paired_ratio(values: Sequence[float], references: Sequence[float], *, seed: int = 0) -> Ratio:
+    """Return the ratios of values to references, pair by pair; the interval is a percentile bootstrap of whole pairs.
 
-    ValueError unless there is at least one pair, as many of either, all above 0.
+    ValueError unless there are equally many of both, at least one, all above 0.
     """
-    above, below = finite(values), finite(others)
+    above, below = finite(values), finite(references)
     if len(above) != len(below) or not ((above > 0).all() and (below > 0).all()):
-        raise ValueError("ratios need as many values as others, all above 0")
+        raise ValueError("ratios need as many values as references, all above 0")
     logs = np.log(above / below)
     interval = None
     if len(logs) >= LAUNCHES_FOR_INTERVAL:

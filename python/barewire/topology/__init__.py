@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Switched networks as data: what the lab builds, what the controller discovers, what strategies route on."""
+"""Switched networks as data: created by the lab, discovered by the controller, used for routing by strategies."""
 
 from barewire.topology.custom import load
 from barewire.topology.document import from_json, to_json

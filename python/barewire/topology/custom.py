@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A network of one's own, from a TOML file:
+"""Networks from a TOML file:
 
     switches = ["s1", "s2", "s3"]
     hosts = ["h1", "h2"]
 
     [[links]]
-    ends = ["h1", "s1"]             # ports get the lowest numbers that are free, in the file's order
+    ends = ["h1", "s1"]             # ports get the lowest free numbers, in the file's order
 
     [[links]]
-    ends = ["s1:3", "s2:1"]         # or these
-    rate = "10mbit"                 # in both directions; else the lab's own
+    ends = ["s1:3", "s2:1"]         # or explicit ports
+    rate = "10mbit"                 # in both directions; default: the lab's
 
-Switches are named s1, s2 …: the number is the datapath id. Loops are allowed; a part that no link joins to the rest is
-not, nor a host with more than one link. Hosts named server1 and so on serve: no ranks go there unless told.
+Switches are named s1, s2 …: the number is the datapath id. Loops are allowed. All nodes must be connected, and a host
+has only one link. Hosts named server1 and so on are servers, which get no ranks by default.
 """
 
 import re
@@ -36,7 +36,7 @@ _LINK_KEYS = {"ends", "rate"}
 
 
 def load(path: str | Path) -> Network:
-    """Read a TOML file; WrongUse says what in it is wrong."""
+    """Read a TOML file; WrongUse describes what is wrong in it."""
     try:
         document = tomllib.loads(Path(path).read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -48,11 +48,11 @@ def load(path: str | Path) -> Network:
 
 
 def _read(document: Mapping[str, Any]) -> Network:
-    _only(document, _KEYS, "the file")
+    _check_keys(document, _KEYS, "the file")
     switches, hosts = _names(document, "switches"), _names(document, "hosts")
     tables = document.get("links", [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise WrongUse('links are tables; write [[links]] and below it ends = ["h1", "s1"]')
+        raise WrongUse('links must be tables; write [[links]] and below it ends = ["h1", "s1"]')
     ends = [_ends(table) for table in tables]
     known = {*switches, *hosts}
     for name in (name for pair in ends for name, _ in pair):
@@ -60,10 +60,10 @@ def _read(document: Mapping[str, Any]) -> Network:
             raise WrongUse(f"a link ends at '{name}', which is neither among the switches nor the hosts")
     links = Links()
     rates: dict[Port, int] = {}
-    for table, (one, other) in zip(tables, _numbered(ends), strict=True):
-        links.add(one, other)
+    for table, (first, second) in zip(tables, _numbered(ends), strict=True):
+        links.add(first, second)
         if "rate" in table:
-            rates |= dict.fromkeys((one, other), _rate(table["rate"], f"the link {one} to {other}"))
+            rates |= dict.fromkeys((first, second), _rate(table["rate"], f"the link {first} to {second}"))
     network = Network(switches, hosts, links.peers, rates)
     check(network)
     return network
@@ -72,54 +72,56 @@ def _read(document: Mapping[str, Any]) -> Network:
 def _names(document: Mapping[str, Any], key: str) -> tuple[str, ...]:
     names = document.get(key, [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise WrongUse(f'{key} is a list of names, such as {key} = ["{key[0]}1", "{key[0]}2"]')
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise WrongUse(f"{key} names {', '.join(twice)} twice")
+        raise WrongUse(f'{key} must be a list of names, such as {key} = ["{key[0]}1", "{key[0]}2"]')
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise WrongUse(f"{key} names {', '.join(repeated)} twice")
     return tuple(names)
 
 
 def _ends(table: Mapping[str, Any]) -> list[tuple[str, int | None]]:
-    _only(table, _LINK_KEYS, "a link")
+    _check_keys(table, _LINK_KEYS, "a link")
     texts = table.get("ends")
     if not isinstance(texts, list) or len(texts) != 2 or not all(isinstance(text, str) for text in texts):
-        raise WrongUse(f'a link has two ends, such as ends = ["s1", "s2:3"], not {texts!r}')
-    found: list[tuple[str, int | None]] = []
+        raise WrongUse(f'a link must have two ends, such as ends = ["s1", "s2:3"], not {texts!r}')
+    ends: list[tuple[str, int | None]] = []
     for text in texts:
         match = _END.fullmatch(text)
         if match is None or (match[2] and not 1 <= int(match[2]) <= PORT_NUMBER_MAX):
-            raise WrongUse(f"'{text}' is no end of a link; write s1, or s1:3 with a port from 1 to {PORT_NUMBER_MAX}")
-        found.append((match[1], int(match[2]) if match[2] else None))
-    return found
+            raise WrongUse(
+                f"'{text}' is not an end of a link; write s1, or s1:3 with a port from 1 to {PORT_NUMBER_MAX}"
+            )
+        ends.append((match[1], int(match[2]) if match[2] else None))
+    return ends
 
 
 def _numbered(ends: Sequence[Sequence[tuple[str, int | None]]]) -> list[tuple[Port, Port]]:
-    """Give the ends without a number the lowest that no other end of the file has."""
+    """Assign the lowest free number of the file to each end without one."""
     taken = {Port(name, number) for pair in ends for name, number in pair if number is not None}
     numbered = []
     for pair in ends:
         ports = []
         for name, number in pair:
-            port = Port(name, number) if number is not None else _free(name, taken)
+            port = Port(name, number) if number is not None else _free_port(name, taken)
             taken.add(port)
             ports.append(port)
         numbered.append((ports[0], ports[1]))
     return numbered
 
 
-def _free(name: str, taken: set[Port]) -> Port:
+def _free_port(name: str, taken: set[Port]) -> Port:
     return next(port for number in count(1) if (port := Port(name, number)) not in taken)
 
 
-def _rate(text: object, where: str) -> int:
+def _rate(text: object, context: str) -> int:
     rate_bit_s = parse_rate(text) if isinstance(text, str) else None
     if rate_bit_s is None:
-        raise WrongUse(f'{where} has the rate {text!r}; write it as "100mbit", or leave it out')
+        raise WrongUse(f'{context} has the rate {text!r}; write it as "100mbit", or omit it')
     check_rate(rate_bit_s)
     return rate_bit_s
 
 
-def _only(table: Mapping[str, Any], known: set[str], where: str) -> None:
-    unknown = sorted(set(table) - known)
+def _check_keys(table: Mapping[str, Any], allowed: set[str], context: str) -> None:
+    unknown = sorted(set(table) - allowed)
     if unknown:
-        raise WrongUse(f"{where} has the unknown key '{unknown[0]}'; there are: {', '.join(sorted(known))}")
+        raise WrongUse(f"{context} has the unknown key '{unknown[0]}'; there are: {', '.join(sorted(allowed))}")

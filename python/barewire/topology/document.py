@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A network as a JSON document: its nodes, and each link once, with the rate of either end's sending direction."""
+"""A network as a JSON document: its nodes, and each link once, with the rates of both directions."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from barewire.topology.network import Network, Port
 
 
 def to_json(network: Network) -> dict[str, Any]:
-    """Return what `from_json` reads."""
+    """Return the document that `from_json` reads."""
     links = [
         {
             "ends": [str(port), str(peer)],
@@ -22,19 +22,19 @@ def to_json(network: Network) -> dict[str, Any]:
 
 
 def from_json(document: Any) -> Network:
-    """Read what `to_json` wrote; WrongUse for anything else."""
+    """Read a document of `to_json`; WrongUse if it is invalid."""
     links = Links()
     rates: dict[Port, int] = {}
     try:
         for link in document["links"]:
-            one, other = (_port(text) for text in link["ends"])
-            links.add(one, other)
-            for port, rate_bit_s in zip((one, other), link["rates_bit_s"], strict=True):
+            first, second = (_port(text) for text in link["ends"])
+            links.add(first, second)
+            for port, rate_bit_s in zip((first, second), link["rates_bit_s"], strict=True):
                 if rate_bit_s is not None:
                     rates[port] = int(rate_bit_s)
         return Network(tuple(map(str, document["switches"])), tuple(map(str, document["hosts"])), links.peers, rates)
     except (KeyError, TypeError, ValueError) as error:
-        raise WrongUse(f"this is no topology as JSON: {error!r}") from error
+        raise WrongUse(f"this is not a topology as JSON: {error!r}") from error
 
 
 def _port(text: str) -> Port:

@@ -18,13 +18,13 @@ from barewire.topology.network import Network, Port
 def fat_tree(k: int, servers: int = 1) -> Network:
     """Return the fat-tree of k-port switches, k even and at least 2.
 
-    A host has one port, so a server hangs off one core switch, not off all: server1 off s1, server2 off s2, and after
-    the last core off the first again. Paths to it therefore all end at that core; its link is what limits it.
+    A host has one port, so a server is attached to one core switch, not to all: server1 to s1, server2 to s2, and so on
+    in a cycle. All paths to it therefore end at that core, whose link to the server is the limit.
     """
     if k < 2 or k % 2:
-        raise WrongUse(f"a fat-tree of {k}-port switches cannot be; k is an even number from 2")
+        raise WrongUse(f"a fat-tree of {k}-port switches is impossible; k must be an even number from 2")
     if servers < 0:
-        raise WrongUse(f"{servers} servers cannot be")
+        raise WrongUse(f"{servers} servers are impossible")
     half = k // 2
     cores = [f"s{1 + core}" for core in range(half * half)]
     aggregation = [f"s{1 + len(cores) + number}" for number in range(k * half)]

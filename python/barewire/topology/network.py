@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Switches, hosts and the links between their ports; a value that never changes, without I/O.
+"""Switches, hosts and the links between their ports; an immutable value without I/O.
 
     h1:1 ─── 1:s13:3 ─── 1:s5:3 ─── 1:s1        a node's name and its port number on either side of each link
 
-A port stands for the direction in which it sends, so a path is the output ports of its switches, the first switch's
-first; what the source host itself sends through needs no choice and is left out.
+A port represents the direction in which it sends, so a path is the output ports of its switches, in order; the source
+host's own port is implied.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, order=True)
 class Port:
-    """A node's port by its OpenFlow number (1 upwards; a host has port 1), as the sending end of one direction."""
+    """A node's port by its OpenFlow number (from 1; a host has port 1), as the sending end of one direction."""
 
     node: str
     number: int
@@ -37,9 +37,9 @@ Path = tuple[Port, ...]
 
 @dataclass(frozen=True)
 class Network:
-    """A whole network. `peers` has each link twice, once from either end.
+    """A whole network. `peers` has each link twice, once for each end.
 
-    `rates_bit_s` are the rates of output ports that are known; a direction without one counts as any other.
+    `rates_bit_s` has the known rates of output ports.
     """
 
     switches: tuple[str, ...]
@@ -48,7 +48,7 @@ class Network:
     rates_bit_s: Mapping[Port, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what no network can be."""
+        """Reject an inconsistent network."""
         nodes = {*self.switches, *self.hosts}
         if len(nodes) < len(self.switches) + len(self.hosts):
             raise WrongUse("a topology names a node twice")
@@ -56,20 +56,20 @@ class Network:
             if not {port.node, peer.node} <= nodes:
                 raise WrongUse(f"the link {port} to {peer} ends at a node that the topology does not have")
             if self.peers.get(peer) != port or port.node == peer.node:
-                raise WrongUse(f"port {port} is at two links, or at one with itself")
+                raise WrongUse(f"port {port} is in two links, or linked to itself")
 
     @cached_property
     def ports(self) -> Mapping[str, tuple[Port, ...]]:
-        """Each node's ports with a link, by number."""
-        found: dict[str, list[Port]] = {node: [] for node in (*self.switches, *self.hosts)}
+        """Each node's linked ports, by number."""
+        by_node: dict[str, list[Port]] = {node: [] for node in (*self.switches, *self.hosts)}
         for port in sorted(self.peers):
-            found[port.node].append(port)
-        return {node: tuple(ports) for node, ports in found.items()}
+            by_node[port.node].append(port)
+        return {node: tuple(ports) for node, ports in by_node.items()}
 
     @cached_property
     def graph(self) -> "nx.MultiDiGraph[str]":
-        """Each direction of each link as an edge, whose key is its sending port."""
-        # Here, not above: it takes 0.2 s, and a lab without switches, so most of `barewire run`, has no graph.
+        """Each direction of each link as an edge whose key is its sending port."""
+        # Imported late: it takes 0.2 s, and labs without switches, the usual case of `barewire run`, need no graph.
         import networkx as nx
 
         graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
@@ -80,48 +80,48 @@ class Network:
 
     @cached_property
     def host_numbers(self) -> Mapping[str, int]:
-        """Each host's place among the hosts, from 0."""
+        """Each host's index among the hosts, from 0."""
         return {host: number for number, host in enumerate(self.hosts)}
 
     @cached_property
     def usual_rate_bit_s(self) -> float:
-        """What a direction without a known rate counts as: the median of the known ones, 1 Gb/s where none is known."""
+        """Assumed rate of directions without a known one: the median of the known ones, or 1 Gb/s."""
         from statistics import median
 
         return float(median(self.rates_bit_s.values())) if self.rates_bit_s else 1e9
 
     def rate_byte_s(self, port: Port) -> float:
-        """Return what a port can send, in bytes a second."""
+        """Return a port's rate in bytes per second."""
         return self.rates_bit_s.get(port, self.usual_rate_bit_s) / 8
 
     def attachment(self, host: str) -> Port | None:
-        """Return the switch port that a host hangs on; None if it hangs on none."""
-        at = self.ports.get(host, ())
-        return self.peers[at[0]] if at else None
+        """Return the switch port that a host is attached to; None if there is none."""
+        ports = self.ports.get(host, ())
+        return self.peers[ports[0]] if ports else None
 
 
 def shortest_paths(network: Network, source: str, destination: str) -> list[Path]:
     """Return all shortest paths between two hosts; [] if there is none.
 
-    They come in the order of their nodes' and ports' numbers, in every run, so `the first path` means something.
+    The paths are sorted by their nodes' and ports' numbers, so that their order is deterministic.
     """
     import networkx as nx
 
     switches = network.graph.subgraph([*network.switches, source, destination])
-    known = source in switches and destination in switches and source != destination
-    if not known or not nx.has_path(switches, source, destination):
+    is_routable = source in switches and destination in switches and source != destination
+    if not is_routable or not nx.has_path(switches, source, destination):
         return []
-    found: list[Path] = []
+    all_paths: list[Path] = []
     for nodes in nx.all_shortest_paths(nx.DiGraph(switches), source, destination):
         paths: list[Path] = [()]
         for node, following in list(pairwise(nodes))[1:]:
             between = [port for port in network.ports[node] if network.peers[port].node == following]
             paths = [(*path, port) for path in paths for port in between]
-        found += paths
-    return sorted(found, key=lambda path: [(natural(port.node), port.number) for port in path])
+        all_paths += paths
+    return sorted(all_paths, key=lambda path: [(natural(port.node), port.number) for port in path])
 
 
 def natural(name: str) -> tuple[str, int]:
-    """Return what sorts s2 before s10."""
+    """Return a sorting key that orders s2 before s10."""
     digits = len(name) - len(name.rstrip("0123456789"))
     return (name[: len(name) - digits], int(name[len(name) - digits :] or 0))

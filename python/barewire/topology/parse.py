@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Switched networks by what a command line calls them."""
+"""Switched networks by their names on the command line."""
 
 import re
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _SHAPES: dict[str, Callable[[int], Network]] = {"fat-tree": fat_tree, "star": st
 
 
 def parse(text: str) -> Network:
-    """Read `fat-tree:K`, `star:N` (one switch) or the name of a TOML file, which ends in .toml."""
+    """Parse `fat-tree:K`, `star:N` (one switch) or the name of a TOML file, which ends in .toml."""
     if text.endswith(".toml"):
         return load(text)
     kind, _, size = text.partition(":")
@@ -26,7 +26,7 @@ def parse(text: str) -> Network:
 
 
 def with_rate(network: Network, rate_bit_s: int | None) -> Network:
-    """Return the network with this rate in every direction that had none."""
+    """Return the network with this rate in every direction without one."""
     if rate_bit_s is None:
         return network
     return replace(network, rates_bit_s=dict.fromkeys(network.peers, rate_bit_s) | dict(network.rates_bit_s))

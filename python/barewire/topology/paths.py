@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""All shortest paths of one network, remembered: what `shortest_paths` answers, fast enough for thousands of hosts."""
+"""All shortest paths of one network, cached: like `shortest_paths`, fast enough for thousands of hosts."""
 
 from collections import deque
 
@@ -7,10 +7,10 @@ from barewire.topology.network import Network, Path, Port, natural
 
 
 class Paths:
-    """Paths between the switches that hosts hang on are found once; hosts differ in the last port only."""
+    """Paths between switches with hosts are computed once; hosts of the same switches differ in the last port only."""
 
     def __init__(self, network: Network) -> None:
-        """Remember the paths of this network, as they are asked for."""
+        """Create an empty cache for this network, filled on demand."""
         self.network = network
         self._hops: dict[str, dict[str, int]] = {}
         self._between: dict[tuple[str, str], tuple[Path, ...]] = {}
@@ -24,20 +24,20 @@ class Paths:
         }
 
     def between(self, source: str, destination: str) -> tuple[Path, ...]:
-        """Return all shortest paths between two hosts, in the order of their nodes' and ports' numbers; () if none."""
+        """Return all shortest paths between two hosts, sorted by their nodes' and ports' numbers; () if none."""
         if source == destination:
             return ()
         starts = sorted({port.node for port in self._attachments(source)}, key=natural)
-        ways = [
+        candidates = [
             (hops, start, end)
             for start in starts
             for end in self._attachments(destination)
             if (hops := self._distance(start, end.node)) is not None
         ]
-        least = min((hops for hops, _, _ in ways), default=0)
-        nearest = [(start, end) for hops, start, end in ways if hops == least]
-        found = [(*path, end) for start, end in nearest for path in self._across(start, end.node)]
-        return tuple(found if len(nearest) == 1 else sorted(found, key=_order))
+        least = min((hops for hops, _, _ in candidates), default=0)
+        nearest = [(start, end) for hops, start, end in candidates if hops == least]
+        paths = [(*path, end) for start, end in nearest for path in self._across(start, end.node)]
+        return tuple(paths if len(nearest) == 1 else sorted(paths, key=_order))
 
     def _attachments(self, host: str) -> list[Port]:
         ports = self.network.ports.get(host, ()) if host not in self._switches else ()
@@ -61,18 +61,18 @@ class Paths:
         return hops
 
     def _across(self, source: str, destination: str) -> tuple[Path, ...]:
-        """All shortest ways from switch to switch, in order."""
+        """Return all shortest paths from switch to switch, sorted."""
         if (source, destination) not in self._between:
             hops = self._hops[destination]
-            ways: list[tuple[Path, str]] = [((), source)]
-            for left in range(hops[source], 0, -1):
-                ways = [
+            partial_paths: list[tuple[Path, str]] = [((), source)]
+            for remaining in range(hops[source], 0, -1):
+                partial_paths = [
                     ((*path, port), self.network.peers[port].node)
-                    for path, node in ways
+                    for path, node in partial_paths
                     for port in self._links[node]
-                    if hops.get(self.network.peers[port].node) == left - 1
+                    if hops.get(self.network.peers[port].node) == remaining - 1
                 ]
-            paths = [path for path, _ in ways]
+            paths = [path for path, _ in partial_paths]
             self._between[source, destination] = tuple(sorted(paths, key=_order))
         return self._between[source, destination]
 

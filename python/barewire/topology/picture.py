@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A network drawn in layers, as SVG: hosts below, switches by their distance from them, servers above; pure."""
+"""Draws a network in layers as SVG: hosts below, switches by distance from them, servers above; pure."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -30,26 +30,26 @@ def layers(network: Network) -> list[list[str]]:
 
 
 def counted(network: Network) -> str:
-    """Return how many there are of everything, in words."""
+    """Return the numbers of all kinds of nodes and of links, as text."""
     servers = sum(is_server(host) for host in network.hosts)
     parts = [(len(network.switches), "switch", "es"), (len(network.hosts) - servers, "host", "s")]
     parts += [(servers, "server", "s"), (len(network.peers) // 2, "link", "s")]
-    return ", ".join(f"{count} {what}{plural * (count != 1)}" for count, what, plural in parts if count)
+    return ", ".join(f"{count} {noun}{plural * (count != 1)}" for count, noun, plural in parts if count)
 
 
 def svg(network: Network, title: str) -> str:
-    """Return the picture. Lines are links, small numbers the switches' ports; rates are shown where one differs."""
+    """Return the picture. Lines are links, small numbers the switches' ports; tooltips show the rates."""
     rows = layers(network)
-    places = _places(rows)
+    positions = _positions(rows)
     width = _COLUMN * max(len(row) for row in rows) + 2 * _MARGIN
     height = _ROW * (len(rows) - 1) + 2 * _MARGIN + _HEIGHT + _CAPTION
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
         f"<title>{escape(title)}</title><style>{_STYLE}</style>",
         f'<text x="{width / 2:g}" y="{_CAPTION / 2:g}">{escape(_caption(network, title))}</text>',
-        *_links(network, places),
+        *_links(network, positions),
     ]
-    for name, (x, y) in places.items():
+    for name, (x, y) in positions.items():
         kind = "switch" if name in network.switches else "server" if is_server(name) else "host"
         parts.append(
             f'<rect class="{kind}" x="{x - _WIDTH / 2:g}" y="{y - _HEIGHT / 2:g}" width="{_WIDTH}" height="{_HEIGHT}" '
@@ -58,26 +58,26 @@ def svg(network: Network, title: str) -> str:
     return "\n".join([*parts, "</svg>\n"])
 
 
-def _places(rows: Sequence[Sequence[str]]) -> dict[str, tuple[float, float]]:
-    """Spread each layer over the whole width."""
+def _positions(rows: Sequence[Sequence[str]]) -> dict[str, tuple[float, float]]:
+    """Distribute each layer over the whole width."""
     widest = max(len(row) for row in rows)
-    places = {}
+    positions = {}
     for level, row in enumerate(reversed(rows)):
         y = _MARGIN + _CAPTION + _HEIGHT / 2 + level * _ROW
         for index, name in enumerate(row):
-            places[name] = (_MARGIN + _COLUMN * widest * (index + 0.5) / len(row), y)
-    return places
+            positions[name] = (_MARGIN + _COLUMN * widest * (index + 0.5) / len(row), y)
+    return positions
 
 
-def _links(network: Network, places: Mapping[str, tuple[float, float]]) -> list[str]:
+def _links(network: Network, positions: Mapping[str, tuple[float, float]]) -> list[str]:
     parts = []
     for port, peer in sorted(network.peers.items()):
         if port > peer:
             continue
-        (x1, y1), (x2, y2) = places[port.node], places[peer.node]
+        (x1, y1), (x2, y2) = positions[port.node], positions[peer.node]
         rates = [format_rate(network.rates_bit_s.get(end)) for end in (port, peer)]
-        told = f"{port} – {peer}: {rates[0] if rates[0] == rates[1] else ' out, '.join(rates) + ' back'}"
-        parts.append(f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}"><title>{escape(told)}</title></line>')
+        label = f"{port} – {peer}: {rates[0] if rates[0] == rates[1] else ' out, '.join(rates) + ' back'}"
+        parts.append(f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}"><title>{escape(label)}</title></line>')
         for end, x, y, far_x, far_y in ((port, x1, y1, x2, y2), (peer, x2, y2, x1, y1)):
             if end.node in network.switches:
                 share = 0.24
@@ -90,5 +90,5 @@ def _links(network: Network, places: Mapping[str, tuple[float, float]]) -> list[
 
 def _caption(network: Network, title: str) -> str:
     rates = {network.rates_bit_s.get(port) for port in network.peers}
-    told = format_rate(rates.pop()) if len(rates) == 1 else "links of several rates"
-    return f"{title}: {counted(network)}, {told}"
+    rate = format_rate(rates.pop()) if len(rates) == 1 else "links of several rates"
+    return f"{title}: {counted(network)}, {rate}"

@@ -13,7 +13,7 @@ import polars as pl
 from barewire.lab import Lab, LinkSpec
 from barewire.measure.records import LaunchRecords
 from barewire.measure.sdn_records import SCHEMA, read_sdn_records
-from barewire.measure.session import Enough
+from barewire.measure.session import StoppingRule
 from barewire.mpi import Library
 from barewire.results import Run, Series, series_from_samples
 from barewire.sdn.bench.controlled import controlled
@@ -36,9 +36,9 @@ class BenchCampaign:
     beff: str
 
     @property
-    def enough(self) -> Enough:
+    def stopping_rule(self) -> StoppingRule:
         """As many rounds as blocks."""
-        return Enough(self.plan.blocks, self.plan.blocks, budget_s=_NO_BUDGET_S)
+        return StoppingRule(self.plan.blocks, self.plan.blocks, budget_s=_NO_BUDGET_S)
 
     def rounds(self) -> Iterator[Sequence[Order]]:
         """The plan's blocks."""

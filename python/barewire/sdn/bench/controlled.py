@@ -13,8 +13,8 @@ from pathlib import Path
 
 from barewire.errors import MeasurementFailed
 from barewire.lab import Lab, format_rate
-from barewire.lab.birth import environment
 from barewire.lab.kernel import Process
+from barewire.lab.startup import environment
 from barewire.sdn.api.client import Client
 
 _READY_S = 30.0

@@ -12,7 +12,7 @@ from barewire.errors import MachineCannot, MeasurementFailed
 from barewire.lab import openvswitch
 from barewire.measure.environment import describe_machine
 from barewire.measure.session import Progress, new_run, run_campaign
-from barewire.mpi import Family, Library, Wishes, find_library, installed_libraries, suite
+from barewire.mpi import FabricOptions, Family, Library, find_library, installed_libraries, suite
 from barewire.mpi.fabrics import PROVIDER, fabric_settings, provider_folder
 from barewire.mpi.prepare import BUILT_PROVIDER
 from barewire.results import Run
@@ -29,7 +29,7 @@ def prepared(plan: BenchPlan, library: str | None) -> BenchCampaign:
         provider_folder(os.environ, BUILT_PROVIDER)
     chosen = _library() if library is None else find_library(library)
     chosen.program("mpirun")
-    fabric_settings(chosen, Wishes(plan.fabric), one_host=False, lab=True)
+    fabric_settings(chosen, FabricOptions(plan.fabric), one_host=False, lab=True)
     return BenchCampaign(plan, chosen, suite.build(chosen, ["beff"])["beff"])
 
 

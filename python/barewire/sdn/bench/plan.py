@@ -58,7 +58,7 @@ class Order:
         return self.policy + (BESIDE if self.others else "")
 
     @property
-    def doing(self) -> str:
+    def label(self) -> str:
         """The launch in words."""
         other = SHUFFLE if self.test == RING else RING
         beside = f" beside a {other}" if self.others else ""

@@ -12,7 +12,7 @@ from typing import Any
 from barewire.errors import MeasurementFailed
 from barewire.lab import Lab
 from barewire.measure.mpi import raise_failure
-from barewire.mpi import Family, Job, Library, Wishes, start
+from barewire.mpi import FabricOptions, Family, Job, Library, start
 from barewire.mpi.fabrics import PROVIDER, Setting
 from barewire.mpi.prepare import prepare
 from barewire.sdn.api.client import Announced
@@ -62,7 +62,7 @@ class Stage:
                 code = start.run_watched(job, self.lab, said, heartbeat, self.plan.patience_s)
                 if steps.failure is not None:
                     raise steps.failure
-                raise_failure(code, "beff", f"launch {order.number} ({order.doing})", said, self.plan.patience_s)
+                raise_failure(code, "beff", f"launch {order.number} ({order.label})", said, self.plan.patience_s)
 
     @contextmanager
     def rings_beside(self, hosts: Sequence[str], seed: int) -> Iterator[Callable[[], None]]:
@@ -142,7 +142,7 @@ class Stage:
         program = [self.beff, "--seed", str(seed), "--sizes", ",".join(map(str, sizes)), "--steps", str(steps)]
         program += ["--rings", str(ring.rings), "--exchanges", str(ring.exchanges), "--warmup", "0", *options]
         shares = [(host, 1) for host in hosts]
-        job = prepare(self.library, Wishes(self.plan.fabric), shares, program, self.lab)
+        job = prepare(self.library, FabricOptions(self.plan.fabric), shares, program, self.lab)
         return replace(job, settings=(*job.settings, *_own_settings(self.library, self.plan)))
 
 

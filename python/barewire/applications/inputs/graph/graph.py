@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Breadth-first searches of a random graph, whose vertices are dealt out: an all-to-all of lists at each level."""
+"""Breadth-first searches of a random graph distributed over ranks: an all-to-all of lists at each level."""
 
 import random
 from collections import defaultdict
@@ -12,55 +12,55 @@ SEARCHES = 10
 
 
 def edges() -> list[tuple[int, int]]:
-    """The same graph on every rank: a ring, so that it is connected, and random chords."""
-    drawn = random.Random(1)
-    chords = [(vertex, drawn.randrange(VERTICES)) for vertex in range(VERTICES) for _ in range(NEIGHBOURS // 2)]
+    """Return the same graph on every rank: a ring, so that it is connected, and random chords."""
+    generator = random.Random(1)
+    chords = [(vertex, generator.randrange(VERTICES)) for vertex in range(VERTICES) for _ in range(NEIGHBOURS // 2)]
     return chords + [(vertex, (vertex + 1) % VERTICES) for vertex in range(VERTICES)]
 
 
-def search(world: MPI.Comm, near: dict[int, list[int]], root: int) -> dict[int, int]:
-    """The distance of each vertex that this rank has."""
+def search(world: MPI.Comm, adjacent: dict[int, list[int]], root: int) -> dict[int, int]:
+    """Return the distance of each vertex of this rank."""
     rank, size = world.Get_rank(), world.Get_size()
     distances: dict[int, int] = {}
-    front, level = [root] if root % size == rank else [], 0
-    while world.allreduce(len(front)):
+    frontier, level = [root] if root % size == rank else [], 0
+    while world.allreduce(len(frontier)):
         found: list[list[int]] = [[] for _ in range(size)]
-        for vertex in front:
+        for vertex in frontier:
             if vertex not in distances:
                 distances[vertex] = level
-                for other in near[vertex]:
-                    found[other % size].append(other)
-        front = [vertex for part in world.alltoall(found) for vertex in part if vertex not in distances]
+                for neighbour in adjacent[vertex]:
+                    found[neighbour % size].append(neighbour)
+        frontier = [vertex for part in world.alltoall(found) for vertex in part if vertex not in distances]
         level += 1
     return distances
 
 
 def main() -> None:
-    """Search from some vertices; check what makes distances right: no edge joins two that differ by more than one."""
+    """Search from several vertices; check that no edge joins vertices whose distances differ by more than one."""
     world = MPI.COMM_WORLD
     rank, size = world.Get_rank(), world.Get_size()
-    joined = edges()
-    near: dict[int, list[int]] = defaultdict(list)
-    for one, other in joined:
-        for vertex, neighbour in ((one, other), (other, one)):
+    all_edges = edges()
+    adjacent: dict[int, list[int]] = defaultdict(list)
+    for first, second in all_edges:
+        for vertex, neighbour in ((first, second), (second, first)):
             if vertex % size == rank:
-                near[vertex].append(neighbour)
+                adjacent[vertex].append(neighbour)
     roots = random.Random(2).sample(range(VERTICES), SEARCHES)
     world.barrier()
-    began = MPI.Wtime()
-    found = [search(world, near, root) for root in roots]
+    started = MPI.Wtime()
+    found = [search(world, adjacent, root) for root in roots]
     world.barrier()
-    took = MPI.Wtime() - began
-    for root, mine in zip(roots, found, strict=True):
-        parts = world.gather(mine)
+    elapsed_s = MPI.Wtime() - started
+    for root, own_distances in zip(roots, found, strict=True):
+        parts = world.gather(own_distances)
         if parts is None:
             continue
         distances = {vertex: distance for part in parts for vertex, distance in part.items()}
-        whole = len(distances) == VERTICES and distances[root] == 0
-        smooth = whole and all(abs(distances[one] - distances[other]) <= 1 for one, other in joined)
-        print(f"search from {root}: sum of distances {sum(distances.values())}, {'valid' if smooth else 'WRONG'}")
+        is_complete = len(distances) == VERTICES and distances[root] == 0
+        is_valid = is_complete and all(abs(distances[first] - distances[second]) <= 1 for first, second in all_edges)
+        print(f"search from {root}: sum of distances {sum(distances.values())}, {'valid' if is_valid else 'WRONG'}")
     if rank == 0:
-        print(f"searched in {took:.4f} s")
+        print(f"searched in {elapsed_s:.4f} s")
 
 
 if __name__ == "__main__":

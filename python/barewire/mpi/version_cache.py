@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What libraries said of themselves, remembered for this user: to load one just to ask it takes 60 ms.
+"""Per-user cache of the version strings of MPI libraries: loading one takes 60 ms.
 
-<cache>/barewire/mpi-libraries.json     {"/…/libmpi.so.40": [identity of the file, what it said], …}
+<cache>/barewire/mpi-libraries.json     {"/…/libmpi.so.40": [identity of the file, version string], …}
 
-An entry holds as long as the file is the same: its device, inode, size and time of change. Whatever is wrong with the
-cache costs time only, so it is never an error.
+An entry is valid while the file's device, inode, size and time of change are the same. Errors of the cache are
+ignored: they cost time only.
 """
 
 import json
@@ -16,8 +16,8 @@ from typing import Any
 _FILE = "mpi-libraries.json"
 
 
-def recall(library: Path) -> str | None:
-    """Return what a library said when it was last asked; None if it was not, or has changed since."""
+def cached_version(library: Path) -> str | None:
+    """Return a library's cached version string; None if there is none, or the file has changed."""
     try:
         entry = _entries().get(str(library.resolve()))
         if isinstance(entry, list) and len(entry) == 2 and entry[0] == _identity(library) and isinstance(entry[1], str):
@@ -27,22 +27,22 @@ def recall(library: Path) -> str | None:
     return None
 
 
-def remember(library: Path, said: str) -> None:
-    """Keep what a library said."""
+def store_version(library: Path, version: str) -> None:
+    """Store a library's version string."""
     with suppress(OSError):
         file = _cache_file()
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Several runs may start at once: each writes a whole file, and the last one stays.
-        mine = file.with_name(f"{_FILE}.{os.getpid()}")
-        entries = _entries() | {str(library.resolve()): [_identity(library), said]}
-        mine.write_text(json.dumps(entries))
-        mine.replace(file)
+        # Concurrent runs each write a whole file; the last rename wins.
+        temporary = file.with_name(f"{_FILE}.{os.getpid()}")
+        entries = _entries() | {str(library.resolve()): [_identity(library), version]}
+        temporary.write_text(json.dumps(entries))
+        temporary.replace(file)
 
 
 def _entries() -> dict[str, Any]:
     with suppress(OSError, ValueError):
         file = _cache_file()
-        # Under sudo HOME may be somebody else's, whose word is not taken for what root loads.
+        # Under sudo HOME may be another user's, whose file must not decide what root loads.
         if file.stat().st_uid == os.geteuid():
             entries = json.loads(file.read_text())
             return entries if isinstance(entries, dict) else {}

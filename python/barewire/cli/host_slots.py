@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Hosts for ranks from the command line, checked before anything is started."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from barewire.errors import WrongUse
+from barewire.mpi.placement import LOCAL_HOST, HostSlots, parse_hostfile, parse_hosts
+
+if TYPE_CHECKING:
+    from barewire.lab import Topology
+
+
+def host_slots_of(hosts: str | None, hostfile: Path | None, topology: "Topology | None") -> list[HostSlots]:
+    """Return the hosts of `--hosts` or a hostfile; by default the lab's hosts except servers, or this machine."""
+    host_slots = None
+    if hosts is not None:
+        host_slots = parse_hosts(hosts)
+    elif hostfile is not None:
+        try:
+            host_slots = parse_hostfile(hostfile.read_text(), str(hostfile))
+        except (OSError, UnicodeDecodeError) as error:
+            raise WrongUse(f"hostfile {hostfile} cannot be read: {error}") from error
+    if topology is not None:
+        unknown = [entry.host for entry in host_slots or [] if entry.host not in topology.hosts]
+        if unknown:
+            raise WrongUse(f"the lab has no host '{unknown[0]}'; there are: {', '.join(topology.hosts)}")
+        return host_slots or [HostSlots(name) for name in topology.workers]
+    for entry in host_slots or []:
+        import socket
+
+        try:
+            socket.getaddrinfo(entry.host, None)
+        except OSError as error:
+            raise WrongUse(f"host '{entry.host}' is unknown: {error.strerror}; see /etc/hosts") from None
+    return host_slots or [HostSlots(LOCAL_HOST)]
